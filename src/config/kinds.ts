@@ -1,0 +1,117 @@
+import { createSecretKey, type KeyObject } from "node:crypto";
+import { isIP } from "node:net";
+import { z } from "zod";
+
+/** What a variable's text may be, and what it becomes. */
+export type Kind<T> = {
+  readonly schema: z.ZodType<T, string>;
+  /** Completes the sentence "… must be". */
+  readonly expected: string;
+  /** True where the text may hold a secret: it is then never shown, not even when it is wrong. */
+  readonly isSecret: boolean;
+};
+
+/** The same kind, never shown in a message. */
+export function secret<T>(kind: Kind<T>): Kind<T> {
+  return { ...kind, isSecret: true };
+}
+
+/** A whole number in plain decimal digits, `min` and `max` included. */
+export function wholeNumber(min: number, max: number): Kind<number> {
+  const schema = z
+    .string()
+    .regex(/^\d{1,15}$/)
+    .transform(Number)
+    .pipe(z.int().min(min).max(max));
+  return kind(`a whole number from ${min} to ${max}`, schema);
+}
+
+export function oneOf<const T extends string>(...choices: readonly T[]): Kind<T> {
+  return kind(`one of ${choices.join(", ")}`, z.string().pipe(z.enum(choices)));
+}
+
+/** Text that matches `pattern`, kept as it is. */
+export function text(expected: string, pattern: RegExp): Kind<string> {
+  return kind(expected, z.string().regex(pattern));
+}
+
+/** An absolute address with one of `protocols`, kept as it was written. */
+export function address(expected: string, protocols: readonly string[]): Kind<string> {
+  return kind(
+    expected,
+    z.string().refine((value) => hasProtocol(value, protocols)),
+  );
+}
+
+/** An http or https address that paths are appended to: no query, no fragment, no slash at the end. */
+export function baseUrl(): Kind<string> {
+  const schema = z
+    .string()
+    .refine((value) => hasProtocol(value, ["http:", "https:"]) && !/[?#]/.test(value))
+    .transform((value) => value.replace(/\/+$/, ""));
+  return kind("an http or https address without query or fragment", schema);
+}
+
+/** Texts separated by commas, spaces around them allowed; at least one, each accepted by `accepts`. */
+export function list(expected: string, accepts: (item: string) => boolean): Kind<readonly string[]> {
+  const schema = z
+    .string()
+    .transform((value) => value.split(",").map((item) => item.trim()))
+    .refine((items) => items.every(accepts))
+    .transform((items) => Object.freeze(items));
+  return kind(expected, schema);
+}
+
+/** 32 bytes in base64, as a key object: that prints without its content, wherever it ends up. */
+export function aesKey(): Kind<KeyObject> {
+  const schema = z
+    .string()
+    .regex(/^[A-Za-z0-9+/]{43}=$/)
+    .transform((value) => createSecretKey(Buffer.from(value, "base64")));
+  return secret(kind("exactly 32 bytes in base64, as `openssl rand -base64 32` prints them", schema));
+}
+
+/** An address of IPv4, or of IPv6 (in brackets where a port follows), with a port or without. */
+export function isAddressWithPort(item: string): boolean {
+  const bracketed = /^\[(?<host>[^\]]+)\](?::(?<port>\d{1,5}))?$/.exec(item)?.groups;
+  if (bracketed) return isIP(bracketed.host ?? "") === 6 && isPort(bracketed.port);
+  if (isIP(item) !== 0) return true;
+  const [host = "", port, ...rest] = item.split(":");
+  return rest.length === 0 && isIP(host) === 4 && port !== undefined && isPort(port);
+}
+
+/** `host:port`, `*.name:port`, `1.2.3.4:port` or `[::1]:port`. */
+export function isHostWithPort(item: string): boolean {
+  const parts = /^(?<host>\[[0-9a-f:.]+\]|(?:\*\.)?[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?):(?<port>\d{1,5})$/i;
+  const groups = parts.exec(item)?.groups;
+  return groups !== undefined && isPort(groups.port);
+}
+
+/** An address of IPv4 or IPv6, or a block of them (`10.0.0.0/8`). */
+export function isAddressOrBlock(item: string): boolean {
+  const [host = "", bits, ...rest] = item.split("/");
+  const family = isIP(host);
+  if (family === 0 || rest.length > 0) return false;
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128));
+}
+
+/** False for nobody, the number of proxies in front, or their addresses; never "everybody". */
+export function proxyTrust(): Kind<false | number | readonly string[]> {
+  const addresses = list("", isAddressOrBlock).schema;
+  const hops = wholeNumber(1, 10).schema;
+  const nobody = z.literal("false").transform(() => false as const);
+  const schema = z.string().pipe(z.union([nobody, hops, addresses]));
+  return kind("false, the number of proxies in front (1 to 10), or their addresses with commas", schema);
+}
+
+function kind<T>(expected: string, schema: z.ZodType<T, string>): Kind<T> {
+  return { schema, expected, isSecret: false };
+}
+
+function hasProtocol(value: string, protocols: readonly string[]): boolean {
+  return URL.canParse(value) && protocols.includes(new URL(value).protocol);
+}
+
+function isPort(digits: string | undefined): boolean {
+  return digits === undefined || (Number(digits) >= 1 && Number(digits) <= 65_535);
+}

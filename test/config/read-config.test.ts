@@ -1,0 +1,160 @@
+import { describe, expect, expectTypeOf, test } from "vitest";
+import type { Config } from "../../src/config/config.ts";
+import { ConfigError } from "../../src/config/config-error.ts";
+import { readConfig } from "../../src/config/read-config.ts";
+
+const secretsKey = Buffer.alloc(32, 7).toString("base64");
+
+function problemsOf(env: Record<string, string>): readonly string[] {
+  try {
+    readConfig(env);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems;
+    throw error;
+  }
+  return [];
+}
+
+describe("an empty environment", () => {
+  test("gives the documented defaults", () => {
+    expect(readConfig({})).toMatchObject({
+      databaseUrl: null,
+      port: 8080,
+      metricsPort: 9464,
+      environment: "development",
+      apiKeyBrand: "svc",
+      secretsKey: null,
+      retryWindowSeconds: 86_400,
+      retryAttempts: 8,
+      attemptDeadlineMs: 15_000,
+      connectTimeoutMs: 5_000,
+      analysisBytesMax: 1_048_576,
+      dispatchInFlightMax: 1_000,
+      rateLimitRequests: 600,
+      rateLimitWindowSeconds: 60,
+      trustProxy: false,
+      analysisRetentionSeconds: 604_800,
+      logRetentionDays: 30,
+      auditRetentionDays: 365,
+      idempotencyRetentionSeconds: 86_400,
+      unsafeAllowedTargets: null,
+    });
+  });
+
+  test("is frozen, lists included", () => {
+    const config = readConfig({ TARGET_DNS_SERVERS: "10.0.0.2" });
+    expect(Object.isFrozen(config)).toBe(true);
+    expect(Object.isFrozen(config.targetDnsServers)).toBe(true);
+  });
+
+  test("counts an empty variable as unset", () => {
+    expect(readConfig({ PORT: "", DATABASE_URL: "" })).toMatchObject({ port: 8080, databaseUrl: null });
+  });
+
+  test("is typed field by field", () => {
+    expectTypeOf<Config["attemptDeadlineMs"]>().toEqualTypeOf<number>();
+    expectTypeOf<Config["databaseUrl"]>().toEqualTypeOf<string | null>();
+    expectTypeOf<Config["environment"]>().toEqualTypeOf<"development" | "production">();
+    expectTypeOf<Config["trustProxy"]>().toEqualTypeOf<false | number | readonly string[]>();
+  });
+});
+
+describe("a mistake", () => {
+  test("is reported with the variable, what was found and what is expected", () => {
+    expect(problemsOf({ RETRY_ATTEMPTS: "9" })).toEqual([
+      'RETRY_ATTEMPTS is "9", but must be a whole number from 1 to 8.',
+    ]);
+  });
+
+  test("is reported together with all others, contradictions included", () => {
+    const problems = problemsOf({
+      PORT: "http",
+      RETRY_ATTEMPTS: "0",
+      ENVIRONMENT: "production",
+      UNSAFE_ALLOWED_TARGETS: "localhost:8443",
+      CONNECT_TIMEOUT_MS: "15001",
+    });
+    expect(problems.map((problem) => problem.split(" ")[0])).toEqual([
+      "PORT",
+      "RETRY_ATTEMPTS",
+      "SECRETS_KEY",
+      "UNSAFE_ALLOWED_TARGETS",
+      "CONNECT_TIMEOUT_MS",
+    ]);
+  });
+
+  test.each(["DATABASE_URL", "SECRETS_KEY", "EGRESS_PROXY_URL"])("in %s does not show the value", (name) => {
+    const [problem, ...others] = problemsOf({ [name]: "hunter2" });
+    expect(others).toEqual([]);
+    expect(problem).toContain(name);
+    expect(problem).not.toContain("hunter2");
+  });
+
+  test("shows only the beginning of a long value", () => {
+    expect(problemsOf({ LOG_LEVEL: "x".repeat(1_000) })[0]?.length).toBeLessThan(200);
+  });
+});
+
+describe.each([
+  ["PORT", ["0", "65535"], ["-1", "65536", "80.5", "0x50", "1e3", " 80", "٣"]],
+  ["RETRY_ATTEMPTS", ["1", "8"], ["0", "9"]],
+  ["ANALYSIS_RETENTION_SECONDS", ["604800"], ["604799"]],
+  ["API_KEY_BRAND", ["svc", "a1"], ["1a", "Svc", "a_b", "a".repeat(17)]],
+  ["DATABASE_URL", ["postgres://a@b/c", "postgresql://localhost/db?host=%2Fsock"], ["mysql://a@b/c", "db"]],
+  ["PUBLIC_URL", ["https://api.example.com", "http://localhost:8080/"], ["ftp://a", "https://a/?b", "a"]],
+  ["TARGET_DNS_SERVERS", ["10.0.0.2", "10.0.0.2:53, ::1,[::1]:53"], ["dns.example.com", "10.0.0.2:0", ","]],
+  ["OWN_ADDRESSES", ["198.51.100.7, 2001:db8::7"], ["198.51.100.0/24", "localhost"]],
+  [
+    "UNSAFE_ALLOWED_TARGETS",
+    ["localhost:8443", "*.localhost:8443,127.0.0.1:1,[::1]:65535"],
+    ["localhost", "*:443", "https://localhost:8443", "localhost:65536", "localhost:0", "a b:1"],
+  ],
+  [
+    "TRUST_PROXY",
+    ["false", "1", "10", "10.0.0.0/8, fd00::/8", "127.0.0.1"],
+    ["true", "0", "11", "10.0.0.0/33", "proxy"],
+  ],
+  ["LOG_LEVEL", ["silent", "info"], ["INFO", "verbose"]],
+  [
+    "SECRETS_KEY",
+    [secretsKey],
+    ["", Buffer.alloc(31).toString("base64"), Buffer.alloc(33).toString("base64")],
+  ],
+])("%s", (name, good, bad) => {
+  test.each(good)("takes %j", (value) => {
+    expect(problemsOf({ [name]: value })).toEqual([]);
+  });
+
+  test.each(bad)("refuses %j", (value) => {
+    expect(problemsOf({ [name]: value })).toHaveLength(1);
+  });
+});
+
+describe("production", () => {
+  test("starts with a key for its secrets", () => {
+    const config = readConfig({ ENVIRONMENT: "production", SECRETS_KEY: secretsKey });
+    expect(config.secretsKey?.export().toString("base64")).toBe(secretsKey);
+  });
+
+  test("does not start without one", () => {
+    expect(problemsOf({ ENVIRONMENT: "production" })).toEqual([
+      "SECRETS_KEY is unset, but must be given when ENVIRONMENT is production.",
+    ]);
+  });
+
+  test("does not start with targets that are allowed unsafely", () => {
+    const env = { SECRETS_KEY: secretsKey, UNSAFE_ALLOWED_TARGETS: "localhost:8443" };
+    expect(problemsOf({ ...env, ENVIRONMENT: "development" })).toEqual([]);
+    expect(problemsOf({ ...env, ENVIRONMENT: "production" })).toHaveLength(1);
+  });
+});
+
+test("the delivery log reaches back at least as far as analyses are kept", () => {
+  expect(problemsOf({ LOG_RETENTION_DAYS: "7" })).toEqual([]);
+  expect(problemsOf({ LOG_RETENTION_DAYS: "7", ANALYSIS_RETENTION_SECONDS: "604801" })).toHaveLength(1);
+});
+
+test("the key for secrets prints without its content", () => {
+  const config = readConfig({ SECRETS_KEY: secretsKey });
+  expect(JSON.stringify(config)).not.toContain(secretsKey.slice(0, 8));
+});
