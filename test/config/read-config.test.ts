@@ -115,11 +115,7 @@ describe.each([
     ["true", "0", "11", "10.0.0.0/33", "proxy"],
   ],
   ["LOG_LEVEL", ["silent", "info"], ["INFO", "verbose"]],
-  [
-    "SECRETS_KEY",
-    [secretsKey],
-    ["", Buffer.alloc(31).toString("base64"), Buffer.alloc(33).toString("base64")],
-  ],
+  ["SECRETS_KEY", [secretsKey], [Buffer.alloc(31).toString("base64"), Buffer.alloc(33).toString("base64")]],
 ])("%s", (name, good, bad) => {
   test.each(good)("takes %j", (value) => {
     expect(problemsOf({ [name]: value })).toEqual([]);
