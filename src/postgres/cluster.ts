@@ -1,0 +1,35 @@
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { chown, mkdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { type Account, CHILD_ENVIRONMENT } from "./account.ts";
+import type { Binaries } from "./binaries.ts";
+
+const run = promisify(execFile);
+
+/** The superuser's name inside PostgreSQL. No password: only who may enter the sockets' folder can connect at all. */
+export const DATABASE_USER = "sealpost";
+
+/** Makes the cluster unless there is one. Made aside and renamed, so that a start cut short leaves no half of one. */
+export async function createCluster(
+  data: string,
+  account: Account | null,
+  binaries: Binaries,
+  isThrowAway: boolean,
+): Promise<void> {
+  if (existsSync(join(data, "PG_VERSION"))) return;
+  const draft = `${data}.new`;
+  await rm(draft, { recursive: true, force: true });
+  await mkdir(draft, { mode: 0o700 });
+  if (account !== null) await chown(draft, account.uid, account.gid);
+  const options = ["--pgdata", draft, "--username", DATABASE_USER, "--encoding=UTF8", "--locale=C"];
+  options.push("--data-checksums", "--auth-local=trust", "--auth-host=reject");
+  if (isThrowAway) options.push("--no-sync");
+  try {
+    await run(binaries.initdb, options, { ...account, cwd: "/", env: CHILD_ENVIRONMENT });
+  } catch (cause) {
+    throw new Error(`PostgreSQL's initdb failed in ${draft}: ${(cause as Error).message}`, { cause });
+  }
+  await rename(draft, data);
+}

@@ -1,0 +1,132 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type Account, CHILD_ENVIRONMENT } from "./account.ts";
+import type { Binaries } from "./binaries.ts";
+import type { Folders } from "./folders.ts";
+import { readServerPid, SHUTDOWN_TIMEOUT_MS } from "./orphan.ts";
+
+/** A running server and the two ways to see it end. */
+export type Server = {
+  /** Resolves when the server has ended, whoever ended it. */
+  readonly ended: Promise<void>;
+  /** A fast shutdown: sessions are cut, what was committed is kept. */
+  stop(): Promise<void>;
+};
+
+export const PORT = 5432;
+const START_TIMEOUT_MS = 60_000;
+const KEPT_LINES = 20;
+
+/**
+ * The server lives below this shell, which waits for the end of its standard input: a pipe that the kernel closes
+ * when we die, even by SIGKILL. Then it asks the server for a fast shutdown. `setpriv --pdeathsig` would save the
+ * shell, but exists on Linux alone.
+ */
+const KEEPER = `
+exec 3<&0
+"$@" </dev/null 3<&- &
+server=$!
+( read -r _ <&3; kill -INT "$server" ) 2>/dev/null >/dev/null &
+watcher=$!
+wait "$server"
+status=$?
+kill "$watcher" 2>/dev/null
+exit "$status"
+`;
+
+/** The remains of a server that was killed hold its shared memory for a moment longer; then one more try succeeds. */
+const REMAINS = "pre-existing shared memory block";
+const REMAINS_TIMEOUT_MS = 10_000;
+const REMAINS_POLL_MS = 200;
+
+export type Launch = {
+  readonly folders: Folders;
+  readonly account: Account | null;
+  readonly binaries: Binaries;
+  readonly settings: Readonly<Record<string, string>>;
+  readonly log: (line: string) => void;
+};
+
+/** Starts the server and resolves when it takes connections. */
+export async function launchServer(launch: Launch): Promise<Server> {
+  for (let waitedMs = 0; ; waitedMs += REMAINS_POLL_MS) {
+    try {
+      return await launchOnce(launch);
+    } catch (error) {
+      const isRemains = error instanceof Error && error.message.includes(REMAINS);
+      if (!isRemains || waitedMs >= REMAINS_TIMEOUT_MS) throw error;
+      await sleep(REMAINS_POLL_MS);
+    }
+  }
+}
+
+async function launchOnce({ folders, account, binaries, settings, log }: Launch): Promise<Server> {
+  const command = [binaries.postgres, "-D", folders.data, "-p", String(PORT)];
+  const fixed = {
+    listen_addresses: "",
+    unix_socket_directories: folders.sockets,
+    unix_socket_permissions: "0700",
+    timezone: "UTC",
+    log_timezone: "UTC",
+  };
+  for (const [name, value] of Object.entries({ ...settings, ...fixed }))
+    command.push("-c", `${name}=${value}`);
+
+  const child = spawn("/bin/sh", ["-c", KEEPER, "sh", ...command], {
+    ...account,
+    cwd: "/",
+    env: CHILD_ENVIRONMENT,
+    // A session of its own: Ctrl-C in a terminal reaches us, who then stop things in order, and not the database.
+    detached: true,
+    stdio: ["pipe", "ignore", "pipe"],
+  });
+  const ended = new Promise<void>((resolve) => {
+    child.once("exit", () => resolve());
+    child.once("error", () => resolve());
+  });
+  child.stdin?.on("error", () => undefined);
+  await becomesReady(child, ended, log);
+  return { ended, stop: () => stopServer(child, ended, join(folders.data, "postmaster.pid")) };
+}
+
+async function becomesReady(
+  child: ChildProcess,
+  ended: Promise<void>,
+  log: (line: string) => void,
+): Promise<void> {
+  if (child.stderr === null) throw new Error("PostgreSQL was started without a pipe for its log.");
+  const lines = createInterface({ input: child.stderr });
+  const kept: string[] = [];
+  const outcome = Promise.withResolvers<"ready" | "ended" | "silent">();
+  const timer = setTimeout(() => outcome.resolve("silent"), START_TIMEOUT_MS);
+  lines.on("line", (line) => {
+    log(line);
+    if (kept.length < KEPT_LINES) kept.push(line);
+    if (line.includes("database system is ready to accept connections")) outcome.resolve("ready");
+  });
+  // `close` follows `exit` and the last line, so that an error can tell what PostgreSQL said.
+  child.once("close", () => outcome.resolve("ended"));
+  child.once("error", () => outcome.resolve("ended"));
+  const result = await outcome.promise;
+  clearTimeout(timer);
+  if (result === "ready") return;
+  child.stdin?.end();
+  if (result === "silent") {
+    await ended;
+    throw new Error(`PostgreSQL was not ready after ${START_TIMEOUT_MS} ms. It said:\n${kept.join("\n")}`);
+  }
+  throw new Error(`PostgreSQL did not start. It said:\n${kept.join("\n")}`);
+}
+
+async function stopServer(child: ChildProcess, ended: Promise<void>, pidFile: string): Promise<void> {
+  child.stdin?.end();
+  const timer = setTimeout(async () => {
+    const pid = await readServerPid(pidFile);
+    // An immediate shutdown: nothing committed is lost, the next start replays the log.
+    if (pid !== null) process.kill(pid, "SIGQUIT");
+  }, SHUTDOWN_TIMEOUT_MS);
+  await ended;
+  clearTimeout(timer);
+}
