@@ -1,0 +1,171 @@
+import { describe, expect, test } from "vitest";
+import { arrows, circles } from "./tidy/arrows.ts";
+import { banRules } from "./tidy/bans.ts";
+import { exceptions } from "./tidy/exceptions.ts";
+import { fileLength, fileNames, lineLength, medianLength } from "./tidy/shapes.ts";
+import { type Rule, readSourceFiles } from "./tidy/source-files.ts";
+
+const rules: readonly Rule[] = [
+  arrows,
+  circles,
+  ...banRules,
+  lineLength,
+  fileLength,
+  medianLength,
+  fileNames,
+];
+
+function rule(name: string): Rule {
+  const found = rules.find((candidate) => candidate.name === name);
+  if (!found) throw new Error(`There is no rule "${name}".`);
+  return found;
+}
+
+describe("the repository", () => {
+  const files = readSourceFiles();
+
+  test("is found", () => {
+    expect(files.map((file) => file.path)).toContain("src/config/read-config.ts");
+    expect(files.map((file) => file.path)).toContain("test/tidy.test.ts");
+  });
+
+  test.each(rules)("keeps to: $name", ({ name, find }) => {
+    const breaches = find(files);
+    const letThrough = exceptions.filter((exception) => exception.rule === name);
+    for (const { path, count } of letThrough) {
+      const left = breaches.filter((breach) => breach.path === path).length;
+      expect(left, `${path} has ${left} breaches left: lower its number in exceptions.ts`).toBe(count);
+    }
+    const paths = new Set(letThrough.map((exception) => exception.path));
+    const forbidden = breaches.filter((breach) => !paths.has(breach.path));
+    expect(forbidden.map(({ path, message }) => `${path} ${message}`)).toEqual([]);
+  });
+});
+
+/** For each rule: files that breach it, and their neighbours that do not. */
+const planted: Record<string, { wrong: Record<string, string>; right: Record<string, string> }> = {
+  arrows: {
+    wrong: {
+      "src/publish/analysis.ts": 'import { claim } from "../dispatch/claim.ts";',
+      "src/api/keys.ts": 'import type { Key } from "../store/api-keys.ts";',
+      "src/signing/header.ts": 'import { request } from "undici";',
+      "src/target/address.ts": 'const config = await import("../config/read-config.ts");',
+      "src/store/deliveries.ts": 'import {\n  main,\n} from "../main.ts";',
+      "src/config/table.ts": 'import { database } from "../../test/support/database.ts";',
+      "src/operations/replays.ts": 'import { Command } from "@commander-js/extra-typings";',
+      "src/leftovers/box.ts": "export const box = 1;",
+    },
+    right: {
+      "src/main.ts": 'import { createProgram } from "./cli/program.ts";',
+      "src/cli/publish.ts": 'import { publish } from "../publish/publish.ts";',
+      "src/publish/publish.ts": 'import { insert } from "../store/analyses.ts";',
+      "src/store/secrets.ts": 'import { importSigningKey } from "../signing/index.ts";',
+      "src/signing/header.ts": 'import { createHmac } from "node:crypto";',
+      "src/target/url.ts": '// import { x } from "../store/x.ts";\nimport { y } from "./address.ts";',
+    },
+  },
+  circles: {
+    wrong: {
+      "src/store/a.ts": 'import type { B } from "./b.ts";',
+      "src/store/b.ts": 'import { c } from "./c.ts";',
+      "src/store/c.ts": 'export { a } from "./a.ts";',
+    },
+    right: {
+      "src/store/d.ts": 'import { e } from "./e.ts"; import { f } from "./f.ts";',
+      "src/store/e.ts": 'import { f } from "./f.ts";',
+      "src/store/f.ts": "export const f = 1;",
+    },
+  },
+  environment: {
+    wrong: { "src/api/server.ts": "listen(process.env.PORT);" },
+    right: {
+      "src/main.ts": "readConfig(process.env);",
+      "src/api/server.ts": "// never process.env\nlisten(config.port);",
+    },
+  },
+  clock: {
+    wrong: {
+      "src/schedule/delay.ts": "const now = Date.now();",
+      "src/schedule/due.ts": "const now = new Date( );",
+      "src/schedule/text.ts": "const now = Date();",
+      "src/schedule/bare.ts": "const now = new Date;",
+    },
+    right: {
+      "src/main.ts": "const now = () => Date.now();",
+      "src/schedule/delay.ts": "const due = new Date(now + 1); const t = performance.now();",
+      "src/schedule/due.ts": 'isUpToDate(); parseDate(); throw new Error("Date.now() counts milliseconds");',
+    },
+  },
+  chance: {
+    wrong: { "src/schedule/jitter.ts": "return 0.8 + 0.4 * Math.random();" },
+    right: { "src/schedule/jitter.ts": "return 0.8 + 0.4 * random();" },
+  },
+  sql: {
+    wrong: {
+      "src/dispatch/claim.ts": "const text = `\n  select id from sealpost.deliveries`;",
+      "src/operations/keys.ts": 'pool.query("Insert into keys values (1)");',
+      "src/cli/migrate.ts": 'await client.query("BEGIN");',
+    },
+    right: {
+      "src/store/keys.ts": "pool.query(`select 1`);",
+      "src/cli/publish.ts": 'const text = "the selected one"; const q = request.query.limit;',
+    },
+  },
+  "default export": {
+    wrong: { "src/api/server.ts": "export default function serve() {}" },
+    right: { "vitest.config.ts": "export default {};", "src/api/server.ts": "export function serve() {}" },
+  },
+  "vague name": {
+    wrong: {
+      "src/api/a.ts": `export class Key${"Manager"} {}`,
+      "src/api/b.ts": `function string${"Utils"}() {}`,
+    },
+    right: { "src/api/a.ts": "const serviceTime = managed(helperless);" },
+  },
+  "put off": {
+    wrong: { "sql/0001_start.sql": `-- ${"TO"}${"DO"}: an index` },
+    right: { "README.md": "What is left to do" },
+  },
+  "path of one machine": {
+    wrong: { "README.md": `cd /${"home"}/ada/sealpost`, "src/cli/a.ts": `"/${"root"}/x"` },
+    right: { "README.md": "see https://example.com/work/1 and ./tmp/x", "src/cli/a.ts": "join(tmpdir(), x)" },
+  },
+  "line length": {
+    wrong: { "sql/0002_long.sql": `-- ${"x".repeat(118)}` },
+    right: { "sql/0002_long.sql": `-- ${"x".repeat(117)}`, "README.md": "x".repeat(500) },
+  },
+  "file length": {
+    wrong: { "src/api/long.ts": "x\n".repeat(301) },
+    right: { "src/api/long.ts": "x\n".repeat(300) },
+  },
+  "median length": {
+    wrong: { "src/a.ts": "x\n".repeat(100), "src/b.ts": "x\n".repeat(100), "src/c.ts": "x\n" },
+    right: { "src/a.ts": "x\n".repeat(99), "src/b.ts": "x\n".repeat(300), "src/c.ts": "x\n" },
+  },
+  "file name": {
+    wrong: {
+      "src/api/requestId.ts": "",
+      "src/api/utils.ts": "",
+      "test/support/key-helper.ts": "",
+      "src/common/key.ts": "",
+      "sql/1_start.sql": "",
+    },
+    right: { "src/api/request-id.ts": "", "test/api/request-id.test.ts": "", "sql/0001_first_start.sql": "" },
+  },
+};
+
+describe("a planted breach", () => {
+  test.each(rules)("of $name is caught, and its neighbour is not", ({ name }) => {
+    const { wrong, right } = planted[name] ?? { wrong: {}, right: {} };
+    const asFiles = (texts: Record<string, string>) =>
+      Object.entries(texts).map(([path, text]) => ({ path, text }));
+    const caught = new Set(
+      rule(name)
+        .find(asFiles(wrong))
+        .map((breach) => breach.path),
+    );
+    expect(caught).toEqual(new Set(name === "median length" ? ["src"] : Object.keys(wrong)));
+    expect(caught.size).toBeGreaterThan(0);
+    expect(rule(name).find(asFiles(right))).toEqual([]);
+  });
+});

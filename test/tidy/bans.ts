@@ -1,0 +1,106 @@
+import { type Rule, withoutComments, withoutTexts } from "./source-files.ts";
+
+type Ban = {
+  readonly name: string;
+  readonly pattern: RegExp;
+  /** Files that the ban is for, and those among them that are free of it. */
+  readonly where: RegExp;
+  readonly but?: RegExp;
+  readonly instead: string;
+  /** What of a file is looked at: everything, all but comments (if absent), or neither comments nor "texts". */
+  readonly looksAt?: "everything" | "code";
+};
+
+const sqlStart =
+  "select|insert\\s+into|update\\s+[\\w.]+\\s+set|delete\\s+from|with\\s+\\w+\\s+as|create\\s+\\w+|" +
+  "alter\\s+\\w+|drop\\s+\\w+|truncate|begin|commit|rollback|listen|notify|set\\s+(?:local|session)";
+
+// Written in pieces, so that this file does not breach its own rules.
+const laterWords = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"].join("|");
+const machineFolders = ["home", "root", "Users", "work"].join("|");
+
+const effectsAllowed = /^src\/(?:main\.ts|config\/)/;
+// The receiver library reads the clock in this one file, for receivers that pass no time of their own.
+const clockAllowed = /^src\/(?:main\.ts|config\/|signing\/system-clock\.ts)/;
+
+const bans: readonly Ban[] = [
+  {
+    name: "environment",
+    pattern: /\bprocess\.env\b/,
+    where: /^src\//,
+    but: effectsAllowed,
+    instead: "take a field of Config as an argument",
+    looksAt: "code",
+  },
+  {
+    name: "clock",
+    pattern: /\bDate\.now\b|\bnew Date\b(?!\s*\()|\bnew Date\(\s*\)|(?<!\w\s)(?<![\w.])Date\(\s*\)/,
+    where: /^src\//,
+    but: clockAllowed,
+    instead: "take the time as an argument; performance.now() measures how long something took",
+    looksAt: "code",
+  },
+  {
+    name: "chance",
+    pattern: /\bMath\.random\b/,
+    where: /^src\//,
+    but: effectsAllowed,
+    instead: "take a random number in [0, 1) as an argument; for secrets, randomBytes",
+    looksAt: "code",
+  },
+  {
+    name: "sql",
+    pattern: new RegExp(`["'\`]\\s*(?:${sqlStart})(?:\\s|;|["'\`])|\\.query\\(`, "i"),
+    where: /^src\//,
+    but: /^src\/store\//,
+    instead: "write a function in src/store/, in the file of the noun",
+  },
+  {
+    name: "default export",
+    pattern: /^export default\b/m,
+    where: /^(?:src|test|scripts)\//,
+    instead: "export it by name",
+  },
+  {
+    name: "vague name",
+    pattern: /\b(?:class|function|const|let|type|interface)\s+\w*(?:Service|Manager|Helper|Util)s?\b/,
+    where: /\.(?:ts|mjs)$/,
+    instead: "say what it does: a verb for a function, a noun of the field for a thing",
+  },
+  {
+    name: "put off",
+    pattern: new RegExp(`\\b(?:${laterWords})\\b`),
+    where: /./,
+    instead: "do it, or open an issue",
+    looksAt: "everything",
+  },
+  {
+    name: "path of one machine",
+    pattern: new RegExp(`(?<![\\w.*}/-])/(?:${machineFolders})/`),
+    where: /./,
+    instead: "write it relative to the file, or take it as an argument",
+    looksAt: "everything",
+  },
+];
+
+/** A rule for each text that may not stand in our files. */
+export const banRules: readonly Rule[] = bans.map((ban) => ({
+  name: ban.name,
+  find: (files) =>
+    files
+      .filter((file) => ban.where.test(file.path) && !ban.but?.test(file.path))
+      .flatMap((file) => {
+        const text = lookedAt(file.text, ban.looksAt);
+        const every = new RegExp(ban.pattern, `${ban.pattern.flags}g`);
+        return [...text.matchAll(every)].map((match) => {
+          const line = text.slice(0, match.index).split("\n").length;
+          const message = `line ${line} has ${JSON.stringify(match[0].trim())}: ${ban.instead}`;
+          return { rule: ban.name, path: file.path, message };
+        });
+      }),
+}));
+
+function lookedAt(text: string, part: Ban["looksAt"]): string {
+  if (part === "everything") return text;
+  return part === "code" ? withoutTexts(withoutComments(text)) : withoutComments(text);
+}

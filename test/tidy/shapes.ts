@@ -1,0 +1,75 @@
+import { basename } from "node:path";
+import type { Rule, SourceFile } from "./source-files.ts";
+
+// Biome breaks code at 110; what it cannot break, sentences and addresses, may end a word later.
+const columnsMax = 120;
+const linesMax = 300;
+const medianLinesMax = 100;
+
+const isCode = (file: SourceFile) => /\.(?:ts|mjs)$/.test(file.path);
+
+export const lineLength: Rule = {
+  name: "line length",
+  find: (files) =>
+    files
+      .filter((file) => /\.(?:ts|mjs|sql)$/.test(file.path))
+      .flatMap((file) =>
+        file.text.split("\n").flatMap((line, index) => {
+          const columns = [...line].length;
+          if (columns <= columnsMax) return [];
+          const message = `line ${index + 1} has ${columns} columns: break it before column ${columnsMax}`;
+          return [{ rule: "line length", path: file.path, message }];
+        }),
+      ),
+};
+
+export const fileLength: Rule = {
+  name: "file length",
+  find: (files) =>
+    files.filter(isCode).flatMap((file) => {
+      const lines = linesOf(file);
+      if (lines <= linesMax) return [];
+      const message = `has ${lines} lines: split it by noun, at most ${linesMax} each`;
+      return [{ rule: "file length", path: file.path, message }];
+    }),
+};
+
+export const medianLength: Rule = {
+  name: "median length",
+  find: (files) => {
+    const lengths = files
+      .filter((file) => isCode(file) && file.path.startsWith("src/"))
+      .map(linesOf)
+      .sort((left, right) => left - right);
+    const median = lengths[Math.floor(lengths.length / 2)] ?? 0;
+    if (median < medianLinesMax) return [];
+    const message = `half of the files have ${median} lines or more: split the longest, below ${medianLinesMax}`;
+    return [{ rule: "median length", path: "src", message }];
+  },
+};
+
+const vagueWords = /^(?:utils?|helpers?|common|misc|services?|managers?)$/;
+
+export const fileNames: Rule = {
+  name: "file name",
+  find: (files) =>
+    files
+      .filter((file) => file.path.includes("/") && !file.path.startsWith("."))
+      .flatMap((file) => {
+        const isMigration = /^sql\/\d{4}_[a-z0-9]+(?:_[a-z0-9]+)*\.sql$/.test(file.path);
+        const words = file.path.split(/[/.-]/);
+        if (words.some((word) => vagueWords.test(word))) {
+          return [named(file, "says nothing: name the noun that the file is about")];
+        }
+        const isKebab = /^[a-z0-9]+(?:-[a-z0-9]+)*(?:\.[a-z0-9-]+)+$/.test(basename(file.path));
+        return isKebab || isMigration ? [] : [named(file, "is not in kebab-case: small letters and hyphens")];
+      }),
+};
+
+function named(file: SourceFile, what: string) {
+  return { rule: "file name", path: file.path, message: `${basename(file.path)} ${what}` };
+}
+
+function linesOf(file: SourceFile): number {
+  return file.text.replace(/\n$/, "").split("\n").length;
+}
