@@ -1,3 +1,5 @@
+export { createMemoryInbox, type DeliveryInbox } from "./delivery-inbox.ts";
+export type { Analysis, AnalysisFailed, AnalysisSucceeded, WebhookEvent } from "./event.ts";
 export { importSigningKey, type SigningKey, signatureHeader } from "./sign.ts";
 export { type HeaderValue, SIGNATURE_HEADER } from "./signature-header.ts";
 export {
@@ -6,4 +8,6 @@ export {
   type WebhookVerificationErrorCode,
   type WebhookVerificationErrorKind,
 } from "./verification-error.ts";
-export { type VerifySignatureInput, verifySignature } from "./verify-signature.ts";
+export type { VerifySignatureInput } from "./verification-input.ts";
+export { verifySignature, verifyWebhook } from "./verify.ts";
+export type { VerifyWebhookInput } from "./webhook-input.ts";

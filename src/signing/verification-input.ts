@@ -1,9 +1,47 @@
+import { type HeaderValue, type ParsedSignatureHeader, parseSignatureHeader } from "./signature-header.ts";
+import { systemNowSeconds } from "./system-clock.ts";
 import { WebhookVerificationError } from "./verification-error.ts";
 
-export const TOLERANCE_SECONDS_DEFAULT = 300;
+const TOLERANCE_SECONDS_DEFAULT = 300;
 
 // The year 5138 in seconds, and March 1973 in milliseconds: a number above it was meant as milliseconds.
 const NOW_SECONDS_MAX = 100_000_000_000;
+
+export interface VerifySignatureInput {
+  /** The request's body exactly as it arrived. */
+  readonly body: Uint8Array | ArrayBuffer;
+  /** The value of the `extract-signature` header. */
+  readonly header: HeaderValue;
+  /** One, or several while a secret is being rotated; a signature by any of them is good. */
+  readonly secrets: readonly string[];
+  /** A timestamp this many seconds away from now, or more, is refused. 300 when left out. */
+  readonly toleranceSeconds?: number | undefined;
+  /** Unix time in seconds. The system's clock when left out. */
+  readonly nowSeconds?: number | undefined;
+}
+
+/** What is left to do with it: find one signature that belongs to one secret. */
+export interface CheckedInput {
+  readonly body: Uint8Array<ArrayBuffer>;
+  readonly header: ParsedSignatureHeader;
+  readonly secrets: readonly string[];
+}
+
+/**
+ * Everything about a delivery that can be judged without a key: the receiver's own mistakes first, so that a wrong
+ * setting shows at the first request of any kind, then the header and the time.
+ *
+ * @throws WebhookVerificationError
+ */
+export function checkInput(input: VerifySignatureInput): CheckedInput {
+  const { toleranceSeconds = TOLERANCE_SECONDS_DEFAULT, nowSeconds = systemNowSeconds() } = input;
+  const secrets = checkedSecrets(input.secrets);
+  checkClock(toleranceSeconds, nowSeconds);
+  const body = checkedBody(input.body);
+  const header = parseSignatureHeader(input.header);
+  checkTimestamp(header.timestampSeconds, toleranceSeconds, nowSeconds);
+  return { body, header, secrets };
+}
 
 /**
  * The secrets, each a text that holds something. A single string in place of the list is refused and not walked
@@ -11,7 +49,7 @@ const NOW_SECONDS_MAX = 100_000_000_000;
  *
  * @throws WebhookVerificationError `secret_missing` or `secret_empty`
  */
-export function checkedSecrets(secrets: unknown): readonly string[] {
+function checkedSecrets(secrets: unknown): readonly string[] {
   if (!Array.isArray(secrets) || secrets.length === 0) {
     throw new WebhookVerificationError(
       "secret_missing",
@@ -46,7 +84,7 @@ export function checkSecret(secret: unknown): asserts secret is string {
  *
  * @throws WebhookVerificationError `body_already_parsed`
  */
-export function checkedBody(body: unknown): Uint8Array<ArrayBuffer> {
+function checkedBody(body: unknown): Uint8Array<ArrayBuffer> {
   // Not `instanceof`: bytes may come from another realm (a test runner's, a worker's).
   if (ArrayBuffer.isView(body) && "BYTES_PER_ELEMENT" in body && body.BYTES_PER_ELEMENT === 1) {
     return new Uint8Array(body.buffer as ArrayBuffer, body.byteOffset, body.byteLength);
@@ -82,7 +120,7 @@ function bodyFinding(body: unknown): string {
  *
  * @throws WebhookVerificationError `timestamp_too_old`, `timestamp_ahead`, `tolerance_invalid` or `clock_invalid`
  */
-export function checkTimestamp(timestampSeconds: number, toleranceSeconds: number, nowSeconds: number): void {
+function checkTimestamp(timestampSeconds: number, toleranceSeconds: number, nowSeconds: number): void {
   const ageSeconds = nowSeconds - timestampSeconds;
   if (ageSeconds >= toleranceSeconds) {
     throw new WebhookVerificationError(
@@ -102,7 +140,7 @@ export function checkTimestamp(timestampSeconds: number, toleranceSeconds: numbe
 }
 
 /** NaN compares as false with everything: unchecked, it would make every age pass. */
-export function checkClock(toleranceSeconds: unknown, nowSeconds: unknown): void {
+function checkClock(toleranceSeconds: unknown, nowSeconds: unknown): void {
   if (typeof toleranceSeconds !== "number" || !Number.isFinite(toleranceSeconds) || toleranceSeconds <= 0) {
     throw new WebhookVerificationError(
       "tolerance_invalid",

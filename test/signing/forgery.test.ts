@@ -7,6 +7,7 @@ import {
   verifySignature,
   WebhookVerificationError,
 } from "../../src/signing/index.ts";
+import { verifySignature as verifySignatureByWebCrypto } from "../../src/signing/web.ts";
 
 const CASES = 100_000;
 const NOW_SECONDS = 1_800_000_000;
@@ -106,4 +107,25 @@ test(`${CASES} forgeries: nothing is accepted but the genuine bytes under their 
     "timestamp_ahead",
     "timestamp_too_old",
   ]);
+});
+
+test("5000 forgeries: the web entry says of each what the Node entry says", async () => {
+  const outcome = async (
+    verify: (input: Parameters<typeof verifySignature>[0]) => void | Promise<void>,
+    input: never,
+  ) => {
+    try {
+      await verify(input);
+      return "accepted";
+    } catch (error) {
+      return error instanceof WebhookVerificationError ? error.code : error;
+    }
+  };
+  await fc.assert(
+    fc.asyncProperty(header, body, async (header, body) => {
+      const input = { body, header, secrets: [SECRET], nowSeconds: NOW_SECONDS } as never;
+      expect(await outcome(verifySignatureByWebCrypto, input)).toEqual(await outcome(verifySignature, input));
+    }),
+    { numRuns: 5_000 },
+  );
 });

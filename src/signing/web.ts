@@ -1,0 +1,75 @@
+import { parseEvent, type WebhookEvent } from "./event.ts";
+import { noSignatureMatches } from "./mismatch.ts";
+import { WebhookVerificationError } from "./verification-error.ts";
+import { checkInput, type VerifySignatureInput } from "./verification-input.ts";
+import { signatureInput, type VerifyWebhookInput } from "./webhook-input.ts";
+
+export { createMemoryInbox, type DeliveryInbox } from "./delivery-inbox.ts";
+export type { Analysis, AnalysisFailed, AnalysisSucceeded, WebhookEvent } from "./event.ts";
+export { type HeaderValue, SIGNATURE_HEADER } from "./signature-header.ts";
+export {
+  WEBHOOK_VERIFICATION_ERROR_CODES,
+  WebhookVerificationError,
+  type WebhookVerificationErrorCode,
+  type WebhookVerificationErrorKind,
+} from "./verification-error.ts";
+export type { VerifySignatureInput } from "./verification-input.ts";
+export type { VerifyWebhookInput } from "./webhook-input.ts";
+
+/**
+ * As in the Node entry, by Web Crypto: resolves when the bytes were signed, with one of the secrets, less than the
+ * tolerance away from now.
+ *
+ * @throws WebhookVerificationError (as a rejection) of any code but `body_not_an_event`
+ */
+export async function verifySignature(input: VerifySignatureInput): Promise<void> {
+  await verifiedBody(input);
+}
+
+/**
+ * As in the Node entry, by Web Crypto: resolves to the event of a delivery that was signed with the secret, or one
+ * of the secrets, and is fresh.
+ *
+ * @throws WebhookVerificationError (as a rejection); answer 400 when its `kind` is `rejected`, 500 when `misuse`
+ */
+export async function verifyWebhook(input: VerifyWebhookInput): Promise<WebhookEvent> {
+  return parseEvent(await verifiedBody(signatureInput(input)));
+}
+
+/** Gives back its own copy: the caller's buffer may be reused while the digest is awaited. */
+async function verifiedBody(input: VerifySignatureInput): Promise<Uint8Array> {
+  const { body, header, secrets } = checkInput(input);
+  const prefix = new TextEncoder().encode(`${header.timestampText}.`);
+  const message = new Uint8Array(prefix.length + body.length);
+  message.set(prefix);
+  message.set(body, prefix.length);
+
+  let matches = 0;
+  for (const secret of secrets) {
+    const expected = await hmacSha256(secret, message);
+    for (const signature of header.signatures) matches += Number(equalInConstantTime(expected, signature));
+  }
+  if (matches === 0) throw noSignatureMatches(secrets);
+  return message.subarray(prefix.length);
+}
+
+async function hmacSha256(secret: string, message: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
+  const subtle = globalThis.crypto?.subtle;
+  if (subtle === undefined) {
+    throw new WebhookVerificationError(
+      "web_crypto_missing",
+      "This runtime has no Web Crypto. Import sealpost-receiver in place of sealpost-receiver/web on Node, and in " +
+        "a browser serve the page over HTTPS.",
+    );
+  }
+  const algorithm = { name: "HMAC", hash: "SHA-256" };
+  const key = await subtle.importKey("raw", new TextEncoder().encode(secret), algorithm, false, ["sign"]);
+  return new Uint8Array(await subtle.sign("HMAC", key, message));
+}
+
+/** `subtle.verify` would compare as well, but hash the whole body again for every signature in the header. */
+function equalInConstantTime(left: Uint8Array, right: Uint8Array): boolean {
+  let difference = left.length ^ right.length;
+  for (let at = 0; at < left.length; at += 1) difference |= left[at]! ^ right[at]!;
+  return difference === 0;
+}
