@@ -3,6 +3,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
+    globalSetup: ["test/support/database-setup.ts"],
     exclude: ["test/faults/long/**", "test/bench/**"],
     // Two cores: more workers than that only make timing tests lie.
     maxWorkers: 2,

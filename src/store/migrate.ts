@@ -1,0 +1,195 @@
+import { createHash } from "node:crypto";
+import { readdir, readFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { Logger, runMigrations } from "graphile-worker";
+import pg from "pg";
+
+export type MigrateOptions = {
+  readonly databaseUrl: string;
+  readonly log?: (line: string) => void;
+  /** The folder of numbered SQL files; the project's own when left out. */
+  readonly sqlDir?: string;
+};
+
+/** A migration that cannot be applied. The database is as the last migration before it left it. */
+export class MigrationError extends Error {
+  override readonly name = "MigrationError";
+}
+
+type MigrationFile = { readonly name: string; readonly text: string; readonly digest: string };
+
+const PROJECT_SQL_DIR = fileURLToPath(new URL("../../sql", import.meta.url));
+const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
+/** Such a statement would end our transaction, and a failure behind it would leave half a migration. */
+const OWN_TRANSACTION = /^(begin|commit|rollback|start transaction)\s*;/im;
+
+const LOCK_POLL_MS = 100;
+/** Longer than any migration may take; whoever waits longer reports it and does not hang a deployment for ever. */
+const LOCK_WAIT_MAX_MS = 10 * 60_000;
+
+/**
+ * Brings the database to the newest schema: graphile-worker's own migrations, then each file of `sqlDir` that
+ * was not applied yet, in order and in a transaction of its own. Any number of processes may call it at once; one
+ * works, the others wait. Files the database has and we do not know are a newer version's and are left alone.
+ *
+ * @returns the names of the files that this call applied.
+ * @throws MigrationError naming the file, the line and what PostgreSQL said.
+ */
+export async function migrate(options: MigrateOptions): Promise<{ applied: readonly string[] }> {
+  const { databaseUrl, log = () => undefined, sqlDir = PROJECT_SQL_DIR } = options;
+  const files = await readMigrationFiles(sqlDir);
+  const client = new pg.Client({ connectionString: databaseUrl, application_name: "sealpost migrate" });
+  let lost: Error | null = null;
+  // The query in flight rejects as well; this listener keeps the same event from ending the process.
+  client.on("error", (error) => {
+    lost = error;
+  });
+  await client.connect();
+  try {
+    await client.query(SESSION_SETTINGS);
+    await waitForLock(client, log);
+    await runMigrations({ connectionString: databaseUrl, maxPoolSize: 1, logger: workerLogger(log) });
+    await client.query(MIGRATIONS_TABLE);
+    const missing = chooseMissing(files, await readApplied(client));
+    for (const file of missing) {
+      log(`applying ${file.name}`);
+      await apply(client, file);
+    }
+    return { applied: missing.map((file) => file.name) };
+  } catch (error) {
+    throw lost === null || error === lost ? error : new Error(String(error), { cause: lost });
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+}
+
+// A lock that does not come in 5 s is given up: everybody else queues behind us while we wait for it.
+const SESSION_SETTINGS = "set statement_timeout = 0; set lock_timeout = '5s'";
+
+const MIGRATIONS_TABLE = `
+create schema if not exists sealpost;
+create table if not exists sealpost.migrations (
+  name text primary key,
+  applied_at timestamptz not null default now(),
+  digest text not null
+)`;
+
+async function readMigrationFiles(sqlDir: string): Promise<MigrationFile[]> {
+  const names = (await readdir(sqlDir)).filter((name) => name.endsWith(".sql")).sort();
+  if (names.length === 0) throw new MigrationError(`There are no migrations in ${sqlDir}.`);
+  const numbers = new Set<string>();
+  for (const name of names) {
+    if (!FILE_NAME.test(name)) throw new MigrationError(`${name} is not named like 0001_what_it_makes.sql.`);
+    const number = name.slice(0, 4);
+    if (numbers.has(number)) throw new MigrationError(`Two migrations have the number ${number}.`);
+    numbers.add(number);
+  }
+  return await Promise.all(names.map((name) => readMigrationFile(join(sqlDir, name))));
+}
+
+async function readMigrationFile(path: string): Promise<MigrationFile> {
+  const name = basename(path);
+  // A checkout with Windows line ends is the same migration.
+  const text = (await readFile(path, "utf8")).replaceAll("\r\n", "\n");
+  const own = OWN_TRANSACTION.exec(text);
+  if (own !== null) {
+    throw new MigrationError(
+      `${name}, ${place(text, own.index)}: "${own[0]}" would end the transaction that each migration runs in.`,
+    );
+  }
+  return { name, text, digest: createHash("sha256").update(text).digest("hex") };
+}
+
+/**
+ * Polls: a process that waits inside `pg_advisory_lock()` holds a snapshot, which a `create index concurrently`
+ * of the one that works waits for in turn, and both wait for ever. The lock ends with the session.
+ */
+async function waitForLock(client: pg.Client, log: (line: string) => void): Promise<void> {
+  for (let waitedMs = 0; waitedMs < LOCK_WAIT_MAX_MS; waitedMs += LOCK_POLL_MS) {
+    // The key is the bytes of "sealpost".
+    const { rows } = await client.query(
+      "select pg_try_advisory_lock(x'7365616c706f7374'::bigint) as is_ours",
+    );
+    if (rows[0].is_ours) return;
+    if (waitedMs === 0) log("another process is migrating this database; waiting for it");
+    await sleep(LOCK_POLL_MS);
+  }
+  throw new MigrationError(
+    `Another process has been migrating this database for over ${LOCK_WAIT_MAX_MS / 60_000} minutes.`,
+  );
+}
+
+/** The digests of what was applied, by file name. */
+async function readApplied(client: pg.Client): Promise<Map<string, string>> {
+  const { rows } = await client.query<{ name: string; digest: string }>(
+    "select name, digest from sealpost.migrations",
+  );
+  return new Map(rows.map(({ name, digest }) => [name, digest]));
+}
+
+/** The files still to apply; throws when history was changed. */
+function chooseMissing(
+  files: readonly MigrationFile[],
+  applied: ReadonlyMap<string, string>,
+): MigrationFile[] {
+  const ours = new Set(files.map((file) => file.name));
+  const newestOfOurs = files.at(-1)?.name ?? "";
+  const removed = [...applied.keys()].find((name) => name < newestOfOurs && !ours.has(name));
+  if (removed !== undefined) {
+    throw new MigrationError(
+      `${removed} was applied to this database, but is not among the migrations any more.`,
+    );
+  }
+  const newestApplied = files.findLast((file) => applied.has(file.name))?.name ?? "";
+  for (const file of files) {
+    const digest = applied.get(file.name);
+    if (digest !== undefined && digest !== file.digest) {
+      throw new MigrationError(
+        `${file.name} was changed after it had been applied to this database. Undo the change and put it into a new file.`,
+      );
+    }
+    if (digest === undefined && file.name < newestApplied) {
+      throw new MigrationError(
+        `${file.name} comes before ${newestApplied}, which is applied already. Give it a later number.`,
+      );
+    }
+  }
+  return files.filter((file) => !applied.has(file.name));
+}
+
+async function apply(client: pg.Client, file: MigrationFile): Promise<void> {
+  await client.query("begin");
+  try {
+    await client.query(file.text);
+    await client.query("insert into sealpost.migrations (name, digest) values ($1, $2)", [
+      file.name,
+      file.digest,
+    ]);
+    await client.query("commit");
+  } catch (cause) {
+    await client.query("rollback").catch(() => undefined);
+    throw describeFailure(file, cause);
+  }
+}
+
+function describeFailure(file: MigrationFile, cause: unknown): Error {
+  if (!(cause instanceof pg.DatabaseError)) return cause as Error;
+  // Only errors that parsing finds carry a position; it counts characters from 1.
+  const offset = cause.position === undefined ? null : Number(cause.position) - 1;
+  const where = offset === null ? "" : `, ${place(file.text, offset)}`;
+  const context = [cause.detail, cause.hint, cause.where].filter((part) => part !== undefined);
+  return new MigrationError([`${file.name}${where}: ${cause.message}`, ...context].join("\n"), { cause });
+}
+
+function place(text: string, offset: number): string {
+  const before = [...text].slice(0, offset).join("").split("\n");
+  return `line ${before.length}, column ${(before.at(-1) ?? "").length + 1}`;
+}
+
+function workerLogger(log: (line: string) => void): Logger {
+  return new Logger(() => (level, message) => {
+    if (level === "error" || level === "warning") log(`graphile-worker: ${message}`);
+  });
+}
