@@ -22,7 +22,7 @@ export interface VerifySignatureInput {
 
 /** What is left to do with it: find one signature that belongs to one secret. */
 export interface CheckedInput {
-  readonly body: Uint8Array<ArrayBuffer>;
+  readonly body: Uint8Array;
   readonly header: ParsedSignatureHeader;
   readonly secrets: readonly string[];
 }
@@ -84,10 +84,10 @@ export function checkSecret(secret: unknown): asserts secret is string {
  *
  * @throws WebhookVerificationError `body_already_parsed`
  */
-function checkedBody(body: unknown): Uint8Array<ArrayBuffer> {
+function checkedBody(body: unknown): Uint8Array {
   // Not `instanceof`: bytes may come from another realm (a test runner's, a worker's).
   if (ArrayBuffer.isView(body) && "BYTES_PER_ELEMENT" in body && body.BYTES_PER_ELEMENT === 1) {
-    return new Uint8Array(body.buffer as ArrayBuffer, body.byteOffset, body.byteLength);
+    return new Uint8Array(body.buffer, body.byteOffset, body.byteLength);
   }
   if (Object.prototype.toString.call(body) === "[object ArrayBuffer]") {
     return new Uint8Array(body as ArrayBuffer);

@@ -1,0 +1,58 @@
+// Packs the receiver library by itself: published as a part of the service it would bring a web framework and a
+// database driver to every receiver. Run by `npm run pack:receiver`; an argument names the folder to write to.
+import { execFileSync } from "node:child_process";
+import { copyFileSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const repository = new URL("../../../", import.meta.url);
+const outputFolder = resolve(process.argv[2] ?? fileURLToPath(new URL("dist/", repository)));
+const packageFolder = join(outputFolder, "receiver");
+
+rmSync(packageFolder, { recursive: true, force: true });
+mkdirSync(packageFolder, { recursive: true });
+emitJavaScript();
+writeFileSync(join(packageFolder, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
+copyFileSync(new URL("../README.md", import.meta.url), join(packageFolder, "README.md"));
+console.log(join(outputFolder, pack()));
+
+function emitJavaScript(): void {
+  const compiler = fileURLToPath(new URL("node_modules/typescript/bin/tsc", repository));
+  const project = fileURLToPath(new URL("tsconfig.json", import.meta.url));
+  execFileSync(process.execPath, [compiler, "--project", project, "--outDir", packageFolder], {
+    stdio: "inherit",
+  });
+  // The compiler rewrites the extensions in what it emits as JavaScript, but not in the declarations, where
+  // compilers before 5.7 refuse them.
+  for (const file of globSync(join(packageFolder, "*.d.ts"))) {
+    writeFileSync(file, readFileSync(file, "utf8").replaceAll(/(from "\.\/[^"]+)\.ts"/g, '$1.js"'));
+  }
+}
+
+function manifest(): object {
+  const { version, license } = JSON.parse(readFileSync(new URL("package.json", repository), "utf8"));
+  return {
+    name: "sealpost-receiver",
+    version,
+    description: "Verifies Sealpost's webhooks: raw bytes and a header in, a typed event out.",
+    license,
+    type: "module",
+    sideEffects: false,
+    engines: { node: ">=18" },
+    main: "./index.js",
+    types: "./index.d.ts",
+    exports: {
+      ".": { types: "./index.d.ts", default: "./index.js" },
+      "./web": { types: "./web.d.ts", default: "./web.js" },
+    },
+  };
+}
+
+/** The name of the archive. */
+function pack(): string {
+  const report = execFileSync("npm", ["pack", packageFolder, "--pack-destination", outputFolder, "--json"], {
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  return JSON.parse(report)[0].filename;
+}

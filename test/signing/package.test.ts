@@ -1,0 +1,144 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { commandOnPath } from "../support/command-on-path.ts";
+import { SIGNATURE_VECTORS_PATH } from "./vectors.ts";
+
+const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
+const PACKED_BYTES_MAX = 15 * 1024;
+
+const folder = mkdtempSync(join(tmpdir(), "receiver-package-"));
+const project = join(folder, "project");
+const installed = join(project, "node_modules", "sealpost-receiver");
+let archive: string;
+
+// A project of its own, outside the repository, so that nothing of it is found by chance.
+beforeAll(() => {
+  mkdirSync(project);
+  archive = run(process.execPath, [join(REPOSITORY, "src/signing/pack/pack.ts"), folder]).trim();
+  writeFileSync(join(project, "package.json"), '{"name": "project", "type": "module", "private": true}');
+  run("npm", ["install", "--offline", "--no-audit", "--no-fund", archive]);
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function run(command: string, args: readonly string[]): string {
+  return execFileSync(command, args, { cwd: project, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+}
+
+test("is small, and holds the library, its types and its README alone", () => {
+  expect(statSync(archive).size).toBeLessThan(PACKED_BYTES_MAX);
+  const files = readdirSync(installed);
+  expect(files).toEqual(
+    expect.arrayContaining(["README.md", "index.d.ts", "index.js", "web.d.ts", "web.js"]),
+  );
+  for (const file of files) expect(file).toMatch(/^(?:README\.md|package\.json|[a-z-]+(?:\.d\.ts|\.js))$/);
+});
+
+test("depends on nothing and runs nothing at its installation", () => {
+  const manifest = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
+  expect(manifest).toMatchObject({ name: "sealpost-receiver", type: "module", engines: { node: ">=18" } });
+  for (const member of Object.keys(manifest)) expect(member).not.toMatch(/dependencies$|^scripts$|^bin$/i);
+  expect(readdirSync(join(project, "node_modules")).filter((name) => !name.startsWith("."))).toEqual([
+    "sealpost-receiver",
+  ]);
+});
+
+test("imports node:crypto and nothing else, and not even that for the web", () => {
+  const imports = new Map<string, string[]>();
+  for (const file of readdirSync(installed).filter((name) => name.endsWith(".js"))) {
+    const source = readFileSync(join(installed, file), "utf8");
+    expect(source).not.toMatch(/\bimport\s*\(|\brequire\b/);
+    imports.set(
+      file,
+      [...source.matchAll(/\bfrom "([^"]+)"|^import "([^"]+)"/gm)].map((match) => match[1] ?? match[2]!),
+    );
+  }
+  const reached = (file: string): string[] =>
+    imports.get(file)!.flatMap((name) => (name.startsWith("./") ? reached(name.slice(2)) : [name]));
+  expect(new Set(reached("index.js"))).toEqual(new Set(["node:crypto"]));
+  expect(reached("web.js")).toEqual([]);
+});
+
+test("passes the vectors, both entries, on the machine's own Node", () => {
+  const node = commandOnPath("node") ?? process.execPath;
+  writeFileSync(
+    join(project, "vectors.js"),
+    `import { readFileSync } from "node:fs";
+     import * as node from "sealpost-receiver";
+     import * as web from "sealpost-receiver/web";
+     const { cases } = JSON.parse(readFileSync(process.argv[2], "utf8"));
+     const verdicts = { rejected: "reject", misuse: "error" };
+     for (const entry of [node, web]) {
+       for (const vector of cases) {
+         const input = {
+           body: Buffer.from(vector.body_base64, "base64"), header: vector.header, secrets: vector.secrets,
+           nowSeconds: vector.now, toleranceSeconds: vector.tolerance_seconds,
+         };
+         let verdict = "accept";
+         try { await entry.verifySignature(input); } catch (error) { verdict = verdicts[error.kind] ?? String(error); }
+         console.log(verdict === vector.verdict ? "right" : "WRONG " + vector.name + ": " + verdict);
+       }
+     }`,
+  );
+  const lines = run(node, ["vectors.js", fileURLToPath(SIGNATURE_VECTORS_PATH)])
+    .trim()
+    .split("\n");
+  expect(lines).toEqual(Array(88).fill("right"));
+});
+
+test.each(["nodenext", "bundler"])(
+  "has types that hold by themselves (module resolution %s)",
+  (moduleResolution) => {
+    writeFileSync(
+      join(project, "node-receiver.ts"),
+      `import { createMemoryInbox, verifyWebhook, WebhookVerificationError, type WebhookEvent } from "sealpost-receiver";
+     const event: WebhookEvent = verifyWebhook({ rawBody: new Uint8Array(), header: undefined, secret: "whsec_x" });
+     if (event.event === "analysis.failed") { const status: "failed" = event.data.status; console.log(status); }
+     try { await createMemoryInbox().acceptOnce(event.id, async () => {}); }
+     catch (error) { if (error instanceof WebhookVerificationError && error.code === "header_missing") throw error; }
+     // @ts-expect-error a body already parsed
+     verifyWebhook({ rawBody: { id: "1" }, header: "", secret: "whsec_x" });`,
+    );
+    writeFileSync(
+      join(project, "web-receiver.ts"),
+      `import { verifyWebhook } from "sealpost-receiver/web";
+     const event = await verifyWebhook({ rawBody: new ArrayBuffer(1), header: null, secrets: ["whsec_x"], now: new Date() });
+     const name: "analysis.succeeded" | "analysis.failed" = event.event;
+     export { name };
+     // @ts-expect-error a body already decoded
+     await verifyWebhook({ rawBody: "{}", header: "", secret: "whsec_x" });`,
+    );
+    // The web entry must need neither Node's types nor a browser's.
+    for (const [file, types] of [
+      ["node-receiver.ts", ["node"]],
+      ["web-receiver.ts", []],
+    ] as const) {
+      writeFileSync(
+        join(project, "tsconfig.json"),
+        JSON.stringify({
+          compilerOptions: {
+            target: "es2022",
+            lib: ["es2022"],
+            module: moduleResolution === "nodenext" ? "nodenext" : "esnext",
+            moduleResolution,
+            types,
+            typeRoots: [join(REPOSITORY, "node_modules/@types")],
+            strict: true,
+            exactOptionalPropertyTypes: true,
+            skipLibCheck: types.length > 0,
+            noEmit: true,
+          },
+          files: [file],
+        }),
+      );
+      try {
+        run(process.execPath, [join(REPOSITORY, "node_modules/typescript/bin/tsc")]);
+      } catch (error) {
+        expect.fail(String((error as { stdout: string }).stdout));
+      }
+    }
+  },
+);
