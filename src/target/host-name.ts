@@ -1,0 +1,68 @@
+/** RFC 1035: what DNS can carry. */
+const NAME_LENGTH_MAX = 253;
+const LABEL_LENGTH_MAX = 63;
+
+/**
+ * Names that are never public, with everything under them: reserved for local use (RFC 6761, 6762, 7686, 8375,
+ * 9476, ICANN's .internal), used inside offices and clusters, or a cloud's metadata service.
+ */
+const PRIVATE_NAMES: ReadonlySet<string> = new Set([
+  "localhost",
+  "localdomain",
+  "local",
+  "internal",
+  "intranet",
+  "home",
+  "home.arpa",
+  "lan",
+  "corp",
+  "private",
+  "cluster.local",
+  "test",
+  "invalid",
+  "alt",
+  "onion",
+  "arpa",
+  "metadata.goog",
+]);
+
+export type NameFault = { kind: "malformed" | "not_public"; what: string };
+
+/**
+ * What speaks against a host name before DNS is asked, or null. Expects it as a parsed `URL` gives it (lower
+ * case, punycode). The form is judged first, then whether it can be public.
+ */
+export function findNameFault(name: string): NameFault | null {
+  return findFormFault(name) ?? findPrivateName(name);
+}
+
+/** The rules on form alone, which hold for names that are allowed unsafely too. */
+export function findFormFault(name: string): NameFault | null {
+  if (name.length > NAME_LENGTH_MAX) return malformed(`is longer than ${NAME_LENGTH_MAX} characters`);
+  if (name.endsWith(".")) return malformed("ends in a dot");
+  // The URL parser lets through `*`, `{`, `$` and more, which no public host has; the underscore some have.
+  if (!/^[a-z0-9._-]*$/.test(name)) return malformed("holds characters other than letters, digits, - and _");
+  for (const label of name.split(".")) {
+    if (label.length === 0) return malformed("has an empty part between its dots");
+    if (label.length > LABEL_LENGTH_MAX)
+      return malformed(`has a part longer than ${LABEL_LENGTH_MAX} characters`);
+  }
+  return null;
+}
+
+function findPrivateName(name: string): NameFault | null {
+  const labels = name.split(".");
+  if (labels.length === 1)
+    return { kind: "not_public", what: "has no domain, so it can only be a local name" };
+  for (let first = 0; first < labels.length; first += 1) {
+    const ending = labels.slice(first).join(".");
+    if (PRIVATE_NAMES.has(ending)) {
+      return { kind: "not_public", what: `belongs to "${ending}", which is not part of the public internet` };
+    }
+  }
+  return null;
+}
+
+function malformed(what: string): NameFault {
+  return { kind: "malformed", what };
+}

@@ -1,0 +1,150 @@
+import { judgeAddress } from "./address.ts";
+import { findFormFault, findNameFault } from "./host-name.ts";
+import { isPortAllowed, portOf } from "./port.ts";
+import {
+  allowsUnsafely,
+  NO_UNSAFE_ALLOWED_TARGETS,
+  type UnsafeAllowedTargets,
+} from "./unsafe-allowed-targets.ts";
+
+/** Characters, of the text as given and of the normal form that is stored and requested. */
+export const TARGET_URL_LENGTH_MAX = 2_048;
+
+export const TARGET_REFUSAL_CODES = [
+  "url_too_long",
+  "url_has_control_characters",
+  "url_has_backslash",
+  "url_not_https",
+  "url_malformed",
+  "url_has_credentials",
+  "url_has_fragment",
+  "name_malformed",
+  "name_not_public",
+  "address_not_public",
+  "port_not_allowed",
+] as const;
+
+export type TargetRefusalCode = (typeof TARGET_REFUSAL_CODES)[number];
+
+export type TargetUrlRefusal = { verdict: "refuse"; code: TargetRefusalCode; message: string };
+
+/** `href` is the form to store, show and request; `url` is the same, parsed, and belongs to the caller. */
+export type TargetUrlVerdict = { verdict: "allow"; url: URL; href: string } | TargetUrlRefusal;
+
+export type TargetUrlOptions = { readonly unsafeAllowedTargets?: UnsafeAllowedTargets | undefined };
+
+/**
+ * Says whether a text is the URL of a public HTTPS endpoint, as far as that can be known without asking DNS.
+ * What an allowed name resolves to is judged again at every connection. Refusals carry a sentence that says what
+ * is wrong and what to do.
+ */
+export function judgeTargetUrl(text: string, options: TargetUrlOptions = {}): TargetUrlVerdict {
+  const refusedText = refuseText(text);
+  if (refusedText !== null) return refusedText;
+
+  const url = URL.parse(text);
+  if (url === null || url.protocol !== "https:") return refuseMalformed();
+
+  const refusedTarget = refuseTarget(url, options.unsafeAllowedTargets ?? NO_UNSAFE_ALLOWED_TARGETS);
+  if (refusedTarget !== null) return refusedTarget;
+
+  // Percent-encoding makes a text with letters outside ASCII up to twelve times as long.
+  if (url.href.length > TARGET_URL_LENGTH_MAX) return refuseLength(url.href.length);
+  return { verdict: "allow", url, href: url.href };
+}
+
+/** What only the text shows: the parser drops tabs, mends slashes and takes credentials and fragments away. */
+function refuseText(text: string): TargetUrlRefusal | null {
+  if (text.length > TARGET_URL_LENGTH_MAX) return refuseLength(text.length);
+  if (/[\s\p{Cc}]/u.test(text)) {
+    return refuse(
+      "url_has_control_characters",
+      "The URL holds white space or control characters. Remove them, or write them percent-encoded.",
+    );
+  }
+  if (!text.isWellFormed()) return refuseMalformed();
+  if (text.includes("\\")) {
+    return refuse(
+      "url_has_backslash",
+      "The URL holds a backslash, which clients read differently. Use / or %5C.",
+    );
+  }
+  if (!/^https:/i.test(text)) {
+    return refuse("url_not_https", "The URL does not begin with https://. Only HTTPS endpoints are called.");
+  }
+  if (!/^https:\/\/[^/]/i.test(text)) return refuseMalformed();
+  const [authority = ""] = text.slice("https://".length).split(/[/?#]/, 1);
+  if (authority.includes("@")) {
+    return refuse(
+      "url_has_credentials",
+      "The URL holds a user name or password before its host. Remove it; deliveries are signed instead.",
+    );
+  }
+  if (text.includes("#")) {
+    return refuse(
+      "url_has_fragment",
+      "The URL holds a # and what follows it is never sent. Remove that part.",
+    );
+  }
+  return null;
+}
+
+/** What the parsed URL leads to. The form of the name is judged even when everything else is lifted. */
+function refuseTarget(url: URL, unsafeAllowedTargets: UnsafeAllowedTargets): TargetUrlRefusal | null {
+  const { hostname } = url;
+  const port = portOf(url);
+  const isLifted = allowsUnsafely(unsafeAllowedTargets, hostname, port);
+  const address = addressIn(hostname);
+  if (address !== null) {
+    const judged = isLifted ? null : judgeAddress(address);
+    if (judged?.verdict === "refuse") {
+      return refuse(
+        "address_not_public",
+        `The address ${address} is not public (${judged.reason}). Use an endpoint that the internet can reach.`,
+      );
+    }
+  } else {
+    const fault = isLifted ? findFormFault(hostname) : findNameFault(hostname);
+    if (fault?.kind === "malformed") {
+      return refuse("name_malformed", `The host name ${fault.what}. Check how it is written.`);
+    }
+    if (fault?.kind === "not_public") {
+      return refuse(
+        "name_not_public",
+        `The host name "${hostname}" ${fault.what}. Use an endpoint that the internet can reach.`,
+      );
+    }
+  }
+  if (!isLifted && !isPortAllowed(port)) {
+    return refuse(
+      "port_not_allowed",
+      `Port ${port} is not allowed. Use 443, or one from 1024 up that no other well-known service uses.`,
+    );
+  }
+  return null;
+}
+
+/** The IP address that a parsed URL names in place of a host name, or null. */
+function addressIn(hostname: string): string | null {
+  if (hostname.startsWith("[")) return hostname.slice(1, -1);
+  // The parser gives every IPv4 address, however disguised, as four decimals, and takes no name for one.
+  return /^\d+\.\d+\.\d+\.\d+$/.test(hostname) ? hostname : null;
+}
+
+function refuseMalformed(): TargetUrlRefusal {
+  return refuse(
+    "url_malformed",
+    "The text is not a valid URL. Write it in full, like https://hooks.example.com/analyses.",
+  );
+}
+
+function refuseLength(length: number): TargetUrlRefusal {
+  return refuse(
+    "url_too_long",
+    `The URL takes ${length} characters, non-ASCII ones encoded. Shorten it to ${TARGET_URL_LENGTH_MAX}.`,
+  );
+}
+
+function refuse(code: TargetRefusalCode, message: string): TargetUrlRefusal {
+  return { verdict: "refuse", code, message };
+}
