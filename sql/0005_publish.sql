@@ -1,0 +1,375 @@
+-- Publishing: the analysis, its delivery and its wake-up, in the caller's transaction or not at all.
+--
+-- SQLSTATEs of our own (class SP), each naming the refused element in DETAIL as JSON {"index", "code"}:
+--   SP001 unknown_account     SP002 invalid_analysis     SP003 analysis_too_large
+--   SP004 target_refused      SP005 analysis_conflict    SP006 arguments do not fit together
+
+create function sealpost.publish_fault(state text, element integer, code text, message text, hint text)
+returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception using
+    errcode = state,
+    message = message,
+    detail = json_build_object('index', element - 1, 'code', code)::text,
+    hint = hint;
+end
+$$;
+
+-- The deepest nesting of a JSON text, counted up to 513. Strings go first, then whatever is not a bracket; every
+-- pass then takes the innermost pairs away. Called only for texts with more than 512 opening brackets.
+create function sealpost.json_depth(analysis text) returns integer
+language plpgsql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  brackets text := translate(
+    regexp_replace(regexp_replace(analysis, '"(?:[^"\\]|\\.)*"', '', 'g'), '[^][{}]', '', 'g'), '{}', '[]');
+  depth integer := 0;
+begin
+  while brackets <> '' and depth <= 512 loop
+    brackets := replace(brackets, '[]', '');
+    depth := depth + 1;
+  end loop;
+  return depth;
+end
+$$;
+
+-- Why a webhook_url is refused, as far as its text tells SQL: null means "not refused here". The dispatcher and the
+-- HTTP operation know more (src/target/); this must never refuse what they allow.
+create function sealpost.webhook_url_fault(url text) returns text
+language plpgsql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  authority text;
+  host text;
+  port text;
+begin
+  if length(url) > 2048 then
+    return 'it is longer than 2048 characters';
+  end if;
+  if url ~ '[\x01-\x20\x7f]' then
+    return 'it contains white space or control characters';
+  end if;
+  if strpos(url, '\') > 0 then
+    return 'it contains a backslash';
+  end if;
+  if url !~* '^https://[^/\\]' then
+    return 'it does not begin with https:// and a host name';
+  end if;
+  if strpos(url, '#') > 0 then
+    return 'it has a fragment (#…), which is never sent';
+  end if;
+  authority := lower(substring(url from '^[^:]*://([^/?]*)'));
+  if strpos(authority, '@') > 0 then
+    return 'it carries a user name or a password';
+  end if;
+  port := substring(authority from ':([0-9]+)$');
+  host := case when port is null then rtrim(authority, ':') else substring(authority from '^(.*):[0-9]+$') end;
+  if port is not null and (
+    length(port) > 9 or (port::integer < 1024 and port::integer <> 443) or port::integer > 65535
+    or port::integer in (1433, 1521, 2049, 2181, 2375, 2376, 2377, 2378, 2379, 2380, 3306, 3389, 4369, 5432, 5671,
+      5672, 5900, 5984, 6379, 6443, 6660, 6661, 6662, 6663, 6664, 6665, 6666, 6667, 6668, 6669, 6697, 8086, 8500,
+      9042, 9092, 9200, 9300, 10250, 10255, 11211, 15672, 25672, 27017, 27018, 27019, 50000)
+  ) then
+    return format('port %s is not allowed (443, or 1024 and above except known services)', port);
+  end if;
+  if host ~ '^\[' then
+    if host !~ '^\[[23][0-9a-f]{3}:[0-9a-f:]*\]$' then
+      return 'its address is not public';
+    end if;
+    return null;
+  end if;
+  -- Only canonical dotted quads: 010.0.0.1 is octal to a browser, decimal to inet.
+  if host ~ '^(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})$' then
+    if host ~ '^(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})$'
+      and not host::inet <<= any (array[
+        '0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12',
+        '192.0.0.0/24', '192.0.2.0/24', '192.31.196.0/24', '192.52.193.0/24', '192.88.99.0/24', '192.168.0.0/16',
+        '192.175.48.0/24', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24', '224.0.0.0/4', '240.0.0.0/4',
+        '168.63.129.16/32']::inet[])
+    then
+      return null;
+    end if;
+    return 'its address is not public';
+  end if;
+  -- Anything but plain ASCII may turn into other characters when it is parsed: not judged here.
+  if host ~ '^[a-z0-9._-]+$' and (
+    host ~ '\.$' or strpos(host, '.') = 0 or host = 'metadata.goog'
+    or host ~ '\.(localhost|localdomain|local|internal|intranet|home|home\.arpa|lan|corp|private|test|invalid|alt|onion|arpa)$'
+  ) then
+    return 'its host name is not a public one';
+  end if;
+  return null;
+end
+$$;
+
+-- Who waits for whom: the account and the origin of its webhook_url, or the account's endpoint.
+-- A hash collision only makes two lanes share their turns.
+create function sealpost.lane(account_id uuid, webhook_url text) returns bigint
+language sql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+  select hashtextextended(
+    account_id::text || coalesce(lower(substring(webhook_url from '^[^:]*://[^/?]*')), ' endpoint'), 0)
+$$;
+
+-- Adds the wake-ups of some deliveries, 50 to a job. The job is a wake-up only; the row is the truth. Its
+-- max_attempts is the largest there is, because graphile-worker never runs a job again that has used them up.
+create function sealpost.add_wakeups(delivery_ids uuid[], lanes bigint[]) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+begin
+  if cardinality(delivery_ids) > 0 then
+    perform graphile_worker.add_jobs(array(
+      select (
+        'deliver',
+        json_build_object(
+          'ids', delivery_ids[first : least(first + 49, cardinality(delivery_ids))],
+          'lanes', array(select l::text from unnest(lanes[first : first + 49]) as l)),
+        null, null, 32767, null, null, null
+      )::graphile_worker.job_spec
+      from generate_series(1, cardinality(delivery_ids), 50) as first
+    ));
+  end if;
+end
+$$;
+
+-- What publishing reads of an analysis, or why it is refused (state, code and fault are null when it is not).
+--
+-- `json ->> 'id'` fails on a text that holds \u0000 or a lone surrogate anywhere, so a copy is read in which escapes
+-- are blanked to `?`. An id, a status or the name of one that is written with escapes is thereby refused.
+create type sealpost.read_analysis as (id text, event text, state text, code text, fault text);
+
+create function sealpost.read_analysis(analysis json, bytes_max integer) returns sealpost.read_analysis
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  body constant text := analysis::text;
+  plain text := body;
+  decoded text;
+  member record;
+  result sealpost.read_analysis;
+begin
+  result.state := 'SP002';
+  result.code := 'invalid_analysis';
+  if octet_length(body) > bytes_max then
+    result.state := 'SP003';
+    result.code := 'analysis_too_large';
+    result.fault := format('it has %s bytes, more than the %s that are allowed', octet_length(body), bytes_max);
+    return result;
+  end if;
+  if body is null or body !~ '^[ \t\n\r]*\{' then
+    result.fault := 'it is not a JSON object';
+    return result;
+  end if;
+  if length(body) - length(translate(body, '[{', '')) > 512 and sealpost.json_depth(body) > 512 then
+    result.fault := 'it is nested more than 512 levels deep';
+    return result;
+  end if;
+  if strpos(body, '\') > 0 then
+    plain := replace(body, '\\', '??');
+    decoded := plain;
+    plain := regexp_replace(plain, '\\(?:u[0-9a-fA-F]{4}|.)', '?', 'g');
+    -- Could an escaped member name read "id" or "status" to a JSON parser, while the blanked copy hides it?
+    if decoded ~ '\\u00[67]' then
+      decoded := replace(replace(replace(replace(replace(replace(decoded,
+        '\u0069', 'i'), '\u0064', 'd'), '\u0073', 's'), '\u0074', 't'), '\u0061', 'a'), '\u0075', 'u');
+      decoded := regexp_replace(decoded, '\\(?:u[0-9a-fA-F]{4}|.)', '?', 'g');
+      if (select count(*) from json_object_keys(decoded::json) as name where name in ('id', 'status'))
+        <> (select count(*) from json_object_keys(plain::json) as name where name in ('id', 'status'))
+      then
+        result.fault := 'the member name "id" or "status" is written with escapes';
+        return result;
+      end if;
+    end if;
+  end if;
+  select * into member from json_to_record(plain::json) as member (id json, status json);
+  result.fault := case
+    when member.id is null then 'it has no member "id"'
+    when left(member.id::text, 1) <> '"' then 'its "id" is not a string'
+    when member.id #>> '{}' !~ '^[A-Za-z0-9._:-]{1,200}$' then
+      'its "id" is not 1 to 200 characters out of A-Z a-z 0-9 . _ : - (written without escapes)'
+    when member.status is null then 'it has no member "status"'
+    when member.status::text not in ('"succeeded"', '"failed"') then
+      'its "status" is neither "succeeded" nor "failed" (written without escapes)'
+  end;
+  if result.fault is null then
+    result := (member.id #>> '{}', 'analysis.' || (member.status #>> '{}'), null, null, null);
+  end if;
+  return result;
+end
+$$;
+
+-- The one way in, for every caller. at: the moment of publishing (only tests give another than now).
+-- Returns delivery ids in input order; the same analysis again returns the delivery that it already is.
+create function sealpost.publish(
+  account_ids uuid[], analyses json[], webhook_urls text[], is_example boolean, at timestamptz
+) returns uuid[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+  -- When the promoter first looks: less than the shortest lease, so that the lease of a dispatcher that dies is
+  -- always noticed within a sweep of its end.
+  wake_after constant interval := '15 seconds';
+  total constant integer := coalesce(cardinality(account_ids), 0);
+  refused record;
+  analysis_ids text[];
+  events text[];
+  delivery_ids uuid[];
+  fresh uuid[];
+  open_ids uuid[];
+  open_lanes bigint[];
+  known record;
+begin
+  if total <> coalesce(cardinality(analyses), 0) or total <> coalesce(cardinality(webhook_urls), 0) then
+    perform sealpost.publish_fault('SP006', 1, 'invalid_request',
+      format('publish_analyses got %s account ids, %s analyses and %s webhook_urls',
+        total, coalesce(cardinality(analyses), 0), coalesce(cardinality(webhook_urls), 0)),
+      'Give three arrays of the same length, with null where an analysis has no webhook_url of its own.');
+  end if;
+
+  if total = 0 then
+    return '{}';
+  end if;
+
+  -- 1. Read and judge everything before anything is stored.
+  select array_agg(id order by n), array_agg(event order by n), array_agg(sealpost.uuid_v7(at) order by n)
+  into analysis_ids, events, delivery_ids
+  from unnest(analyses) with ordinality as input (analysis, n)
+  cross join sealpost.settings
+  cross join lateral sealpost.read_analysis(analysis, analysis_bytes_max) as reading;
+
+  select input.n, coalesce(judged.state, reading.state) as state, coalesce(judged.code, reading.code) as code,
+    coalesce(judged.fault, reading.fault) as fault
+  into refused
+  from unnest(account_ids, analyses, webhook_urls, analysis_ids) with ordinality
+    as input (account_id, analysis, webhook_url, analysis_id, n)
+  cross join sealpost.settings
+  left join sealpost.accounts on accounts.id = input.account_id
+  cross join lateral (select case when webhook_url is not null then sealpost.webhook_url_fault(webhook_url) end as fault)
+    as url
+  cross join lateral (
+    select
+      case when accounts.id is null then 'SP001' when url.fault is not null then 'SP004' end as state,
+      case when accounts.id is null then 'unknown_account' when url.fault is not null then 'target_refused' end as code,
+      case when accounts.id is null then format('there is no account %s', coalesce(input.account_id::text, 'null'))
+        when url.fault is not null then format('its webhook_url is refused: %s', url.fault) end as fault
+  ) as judged
+  left join lateral sealpost.read_analysis(analysis, analysis_bytes_max) as reading on analysis_id is null
+  where judged.state is not null or analysis_id is null
+  order by input.n
+  limit 1;
+  if found then
+    perform sealpost.publish_fault(refused.state, refused.n::integer, refused.code,
+      format('analysis at index %s: %s', refused.n - 1, refused.fault),
+      case refused.state
+        when 'SP001' then 'Create the account first: sealpost account create --name NAME'
+        when 'SP002' then 'Send the analysis as a JSON object with a string "id" and "status": "succeeded" or "failed".'
+        when 'SP003' then 'Publish a smaller analysis, or raise ANALYSIS_BYTES_MAX and run migrate again.'
+        when 'SP004' then 'Give a public https:// URL: sealpost target check tells what it thinks of one.'
+      end);
+  end if;
+
+  -- 2. Register, in one order for everybody (batches in different orders would deadlock). Whoever comes second
+  -- waits here for the first to commit, and then reads what is known in a statement of its own: insert-or-select in
+  -- one statement loses that race.
+  with registered as (
+    insert into sealpost.analyses (account_id, id, delivery_id, digest)
+    select account_id, analysis_id, delivery_id, sha256(convert_to(analysis::text, 'UTF8'))
+    from unnest(account_ids, analysis_ids, delivery_ids, analyses)
+      as input (account_id, analysis_id, delivery_id, analysis)
+    order by account_id, analysis_id
+    on conflict (account_id, id) do nothing
+    returning delivery_id
+  )
+  select coalesce(array_agg(delivery_id), '{}') into fresh from registered;
+
+  if cardinality(fresh) < total then
+    for known in
+      select input.n, input.analysis_id, registry.delivery_id,
+        registry.digest = sha256(convert_to(input.analysis::text, 'UTF8'))
+          and coalesce(logged.webhook_url, earlier.webhook_url) is not distinct from input.webhook_url as is_same
+      from unnest(account_ids, analyses, webhook_urls, analysis_ids, delivery_ids) with ordinality
+        as input (account_id, analysis, webhook_url, analysis_id, delivery_id, n)
+      left join sealpost.analyses as registry
+        on registry.account_id = input.account_id and registry.id = input.analysis_id
+      left join sealpost.deliveries as logged
+        on logged.account_id = registry.account_id and logged.id = registry.delivery_id
+      -- The same analysis twice in one batch: the first is registered, but not yet in the log.
+      left join unnest(delivery_ids, webhook_urls) as earlier (delivery_id, webhook_url)
+        on earlier.delivery_id = registry.delivery_id
+      where registry.delivery_id is distinct from input.delivery_id
+    loop
+      if known.delivery_id is null then
+        raise exception using errcode = '40001',
+          message = format('analysis at index %s was being forgotten while it was published again', known.n - 1),
+          hint = 'Run the transaction again.';
+      end if;
+      if not known.is_same then
+        perform sealpost.publish_fault('SP005', known.n::integer, 'analysis_conflict',
+          format('analysis at index %s: "%s" was already published with another text or webhook_url',
+            known.n - 1, known.analysis_id),
+          'An analysis id stands for one result: publish a new result under a new id.');
+      end if;
+      delivery_ids[known.n] := known.delivery_id;
+    end loop;
+  end if;
+
+  -- 3. Store what is new. Without any target a delivery ends here, visible in the log, and nothing is woken.
+  with input as (
+    select input.*, coalesce(webhook_url, endpoints.url) is not null as has_target
+    from unnest(account_ids, analyses, webhook_urls, analysis_ids, delivery_ids, events)
+      as input (account_id, analysis, webhook_url, analysis_id, delivery_id, event)
+    left join sealpost.endpoints on endpoints.account_id = input.account_id
+    where cardinality(fresh) = total or delivery_id = any (fresh)
+  ), added as (
+    select distinct on (delivery_id) * from input order by delivery_id
+  ), body as (
+    insert into sealpost.bodies (delivery_id, account_id, analysis)
+    select delivery_id, account_id, analysis from added
+  ), logged as (
+    insert into sealpost.deliveries
+      (id, account_id, is_example, event, status, reason, analysis_id, webhook_url, traceparent)
+    select delivery_id, account_id, is_example, event,
+      case when has_target then 'pending' else 'abandoned' end,
+      case when not has_target then 'no_target' end,
+      analysis_id, webhook_url, nullif(left(current_setting('sealpost.traceparent', true), 55), '')
+    from added
+  ), opened as (
+    insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, body_bytes)
+    select delivery_id, account_id, sealpost.lane(account_id, webhook_url), at, at + wake_after,
+      octet_length(analysis::text)
+    from added where has_target
+    returning delivery_id, lane
+  )
+  select array_agg(delivery_id), array_agg(lane) into open_ids, open_lanes from opened;
+
+  perform sealpost.add_wakeups(open_ids, open_lanes);
+  return delivery_ids;
+end
+$$;
+
+-- For the pipeline's role, which gets EXECUTE on these two and nothing else. traceparent: set it for the
+-- transaction with `select set_config('sealpost.traceparent', '00-…', true)`, and it goes out with the webhook.
+create function sealpost.publish_analyses(account_ids uuid[], analyses json[], webhook_urls text[]) returns uuid[]
+language sql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$ select sealpost.publish(account_ids, analyses, webhook_urls, false, now()) $$;
+
+create function sealpost.publish_analysis(account_id uuid, analysis json, webhook_url text default null) returns uuid
+language sql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$ select (sealpost.publish(array[account_id], array[analysis], array[webhook_url], false, now()))[1] $$;
+
+revoke execute on all functions in schema sealpost from public;

@@ -1,0 +1,204 @@
+/**
+ * Who may start next. Ids of due deliveries wait here, each in its lane (one account's one receiver), and lanes take
+ * turns. A lane that is full, or whose receiver is silent, holds up itself and nobody else.
+ *
+ * Nothing here is the truth: an id that is let go, or lost with the process, is a row that stays due, and the promoter
+ * wakes it again.
+ */
+export type WaitingDelivery = { readonly deliveryId: string; readonly lane: string };
+
+export type LaneLimits = {
+  /** Attempts under way in this process, all lanes together. */
+  readonly inFlightMax: number;
+  /** Of those, how many may go to receivers whose last attempt got no answer. */
+  readonly silentInFlightMax: number;
+  /** Attempts under way in one lane whose receiver answers. */
+  readonly laneInFlightMax: number;
+  /** Ids that every lane may remember, whatever the others do, … */
+  readonly laneIdsMin: number;
+  /** … and at most, as long as all lanes together remember fewer than `idsMax`. */
+  readonly laneIdsMax: number;
+  readonly idsMax: number;
+  /** Lanes whose manners are remembered while they have nothing to do. */
+  readonly idleLanesMax: number;
+};
+
+export const LANE_LIMITS: Omit<LaneLimits, "inFlightMax" | "silentInFlightMax"> = {
+  laneInFlightMax: 8,
+  laneIdsMin: 100,
+  laneIdsMax: 1_000,
+  idsMax: 100_000,
+  idleLanesMax: 20_000,
+};
+
+/** A lane whose receiver has not answered yet starts with this many at a time. */
+const FIRST_IN_FLIGHT = 2;
+
+type Lane = {
+  readonly key: string;
+  readonly ids: Set<string>;
+  inFlight: number;
+  /** Rises by one with each answer, halves with each silence: a dead receiver is soon at one. */
+  limit: number;
+  isSilent: boolean;
+  isInRing: boolean;
+};
+
+export class Lanes {
+  readonly #limits: LaneLimits;
+  readonly #lanes = new Map<string, Lane>();
+  /** Lanes that can start something now, in the order of their turns. */
+  readonly #ready: Ring = new Ring();
+  readonly #silentReady: Ring = new Ring();
+  #ids = 0;
+  #inFlight = 0;
+  #silentInFlight = 0;
+
+  constructor(limits: LaneLimits) {
+    this.#limits = limits;
+  }
+
+  /** Attempts under way (claimed or about to be). */
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** Ids that could start at once if the process had room: what the wake-ups' back-pressure looks at. */
+  get startableIds(): number {
+    return this.#ready.ids;
+  }
+
+  /** Ids remembered, startable or not. */
+  get waitingIds(): number {
+    return this.#ids;
+  }
+
+  /** Lanes that have ids waiting but are at their limit. */
+  get heldLanes(): number {
+    let held = 0;
+    for (const lane of this.#lanes.values()) if (lane.ids.size > 0 && lane.inFlight >= lane.limit) held++;
+    return held;
+  }
+
+  /** False: let go, because the lane (or the process) remembers enough. Its row stays due. */
+  add(waiting: WaitingDelivery): boolean {
+    const lane = this.#laneOf(waiting.lane);
+    if (lane.ids.has(waiting.deliveryId)) return true;
+    const size = lane.ids.size;
+    const hasRoom =
+      size < this.#limits.laneIdsMin || (size < this.#limits.laneIdsMax && this.#ids < this.#limits.idsMax);
+    if (!hasRoom) return false;
+    lane.ids.add(waiting.deliveryId);
+    this.#ids++;
+    if (lane.isInRing) this.#ringOf(lane).ids++;
+    this.#queue(lane);
+    return true;
+  }
+
+  /** The next up to `max` deliveries, one lane after the other; each counts as under way until it is released. */
+  take(max: number): WaitingDelivery[] {
+    const taken: WaitingDelivery[] = [];
+    const room = Math.min(max, this.#limits.inFlightMax - this.#inFlight);
+    // Silent lanes have a budget of their own and at most every second place of a batch.
+    const silentRoom = Math.min(this.#limits.silentInFlightMax - this.#silentInFlight, Math.ceil(room / 2));
+    this.#takeFrom(this.#silentReady, silentRoom, taken);
+    this.#takeFrom(this.#ready, room - taken.length, taken);
+    return taken;
+  }
+
+  /** The attempt is over. `answer`: did the receiver answer at all; "unknown" when nothing was posted. */
+  release(key: string, answer: "answered" | "silent" | "unknown"): void {
+    const lane = this.#laneOf(key);
+    lane.inFlight--;
+    this.#inFlight--;
+    if (lane.isSilent) this.#silentInFlight--;
+    if (answer !== "unknown") this.#learn(lane, answer === "silent");
+    this.#queue(lane);
+    if (lane.inFlight === 0 && lane.ids.size === 0) this.#rest(lane);
+  }
+
+  #takeFrom(ring: Ring, room: number, taken: WaitingDelivery[]): void {
+    for (let left = room; left > 0; left--) {
+      const lane = ring.shift();
+      if (lane === undefined) return;
+      lane.isInRing = false;
+      const deliveryId = lane.ids.values().next().value!;
+      lane.ids.delete(deliveryId);
+      this.#ids--;
+      lane.inFlight++;
+      this.#inFlight++;
+      if (lane.isSilent) this.#silentInFlight++;
+      taken.push({ deliveryId, lane: lane.key });
+      this.#queue(lane);
+    }
+  }
+
+  #learn(lane: Lane, isSilent: boolean): void {
+    lane.limit = isSilent
+      ? Math.max(1, Math.floor(lane.limit / 2))
+      : Math.min(this.#limits.laneInFlightMax, lane.limit + 1);
+    if (lane.isSilent === isSilent) return;
+    // Changing sides takes along what is under way, and the place in the other ring.
+    this.#silentInFlight += isSilent ? lane.inFlight : -lane.inFlight;
+    if (lane.isInRing) {
+      this.#ringOf(lane).remove(lane);
+      lane.isInRing = false;
+    }
+    lane.isSilent = isSilent;
+  }
+
+  #queue(lane: Lane): void {
+    if (lane.isInRing || lane.ids.size === 0 || lane.inFlight >= lane.limit) return;
+    lane.isInRing = true;
+    this.#ringOf(lane).push(lane);
+  }
+
+  #ringOf(lane: Lane): Ring {
+    return lane.isSilent ? this.#silentReady : this.#ready;
+  }
+
+  #laneOf(key: string): Lane {
+    let lane = this.#lanes.get(key);
+    if (lane === undefined) {
+      const ids = new Set<string>();
+      lane = { key, ids, inFlight: 0, limit: FIRST_IN_FLIGHT, isSilent: false, isInRing: false };
+      this.#lanes.set(key, lane);
+    }
+    return lane;
+  }
+
+  /** A lane with nothing to do keeps its place in memory as long as there is room, the longest idle going first. */
+  #rest(lane: Lane): void {
+    this.#lanes.delete(lane.key);
+    this.#lanes.set(lane.key, lane);
+    if (this.#lanes.size <= this.#limits.idleLanesMax) return;
+    for (const oldest of this.#lanes.values()) {
+      if (oldest.inFlight === 0 && oldest.ids.size === 0) {
+        this.#lanes.delete(oldest.key);
+        return;
+      }
+    }
+  }
+}
+
+/** Lanes in the order of their turns. A Set keeps that order and takes a lane out of the middle at no cost. */
+class Ring {
+  readonly #lanes = new Set<Lane>();
+  /** Ids waiting in the lanes of this ring. */
+  ids = 0;
+
+  push(lane: Lane): void {
+    this.#lanes.add(lane);
+    this.ids += lane.ids.size;
+  }
+
+  shift(): Lane | undefined {
+    const lane = this.#lanes.values().next().value;
+    if (lane !== undefined) this.remove(lane);
+    return lane;
+  }
+
+  remove(lane: Lane): void {
+    if (this.#lanes.delete(lane)) this.ids -= lane.ids.size;
+  }
+}

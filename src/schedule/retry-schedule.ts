@@ -1,0 +1,58 @@
+/**
+ * When to try again. Pure: times are milliseconds since the Unix epoch in the database's time, chance is an argument.
+ *
+ * Rules (../shared design, part Schedule): attempt 1 at once; the delays before the others grow by RATIO and add up to
+ * the window, so 24 h and 8 attempts give 15.8 s, 63 s, 4.2 min, 17 min, 67 min, 4.5 h, 18 h; each is multiplied by a
+ * uniform factor from [0.8, 1.2) and counted from the end of the attempt before it.
+ */
+export type RetryPolicy = {
+  /** Nominal time from the first attempt to the last. */
+  readonly windowMs: number;
+  /** Attempts of one run, the first included: 1 to 8. */
+  readonly attempts: number;
+};
+
+const RATIO = 4;
+const JITTER_LOW = 0.8;
+const JITTER_SPAN = 0.4;
+/** A receiver's Retry-After moves nothing past this multiple of the window, */
+const RETRY_AFTER_WINDOW_MAX = 1.2;
+/** and what is still due at this multiple is abandoned: its lane could not catch up. */
+const WINDOW_END = 1.25;
+
+/** Nominal delay after attempt `number` (1-based), before jitter. */
+export function nominalDelayMs(policy: RetryPolicy, number: number): number {
+  const steps = policy.attempts - 1;
+  const unit = policy.windowMs / ((RATIO ** steps - 1) / (RATIO - 1));
+  return unit * RATIO ** (number - 1);
+}
+
+/**
+ * When attempt `number` + 1 is due. `random` is uniform in [0, 1).
+ * `retryAfterMs` is what the receiver asked for, counted from `endedAtMs`; null when it asked for nothing. It can only
+ * make the attempt later, by at most the delay of the step after, and never past 1.2 windows.
+ */
+export function nextDueAtMs(input: {
+  readonly policy: RetryPolicy;
+  readonly number: number;
+  readonly runStartedAtMs: number;
+  readonly endedAtMs: number;
+  readonly retryAfterMs: number | null;
+  readonly random: number;
+}): number {
+  const { policy, number, endedAtMs } = input;
+  const delayMs = nominalDelayMs(policy, number) * (JITTER_LOW + JITTER_SPAN * input.random);
+  const ownDueAtMs = endedAtMs + delayMs;
+  if (input.retryAfterMs === null) return ownDueAtMs;
+  const askedForMs = Math.min(
+    endedAtMs + input.retryAfterMs,
+    endedAtMs + nominalDelayMs(policy, number + 1),
+    input.runStartedAtMs + RETRY_AFTER_WINDOW_MAX * policy.windowMs,
+  );
+  return Math.max(ownDueAtMs, askedForMs);
+}
+
+/** The moment from which a run gets no more attempts, however many are left. */
+export function windowEndsAtMs(policy: RetryPolicy, runStartedAtMs: number): number {
+  return runStartedAtMs + WINDOW_END * policy.windowMs;
+}
