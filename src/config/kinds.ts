@@ -88,7 +88,7 @@ export function isHostWithPort(item: string): boolean {
 }
 
 /** An address of IPv4 or IPv6, or a block of them (`10.0.0.0/8`). */
-function isAddressOrBlock(item: string): boolean {
+export function isAddressOrBlock(item: string): boolean {
   const [host = "", bits, ...rest] = item.split("/");
   const family = isIP(host);
   if (family === 0 || rest.length > 0) return false;

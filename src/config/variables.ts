@@ -1,4 +1,3 @@
-import { isIP } from "node:net";
 import * as kinds from "./kinds.ts";
 
 /** One environment variable: what it may be, what it is when unset, and what it is for. */
@@ -97,8 +96,11 @@ export const variables = {
     "File of certificates (PEM) that targets may be signed by, besides the public ones.",
   ),
   OWN_ADDRESSES: optional(
-    kinds.list("addresses with commas, such as 198.51.100.7,2001:db8::7", (item) => isIP(item) !== 0),
-    "Public addresses of this installation, which no target may have.",
+    kinds.list(
+      "addresses or blocks of them with commas, such as 198.51.100.7,2001:db8::/64",
+      kinds.isAddressOrBlock,
+    ),
+    "Public addresses of this installation (`198.51.100.7`, `2001:db8::/64`), which no target may have.",
   ),
   UNSAFE_ALLOWED_TARGETS: optional(
     kinds.list("`host:port` or `*.name:port`, with commas", kinds.isHostWithPort),

@@ -103,7 +103,7 @@ describe.each([
   ["DATABASE_URL", ["postgres://a@b/c", "postgresql://localhost/db?host=%2Fsock"], ["mysql://a@b/c", "db"]],
   ["PUBLIC_URL", ["https://api.example.com", "http://localhost:8080/"], ["ftp://a", "https://a/?b", "a"]],
   ["TARGET_DNS_SERVERS", ["10.0.0.2", "10.0.0.2:53, ::1,[::1]:53"], ["dns.example.com", "10.0.0.2:0", ","]],
-  ["OWN_ADDRESSES", ["198.51.100.7, 2001:db8::7"], ["198.51.100.0/24", "localhost"]],
+  ["OWN_ADDRESSES", ["198.51.100.7, 2001:db8::/64"], ["198.51.100.0/33", "localhost"]],
   [
     "UNSAFE_ALLOWED_TARGETS",
     ["localhost:8443", "*.localhost:8443,127.0.0.1:1,[::1]:65535"],

@@ -1,0 +1,59 @@
+import { Command, CommanderError } from "@commander-js/extra-typings";
+import { ConfigError } from "../config/config-error.ts";
+import { Mistake } from "./mistake.ts";
+import { addSignatureCommands } from "./signature.ts";
+import type { Surroundings } from "./surroundings.ts";
+import { addTargetCommands } from "./target.ts";
+
+/** Every command, each added by the file of its noun. */
+function createProgram(surroundings: Surroundings): Command {
+  const program = new Command("sealpost")
+    .description("Delivers signed webhooks when a document analysis has finished.")
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => surroundings.stdout.write(text),
+      // Mistakes are written once, by runProgram; only the help that stands in for a missing command is left.
+      writeErr: (text) => surroundings.stderr.write(text),
+      outputError: () => undefined,
+    })
+    .showSuggestionAfterError();
+  addTargetCommands(program, surroundings);
+  addSignatureCommands(program, surroundings);
+  return program;
+}
+
+/**
+ * Runs one command line and says on standard error what went wrong, if anything did. Ends with 0, or what the
+ * command set; 2 for a mistake of the caller's, 1 for a failure that is not.
+ * @param args what stands after the program's name
+ */
+export async function runProgram(args: readonly string[], surroundings: Surroundings): Promise<void> {
+  try {
+    await createProgram(surroundings).parseAsync(args, { from: "user" });
+  } catch (error) {
+    if (error instanceof CommanderError && error.exitCode === 0) return;
+    surroundings.setExitCode(isMistake(error) ? 2 : 1);
+    for (const sentence of sentencesOf(error)) surroundings.stderr.write(`${sentence}\n`);
+  }
+}
+
+function isMistake(error: unknown): boolean {
+  return error instanceof Mistake || error instanceof ConfigError || error instanceof CommanderError;
+}
+
+function sentencesOf(error: unknown): readonly string[] {
+  if (error instanceof ConfigError) return error.problems;
+  if (error instanceof CommanderError)
+    return error.code === "commander.help" ? [] : [sentenceOf(error.message)];
+  return [error instanceof Error ? error.message : String(error)];
+}
+
+/** commander says "error: unknown option '--x'\n(Did you mean --y?)". */
+function sentenceOf(message: string): string {
+  const text = message
+    .replace(/^error: /, "")
+    .replaceAll(/\s+/g, " ")
+    .trim();
+  const sentence = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.?!)]$/.test(sentence) ? sentence : `${sentence}.`;
+}

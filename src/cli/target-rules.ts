@@ -1,0 +1,34 @@
+import type { Config } from "../config/config.ts";
+import { ConfigError } from "../config/config-error.ts";
+import { createResolver, type Resolver } from "../target/resolver.ts";
+import { parseUnsafeAllowedTargets, type UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
+
+export type TargetRules = {
+  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  readonly resolver: Resolver;
+  readonly ownAddresses: readonly string[];
+};
+
+/**
+ * What the configuration says about targets, in the form that src/target/ takes.
+ * @throws ConfigError for an entry that looks right but that no URL is ever spelled like, such as `127.1:8443`.
+ */
+export function targetRulesOf(config: Config): TargetRules {
+  return {
+    unsafeAllowedTargets: unsafeAllowedTargetsOf(config),
+    resolver: createResolver({
+      servers: config.targetDnsServers ?? undefined,
+      timeoutMs: config.connectTimeoutMs,
+      now: () => performance.now(),
+    }),
+    ownAddresses: config.ownAddresses ?? [],
+  };
+}
+
+function unsafeAllowedTargetsOf(config: Config): UnsafeAllowedTargets {
+  try {
+    return parseUnsafeAllowedTargets(config.unsafeAllowedTargets?.join(",") ?? "");
+  } catch (error) {
+    throw new ConfigError([`UNSAFE_ALLOWED_TARGETS cannot be used: ${(error as Error).message}`]);
+  }
+}

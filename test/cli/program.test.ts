@@ -1,0 +1,68 @@
+import { PassThrough } from "node:stream";
+import { describe, expect, test } from "vitest";
+import { runProgram } from "../../src/cli/program.ts";
+import { runSealpost } from "../support/command.ts";
+
+/** Runs a command line in this process, as if somebody sat at a terminal. */
+async function runAtTerminal(args: string[], input: string): Promise<{ text: string; code: number }> {
+  const stdin = new PassThrough();
+  const stdout = Object.assign(new PassThrough(), { isTTY: true });
+  let code = 0;
+  stdin.end(input);
+  await runProgram(args, {
+    env: {},
+    stdin,
+    stdout,
+    stderr: stdout,
+    now: () => 0,
+    random: () => 0.5,
+    untilAskedToEnd: () => new AbortController().signal,
+    tellSupervisor: () => undefined,
+    setExitCode: (given) => {
+      code = given;
+    },
+  });
+  return { text: String(stdout.read() ?? ""), code };
+}
+
+describe("on a terminal", () => {
+  test("the answer is in words", async () => {
+    const { text } = await runAtTerminal(["target", "check"], '["https://example.com","http://example.com"]');
+    expect(text).toMatch(
+      /^allow {3}https:\/\/example\.com\nrefuse {2}http:\/\/example\.com\n {8}url_not_https: /,
+    );
+  });
+
+  test("--json gives JSON", async () => {
+    const { text } = await runAtTerminal(["target", "check", "--json"], "[]");
+    expect(text).toBe("[]\n");
+  });
+
+  test("a signature that is not valid is explained", async () => {
+    const { text, code } = await runAtTerminal(["signature", "verify", "--header", "", "--secret", "x"], "");
+    expect(text).toMatch(/^Not valid\. The request has no extract-signature header\./);
+    expect(code).toBe(1);
+  });
+});
+
+describe("the command line", () => {
+  test("without a command shows the help and ends with 2", async () => {
+    const { code, stdout, stderr } = await runSealpost([]);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(/^Usage: sealpost/);
+  });
+
+  test("shows help when asked and ends with 0", async () => {
+    const { code, stdout, stderr } = await runSealpost(["signature", "verify", "--help"]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toMatch(/^Usage: sealpost signature verify/);
+  });
+
+  test("names the command that was probably meant", async () => {
+    const { code, stderr } = await runSealpost(["signatur"]);
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: "Unknown command 'signatur' (Did you mean signature?)\n",
+    });
+  });
+});

@@ -1,0 +1,44 @@
+import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+
+export type Finished = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+
+/** Nothing of the tests' own environment but what Node itself needs to run. */
+const plainEnv = { PATH: process.env.PATH, HOME: process.env.HOME };
+
+/** Starts the real command line in a process of its own, on the Node that runs the tests. */
+export function startSealpost(
+  args: readonly string[],
+  options: Pick<SpawnOptions, "cwd" | "stdio"> & { readonly env?: Record<string, string> } = {},
+): ChildProcess {
+  return spawn(process.execPath, [main, ...args], { ...options, env: { ...plainEnv, ...options.env } });
+}
+
+/** Runs it to its end. `input` is what stands on standard input: bytes, or the descriptor of an open file. */
+export async function runSealpost(
+  args: readonly string[],
+  options: { readonly input?: string | Uint8Array | number; readonly env?: Record<string, string> } = {},
+): Promise<Finished> {
+  const { input = "", env = {} } = options;
+  const stdin = typeof input === "number" ? input : "pipe";
+  const child = startSealpost(args, { stdio: [stdin, "pipe", "pipe"], env });
+  // A command that does not read its input closes it: no failure of the test's.
+  child.stdin?.on("error", () => undefined);
+  if (typeof input !== "number") child.stdin?.end(input);
+  return untilFinished(child);
+}
+
+/** Collects what a process writes, until it has ended and its output is closed. */
+export async function untilFinished(child: ChildProcess): Promise<Finished> {
+  const texts = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const) {
+    child[name]?.setEncoding("utf8").on("data", (text: string) => {
+      texts[name] += text;
+    });
+  }
+  const [code] = await once(child, "close");
+  return { code, ...texts };
+}
