@@ -36,10 +36,13 @@ export class WebhookVerificationError extends Error {
   override readonly name = "WebhookVerificationError";
   readonly code: WebhookVerificationErrorCode;
   readonly kind: WebhookVerificationErrorKind;
+  /** What to answer. Frameworks that read an error's `statusCode` (express, fastify) do so by themselves. */
+  readonly statusCode: 400 | 500;
 
   constructor(code: WebhookVerificationErrorCode, message: string, options?: { cause: unknown }) {
     super(message, options);
     this.code = code;
     this.kind = KINDS[code];
+    this.statusCode = this.kind === "rejected" ? 400 : 500;
   }
 }

@@ -18,7 +18,7 @@ let archive: string;
 // A project of its own, outside the repository, so that nothing of it is found by chance.
 beforeAll(() => {
   mkdirSync(project);
-  archive = run(process.execPath, [join(REPOSITORY, "src/signing/pack/pack.ts"), folder]).trim();
+  archive = run(process.execPath, [join(REPOSITORY, "scripts/pack-receiver.ts"), folder]).trim();
   writeFileSync(join(project, "package.json"), '{"name": "project", "type": "module", "private": true}');
   run("npm", ["install", "--offline", "--no-audit", "--no-fund", archive]);
 });
@@ -89,56 +89,48 @@ test("passes the vectors, both entries, on the machine's own Node", () => {
   expect(lines).toEqual(Array(88).fill("right"));
 });
 
-test.each(["nodenext", "bundler"])(
-  "has types that hold by themselves (module resolution %s)",
-  (moduleResolution) => {
-    writeFileSync(
-      join(project, "node-receiver.ts"),
-      `import { createMemoryInbox, verifyWebhook, WebhookVerificationError, type WebhookEvent } from "sealpost-receiver";
-     const event: WebhookEvent = verifyWebhook({ rawBody: new Uint8Array(), header: undefined, secret: "whsec_x" });
-     if (event.event === "analysis.failed") { const status: "failed" = event.data.status; console.log(status); }
-     try { await createMemoryInbox().acceptOnce(event.id, async () => {}); }
-     catch (error) { if (error instanceof WebhookVerificationError && error.code === "header_missing") throw error; }
-     // @ts-expect-error a body already parsed
-     verifyWebhook({ rawBody: { id: "1" }, header: "", secret: "whsec_x" });`,
-    );
-    writeFileSync(
-      join(project, "web-receiver.ts"),
-      `import { verifyWebhook } from "sealpost-receiver/web";
-     const event = await verifyWebhook({ rawBody: new ArrayBuffer(1), header: null, secrets: ["whsec_x"], now: new Date() });
-     const name: "analysis.succeeded" | "analysis.failed" = event.event;
-     export { name };
-     // @ts-expect-error a body already decoded
-     await verifyWebhook({ rawBody: "{}", header: "", secret: "whsec_x" });`,
-    );
-    // The web entry must need neither Node's types nor a browser's.
-    for (const [file, types] of [
-      ["node-receiver.ts", ["node"]],
-      ["web-receiver.ts", []],
-    ] as const) {
-      writeFileSync(
-        join(project, "tsconfig.json"),
-        JSON.stringify({
-          compilerOptions: {
-            target: "es2022",
-            lib: ["es2022"],
-            module: moduleResolution === "nodenext" ? "nodenext" : "esnext",
-            moduleResolution,
-            types,
-            typeRoots: [join(REPOSITORY, "node_modules/@types")],
-            strict: true,
-            exactOptionalPropertyTypes: true,
-            skipLibCheck: types.length > 0,
-            noEmit: true,
-          },
-          files: [file],
-        }),
-      );
-      try {
-        run(process.execPath, [join(REPOSITORY, "node_modules/typescript/bin/tsc")]);
-      } catch (error) {
-        expect.fail(String((error as { stdout: string }).stdout));
-      }
-    }
-  },
-);
+const NODE_RECEIVER = `
+  import { createMemoryInbox, verifyWebhook, WebhookVerificationError, type WebhookEvent } from "sealpost-receiver";
+  const event: WebhookEvent = verifyWebhook({ rawBody: new Uint8Array(), header: undefined, secret: "whsec_x" });
+  if (event.event === "analysis.failed") { const status: "failed" = event.data.status; console.log(status); }
+  try { await createMemoryInbox().acceptOnce(event.id, async () => {}); }
+  catch (error) { if (error instanceof WebhookVerificationError && error.code === "header_missing") throw error; }
+  // @ts-expect-error a body already parsed
+  verifyWebhook({ rawBody: { id: "1" }, header: "", secret: "whsec_x" });
+`;
+const WEB_RECEIVER = `
+  import { verifyWebhook } from "sealpost-receiver/web";
+  const input = { rawBody: new ArrayBuffer(1), header: null, secrets: ["whsec_x"], now: new Date() };
+  const event = await verifyWebhook(input);
+  export const name: "analysis.succeeded" | "analysis.failed" = event.event;
+  // @ts-expect-error a body already decoded
+  await verifyWebhook({ ...input, rawBody: "{}" });
+`;
+
+test.each([
+  ["Node", "nodenext", NODE_RECEIVER, ["node"]],
+  ["Node", "bundler", NODE_RECEIVER, ["node"]],
+  // It must need neither Node's types nor a browser's.
+  ["web", "nodenext", WEB_RECEIVER, []],
+  ["web", "bundler", WEB_RECEIVER, []],
+])("has types that hold: %s entry, module resolution %s", (_, moduleResolution, source, types) => {
+  writeFileSync(join(project, "receiver.ts"), source);
+  const compilerOptions = {
+    target: "es2022",
+    lib: ["es2022"],
+    module: moduleResolution === "nodenext" ? "nodenext" : "esnext",
+    moduleResolution,
+    types,
+    typeRoots: [join(REPOSITORY, "node_modules/@types")],
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    skipLibCheck: types.length > 0,
+    noEmit: true,
+  };
+  writeFileSync(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["receiver.ts"] }));
+  try {
+    run(process.execPath, [join(REPOSITORY, "node_modules/typescript/bin/tsc")]);
+  } catch (error) {
+    expect.fail(String((error as { stdout: string }).stdout));
+  }
+});

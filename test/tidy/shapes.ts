@@ -62,7 +62,11 @@ export const fileNames: Rule = {
           return [named(file, "says nothing: name the noun that the file is about")];
         }
         const isKebab = /^[a-z0-9]+(?:-[a-z0-9]+)*(?:\.[a-z0-9-]+)+$/.test(basename(file.path));
-        return isKebab || isMigration ? [] : [named(file, "is not in kebab-case: small letters and hyphens")];
+        // This one name is everybody's, and npm shows a package's file only under it.
+        const isReadme = basename(file.path) === "README.md";
+        return isKebab || isMigration || isReadme
+          ? []
+          : [named(file, "is not in kebab-case: small letters and hyphens")];
       }),
 };
 

@@ -5,7 +5,7 @@ import { copyFileSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync 
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const repository = new URL("../../../", import.meta.url);
+const repository = new URL("../", import.meta.url);
 const outputFolder = resolve(process.argv[2] ?? fileURLToPath(new URL("dist/", repository)));
 const packageFolder = join(outputFolder, "receiver");
 
@@ -13,12 +13,12 @@ rmSync(packageFolder, { recursive: true, force: true });
 mkdirSync(packageFolder, { recursive: true });
 emitJavaScript();
 writeFileSync(join(packageFolder, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
-copyFileSync(new URL("../README.md", import.meta.url), join(packageFolder, "README.md"));
+copyFileSync(new URL("src/signing/README.md", repository), join(packageFolder, "README.md"));
 console.log(join(outputFolder, pack()));
 
 function emitJavaScript(): void {
   const compiler = fileURLToPath(new URL("node_modules/typescript/bin/tsc", repository));
-  const project = fileURLToPath(new URL("tsconfig.json", import.meta.url));
+  const project = fileURLToPath(new URL("pack-receiver.tsconfig.json", import.meta.url));
   execFileSync(process.execPath, [compiler, "--project", project, "--outDir", packageFolder], {
     stdio: "inherit",
   });
