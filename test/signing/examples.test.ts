@@ -1,0 +1,150 @@
+import { Buffer } from "node:buffer";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import express from "express";
+import fastify from "fastify";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import {
+  createMemoryInbox,
+  type DeliveryInbox,
+  importSigningKey,
+  SIGNATURE_HEADER,
+  signatureHeader,
+  type WebhookEvent,
+} from "../../src/signing/index.ts";
+import { createReceiver as createExpressReceiver } from "./examples/express.ts";
+import { receiver as fastifyReceiver } from "./examples/fastify.ts";
+import { createReceiver as createFetchReceiver } from "./examples/fetch.ts";
+import { createReceiver as createNodeReceiver } from "./examples/node-http.ts";
+
+const SECRET = "whsec_bm90LWEtcmVhbC1zZWNyZXQtb25seS1mb3ItdGVzdHM";
+
+interface Options {
+  secret: string | undefined;
+  inbox: DeliveryInbox;
+  store: (event: WebhookEvent) => Promise<void>;
+}
+type Send = (body: Uint8Array<ArrayBuffer>, headers: Record<string, string>) => Promise<number>;
+
+const closing: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close();
+});
+
+function sendTo(port: number): Send {
+  return async (body, headers) => {
+    const response = await fetch(`http://127.0.0.1:${port}/webhooks`, { method: "POST", body, headers });
+    await response.arrayBuffer();
+    return response.status;
+  };
+}
+
+async function listen(server: ReturnType<typeof createServer>): Promise<Send> {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  closing.push(() => server.close());
+  return sendTo((server.address() as AddressInfo).port);
+}
+
+const RECEIVERS: Record<string, (options: Options) => Promise<Send>> = {
+  "node:http": (options) => listen(createNodeReceiver(options)),
+  fastify: async (options) => {
+    const app = fastify();
+    await app.register(fastifyReceiver, options);
+    app.post("/elsewhere", async (request) => request.body);
+    await app.listen({ host: "127.0.0.1", port: 0 });
+    closing.push(() => app.close());
+    const elsewhere = await app.inject({ method: "POST", url: "/elsewhere", payload: { parsed: true } });
+    expect(elsewhere.json()).toEqual({ parsed: true });
+    return sendTo((app.server.address() as AddressInfo).port);
+  },
+  express: (options) => {
+    const app = express();
+    // Else it prints what it answers to the terminal.
+    app.set("env", "test");
+    app.use(createExpressReceiver(options));
+    app.use(express.json());
+    return listen(createServer(app));
+  },
+  fetch: async (options) => {
+    const receive = createFetchReceiver(options);
+    return async (body, headers) =>
+      (await receive(new Request("https://receiver.example/webhooks", { method: "POST", body, headers })))
+        .status;
+  },
+};
+
+function delivery(data: object = {}, secret = SECRET) {
+  const event = {
+    id: "0199a1f0-7d2c-7c3a-9b1e-3f6f2f6f0a11",
+    event: "analysis.succeeded",
+    created_at: "2027-01-15T08:00:00.000Z",
+    data: { id: "an_1", status: "succeeded", ...data },
+  };
+  const body = Uint8Array.from(Buffer.from(JSON.stringify(event)));
+  const timestampSeconds = Math.floor(Date.now() / 1000);
+  const header = signatureHeader({ timestampSeconds, body, keys: [importSigningKey(secret)] });
+  return { event, body, headers: { "content-type": "application/json", [SIGNATURE_HEADER]: header } };
+}
+
+describe.each(Object.keys(RECEIVERS))("the %s example", (name) => {
+  const start = RECEIVERS[name]!;
+
+  test("answers 2xx before the event is processed, and to a duplicate without a second one", async () => {
+    const queue: WebhookEvent[] = [];
+    const send = await start({
+      secret: SECRET,
+      inbox: createMemoryInbox(),
+      store: async (event) => void queue.push(event),
+    });
+    const { event, body, headers } = delivery();
+    expect(await send(body, headers)).toBe(204);
+    // Nobody has worked on the queue yet, and the answer is there.
+    expect(queue).toEqual([event]);
+    expect(await send(body, headers)).toBe(204);
+    expect(queue).toHaveLength(1);
+  });
+
+  test("refuses what is forged, changed, or not signed, and stores nothing of it", async () => {
+    const store = vi.fn<Options["store"]>();
+    const send = await start({ secret: SECRET, inbox: createMemoryInbox(), store });
+    const { body, headers } = delivery();
+    const forged = delivery({}, "whsec_dGhlLWZvcmdlcidzLW93bi1zZWNyZXQ");
+    expect(await send(forged.body, forged.headers)).toBe(400);
+    expect(await send(delivery({ amount: 1 }).body, headers)).toBe(400);
+    expect(await send(body, { "content-type": "application/json" })).toBe(400);
+    expect(await send(body, { ...headers, [SIGNATURE_HEADER]: "v1=1" })).toBe(400);
+    expect(store).not.toHaveBeenCalled();
+  });
+
+  test("takes an analysis of 1 MiB, and any content type", async () => {
+    const send = await start({ secret: SECRET, inbox: createMemoryInbox(), store: async () => {} });
+    const { body, headers } = delivery({ text: "x".repeat(1024 * 1024) });
+    expect(await send(body, headers)).toBe(204);
+    expect(await send(body, { ...headers, "content-type": "text/plain" })).toBe(204);
+  });
+
+  test("answers 500 when it cannot store, and takes the next attempt", async () => {
+    const store = vi.fn<Options["store"]>().mockRejectedValueOnce(new Error("the disk is full"));
+    const send = await start({ secret: SECRET, inbox: createMemoryInbox(), store });
+    const { body, headers } = delivery();
+    expect(await send(body, headers)).toBe(500);
+    expect(await send(body, headers)).toBe(204);
+    expect(store).toHaveBeenCalledTimes(2);
+  });
+
+  test("answers 500 while its secret is not set, so that the event comes again", async () => {
+    const send = await start({ secret: undefined, inbox: createMemoryInbox(), store: async () => {} });
+    const { body, headers } = delivery();
+    expect(await send(body, headers)).toBe(500);
+  });
+});
+
+test("the node:http example stops reading a body beyond its limit", async () => {
+  const send = await RECEIVERS["node:http"]!({
+    secret: SECRET,
+    inbox: createMemoryInbox(),
+    store: async () => {},
+  });
+  const { body, headers } = delivery({ text: "x".repeat(3 * 1024 * 1024) });
+  expect(await send(body, headers).catch(() => 413)).toBe(413);
+});

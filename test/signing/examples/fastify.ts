@@ -1,0 +1,32 @@
+import type { FastifyInstance } from "fastify";
+import {
+  type DeliveryInbox,
+  SIGNATURE_HEADER,
+  verifyWebhook,
+  type WebhookEvent,
+} from "../../../src/signing/index.ts";
+
+/** A plugin, so that the rest of the application keeps its own body parsers. */
+export async function receiver(
+  app: FastifyInstance,
+  options: {
+    secret: string | undefined;
+    inbox: DeliveryInbox;
+    store: (event: WebhookEvent) => Promise<void>;
+  },
+): Promise<void> {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser<Buffer>("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+
+  // An analysis may be 1 MiB, which is fastify's limit, and the event is a little more.
+  app.post<{ Body: Buffer }>("/webhooks", { bodyLimit: 2 * 1024 * 1024 }, async (request, reply) => {
+    // What it throws carries the status to answer.
+    const event = verifyWebhook({
+      rawBody: request.body,
+      header: request.headers[SIGNATURE_HEADER],
+      secret: options.secret,
+    });
+    await options.inbox.acceptOnce(event.id, () => options.store(event));
+    return reply.code(204).send();
+  });
+}

@@ -1,0 +1,38 @@
+import { createServer, type Server } from "node:http";
+import {
+  type DeliveryInbox,
+  SIGNATURE_HEADER,
+  verifyWebhook,
+  type WebhookEvent,
+  WebhookVerificationError,
+} from "../../../src/signing/index.ts";
+
+const BODY_BYTES_MAX = 2 * 1024 * 1024;
+
+export function createReceiver(options: {
+  secret: string | undefined;
+  inbox: DeliveryInbox;
+  /** Puts the event where your own worker finds it: a table, a queue. */
+  store: (event: WebhookEvent) => Promise<void>;
+}): Server {
+  return createServer(async (request, response) => {
+    try {
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      for await (const chunk of request) {
+        bytes += chunk.length;
+        if (bytes > BODY_BYTES_MAX) return response.writeHead(413, { connection: "close" }).end();
+        chunks.push(chunk);
+      }
+      const event = verifyWebhook({
+        rawBody: Buffer.concat(chunks),
+        header: request.headers[SIGNATURE_HEADER],
+        secret: options.secret,
+      });
+      await options.inbox.acceptOnce(event.id, () => options.store(event));
+      return response.writeHead(204).end();
+    } catch (error) {
+      return response.writeHead(error instanceof WebhookVerificationError ? error.statusCode : 500).end();
+    }
+  });
+}
