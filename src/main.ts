@@ -1,3 +1,4 @@
+import { endWithParent, tellParent, untilAskedToEnd } from "./cli/parent.ts";
 import { runProgram } from "./cli/program.ts";
 import { openStandardInput } from "./cli/standard-input.ts";
 
@@ -7,18 +8,7 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   throw error;
 });
 
-// Started by the launcher or a supervisor: when that one ends, however it ends, so do we.
-process.once("disconnect", () => process.kill(process.pid, "SIGTERM"));
-process.channel?.unref();
-
-function untilAskedToEnd(): AbortSignal {
-  const controller = new AbortController();
-  // A terminal and npm may each send the signal: a second one is no wish to end sooner.
-  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
-    process.on(signal, () => controller.abort());
-  }
-  return controller.signal;
-}
+endWithParent();
 
 await runProgram(process.argv.slice(2), {
   env: process.env,
@@ -28,7 +18,7 @@ await runProgram(process.argv.slice(2), {
   now: Date.now,
   random: Math.random,
   untilAskedToEnd,
-  tellSupervisor: (message) => process.send?.(message),
+  tellParent,
   setExitCode: (code) => {
     process.exitCode = code;
   },

@@ -12,8 +12,8 @@ export type Surroundings = {
   readonly random: () => number;
   /** Aborted once the process is asked to end. Whoever calls this ends by itself then; nobody else does it. */
   readonly untilAskedToEnd: () => AbortSignal;
-  /** Sends a message to the supervisor that started this process; does nothing when none did. */
-  readonly tellSupervisor: (message: Readonly<Record<string, unknown>>) => void;
+  /** Sends a message to the supervisor that started this process; nothing happens when none did. */
+  readonly tellParent: (message: Readonly<Record<string, unknown>>) => void;
   /** What the process ends with when the command is done. 0 unless said otherwise. */
   readonly setExitCode: (code: number) => void;
 };

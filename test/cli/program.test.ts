@@ -17,7 +17,7 @@ async function runAtTerminal(args: string[], input: string): Promise<{ text: str
     now: () => 0,
     random: () => 0.5,
     untilAskedToEnd: () => new AbortController().signal,
-    tellSupervisor: () => undefined,
+    tellParent: () => undefined,
     setExitCode: (given) => {
       code = given;
     },
