@@ -25,7 +25,8 @@ export async function lendAccount(existingDataFolder: string): Promise<Account |
     if (account !== null) return account;
   }
   throw new Error(
-    `PostgreSQL cannot run as root, and neither of the accounts ${LENT_ACCOUNTS.join(" and ")} exists here. Start as an ordinary user, or set DATABASE_URL.`,
+    `PostgreSQL cannot run as root, and neither of the accounts ${LENT_ACCOUNTS.join(" and ")} exists here. ` +
+      "Start as an ordinary user, or set DATABASE_URL.",
   );
 }
 

@@ -1,12 +1,11 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { existsSync } from "node:fs";
-import { chmod, cp, mkdir, readFile, rename, rm, symlink } from "node:fs/promises";
+import { chmod, cp, lstat, mkdir, readFile, rename, rm, symlink } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { homedir, tmpdir } from "node:os";
+import { homedir } from "node:os";
 import { dirname, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
-import { z } from "zod";
 import { type Account, CHILD_ENVIRONMENT } from "./account.ts";
 
 const run = promisify(execFile);
@@ -15,7 +14,6 @@ const run = promisify(execFile);
 export type Binaries = { readonly initdb: string; readonly postgres: string };
 
 const PROGRAMS = ["initdb", "postgres"] as const;
-const symlinkList = z.array(z.object({ source: z.string(), target: z.string() }));
 
 /**
  * Finds PostgreSQL's programs in a folder that `account` can run them from.
@@ -25,14 +23,19 @@ const symlinkList = z.array(z.object({ source: z.string(), target: z.string() })
  * not enter; then a copy is made once in a cache folder.
  *
  * @param nativeFolder the `native` folder of another version's platform package; null for the installed one.
+ * @param cacheFolders where a copy may go, best first.
  */
-export async function findBinaries(account: Account | null, nativeFolder: string | null): Promise<Binaries> {
+export async function findBinaries(
+  account: Account | null,
+  nativeFolder: string | null,
+  cacheFolders: readonly string[] = usualCacheFolders(),
+): Promise<Binaries> {
   const original = nativeFolder ?? installedNativeFolder();
   if ((await whyUnusable(original, account)) === null) return binariesIn(original);
   await linkLibraries(original).catch(() => undefined);
   if ((await whyUnusable(original, account)) === null) return binariesIn(original);
 
-  const copy = await copyToCache(original);
+  const copy = await copyToCache(original, cacheFolders);
   const reason = await whyUnusable(copy, account);
   if (reason !== null) {
     throw new Error(`PostgreSQL's programs in ${copy} cannot be run: ${reason.message}`, { cause: reason });
@@ -50,13 +53,14 @@ function installedNativeFolder(): string {
     return resolve(dirname(createRequire(import.meta.url).resolve(platformPackage)), "..", "native");
   } catch (cause) {
     throw new Error(
-      `The package ${platformPackage}, which holds PostgreSQL for this machine, is not installed. Run npm ci without --omit=optional, or set DATABASE_URL.`,
+      `The package ${platformPackage}, which holds PostgreSQL for this machine, is not installed. ` +
+        "Run npm ci without --omit=optional, or set DATABASE_URL.",
       { cause },
     );
   }
 }
 
-/** Running `--version` answers everything at once: can the account reach it, may it run it, are all libraries found. */
+/** Running `--version` answers all at once: may the account reach it and run it, are its libraries found. */
 async function whyUnusable(nativeFolder: string, account: Account | null): Promise<Error | null> {
   try {
     for (const program of PROGRAMS) {
@@ -72,10 +76,10 @@ async function whyUnusable(nativeFolder: string, account: Account | null): Promi
   }
 }
 
-/** npm packages cannot carry links; the package lists them, with paths from its root, for its install script to make. */
+/** npm packages cannot carry links; the package lists them, by paths from its root, for its install script. */
 async function linkLibraries(nativeFolder: string): Promise<void> {
-  const text = await readFile(join(nativeFolder, "pg-symlinks.json"), "utf8");
-  for (const { source, target } of symlinkList.parse(JSON.parse(text))) {
+  const links: { source: string; target: string }[] = await readJson(join(nativeFolder, "pg-symlinks.json"));
+  for (const { source, target } of links) {
     const link = resolve(nativeFolder, "..", target);
     const file = resolve(nativeFolder, "..", source);
     await symlink(relative(dirname(link), file), link).catch(ignoreExisting);
@@ -83,12 +87,9 @@ async function linkLibraries(nativeFolder: string): Promise<void> {
   await Promise.all(PROGRAMS.map((program) => chmod(join(nativeFolder, "bin", program), 0o755)));
 }
 
-async function copyToCache(original: string): Promise<string> {
-  const manifest = JSON.parse(await readFile(join(original, "..", "package.json"), "utf8")) as {
-    name: string;
-    version: string;
-  };
-  const cache = await cacheFolder();
+async function copyToCache(original: string, cacheFolders: readonly string[]): Promise<string> {
+  const manifest: { name: string; version: string } = await readJson(join(original, "..", "package.json"));
+  const cache = await makeFirst(cacheFolders);
   const installation = join(cache, `${manifest.name.replaceAll("/", "-")}-${manifest.version}`);
   const native = join(installation, "native");
   if (existsSync(native)) return native;
@@ -106,26 +107,34 @@ async function copyToCache(original: string): Promise<string> {
   return native;
 }
 
-async function cacheFolder(): Promise<string> {
+function usualCacheFolders(): string[] {
   const uid = process.getuid?.() ?? 0;
-  const candidates =
-    uid === 0
-      ? ["/var/cache/sealpost", join(tmpdir(), "sealpost-cache-0")]
-      : [join(homedir(), ".cache", "sealpost"), join(tmpdir(), `sealpost-cache-${uid}`)];
-  let lastError: unknown;
-  for (const folder of candidates) {
+  const shared = uid === 0 ? "/var/cache/sealpost" : join(homedir(), ".cache", "sealpost");
+  return [shared, join("/tmp", `sealpost-cache-${uid}`)];
+}
+
+/** The first of the folders that can be made and is ours. */
+async function makeFirst(folders: readonly string[]): Promise<string> {
+  const reasons: unknown[] = [];
+  for (const folder of folders) {
     try {
       await mkdir(folder, { recursive: true });
-      // The lent account reads from here; only we may write, or anybody could plant a program that we then run.
+      // In /tmp somebody else could have made it first, with programs in it that we would then run.
+      const { uid } = await lstat(folder);
+      if (uid !== process.getuid?.()) throw new Error(`${folder} belongs to somebody else (uid ${uid}).`);
       await chmod(folder, 0o755);
       return folder;
     } catch (error) {
-      lastError = error;
+      reasons.push(error);
     }
   }
-  throw new Error(`None of the folders ${candidates.join(", ")} can hold a copy of PostgreSQL.`, {
-    cause: lastError,
-  });
+  const cause = new AggregateError(reasons);
+  throw new Error(`None of the folders ${folders.join(", ")} can hold a copy of PostgreSQL.`, { cause });
+}
+
+/** Only for files of the platform package, whose version is pinned. */
+async function readJson<T>(path: string): Promise<T> {
+  return JSON.parse(await readFile(path, "utf8")) as T;
 }
 
 function ignoreExisting(error: NodeJS.ErrnoException): void {

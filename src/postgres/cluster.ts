@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { type Account, CHILD_ENVIRONMENT } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
+import { type Folders, nameFromInside } from "./folders.ts";
 
 const run = promisify(execFile);
 
@@ -13,7 +14,7 @@ export const DATABASE_USER = "sealpost";
 
 /** Makes the cluster unless there is one. Made aside and renamed, so that a start cut short leaves no half of one. */
 export async function createCluster(
-  data: string,
+  { data, isReachable }: Folders,
   account: Account | null,
   binaries: Binaries,
   isThrowAway: boolean,
@@ -23,11 +24,12 @@ export async function createCluster(
   await rm(draft, { recursive: true, force: true });
   await mkdir(draft, { mode: 0o700 });
   if (account !== null) await chown(draft, account.uid, account.gid);
-  const options = ["--pgdata", draft, "--username", DATABASE_USER, "--encoding=UTF8", "--locale=C"];
-  options.push("--data-checksums", "--auth-local=trust", "--auth-host=reject");
+  const options = ["--pgdata", nameFromInside(draft, isReachable), "--username", DATABASE_USER];
+  options.push("--encoding=UTF8", "--locale=C", "--data-checksums");
+  options.push("--auth-local=trust", "--auth-host=reject");
   if (isThrowAway) options.push("--no-sync");
   try {
-    await run(binaries.initdb, options, { ...account, cwd: "/", env: CHILD_ENVIRONMENT });
+    await run(binaries.initdb, options, { ...account, cwd: draft, env: CHILD_ENVIRONMENT });
   } catch (cause) {
     throw new Error(`PostgreSQL's initdb failed in ${draft}: ${(cause as Error).message}`, { cause });
   }

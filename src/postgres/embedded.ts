@@ -40,11 +40,11 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   const settings = { ...DEFAULT_SETTINGS, ...options.settings };
   const account = await lendAccount(dataFolderIn(dataDir));
   const folders = await prepareFolders(dataDir, account);
-  const claim = await claimFolder(folders.sockets, dataDir);
+  const claim = await claimFolder(folders.owners, dataDir);
   try {
     const binaries = await findBinaries(account, options.nativeFolder ?? null);
     await endOrphan(folders.data, log);
-    await createCluster(folders.data, account, binaries, options.settings?.fsync === "off");
+    await createCluster(folders, account, binaries, options.settings?.fsync === "off");
     const server = await launchServer({ folders, account, binaries, settings, log });
     return {
       databaseUrl: socketUrl(folders.sockets),

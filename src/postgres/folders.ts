@@ -3,11 +3,15 @@ import { chmod, chown, lstat, mkdir, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { type Account, canEnter } from "./account.ts";
 
-/** What lies in the folder of an embedded server. */
+/** What belongs to an embedded server. */
 export type Folders = {
   /** The database cluster itself, as initdb makes it. */
   readonly data: string;
-  /** The sockets: the server's and the owner's. Its mode 0700 is what keeps strangers out. */
+  /** Whether the account that PostgreSQL runs under could open `data` by that path. */
+  readonly isReachable: boolean;
+  /** Where owners listen for each other. */
+  readonly owners: string;
+  /** Where the server listens. Its mode 0700 is what keeps strangers out. */
   readonly sockets: string;
 };
 
@@ -18,26 +22,34 @@ export function dataFolderIn(dataDir: string): string {
   return join(dataDir, "data");
 }
 
-/** Makes the folders and gives them to the account; throws when that account could not enter them. */
+/** Makes the folders and gives them to the account. */
 export async function prepareFolders(dataDir: string, account: Account | null): Promise<Folders> {
   await makePrivate(dataDir, account);
-  if (!(await canEnter(dataDir, account))) {
-    throw new Error(
-      `PostgreSQL cannot run as root, and the account it is lent (uid ${account?.uid}) may not enter ${dataDir}. Choose a folder outside of private home folders, such as /var/lib/sealpost, or start as an ordinary user.`,
-    );
-  }
   // Two spellings of one folder must not look like two.
   const root = await realpath(dataDir);
-  const sockets = socketFolder(root);
+  const isReachable = await canEnter(root, account);
+  if (!isReachable && process.platform !== "linux") {
+    throw new Error(
+      `PostgreSQL cannot run as root, and the account it is lent (uid ${account?.uid}) may not enter ${root}. ` +
+        "Choose a folder outside of private home folders, or start as an ordinary user.",
+    );
+  }
+  const beside = join(root, "run");
+  // Under a name that every start finds again.
+  const away = `/tmp/sealpost-${createHash("sha256").update(root).digest("hex").slice(0, 16)}`;
+  const owners = Buffer.byteLength(beside) <= SOCKET_FOLDER_BYTES_MAX ? beside : away;
+  const sockets = isReachable ? owners : away;
+  await makePrivate(owners, account);
   await makePrivate(sockets, account);
-  return { data: dataFolderIn(root), sockets };
+  return { data: dataFolderIn(root), isReachable, owners, sockets };
 }
 
-/** Beside the data while the path is short enough; else in /tmp, under a name that every start finds again. */
-function socketFolder(root: string): string {
-  const beside = join(root, "run");
-  if (Buffer.byteLength(beside) <= SOCKET_FOLDER_BYTES_MAX) return beside;
-  return `/tmp/sealpost-${createHash("sha256").update(root).digest("hex").slice(0, 16)}`;
+/**
+ * The name by which a process started inside `folder` opens it. Linux keeps the working folder of a process open
+ * whatever lies above it, so that root can lend an account a folder below a home that it may not enter.
+ */
+export function nameFromInside(folder: string, isReachable: boolean): string {
+  return isReachable ? folder : "/proc/self/cwd";
 }
 
 async function makePrivate(folder: string, account: Account | null): Promise<void> {

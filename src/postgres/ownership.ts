@@ -31,7 +31,8 @@ export async function claimFolder(folder: string, dataDir: string): Promise<{ re
       const owner = await askOwner(join(folder, other));
       if (owner !== null) {
         throw new FolderInUseError(
-          `The database in ${dataDir} is in use by another running process (${owner}). Stop that one, or choose another folder.`,
+          `The database in ${dataDir} is in use by another running process (${owner}). ` +
+            "Stop that one, or choose another folder.",
         );
       }
       await rm(join(folder, other), { force: true });

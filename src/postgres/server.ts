@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Account, CHILD_ENVIRONMENT } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
-import type { Folders } from "./folders.ts";
+import { type Folders, nameFromInside } from "./folders.ts";
 import { readServerPid, SHUTDOWN_TIMEOUT_MS } from "./orphan.ts";
 
 /** A running server and the two ways to see it end. */
@@ -63,7 +63,8 @@ export async function launchServer(launch: Launch): Promise<Server> {
 }
 
 async function launchOnce({ folders, account, binaries, settings, log }: Launch): Promise<Server> {
-  const command = [binaries.postgres, "-D", folders.data, "-p", String(PORT)];
+  const { data, isReachable } = folders;
+  const command = [binaries.postgres, "-D", nameFromInside(data, isReachable), "-p", String(PORT)];
   const fixed = {
     listen_addresses: "",
     unix_socket_directories: folders.sockets,
@@ -76,7 +77,7 @@ async function launchOnce({ folders, account, binaries, settings, log }: Launch)
 
   const child = spawn("/bin/sh", ["-c", KEEPER, "sh", ...command], {
     ...account,
-    cwd: "/",
+    cwd: data,
     env: CHILD_ENVIRONMENT,
     // A session of its own: Ctrl-C in a terminal reaches us, who then stop things in order, and not the database.
     detached: true,
@@ -88,7 +89,7 @@ async function launchOnce({ folders, account, binaries, settings, log }: Launch)
   });
   child.stdin?.on("error", () => undefined);
   await becomesReady(child, ended, log);
-  return { ended, stop: () => stopServer(child, ended, join(folders.data, "postmaster.pid")) };
+  return { ended, stop: () => stopServer(child, ended, join(data, "postmaster.pid")) };
 }
 
 async function becomesReady(

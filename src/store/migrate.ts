@@ -147,7 +147,8 @@ function chooseMissing(
     const digest = applied.get(file.name);
     if (digest !== undefined && digest !== file.digest) {
       throw new MigrationError(
-        `${file.name} was changed after it had been applied to this database. Undo the change and put it into a new file.`,
+        `${file.name} was changed after it had been applied to this database. ` +
+          "Undo the change and put it into a new file.",
       );
     }
     if (digest === undefined && file.name < newestApplied) {
