@@ -1,0 +1,38 @@
+import type { ErrorCode } from "../outcomes/error-codes.ts";
+import { TargetError } from "../target/target-error.ts";
+import { EgressProxyError } from "./connection-through-proxy.ts";
+
+/** Why no connection came about. Unknown errors are told as such, never taken for the receiver's. */
+export function classifyConnectError(error: unknown): ErrorCode {
+  if (error instanceof EgressProxyError) return "egress_proxy_failed";
+  if (!(error instanceof TargetError)) return "unexpected_failure";
+  // Who aborts knows why, and does not ask here.
+  return error.code === "aborted" ? "unexpected_failure" : error.code;
+}
+
+/** Why a request that was begun got no answer, by the errors of undici, its HTTP parser, OpenSSL and the system. */
+export function classifyAnswerError(error: Error): ErrorCode {
+  const code = "code" in error ? String(error.code) : "";
+  switch (code) {
+    case "UND_ERR_HEADERS_OVERFLOW":
+      return "response_head_too_large";
+    case "UND_ERR_RES_CONTENT_LENGTH_MISMATCH":
+      return "bad_response";
+    case "UND_ERR_SOCKET":
+      // undici has one code for both. "bad response" and "bad upgrade" are its words for HTTP that is out of place.
+      return error.message.startsWith("bad ") ? "bad_response" : "connection_closed";
+    case "ECONNRESET":
+    case "ECONNABORTED":
+    case "EPIPE":
+    case "ETIMEDOUT":
+    case "EHOSTUNREACH":
+    case "ENETUNREACH":
+    case "ENETDOWN":
+      return "connection_reset";
+    default:
+      if (code.startsWith("HPE_")) return "bad_response";
+      // Alerts that come after the handshake: a server that wants a client certificate says so only then.
+      if (code.startsWith("ERR_SSL_") || code === "EPROTO") return "tls_protocol";
+      return "unexpected_failure";
+  }
+}

@@ -1,0 +1,102 @@
+import type { IncomingHttpHeaders } from "node:http";
+
+/** What helps to find out why a receiver answered as it did. Cookies and the like are none of our business. */
+const RECORDED_HEADERS = [
+  "allow",
+  "cf-ray",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "date",
+  "location",
+  "retry-after",
+  "server",
+  "via",
+  "www-authenticate",
+  "x-amzn-requestid",
+  "x-amzn-trace-id",
+  "x-request-id",
+] as const;
+
+/** Characters of one header's value. */
+const HEADER_VALUE_LENGTH_MAX = 500;
+const RETRY_AFTER_LENGTH_MAX = 200;
+
+const MORE_MARK = "…";
+const CUT_MARK = "… [cut off]";
+
+// All control characters but line feed and tab. PostgreSQL refuses NUL, and the others garble logs and pages.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is looking for
+const CONTROL_CHARACTERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
+const LONE_SURROGATES = /\p{Surrogate}/gu;
+
+const encoder = new TextEncoder();
+
+/** Drops what must not be stored: control characters but `\n` and `\t`, and lone surrogates. */
+export function recordableText(text: string): string {
+  return text.replace(CONTROL_CHARACTERS, "").replace(LONE_SURROGATES, "");
+}
+
+/** The headers worth recording; null if there are none. */
+export function recordedHeaders(headers: IncomingHttpHeaders): Record<string, string> | null {
+  let recorded: Record<string, string> | null = null;
+  for (const name of RECORDED_HEADERS) {
+    const value = headers[name];
+    if (value === undefined) continue;
+    recorded ??= {};
+    recorded[name] = headerText(value, HEADER_VALUE_LENGTH_MAX);
+  }
+  return recorded;
+}
+
+/** The raw `Retry-After`, for the schedule to judge; null if there is none. */
+export function retryAfterOf(headers: IncomingHttpHeaders): string | null {
+  const value = headers["retry-after"];
+  return value === undefined ? null : headerText(value, RETRY_AFTER_LENGTH_MAX);
+}
+
+export type BodyRead = {
+  /** The first bytes of the body, at least `bytesMax` of them if there were as many. */
+  readonly chunks: readonly Buffer[];
+  readonly bytesCount: number;
+  /** The body did not come to its end: reset, too long or too slow. */
+  readonly isCut: boolean;
+  readonly headers: IncomingHttpHeaders;
+};
+
+/**
+ * The beginning of an answer's body as text, at most `bytesMax` bytes of UTF-8 with the mark that says that there
+ * was more, or that it was cut off. Null for an empty body.
+ */
+export function excerptOf(body: BodyRead, bytesMax: number): string | null {
+  const encoding = body.headers["content-encoding"];
+  if (encoding !== undefined && encoding.toLowerCase() !== "identity" && body.bytesCount > 0) {
+    // Never decompressed: a few bytes can become gigabytes.
+    return firstBytes(`[compressed: ${headerText(encoding, 40)}]`, bytesMax);
+  }
+  if (body.bytesCount === 0) return body.isCut ? CUT_MARK : null;
+
+  const hasMore = body.bytesCount > bytesMax;
+  const bytes = body.chunks.length === 1 ? body.chunks[0] : Buffer.concat(body.chunks);
+  const text = recordableText(bytes === undefined ? "" : bytes.toString("utf8", 0, bytesMax));
+  if (!hasMore && !body.isCut && bytesIn(text) <= bytesMax) return text;
+
+  const mark = body.isCut ? CUT_MARK : MORE_MARK;
+  // A character that was cut in half became replacement characters.
+  return firstBytes(text.replace(/\ufffd{1,3}$/, ""), bytesMax - bytesIn(mark)) + mark;
+}
+
+function headerText(value: string | string[], lengthMax: number): string {
+  const text = typeof value === "string" ? value : value.join(", ");
+  return recordableText(text.slice(0, lengthMax));
+}
+
+function bytesIn(text: string): number {
+  return Buffer.byteLength(text, "utf8");
+}
+
+/** As much of the text as fits, with no character cut in half. */
+function firstBytes(text: string, bytesMax: number): string {
+  if (bytesIn(text) <= bytesMax) return text;
+  return text.slice(0, encoder.encodeInto(text, new Uint8Array(bytesMax)).read);
+}

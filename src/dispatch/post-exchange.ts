@@ -1,0 +1,279 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { Dispatcher } from "undici";
+import { type ErrorCode, outcomeOfErrorCode } from "../outcomes/error-codes.ts";
+import { statusErrorCode } from "../outcomes/status.ts";
+import { TargetError } from "../target/target-error.ts";
+import { classifyAnswerError, classifyConnectError } from "./classify.ts";
+import {
+  type Connect,
+  type Connection,
+  ConnectionEndedError,
+  type Connections,
+  type OpenedConnection,
+  type Target,
+} from "./connections.ts";
+import { excerptOf, recordedHeaders, retryAfterOf } from "./post-answer.ts";
+import type { PostLimits } from "./post-limits.ts";
+import type { PostRequest, PostResult, PostTimings } from "./post-result.ts";
+
+/** Whoever started it; exactly one of these is called, once. */
+export type ExchangeOwner = {
+  onResult(exchange: Exchange, result: PostResult): void;
+  /** A mistake of ours: a request that cannot be sent at all. */
+  onFault(exchange: Exchange, error: Error): void;
+};
+
+export type ExchangeSetting = {
+  readonly connect: Connect;
+  readonly connections: Connections;
+  readonly limits: PostLimits;
+  /** Monotonic milliseconds. */
+  readonly now: () => number;
+};
+
+/**
+ * One POST from its start to its result. It is undici's handler itself, since the layers of `client.request`
+ * (a promise, a stream, an abort signal) cost a third of the time of a small POST.
+ */
+export class Exchange implements Dispatcher.DispatchHandler {
+  readonly #setting: ExchangeSetting;
+  readonly #request: PostRequest;
+  readonly #owner: ExchangeOwner;
+  readonly #startedAtMs: number;
+  #timer: NodeJS.Timeout;
+  #isOver = false;
+
+  /** Set while a connection is being made. */
+  #connecting: AbortController | null = null;
+  #connection: Connection | null = null;
+  #isKept = false;
+  #remoteAddress: string | null = null;
+  readonly #timings: PostTimings = { dnsMs: null, connectMs: null, tlsMs: null, firstByteMs: null };
+
+  #mayHaveWritten = false;
+  #sentAtMs = 0;
+  #informationalHeadsCount = 0;
+  #statusCode = 0;
+  /** Null until the answer's head is there. */
+  #headers: IncomingHttpHeaders | null = null;
+  readonly #excerpt: Buffer[] = [];
+  #bodyBytesCount = 0;
+
+  constructor(setting: ExchangeSetting, request: PostRequest, owner: ExchangeOwner) {
+    this.#setting = setting;
+    this.#request = request;
+    this.#owner = owner;
+    this.#startedAtMs = setting.now();
+    this.#timer = setTimeout(onTimeIsUp, request.deadlineMs, this);
+  }
+
+  start(): void {
+    const kept = this.#setting.connections.take(this.#request.url.origin);
+    if (kept === undefined) this.#connect();
+    else this.#send(kept, true);
+  }
+
+  /** Ends it for a reason of ours, at once. An answer whose head is there stands. */
+  cut(errorCode: "shut_down"): void {
+    if (this.#isOver) return;
+    if (this.#headers !== null) this.#answer({ isCut: true });
+    else this.#fail(errorCode);
+  }
+
+  /** For the timer alone. */
+  onTimeIsUp(): void {
+    if (this.#isOver) return;
+    if (this.#headers !== null) this.#answer({ isCut: true });
+    else if (this.#mayHaveWritten) this.#fail("response_timeout");
+    else if (this.#connecting === null) this.#fail("connect_timeout");
+    else {
+      // The connector answers at once with how far it came; if it ever did not, the deadline still holds.
+      this.#connecting.abort(TIME_IS_UP);
+      setImmediate(() => this.#isOver || this.#fail("connect_timeout"));
+    }
+  }
+
+  #connect(): void {
+    const { url } = this.#request;
+    const target = { hostname: url.hostname, port: url.port === "" ? 443 : Number(url.port) };
+    const connecting = new AbortController();
+    this.#connecting = connecting;
+    this.#setting.connect(target, connecting.signal).then(
+      (opened) => this.#onConnected(target, opened),
+      (error: unknown) => this.#onConnectError(error, connecting.signal.reason === TIME_IS_UP),
+    );
+  }
+
+  #onConnected(target: Target, opened: OpenedConnection): void {
+    if (this.#isOver) {
+      opened.socket.on("error", () => {}).destroy();
+      return;
+    }
+    this.#connecting = null;
+    Object.assign(this.#timings, opened.timings);
+    this.#send(this.#setting.connections.open(this.#request.url.origin, target, opened), false);
+  }
+
+  #onConnectError(error: unknown, isTimeUp: boolean): void {
+    if (this.#isOver) return;
+    this.#connecting = null;
+    if (error instanceof TargetError && error.progress !== null) {
+      this.#remoteAddress = error.progress.remoteAddress;
+      Object.assign(this.#timings, error.progress.timings);
+    }
+    const isTargetSlow = isTimeUp && error instanceof TargetError;
+    this.#fail(isTargetSlow ? slowStep(this.#timings) : classifyConnectError(error));
+  }
+
+  #send(connection: Connection, isKept: boolean): void {
+    const { url, headers, body } = this.#request;
+    this.#connection = connection;
+    this.#isKept = isKept;
+    this.#remoteAddress = connection.remoteAddress;
+    connection.client.dispatch(
+      { method: "POST", path: url.pathname + url.search, headers: headers as Record<string, string>, body },
+      this,
+    );
+  }
+
+  // What undici calls, in this order.
+
+  /** Called just before the first byte is written. */
+  onRequestStart(): void {
+    this.#mayHaveWritten = true;
+    this.#sentAtMs = this.#setting.now();
+  }
+
+  onResponseStarted(): void {
+    this.#timings.firstByteMs ??= this.#setting.now() - this.#sentAtMs;
+  }
+
+  onResponseStart(_controller: unknown, statusCode: number, headers: IncomingHttpHeaders): void {
+    if (this.#isOver) return;
+    // undici lets "HTTP/1.1 000" and a 101 without an upgrade pass for informational.
+    if (statusCode < 102) this.#fail("bad_response");
+    else if (statusCode < 200) {
+      this.#informationalHeadsCount += 1;
+      if (this.#informationalHeadsCount > this.#setting.limits.informationalHeadsMax) {
+        this.#fail("response_head_too_large");
+      }
+    } else {
+      this.#statusCode = statusCode;
+      this.#headers = headers;
+      this.#limitBodyTime();
+    }
+  }
+
+  onResponseData(_controller: unknown, chunk: Buffer): void {
+    if (this.#isOver) return;
+    const { excerptBytesMax, responseBytesMax } = this.#setting.limits;
+    const room = excerptBytesMax - this.#bodyBytesCount;
+    // A copy: the chunk is a window on a much larger buffer.
+    if (room > 0) this.#excerpt.push(Buffer.from(chunk.subarray(0, room)));
+    this.#bodyBytesCount += chunk.length;
+    if (this.#bodyBytesCount > responseBytesMax) this.#answer({ isCut: true });
+  }
+
+  onResponseEnd(): void {
+    // undici decides whether the connection can go on just after this call.
+    queueMicrotask(() => this.#isOver || this.#answer({ isCut: false }));
+  }
+
+  onResponseError(_controller: unknown, error: Error): void {
+    if (this.#isOver) return;
+    if (this.#headers !== null) this.#answer({ isCut: true });
+    else if ("code" in error && error.code === "UND_ERR_INVALID_ARG") this.#fault(error);
+    // Nothing was written, so this is still the same attempt: on with the next kept connection, or a fresh one.
+    else if (this.#isKept && !this.#mayHaveWritten) this.start();
+    else this.#fail(classifyAnswerError(originalError(error)));
+  }
+
+  /** The head has decided what the answer is worth; the body is for the record, and for keeping the connection. */
+  #limitBodyTime(): void {
+    const { limits, now } = this.#setting;
+    const remainingMs = this.#startedAtMs + this.#request.deadlineMs - now();
+    if (remainingMs <= limits.bodyReadMs) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(onTimeIsUp, limits.bodyReadMs, this);
+  }
+
+  #answer({ isCut }: { isCut: boolean }): void {
+    const { connections, limits } = this.#setting;
+    const headers = this.#headers ?? {};
+    if (isCut) this.#endConnection();
+    else if (this.#connection !== null) connections.giveBack(this.#connection);
+    const isSuccess = this.#statusCode >= 200 && this.#statusCode < 300;
+    this.#finish({
+      outcome: isSuccess ? "succeeded" : "rejected",
+      errorCode: isSuccess ? null : statusErrorCode(this.#statusCode),
+      statusCode: this.#statusCode,
+      retryAfter: retryAfterOf(headers),
+      responseHeaders: recordedHeaders(headers),
+      responseExcerpt: excerptOf(
+        { chunks: this.#excerpt, bytesCount: this.#bodyBytesCount, isCut, headers },
+        limits.excerptBytesMax,
+      ),
+    });
+  }
+
+  #fail(errorCode: ErrorCode): void {
+    const outcome = outcomeOfErrorCode(errorCode);
+    if (outcome === null) throw new Error(`${errorCode} is no error of an attempt`);
+    this.#connecting?.abort();
+    this.#endConnection();
+    this.#finish({
+      outcome,
+      errorCode,
+      statusCode: null,
+      retryAfter: null,
+      responseHeaders: null,
+      responseExcerpt: null,
+    });
+  }
+
+  #finish(ending: Ending): void {
+    this.#close();
+    this.#owner.onResult(this, {
+      ...ending,
+      remoteAddress: this.#remoteAddress,
+      timings: this.#timings,
+      durationMs: this.#setting.now() - this.#startedAtMs,
+      mayHaveWritten: this.#mayHaveWritten,
+    });
+  }
+
+  #fault(error: Error): void {
+    this.#endConnection();
+    this.#close();
+    this.#owner.onFault(this, error);
+  }
+
+  #close(): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+  }
+
+  #endConnection(): void {
+    if (this.#connection === null) return;
+    this.#setting.connections.end(this.#connection, new ConnectionEndedError("the POST on it was cut"));
+  }
+}
+
+type Ending = Omit<PostResult, "remoteAddress" | "timings" | "durationMs" | "mayHaveWritten">;
+
+const TIME_IS_UP = Symbol("time is up");
+
+function onTimeIsUp(exchange: Exchange): void {
+  exchange.onTimeIsUp();
+}
+
+/** What was being waited for when the deadline came before the connector's own. A proxy leaves DNS out. */
+function slowStep({ dnsMs, connectMs }: PostTimings): ErrorCode {
+  if (connectMs !== null) return "tls_timeout";
+  return dnsMs === null ? "dns_timeout" : "connect_timeout";
+}
+
+/** A connection that ended before the request was begun tells why by its cause. */
+function originalError(error: Error): Error {
+  return error instanceof ConnectionEndedError && error.cause instanceof Error ? error.cause : error;
+}

@@ -1,0 +1,89 @@
+import { NO_UNSAFE_ALLOWED_TARGETS, type UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
+import { type Connect, createConnections } from "./connections.ts";
+import { Exchange, type ExchangeOwner } from "./post-exchange.ts";
+import { POST_LIMITS, type PostLimits } from "./post-limits.ts";
+import type { PostRequest, PostResult } from "./post-result.ts";
+
+export type { PostRequest, PostResult, PostTimings } from "./post-result.ts";
+
+export type PosterOptions = {
+  /** From `createConnector`, or `createConnectorThroughProxy` where there is an egress proxy. */
+  readonly connect: Connect;
+  /** Those that `connect` was made with: kept connections are judged by them at each use. */
+  readonly unsafeAllowedTargets?: UnsafeAllowedTargets;
+  readonly limits?: Partial<PostLimits>;
+  /** Monotonic milliseconds. */
+  readonly now: () => number;
+};
+
+export type Poster = {
+  /**
+   * POSTs once and tells how it ended. Never follows a redirect, never sends again.
+   * @throws Error only for a request that is malformed, which is a mistake of ours
+   */
+  post(request: PostRequest): Promise<PostResult>;
+  /** Cuts what is in flight as `shut_down` and ends all connections; later POSTs end as `shut_down` unsent. */
+  close(): Promise<void>;
+  gauges(): PosterGauges;
+};
+
+export type PosterGauges = {
+  readonly inFlight: number;
+  readonly openConnections: number;
+  /** Of the open ones, those that wait for the next POST. */
+  readonly idleConnections: number;
+  readonly idleOrigins: number;
+};
+
+export function createPoster(options: PosterOptions): Poster {
+  const { connect, now, unsafeAllowedTargets = NO_UNSAFE_ALLOWED_TARGETS } = options;
+  const limits: PostLimits = { ...POST_LIMITS, ...options.limits };
+  const connections = createConnections({ unsafeAllowedTargets, limits, now });
+  const setting = { connect, connections, limits, now };
+  const inFlight = new Map<Exchange, PromiseWithResolvers<PostResult>>();
+  let isClosed = false;
+
+  const owner: ExchangeOwner = {
+    onResult(exchange, result) {
+      inFlight.get(exchange)?.resolve(result);
+      inFlight.delete(exchange);
+    },
+    onFault(exchange, error) {
+      inFlight.get(exchange)?.reject(error);
+      inFlight.delete(exchange);
+    },
+  };
+
+  return {
+    async post(request) {
+      refuseHostHeader(request.headers);
+      const exchange = new Exchange(setting, request, owner);
+      const pending = Promise.withResolvers<PostResult>();
+      inFlight.set(exchange, pending);
+      if (isClosed) exchange.cut("shut_down");
+      else exchange.start();
+      return pending.promise;
+    },
+
+    async close() {
+      isClosed = true;
+      for (const exchange of inFlight.keys()) exchange.cut("shut_down");
+      connections.endIdle();
+    },
+
+    gauges: () => ({
+      inFlight: inFlight.size,
+      openConnections: connections.openCount,
+      idleConnections: connections.idleCount,
+      idleOrigins: connections.originsCount,
+    }),
+  };
+}
+
+/** A `host` header would stand beside another name than the one that the certificate was checked for. */
+function refuseHostHeader(headers: PostRequest["headers"]): void {
+  for (const name in headers) {
+    if (name.length === 4 && name.toLowerCase() === "host")
+      throw new Error("The host header is not to be set.");
+  }
+}

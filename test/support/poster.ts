@@ -1,0 +1,48 @@
+// A poster as the service makes it, with the real connector, for receivers on loopback.
+import { createPoster, type Poster, type PostRequest } from "../../src/dispatch/post.ts";
+import type { PostLimits } from "../../src/dispatch/post-limits.ts";
+import { createConnector } from "../../src/target/connector.ts";
+import { createResolver } from "../../src/target/resolver.ts";
+import { parseUnsafeAllowedTargets } from "../../src/target/unsafe-allowed-targets.ts";
+
+export type TestPosterOptions = {
+  /** Ports on loopback that may be reached, by `localhost`, `NAME.localhost` and `127.0.0.1`. */
+  ports: readonly number[];
+  caPem?: string;
+  limits?: Partial<PostLimits>;
+  /** Default 5,000. */
+  connectTimeoutMs?: number;
+  now?: () => number;
+};
+
+export function createTestPoster(options: TestPosterOptions): Poster {
+  const now = options.now ?? (() => performance.now());
+  const unsafeAllowedTargets = parseUnsafeAllowedTargets(
+    options.ports
+      .flatMap((port) => ["localhost", "*.localhost", "127.0.0.1"].map((host) => `${host}:${port}`))
+      .join(","),
+  );
+  const connect = createConnector({
+    resolver: createResolver({ timeoutMs: 1_000, now }),
+    unsafeAllowedTargets,
+    connectTimeoutMs: options.connectTimeoutMs ?? 5_000,
+    ...(options.caPem !== undefined && { ca: options.caPem }),
+  });
+  return createPoster({
+    connect,
+    unsafeAllowedTargets,
+    now,
+    ...(options.limits && { limits: options.limits }),
+  });
+}
+
+/** A small request; `deadlineMs` is 5,000 unless given. */
+export function postRequest(url: URL, more: Partial<PostRequest> = {}): PostRequest {
+  return {
+    url,
+    headers: { "content-type": "application/json" },
+    body: Buffer.from('{"event":"analysis.succeeded"}'),
+    deadlineMs: 5_000,
+    ...more,
+  };
+}
