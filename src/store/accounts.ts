@@ -1,0 +1,31 @@
+import type { ClientBase, Pool } from "pg";
+import { createSigningSecret } from "./signing-secrets.ts";
+import { inTransaction } from "./transaction.ts";
+
+export type CreatedAccount = { readonly accountId: string; readonly signingSecret: string };
+
+/** Makes an account with its first signing secret. `name`: 1 to 200 characters, for people. */
+export async function createAccount(
+  database: ClientBase | Pool,
+  name: string,
+  secretsKey: Uint8Array,
+): Promise<CreatedAccount> {
+  return await inTransaction(database, async (client) => {
+    const { rows } = await client.query<{ id: string }>(
+      "insert into sealpost.accounts (name) values ($1) returning id",
+      [name],
+    );
+    const accountId = rows[0]!.id;
+    const { secret } = await createSigningSecret(client, accountId, secretsKey);
+    return { accountId, signingSecret: secret };
+  });
+}
+
+export async function accountExists(database: ClientBase | Pool, accountId: string): Promise<boolean> {
+  const { rowCount } = await database.query({
+    name: "account_exists",
+    text: "select from sealpost.accounts where id = $1",
+    values: [accountId],
+  });
+  return rowCount === 1;
+}

@@ -1,0 +1,119 @@
+import type { ClientBase, Pool } from "pg";
+
+/** A key as it is stored: everything but the key. */
+export type StoredApiKey = {
+  readonly id: string;
+  /** Null: a staff key, good for every account. */
+  readonly accountId: string | null;
+  readonly class: "live" | "test";
+  readonly name: string | null;
+  readonly scopes: ReadonlySet<string>;
+  readonly createdAt: Date;
+  /** Null: it does not expire. */
+  readonly expiresAt: Date | null;
+  /** Null: it was not revoked. */
+  readonly revokedAt: Date | null;
+  /** To the minute; null: never. */
+  readonly lastUsedAt: Date | null;
+};
+
+const COLUMNS = "id, account_id, class, name, scopes, created_at, expires_at, revoked_at, last_used_at";
+
+// Selecting from accounts, so that an unknown one is no row and not an error; a staff key has none to look for.
+const INSERT = `
+insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at)
+select $1, $2, $3, $4, $5, now() + $6::float8 * interval '1 second'
+where $1::uuid is null or exists (select from sealpost.accounts where id = $1)
+returning id`;
+
+/** Returns the key's id; null for an unknown account. */
+export async function insertApiKey(
+  database: Pool | ClientBase,
+  key: {
+    readonly accountId: string | null;
+    /** SHA-256 of the key's whole text. */
+    readonly digest: Buffer;
+    readonly class: "live" | "test";
+    readonly name: string | null;
+    readonly scopes: readonly string[];
+    /** From now; null: it does not expire. */
+    readonly expiresInSeconds: number | null;
+  },
+): Promise<string | null> {
+  const { rows } = await database.query<{ id: string }>(INSERT, [
+    key.accountId,
+    key.digest,
+    key.class,
+    key.name,
+    key.scopes,
+    key.expiresInSeconds,
+  ]);
+  return rows[0]?.id ?? null;
+}
+
+/** Finds a key, revoked and expired ones included, by the SHA-256 of its whole text; null when there is none. */
+export async function findApiKey(database: Pool | ClientBase, digest: Buffer): Promise<StoredApiKey | null> {
+  const { rows } = await database.query<Row>({
+    name: "find_api_key",
+    text: `select ${COLUMNS} from sealpost.api_keys where digest = $1`,
+    values: [digest],
+  });
+  return rows[0] ? fromRow(rows[0]) : null;
+}
+
+const NOTE_USE = `
+update sealpost.api_keys set last_used_at = now()
+where id = $1 and (last_used_at is null or last_used_at < now() - interval '1 minute')`;
+
+/** Notes that a key was used now, at most once a minute. */
+export async function noteApiKeyUse(database: Pool | ClientBase, id: string): Promise<void> {
+  await database.query({ name: "note_api_key_use", text: NOTE_USE, values: [id] });
+}
+
+/** The newest first. @param accountId null: of all accounts and staff */
+export async function listApiKeys(
+  database: Pool | ClientBase,
+  accountId: string | null,
+): Promise<StoredApiKey[]> {
+  const text = `
+    select ${COLUMNS} from sealpost.api_keys
+    where $1::uuid is null or account_id = $1
+    order by id desc`;
+  const { rows } = await database.query<Row>(text, [accountId]);
+  return rows.map(fromRow);
+}
+
+/** When the key was revoked, now or earlier: the first time stays. Null for an unknown key. */
+export async function revokeApiKey(database: Pool | ClientBase, id: string): Promise<Date | null> {
+  const text = `
+    update sealpost.api_keys set revoked_at = coalesce(revoked_at, now()) where id = $1
+    returning revoked_at`;
+  const { rows } = await database.query<{ revoked_at: Date }>(text, [id]);
+  return rows[0]?.revoked_at ?? null;
+}
+
+type Row = {
+  id: string;
+  account_id: string | null;
+  class: "live" | "test";
+  name: string | null;
+  scopes: string[];
+  created_at: Date;
+  expires_at: Date | null;
+  revoked_at: Date | null;
+  last_used_at: Date | null;
+};
+
+function fromRow(row: Row): StoredApiKey {
+  return {
+    id: row.id,
+    accountId: row.account_id,
+    class: row.class,
+    name: row.name,
+    scopes: new Set(row.scopes),
+    createdAt: row.created_at,
+    expiresAt: row.expires_at,
+    revokedAt: row.revoked_at,
+    lastUsedAt: row.last_used_at,
+  };
+}

@@ -1,0 +1,36 @@
+import type { ClientBase, Pool } from "pg";
+
+export type Endpoint = { readonly url: string; readonly createdAt: Date; readonly updatedAt: Date };
+
+type Row = { url: string; created_at: Date; updated_at: Date };
+
+/** Sets the account's endpoint, or changes it. `url` is the normal form of a URL that the target rules allow. */
+export async function setEndpoint(database: ClientBase | Pool, accountId: string, url: string): Promise<Endpoint> {
+  const { rows } = await database.query<Row>(
+    `insert into sealpost.endpoints (account_id, url) values ($1, $2)
+     on conflict (account_id) do update set url = excluded.url, updated_at = now()
+     returning url, created_at, updated_at`,
+    [accountId, url],
+  );
+  return fromRow(rows[0]!);
+}
+
+/** Null: the account has none. */
+export async function findEndpoint(database: ClientBase | Pool, accountId: string): Promise<Endpoint | null> {
+  const { rows } = await database.query<Row>({
+    name: "find_endpoint",
+    text: "select url, created_at, updated_at from sealpost.endpoints where account_id = $1",
+    values: [accountId],
+  });
+  return rows[0] === undefined ? null : fromRow(rows[0]);
+}
+
+/** False: there was none. */
+export async function removeEndpoint(database: ClientBase | Pool, accountId: string): Promise<boolean> {
+  const { rowCount } = await database.query("delete from sealpost.endpoints where account_id = $1", [accountId]);
+  return rowCount === 1;
+}
+
+function fromRow(row: Row): Endpoint {
+  return { url: row.url, createdAt: row.created_at, updatedAt: row.updated_at };
+}

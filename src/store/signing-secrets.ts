@@ -1,0 +1,75 @@
+import { randomBytes } from "node:crypto";
+import type { ClientBase, Pool } from "pg";
+import { seal, unseal } from "./sealing.ts";
+import { inTransaction } from "./transaction.ts";
+
+const SECRET_BYTES = 32;
+
+/** A secret as its owner sees it: `whsec_` and the base64 of 32 random bytes. All of that text is the HMAC key. */
+export type SigningSecret = {
+  readonly id: string;
+  readonly secret: string;
+  readonly createdAt: Date;
+  /** Null: the current one. Otherwise until when it still signs, second, beside the current one. */
+  readonly expiresAt: Date | null;
+};
+
+/** Makes the account's first secret. Throws when it has a current one already. */
+export async function createSigningSecret(
+  client: ClientBase | Pool,
+  accountId: string,
+  secretsKey: Uint8Array,
+): Promise<SigningSecret> {
+  const secret = `whsec_${randomBytes(SECRET_BYTES).toString("base64")}`;
+  const { rows } = await client.query<{ id: string }>("select sealpost.uuid_v7() as id");
+  const { id } = rows[0]!;
+  const inserted = await client.query<{ created_at: Date }>(
+    "insert into sealpost.signing_secrets (id, account_id, sealed) values ($1, $2, $3) returning created_at",
+    [id, accountId, seal(secret, secretsKey, { accountId, id })],
+  );
+  return { id, secret, createdAt: inserted.rows[0]!.created_at, expiresAt: null };
+}
+
+/** The valid secrets, the current first; at most two. */
+export async function findSigningSecrets(
+  client: ClientBase | Pool,
+  accountId: string,
+  secretsKey: Uint8Array,
+): Promise<readonly SigningSecret[]> {
+  const { rows } = await client.query<{ id: string; sealed: Buffer; created_at: Date; expires_at: Date | null }>({
+    name: "find_signing_secrets",
+    text: `select id, sealed, created_at, expires_at from sealpost.signing_secrets
+           where account_id = $1 and (expires_at is null or expires_at > now())
+           order by id desc limit 2`,
+    values: [accountId],
+  });
+  return rows.map(({ id, sealed, created_at, expires_at }) => ({
+    id,
+    secret: unseal(sealed, secretsKey, { accountId, id }),
+    createdAt: created_at,
+    expiresAt: expires_at,
+  }));
+}
+
+/**
+ * Makes a new current secret; the one before it signs beside it for `overlapSeconds` (0: not at all), and any older one
+ * ends now. Runs in a transaction of its own unless it is given a client that is in one.
+ */
+export async function rotateSigningSecret(
+  database: ClientBase | Pool,
+  accountId: string,
+  overlapSeconds: number,
+  secretsKey: Uint8Array,
+): Promise<SigningSecret> {
+  return await inTransaction(database, async (client) => {
+    // Two rotations at once would both retire the same current secret: they take turns.
+    await client.query("select from sealpost.accounts where id = $1 for update", [accountId]);
+    await client.query(
+      `update sealpost.signing_secrets
+       set expires_at = now() + case when expires_at is null then $2 else 0 end * interval '1 second'
+       where account_id = $1 and (expires_at is null or expires_at > now())`,
+      [accountId, overlapSeconds],
+    );
+    return await createSigningSecret(client, accountId, secretsKey);
+  });
+}

@@ -1,0 +1,107 @@
+import { createHash, randomBytes } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createAccount } from "../../src/store/accounts.ts";
+import {
+  findApiKey,
+  insertApiKey,
+  listApiKeys,
+  noteApiKeyUse,
+  revokeApiKey,
+} from "../../src/store/api-keys.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+const nobody = "00000000-0000-7000-8000-000000000000";
+
+let database: TestDatabase;
+let accountId: string;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  ({ accountId } = await createAccount(database.pool, { name: "A", secretsKey: randomBytes(32) }));
+});
+afterAll(() => database.drop());
+
+function newDigest(): Buffer {
+  return createHash("sha256").update(randomBytes(32)).digest();
+}
+
+async function insert(digest: Buffer, other: Partial<Parameters<typeof insertApiKey>[1]> = {}) {
+  const key = {
+    accountId,
+    digest,
+    class: "test",
+    name: "CI",
+    scopes: ["webhooks:read"],
+    expiresInSeconds: null,
+  };
+  return insertApiKey(database.pool, { ...key, ...other } as Parameters<typeof insertApiKey>[1]);
+}
+
+describe("a key", () => {
+  test("is found by its digest", async () => {
+    const digest = newDigest();
+    const id = await insert(digest, { scopes: ["a:read", "b:write"] });
+    expect(await findApiKey(database.pool, digest)).toEqual({
+      id,
+      accountId,
+      class: "test",
+      name: "CI",
+      scopes: new Set(["a:read", "b:write"]),
+      createdAt: expect.any(Date),
+      expiresAt: null,
+      revokedAt: null,
+      lastUsedAt: null,
+    });
+    expect(await findApiKey(database.pool, newDigest())).toBeNull();
+  });
+
+  test("of an unknown account is not made; a staff key needs none", async () => {
+    expect(await insert(newDigest(), { accountId: nobody })).toBeNull();
+    const digest = newDigest();
+    await insert(digest, { accountId: null });
+    expect(await findApiKey(database.pool, digest)).toMatchObject({ accountId: null });
+  });
+
+  test("expires so many seconds after it was made", async () => {
+    const digest = newDigest();
+    await insert(digest, { expiresInSeconds: 90 });
+    const key = await findApiKey(database.pool, digest);
+    expect(Number(key?.expiresAt) - Number(key?.createdAt)).toBe(90_000);
+  });
+
+  test("that was revoked is still found, and the first time stays", async () => {
+    const digest = newDigest();
+    const id = (await insert(digest)) ?? "";
+    const revokedAt = await revokeApiKey(database.pool, id);
+    expect(revokedAt).toBeInstanceOf(Date);
+    expect(await revokeApiKey(database.pool, id)).toEqual(revokedAt);
+    expect(await findApiKey(database.pool, digest)).toMatchObject({ revokedAt });
+    expect(await revokeApiKey(database.pool, nobody)).toBeNull();
+  });
+
+  test("notes its use at most once a minute", async () => {
+    const digest = newDigest();
+    const id = (await insert(digest)) ?? "";
+    await noteApiKeyUse(database.pool, id);
+    const first = (await findApiKey(database.pool, digest))?.lastUsedAt;
+    expect(first).toBeInstanceOf(Date);
+    await noteApiKeyUse(database.pool, id);
+    expect((await findApiKey(database.pool, digest))?.lastUsedAt).toEqual(first);
+    const past =
+      "update sealpost.api_keys set last_used_at = last_used_at - interval '61 seconds' where id = $1";
+    await database.pool.query(past, [id]);
+    await noteApiKeyUse(database.pool, id);
+    expect(Number((await findApiKey(database.pool, digest))?.lastUsedAt)).toBeGreaterThanOrEqual(
+      Number(first),
+    );
+  });
+});
+
+test("the list is of one account or of all, the newest first", async () => {
+  const mine = await insert(newDigest());
+  const staff = await insert(newDigest(), { accountId: null });
+  const all = await listApiKeys(database.pool, null);
+  expect(all.slice(0, 2).map((key) => key.id)).toEqual([staff, mine]);
+  const ofAccount = await listApiKeys(database.pool, accountId);
+  expect(ofAccount[0]?.id).toBe(mine);
+  expect(ofAccount.every((key) => key.accountId === accountId)).toBe(true);
+});
