@@ -13,3 +13,11 @@ export function answer(
   const isForPeople = stdout.isTTY === true && !options.json;
   stdout.write(`${isForPeople ? words : JSON.stringify(value)}\n`);
 }
+
+/** Names and what they stand for, one below the other. */
+export function inColumns(rows: Readonly<Record<string, string>>): string {
+  const width = Math.max(...Object.keys(rows).map((name) => name.length));
+  return Object.entries(rows)
+    .map(([name, text]) => `${name.padEnd(width)}  ${text}`)
+    .join("\n");
+}

@@ -9,6 +9,31 @@ export function parseWholeNumber(min: number, max: number): (text: string) => nu
   };
 }
 
+const secondsPerUnit: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
+
+/** `90d`, `12h`, `30m`, `45s` → seconds. */
+export function parseSeconds(max: number): (text: string) => number {
+  return (text) => {
+    const { amount, unit = "" } = /^(?<amount>\d{1,9})(?<unit>[smhd])$/.exec(text)?.groups ?? {};
+    const seconds = Number(amount) * (secondsPerUnit[unit] ?? Number.NaN);
+    if (seconds <= max) return seconds;
+    throw new InvalidArgumentError(`It must be a time such as 90d, 12h, 30m or 45s, at most ${max} s.`);
+  };
+}
+
+/** An id of ours: a UUID. */
+export function parseId(text: string): string {
+  if (/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)) return text.toLowerCase();
+  throw new InvalidArgumentError("It must be an id such as 019aa3f0-7d2c-7c3a-9b1e-3f6f2f6f0a11.");
+}
+
+/** What people call something: shown in lists, so without control characters. */
+export function parseName(text: string): string {
+  const name = text.trim();
+  if (name.length > 0 && [...name].length <= 200 && name.isWellFormed() && !/\p{Cc}/u.test(name)) return name;
+  throw new InvalidArgumentError("It must have 1 to 200 characters, none of them control characters.");
+}
+
 /** For options that may be given more than once. */
 export function collect(text: string, before: readonly string[] | undefined): readonly string[] {
   return [...(before ?? []), text];

@@ -1,6 +1,11 @@
 import { Command, CommanderError } from "@commander-js/extra-typings";
 import { ConfigError } from "../config/config-error.ts";
+import { addAccountCommands } from "./account.ts";
+import { addEndpointCommands } from "./endpoint.ts";
+import { addKeyCommands } from "./key.ts";
+import { addMigrateCommand } from "./migrate.ts";
 import { Mistake } from "./mistake.ts";
+import { addSecretCommands } from "./secret.ts";
 import { addSignatureCommands } from "./signature.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { addTargetCommands } from "./target.ts";
@@ -17,6 +22,11 @@ function createProgram(surroundings: Surroundings): Command {
       outputError: () => undefined,
     })
     .showSuggestionAfterError();
+  addMigrateCommand(program, surroundings);
+  addAccountCommands(program, surroundings);
+  addKeyCommands(program, surroundings);
+  addEndpointCommands(program, surroundings);
+  addSecretCommands(program, surroundings);
   addTargetCommands(program, surroundings);
   addSignatureCommands(program, surroundings);
   return program;

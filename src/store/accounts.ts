@@ -29,3 +29,9 @@ export async function accountExists(database: ClientBase | Pool, accountId: stri
   });
   return rowCount === 1;
 }
+
+/** False on a database that nobody has used yet. */
+export async function hasAccounts(database: ClientBase | Pool): Promise<boolean> {
+  const { rowCount } = await database.query("select from sealpost.accounts limit 1");
+  return rowCount === 1;
+}

@@ -1,10 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createAccount, hasAccounts } from "../../src/store/accounts.ts";
-import { readEndpoint, removeEndpoint, setEndpoint } from "../../src/store/endpoints.ts";
+import { findEndpoint, removeEndpoint, setEndpoint } from "../../src/store/endpoints.ts";
 import { writeSettings } from "../../src/store/settings.ts";
-import { readSigningSecrets, rotateSigningSecret } from "../../src/store/signing-secrets.ts";
-import { inTransaction } from "../../src/store/transaction.ts";
+import { findSigningSecrets, rotateSigningSecret } from "../../src/store/signing-secrets.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const nobody = "00000000-0000-7000-8000-000000000000";
@@ -17,30 +16,31 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 function rotate(accountId: string, overlapSeconds: number) {
-  return inTransaction(database.pool, (client) =>
-    rotateSigningSecret(client, { accountId, overlapSeconds, secretsKey }),
-  );
+  return rotateSigningSecret(database.pool, accountId, overlapSeconds, secretsKey);
+}
+
+function secretsOf(accountId: string) {
+  return findSigningSecrets(database.pool, accountId, secretsKey);
 }
 
 describe("an account", () => {
   test("is there once it was made", async () => {
     expect(await hasAccounts(database.pool)).toBe(false);
-    await createAccount(database.pool, { name: "First", secretsKey });
+    await createAccount(database.pool, "First", secretsKey);
     expect(await hasAccounts(database.pool)).toBe(true);
   });
 
   test("has a signing secret of 32 random bytes", async () => {
-    const one = await createAccount(database.pool, { name: "One", secretsKey });
-    const other = await createAccount(database.pool, { name: "Other", secretsKey });
+    const one = await createAccount(database.pool, "One", secretsKey);
+    const other = await createAccount(database.pool, "Other", secretsKey);
     expect(one.signingSecret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
     expect(one.signingSecret).not.toBe(other.signingSecret);
-    const read = await readSigningSecrets(database.pool, one.accountId, secretsKey);
-    expect(read).toMatchObject({ current: one.signingSecret, previous: null });
+    expect(await secretsOf(one.accountId)).toMatchObject([{ secret: one.signingSecret, expiresAt: null }]);
   });
 
   test("is not made by half", async () => {
     const before = await database.pool.query("select from sealpost.accounts");
-    await expect(createAccount(database.pool, { name: "", secretsKey })).rejects.toThrow(/check constraint/);
+    await expect(createAccount(database.pool, "", secretsKey)).rejects.toThrow(/check constraint/);
     const after = await database.pool.query("select from sealpost.accounts");
     expect(after.rowCount).toBe(before.rowCount);
   });
@@ -48,7 +48,7 @@ describe("an account", () => {
 
 describe("a signing secret", () => {
   test("does not lie in the database as it is", async () => {
-    const { accountId, signingSecret } = await createAccount(database.pool, { name: "A", secretsKey });
+    const { accountId, signingSecret } = await createAccount(database.pool, "A", secretsKey);
     const { rows } = await database.pool.query(
       "select sealed from sealpost.signing_secrets where account_id = $1",
       [accountId],
@@ -59,9 +59,9 @@ describe("a signing secret", () => {
   });
 
   test("does not open with another key, nor for another account", async () => {
-    const mine = await createAccount(database.pool, { name: "Mine", secretsKey });
-    const theirs = await createAccount(database.pool, { name: "Theirs", secretsKey });
-    await expect(readSigningSecrets(database.pool, mine.accountId, randomBytes(32))).rejects.toThrow(
+    const mine = await createAccount(database.pool, "Mine", secretsKey);
+    const theirs = await createAccount(database.pool, "Theirs", secretsKey);
+    await expect(findSigningSecrets(database.pool, mine.accountId, randomBytes(32))).rejects.toThrow(
       /does not open/,
     );
     const copy = `
@@ -69,50 +69,42 @@ describe("a signing secret", () => {
         select sealed from sealpost.signing_secrets where account_id = $2
       ) where account_id = $1`;
     await database.pool.query(copy, [mine.accountId, theirs.accountId]);
-    await expect(readSigningSecrets(database.pool, mine.accountId, secretsKey)).rejects.toThrow(
-      /does not open/,
-    );
+    await expect(secretsOf(mine.accountId)).rejects.toThrow(/does not open/);
   });
 
-  test("of an unknown account is null", async () => {
-    expect(await readSigningSecrets(database.pool, nobody, secretsKey)).toBeNull();
-    expect(await rotate(nobody, 60)).toBeNull();
+  test("of an unknown account is not there and cannot be made", async () => {
+    expect(await secretsOf(nobody)).toEqual([]);
+    await expect(rotate(nobody, 60)).rejects.toThrow(/foreign key/);
   });
 
   test("that was rotated is still there, second, until its overlap ends", async () => {
-    const { accountId, signingSecret } = await createAccount(database.pool, { name: "A", secretsKey });
-    const rotated = await rotate(accountId, 3_600);
-    const read = await readSigningSecrets(database.pool, accountId, secretsKey);
-    expect(read?.current).toBe(rotated?.signingSecret);
-    expect(read?.current).not.toBe(signingSecret);
-    expect(read?.previous).toEqual({ secret: signingSecret, expiresAt: rotated?.previousExpiresAt });
-    const overlapMs = Number(rotated?.previousExpiresAt) - Number(rotated?.createdAt);
-    expect(overlapMs).toBe(3_600_000);
+    const { accountId, signingSecret } = await createAccount(database.pool, "A", secretsKey);
+    const made = await rotate(accountId, 3_600);
+    expect(made.secret).not.toBe(signingSecret);
+    const expiresAt = new Date(made.createdAt.getTime() + 3_600_000);
+    expect(await secretsOf(accountId)).toMatchObject([
+      { secret: made.secret, expiresAt: null },
+      { secret: signingSecret, expiresAt },
+    ]);
   });
 
   test("is gone at once without an overlap", async () => {
-    const { accountId } = await createAccount(database.pool, { name: "A", secretsKey });
-    const rotated = await rotate(accountId, 0);
-    const read = await readSigningSecrets(database.pool, accountId, secretsKey);
-    expect(read).toMatchObject({ current: rotated?.signingSecret, previous: null });
+    const { accountId } = await createAccount(database.pool, "A", secretsKey);
+    const made = await rotate(accountId, 0);
+    expect(await secretsOf(accountId)).toMatchObject([{ secret: made.secret, expiresAt: null }]);
   });
 
-  test("from before the last rotation does not sign a third time", async () => {
-    const { accountId } = await createAccount(database.pool, { name: "A", secretsKey });
-    const first = await rotate(accountId, 3_600);
+  test("from before the last rotation does not come back", async () => {
+    const { accountId } = await createAccount(database.pool, "A", secretsKey);
+    await rotate(accountId, 3_600);
     const second = await rotate(accountId, 0);
-    const read = await readSigningSecrets(database.pool, accountId, secretsKey);
-    expect(read).toMatchObject({ current: second?.signingSecret, previous: null });
+    expect(await secretsOf(accountId)).toMatchObject([{ secret: second.secret }]);
     const third = await rotate(accountId, 3_600);
-    expect(await readSigningSecrets(database.pool, accountId, secretsKey)).toMatchObject({
-      current: third?.signingSecret,
-      previous: { secret: second?.signingSecret },
-    });
-    expect(first?.signingSecret).not.toBe(third?.signingSecret);
+    expect(await secretsOf(accountId)).toMatchObject([{ secret: third.secret }, { secret: second.secret }]);
   });
 
   test("rotated ten times at once has one current and one previous", async () => {
-    const { accountId } = await createAccount(database.pool, { name: "A", secretsKey });
+    const { accountId } = await createAccount(database.pool, "A", secretsKey);
     await Promise.all(Array.from({ length: 10 }, () => rotate(accountId, 3_600)));
     const valid =
       "select from sealpost.signing_secrets where account_id = $1 and coalesce(expires_at > now(), true)";
@@ -122,10 +114,10 @@ describe("a signing secret", () => {
 
 describe("an endpoint", () => {
   test("can be set, replaced, read and removed", async () => {
-    const { accountId } = await createAccount(database.pool, { name: "A", secretsKey });
-    expect(await readEndpoint(database.pool, accountId)).toBeNull();
+    const { accountId } = await createAccount(database.pool, "A", secretsKey);
+    expect(await findEndpoint(database.pool, accountId)).toBeNull();
     const first = await setEndpoint(database.pool, accountId, "https://one.example.com/");
-    expect(await readEndpoint(database.pool, accountId)).toEqual(first);
+    expect(await findEndpoint(database.pool, accountId)).toEqual(first);
     const second = await setEndpoint(database.pool, accountId, "https://two.example.com/");
     expect(second).toMatchObject({ url: "https://two.example.com/", createdAt: first?.createdAt });
     expect(Number(second?.updatedAt)).toBeGreaterThan(Number(first?.updatedAt));
@@ -134,7 +126,9 @@ describe("an endpoint", () => {
   });
 
   test("of an unknown account cannot be set", async () => {
-    expect(await setEndpoint(database.pool, nobody, "https://one.example.com/")).toBeNull();
+    await expect(setEndpoint(database.pool, nobody, "https://one.example.com/")).rejects.toThrow(
+      /foreign key/,
+    );
   });
 });
 

@@ -16,7 +16,7 @@ let database: TestDatabase;
 let accountId: string;
 beforeAll(async () => {
   database = await createTestDatabase();
-  ({ accountId } = await createAccount(database.pool, { name: "A", secretsKey: randomBytes(32) }));
+  ({ accountId } = await createAccount(database.pool, "A", randomBytes(32)));
 });
 afterAll(() => database.drop());
 

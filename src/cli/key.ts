@@ -1,0 +1,101 @@
+import { randomBytes } from "node:crypto";
+import type { Command } from "@commander-js/extra-typings";
+import type { Pool } from "pg";
+import { digestApiKey, formatApiKey } from "../api/api-keys.ts";
+import type { Config } from "../config/config.ts";
+import { insertApiKey, listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
+import { answer, inColumns } from "./answer.ts";
+import { withDatabase } from "./database.ts";
+import { Mistake } from "./mistake.ts";
+import { parseId, parseName, parseSeconds } from "./options.ts";
+import { scopesIn } from "./scopes.ts";
+import type { Surroundings } from "./surroundings.ts";
+
+const expirySecondsMax = 3_650 * 86_400;
+
+export function addKeyCommands(program: Command, surroundings: Surroundings): void {
+  const key = program.command("key").description("about API keys");
+  key
+    .command("create")
+    .description("make an API key and show it this once")
+    .option("--account <id>", "for one account", parseId)
+    .option("--staff", "for support staff: for every account")
+    .requiredOption("--scopes <a,b>", "what it may do, with commas")
+    .option("--name <name>", "what people call it", parseName)
+    .option("--expires-in <time>", "such as 90d (default: never)", parseSeconds(expirySecondsMax))
+    .option("--json", "answer in JSON, on a terminal too")
+    .action((options) =>
+      withDatabase(surroundings, async (pool, config) => {
+        if ((options.account === undefined) === (options.staff === undefined)) {
+          throw new Mistake("Give either --account ID or --staff.");
+        }
+        const { keyId, apiKey } = await createApiKey(pool, config, {
+          accountId: options.account ?? null,
+          name: options.name ?? null,
+          scopes: scopesIn(options.scopes),
+          expiresInSeconds: options.expiresIn ?? null,
+        });
+        const words = inColumns({ id: keyId, "API key": apiKey });
+        answer(surroundings, options, { key_id: keyId, api_key: apiKey }, words);
+      }),
+    );
+  key
+    .command("list")
+    .description("list API keys, the newest first; the keys themselves are stored nowhere")
+    .option("--account <id>", "of one account (default: of all, and of staff)", parseId)
+    .option("--json", "answer in JSON, on a terminal too")
+    .action((options) =>
+      withDatabase(surroundings, async (pool) => {
+        const keys = await listApiKeys(pool, options.account ?? null);
+        answer(surroundings, options, keys.map(shown), keys.map(inWords).join("\n"));
+      }),
+    );
+  key
+    .command("revoke")
+    .description("make an API key useless from now on")
+    .argument("<key-id>", "its id, not the key", parseId)
+    .option("--json", "answer in JSON, on a terminal too")
+    .action((id, options) =>
+      withDatabase(surroundings, async (pool) => {
+        const revokedAt = await revokeApiKey(pool, id);
+        if (!revokedAt) throw new Mistake(`There is no API key ${id}.`);
+        const value = { key_id: id, revoked_at: revokedAt.toISOString() };
+        answer(surroundings, options, value, `Revoked since ${value.revoked_at}.`);
+      }),
+    );
+}
+
+/** @throws Mistake for an unknown account. */
+export async function createApiKey(
+  pool: Pool,
+  config: Config,
+  asked: Omit<Parameters<typeof insertApiKey>[1], "digest" | "class">,
+): Promise<{ keyId: string; apiKey: string }> {
+  const keyClass = config.environment === "production" ? "live" : "test";
+  const apiKey = formatApiKey(config.apiKeyBrand, keyClass, randomBytes(32));
+  const keyId = await insertApiKey(pool, { ...asked, class: keyClass, digest: digestApiKey(apiKey) });
+  if (keyId === null) throw new Mistake(`There is no account ${asked.accountId}.`);
+  return { keyId, apiKey };
+}
+
+function shown(key: StoredApiKey) {
+  return {
+    key_id: key.id,
+    account_id: key.accountId,
+    name: key.name,
+    class: key.class,
+    scopes: [...key.scopes],
+    created_at: key.createdAt.toISOString(),
+    expires_at: key.expiresAt?.toISOString() ?? null,
+    revoked_at: key.revokedAt?.toISOString() ?? null,
+    last_used_at: key.lastUsedAt?.toISOString() ?? null,
+  };
+}
+
+function inWords(key: StoredApiKey): string {
+  const state = key.revokedAt
+    ? `revoked ${key.revokedAt.toISOString()}`
+    : `expires ${key.expiresAt?.toISOString() ?? "never"}`;
+  const owner = key.accountId ? `account ${key.accountId}` : "staff";
+  return `${key.id}  ${owner}  ${key.name ?? "(no name)"}  ${[...key.scopes].join(",")}  ${state}`;
+}
