@@ -39,6 +39,8 @@ $$;
 -- One row. `migrate` writes what the configuration says; the publishing function reads it.
 create table sealpost.settings (
   only_row boolean primary key default true check (only_row),
-  analysis_bytes_max integer not null default 1048576 check (analysis_bytes_max > 0)
+  analysis_bytes_max integer not null default 1048576 check (analysis_bytes_max > 0),
+  -- host:port or *.name:port; empty everywhere but in development
+  unsafe_allowed_targets text[] not null default '{}'
 );
 insert into sealpost.settings default values;

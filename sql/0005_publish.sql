@@ -39,7 +39,8 @@ $$;
 
 -- Why a webhook_url is refused, as far as its text tells SQL: null means "not refused here". The dispatcher and the
 -- HTTP operation know more (src/target/); this must never refuse what they allow.
-create function sealpost.webhook_url_fault(url text) returns text
+-- unsafe: what UNSAFE_ALLOWED_TARGETS lifts the name, address and port rules for.
+create function sealpost.webhook_url_fault(url text, unsafe text[]) returns text
 language plpgsql immutable parallel safe
 set search_path = pg_catalog, pg_temp
 as $$
@@ -69,6 +70,13 @@ begin
   end if;
   port := substring(authority from ':([0-9]+)$');
   host := case when port is null then rtrim(authority, ':') else substring(authority from '^(.*):[0-9]+$') end;
+  if exists (
+    select from unnest(unsafe) as lifted
+    where lifted = host || ':' || coalesce(ltrim(port, '0'), '443')
+      or (lifted like '*.%' and right(host || ':' || coalesce(ltrim(port, '0'), '443'), length(lifted) - 1) = substr(lifted, 2))
+  ) then
+    return null;
+  end if;
   if port is not null and (
     length(port) > 9 or (port::integer < 1024 and port::integer <> 443) or port::integer > 65535
     or port::integer in (1433, 1521, 2049, 2181, 2375, 2376, 2377, 2378, 2379, 2380, 3306, 3389, 4369, 5432, 5671,
@@ -257,7 +265,7 @@ begin
     as input (account_id, analysis, webhook_url, analysis_id, n)
   cross join sealpost.settings
   left join sealpost.accounts on accounts.id = input.account_id
-  cross join lateral (select case when webhook_url is not null then sealpost.webhook_url_fault(webhook_url) end as fault)
+  cross join lateral (select case when webhook_url is not null then sealpost.webhook_url_fault(webhook_url, unsafe_allowed_targets) end as fault)
     as url
   cross join lateral (
     select

@@ -75,4 +75,12 @@ begin
 end
 $$;
 
+-- Which dispatcher promotes. A lease in a row, not an advisory lock: a stopped process (SIGSTOP, a frozen machine)
+-- would keep the lock for as long as its connection lives. Two leaders for a moment do no harm.
+create table sealpost.leader (
+  only_row boolean primary key default true check (only_row),
+  holder uuid not null,
+  until timestamptz not null
+);
+
 revoke execute on all functions in schema sealpost from public;

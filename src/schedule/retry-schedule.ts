@@ -15,10 +15,12 @@ export type RetryPolicy = {
 const RATIO = 4;
 const JITTER_LOW = 0.8;
 const JITTER_SPAN = 0.4;
-/** A receiver's Retry-After moves nothing past this multiple of the window, */
-const RETRY_AFTER_WINDOW_MAX = 1.2;
-/** and what is still due at this multiple is abandoned: its lane could not catch up. */
-const WINDOW_END = 1.25;
+/** Jitter and a receiver's Retry-After move nothing past this multiple of the window, */
+const LATEST_DUE = 1.2;
+/** and what is still due a twentieth of the window later (1.25 windows) is abandoned: its lane could not catch up. */
+const CATCH_UP_SHARE = 0.05;
+/** … but never sooner than this after it: a window compressed to seconds has no time for eight attempts otherwise. */
+const CATCH_UP_MIN_MS = 5_000;
 
 /** Nominal delay after attempt `number` (1-based), before jitter. */
 export function nominalDelayMs(policy: RetryPolicy, number: number): number {
@@ -47,12 +49,13 @@ export function nextDueAtMs(input: {
   const askedForMs = Math.min(
     endedAtMs + input.retryAfterMs,
     endedAtMs + nominalDelayMs(policy, number + 1),
-    input.runStartedAtMs + RETRY_AFTER_WINDOW_MAX * policy.windowMs,
+    input.runStartedAtMs + LATEST_DUE * policy.windowMs,
   );
   return Math.max(ownDueAtMs, askedForMs);
 }
 
 /** The moment from which a run gets no more attempts, however many are left. */
 export function windowEndsAtMs(policy: RetryPolicy, runStartedAtMs: number): number {
-  return runStartedAtMs + WINDOW_END * policy.windowMs;
+  const catchUpMs = Math.max(CATCH_UP_SHARE * policy.windowMs, CATCH_UP_MIN_MS);
+  return runStartedAtMs + LATEST_DUE * policy.windowMs + catchUpMs;
 }

@@ -5,7 +5,11 @@ export type Endpoint = { readonly url: string; readonly createdAt: Date; readonl
 type Row = { url: string; created_at: Date; updated_at: Date };
 
 /** Sets the account's endpoint, or changes it. `url` is the normal form of a URL that the target rules allow. */
-export async function setEndpoint(database: ClientBase | Pool, accountId: string, url: string): Promise<Endpoint> {
+export async function setEndpoint(
+  database: ClientBase | Pool,
+  accountId: string,
+  url: string,
+): Promise<Endpoint> {
   const { rows } = await database.query<Row>(
     `insert into sealpost.endpoints (account_id, url) values ($1, $2)
      on conflict (account_id) do update set url = excluded.url, updated_at = now()
@@ -27,7 +31,9 @@ export async function findEndpoint(database: ClientBase | Pool, accountId: strin
 
 /** False: there was none. */
 export async function removeEndpoint(database: ClientBase | Pool, accountId: string): Promise<boolean> {
-  const { rowCount } = await database.query("delete from sealpost.endpoints where account_id = $1", [accountId]);
+  const { rowCount } = await database.query("delete from sealpost.endpoints where account_id = $1", [
+    accountId,
+  ]);
   return rowCount === 1;
 }
 

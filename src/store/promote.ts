@@ -1,4 +1,4 @@
-import type { ClientBase } from "pg";
+import type { Pool } from "pg";
 
 const ROWS_PER_STEP_MAX = 10_000;
 /** Wake-ups that one lane gets in a step: about what its dispatchers remember of it. */
@@ -10,8 +10,8 @@ const SWEPT_JOBS_MAX = 1_000;
 export type Promotion = { readonly looked: number; readonly woken: number; readonly isFull: boolean };
 
 /** Wakes what is due and has nobody at it; see sql/0006_promote.sql. `at` null: the database's clock. */
-export async function promoteDue(client: ClientBase, at: Date | null): Promise<Promotion> {
-  const { rows } = await client.query<{ looked: number; woken: number }>({
+export async function promoteDue(pool: Pool, at: Date | null): Promise<Promotion> {
+  const { rows } = await pool.query<{ looked: number; woken: number }>({
     name: "promote",
     text: "select looked, woken from sealpost.promote(coalesce($1::timestamptz, now()), $2, $3, $4)",
     values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX],
@@ -21,8 +21,8 @@ export async function promoteDue(client: ClientBase, at: Date | null): Promise<P
 }
 
 /** Deletes wake-ups that a dead worker has locked for over 5 minutes. Returns how many. */
-export async function sweepStuckJobs(client: ClientBase): Promise<number> {
-  const { rows } = await client.query<{ swept: number }>({
+export async function sweepStuckJobs(pool: Pool): Promise<number> {
+  const { rows } = await pool.query<{ swept: number }>({
     name: "sweep_jobs",
     text: "select sealpost.sweep_jobs(now(), $1) as swept",
     values: [SWEPT_JOBS_MAX],
@@ -30,14 +30,14 @@ export async function sweepStuckJobs(client: ClientBase): Promise<number> {
   return rows[0]!.swept;
 }
 
-/** Any constant: the advisory lock whose holder is the leader (promoter, sweeper, partitions). */
-const LEADER_LOCK = 7_365_706_001;
+const LEAD = `
+insert into sealpost.leader as l (holder, until) values ($1, now() + $2::float8 * interval '1 millisecond')
+on conflict (only_row) do update set holder = excluded.holder, until = excluded.until
+where l.holder = excluded.holder or l.until < now()
+returning true as leads`;
 
-/** True when this session is the leader now; it stays so until the session ends. */
-export async function tryToLead(client: ClientBase): Promise<boolean> {
-  const { rows } = await client.query<{ leads: boolean }>({
-    text: "select pg_try_advisory_lock($1::bigint) as leads",
-    values: [LEADER_LOCK],
-  });
-  return rows[0]!.leads;
+/** True when `holder` is the leader from now for `leaseMs`; asked again before it ends, it stays the leader. */
+export async function lead(pool: Pool, holder: string, leaseMs: number): Promise<boolean> {
+  const { rowCount } = await pool.query({ name: "lead", text: LEAD, values: [holder, leaseMs] });
+  return rowCount === 1;
 }

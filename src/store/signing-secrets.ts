@@ -36,7 +36,12 @@ export async function findSigningSecrets(
   accountId: string,
   secretsKey: Uint8Array,
 ): Promise<readonly SigningSecret[]> {
-  const { rows } = await client.query<{ id: string; sealed: Buffer; created_at: Date; expires_at: Date | null }>({
+  const { rows } = await client.query<{
+    id: string;
+    sealed: Buffer;
+    created_at: Date;
+    expires_at: Date | null;
+  }>({
     name: "find_signing_secrets",
     text: `select id, sealed, created_at, expires_at from sealpost.signing_secrets
            where account_id = $1 and (expires_at is null or expires_at > now())

@@ -1,0 +1,27 @@
+/** Remembers the newest answers of a pure function. When full, the oldest half goes: no bookkeeping per use. */
+export class BoundedCache<Key, Value> {
+  readonly #entriesMax: number;
+  readonly #entries = new Map<Key, Value>();
+
+  constructor(entriesMax: number) {
+    this.#entriesMax = entriesMax;
+  }
+
+  get(key: Key, make: (key: Key) => Value): Value {
+    let value = this.#entries.get(key);
+    if (value === undefined) {
+      value = make(key);
+      if (this.#entries.size >= this.#entriesMax) this.#forgetOldestHalf();
+      this.#entries.set(key, value);
+    }
+    return value;
+  }
+
+  #forgetOldestHalf(): void {
+    let left = this.#entriesMax / 2;
+    for (const key of this.#entries.keys()) {
+      if (left-- <= 0) return;
+      this.#entries.delete(key);
+    }
+  }
+}

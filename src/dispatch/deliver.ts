@@ -1,0 +1,159 @@
+import {
+  type AfterAttempt,
+  decideAfterAttempt,
+  decideBeforeAttempt,
+  dueAfterRelease,
+} from "../schedule/life.ts";
+import { parseRetryAfterMs } from "../schedule/retry-after.ts";
+import type { RetryPolicy } from "../schedule/retry-schedule.ts";
+import { SIGNATURE_HEADER, signatureHeader } from "../signing/index.ts";
+import type { LeasedDelivery } from "../store/claim.ts";
+import type { AttemptRow, Recording } from "../store/record.ts";
+import type { DatabaseClock } from "./database-clock.ts";
+import { deliveryBody } from "./delivery-body.ts";
+import type { DeliveryTargets } from "./delivery-target.ts";
+import type { Poster, PostResult } from "./post.ts";
+import type { SigningKeys } from "./signing-keys.ts";
+
+export type Delivering = {
+  readonly targets: DeliveryTargets;
+  readonly keys: SigningKeys;
+  readonly poster: Poster;
+  readonly clock: DatabaseClock;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+  readonly policy: RetryPolicy;
+  readonly deadlineMs: number;
+  readonly analysisRetentionMs: number;
+};
+
+/** What became of a leased delivery: what to write down, and what its POST said (null: there was none). */
+export type Delivered = { readonly recording: Recording; readonly result: PostResult | null };
+
+/**
+ * One delivery's attempt, from lease to what has to be recorded. `mayStart` says whether the time since the claim is
+ * still within the margin, so that the POST ends before the lease does. A throw means our own fault, never the
+ * receiver's.
+ */
+export async function deliver(
+  delivery: LeasedDelivery,
+  on: Delivering,
+  mayStart: () => boolean,
+): Promise<Delivered> {
+  const target = on.targets.find(delivery);
+  const verdict = decideBeforeAttempt(
+    {
+      attemptsInRun: (delivery.number ?? on.policy.attempts + 1) - 1,
+      runStartedAtMs: delivery.runStartedAtMs,
+      wasInterruptedAlone: delivery.wasInterruptedAlone,
+      expiresAtMs: delivery.analysisText === null ? 0 : delivery.createdAtMs + on.analysisRetentionMs,
+      target: target === null ? null : target.verdict === "allow" ? "allowed" : "refused",
+    },
+    on.policy,
+    on.clock.nowMs(),
+  );
+  if (verdict.kind === "end") {
+    const errorCode =
+      target?.verdict === "refuse" && verdict.reason === "target_refused" ? target.code : null;
+    return withoutPost(delivery, { status: "abandoned", reason: verdict.reason, errorCode });
+  }
+  if (target?.verdict !== "allow" || delivery.number === null || delivery.analysisText === null) {
+    throw new Error(`delivery ${delivery.deliveryId} was to be posted without a target, a number or a body`);
+  }
+
+  const body = deliveryBody(delivery, delivery.analysisText);
+  const headers = signedHeaders(delivery, body, on);
+  if (!mayStart()) return withoutPost(delivery, released(on, true));
+
+  const startedAtMs = on.clock.nowMs();
+  const result = await on.poster.post({ url: target.url, headers, body, deadlineMs: on.deadlineMs });
+  if (!usesUpAnAttempt(result)) return { ...withoutPost(delivery, released(on, false)), result };
+
+  const endedAtMs = startedAtMs + result.durationMs;
+  const attempt = attemptRow(delivery.number, startedAtMs, endedAtMs, target.href, result);
+  const next: AfterAttempt = decideAfterAttempt(
+    {
+      hasSucceeded: result.outcome === "succeeded",
+      number: delivery.number,
+      runStartedAtMs: delivery.runStartedAtMs,
+      endedAtMs,
+      retryAfterMs: parseRetryAfterMs(result.retryAfter, endedAtMs),
+    },
+    on.policy,
+    on.random(),
+  );
+  return { recording: recording(delivery, attempt, toNext(next, result)), result };
+}
+
+/**
+ * Gives the lease back after a fault of our own (a secret that does not open, a bug): the receiver is not charged with
+ * an attempt, and the window bounds how often this is tried.
+ */
+export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
+  return withoutPost(delivery, released(on, false));
+}
+
+/** The signature is made anew for every attempt, over the exact bytes sent, at the database's time. */
+function signedHeaders(delivery: LeasedDelivery, body: Buffer, on: Delivering): Record<string, string> {
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    "user-agent": "Sealpost/1",
+    [SIGNATURE_HEADER]: signatureHeader({
+      timestampSeconds: Math.floor(on.clock.nowMs() / 1000),
+      body,
+      keys: on.keys.of(delivery),
+    }),
+  };
+  if (delivery.traceparent !== null) headers.traceparent = delivery.traceparent;
+  return headers;
+}
+
+/**
+ * A receiver's failure always uses up an attempt, whether or not a byte was written. Only what we ourselves cut before
+ * the first byte does not: a shutdown, or an egress proxy that is down.
+ */
+function usesUpAnAttempt(result: PostResult): boolean {
+  return (
+    result.mayHaveWritten || (result.errorCode !== "egress_proxy_failed" && result.errorCode !== "shut_down")
+  );
+}
+
+function released(on: Delivering, isOurOwnStop: boolean): Recording["next"] {
+  const dueAtMs = dueAfterRelease(on.policy, on.clock.nowMs(), isOurOwnStop, on.random());
+  return { status: "released", dueAtMs };
+}
+
+function toNext(next: AfterAttempt, result: PostResult): Recording["next"] {
+  return next.status === "abandoned" ? { ...next, errorCode: result.errorCode } : next;
+}
+
+function withoutPost(delivery: LeasedDelivery, next: Recording["next"]): Delivered {
+  return { recording: recording(delivery, null, next), result: null };
+}
+
+function recording(delivery: LeasedDelivery, attempt: AttemptRow | null, next: Recording["next"]): Recording {
+  const { deliveryId, leaseToken, run } = delivery;
+  return { deliveryId, leaseToken, run, attempt, next };
+}
+
+function attemptRow(
+  number: number,
+  startedAtMs: number,
+  endedAtMs: number,
+  targetUrl: string,
+  result: PostResult,
+): AttemptRow {
+  return {
+    number,
+    startedAtMs,
+    endedAtMs,
+    ...result.timings,
+    statusCode: result.statusCode,
+    outcome: result.outcome,
+    errorCode: result.errorCode,
+    targetUrl,
+    remoteAddress: result.remoteAddress,
+    responseHeaders: result.responseHeaders === null ? null : JSON.stringify(result.responseHeaders),
+    responseExcerpt: result.responseExcerpt,
+  };
+}

@@ -1,0 +1,197 @@
+import { randomUUID } from "node:crypto";
+import { INTERRUPTIONS_BEFORE_ALONE } from "../schedule/life.ts";
+import type { Claim, LeasedDelivery } from "../store/claim.ts";
+import type { Recording } from "../store/record.ts";
+import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
+import { type LaneLimits, Lanes, type WaitingDelivery } from "./lanes.ts";
+import type { PostResult } from "./post.ts";
+import { type Recorded, Recorder } from "./recorder.ts";
+
+/** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
+export const LEASE_MARGIN_MS = 5_000;
+/** A POST starts only while its claim is younger than this, so that it ends, recorded, within the lease. */
+const START_WITHIN_MS = 3_000;
+const CLAIM_ROWS_MAX = 200;
+const CLAIM_BYTES_MAX = 8 * 1024 * 1024;
+const IN_FLIGHT_BYTES_MAX = 64 * 1024 * 1024;
+/** Outcomes that wait for the database; beyond this nothing new is claimed. */
+const UNRECORDED_MAX = 2_000;
+const CLAIM_RETRY_MS = 100;
+const CLAIM_RETRY_MAX_MS = 2_000;
+
+export type DispatcherOptions = {
+  readonly delivering: Delivering;
+  readonly lanes: LaneLimits;
+  readonly claim: (input: {
+    readonly deliveryIds: readonly string[];
+    readonly leaseToken: string;
+    readonly leaseMs: number;
+    readonly bytesMax: number;
+    readonly isAlone: boolean;
+    readonly interruptionsBeforeAlone: number;
+    readonly attemptsMax: number;
+  }) => Promise<Claim>;
+  readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
+  readonly isRefusedData: (error: unknown) => boolean;
+  readonly observer: DispatchObserver;
+};
+
+/** Told of everything that happens, for logs, metrics and tests. Must not throw. */
+export type DispatchObserver = {
+  readonly attemptRecorded: (delivery: LeasedDelivery, delivered: Delivered, recorded: Recorded) => void;
+  /** Interrupted twice in a row: has to be posted where nothing else is in flight. */
+  readonly mustGoAlone: (deliveryId: string) => void;
+  readonly letGo: (count: number) => void;
+  readonly claimed: (asked: number, leased: number, tookMs: number) => void;
+  readonly failed: (work: "claim" | "deliver" | "record", error: unknown) => void;
+};
+
+/**
+ * Turns wake-ups into attempts: takes ids in turn from the lanes, claims them in batches, delivers each, and has the
+ * outcomes recorded in batches. One claim runs at a time; what becomes startable meanwhile is the next batch.
+ */
+export class Dispatcher {
+  readonly lanes: Lanes;
+  readonly recorder: Recorder;
+  readonly #options: DispatcherOptions;
+  readonly #leaseMs: number;
+  readonly #running = new Set<Promise<void>>();
+  #bytesInFlight = 0;
+  #isClaiming = false;
+  #isStopping = false;
+  #claimFailures = 0;
+  #roomWaiters: (() => void)[] = [];
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options;
+    this.#leaseMs = options.delivering.deadlineMs + LEASE_MARGIN_MS;
+    this.lanes = new Lanes(options.lanes);
+    this.recorder = new Recorder({
+      write: options.write,
+      isRefusedData: options.isRefusedData,
+      onError: (error) => options.observer.failed("record", error),
+    });
+  }
+
+  /** Resolves when there is room for another wake-up. Deliveries in lanes that are full do not count: they wait apart. */
+  async wake(waiting: readonly WaitingDelivery[]): Promise<void> {
+    let letGo = 0;
+    for (const delivery of waiting) if (!this.lanes.add(delivery)) letGo++;
+    if (letGo > 0) this.#options.observer.letGo(letGo);
+    this.#pump();
+    while (!this.#isStopping && this.lanes.startableIds > 2 * this.#options.lanes.inFlightMax) {
+      await new Promise<void>((resolve) => this.#roomWaiters.push(resolve));
+    }
+  }
+
+  /** Claims nothing more and resolves when all that was claimed has ended and is recorded. */
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    this.#wakeRoomWaiters();
+    while (this.#isClaiming || this.#running.size > 0) {
+      await Promise.all(this.#running);
+      await new Promise(setImmediate);
+    }
+  }
+
+  #pump(): void {
+    if (this.#isClaiming || this.#isStopping) return;
+    this.#isClaiming = true;
+    // What this turn of the event loop makes startable belongs to the same claim.
+    setImmediate(() => void this.#claimNext());
+  }
+
+  async #claimNext(): Promise<void> {
+    const bytesMax = Math.min(CLAIM_BYTES_MAX, IN_FLIGHT_BYTES_MAX - this.#bytesInFlight);
+    const hasRoom = !this.#isStopping && bytesMax > 0 && this.recorder.backlog < UNRECORDED_MAX;
+    const taken = hasRoom ? this.lanes.take(CLAIM_ROWS_MAX) : [];
+    if (taken.length > 0) await this.#claim(taken, bytesMax);
+    this.#isClaiming = false;
+    this.#wakeRoomWaiters();
+    if (taken.length > 0) this.#pump();
+  }
+
+  async #claim(taken: readonly WaitingDelivery[], bytesMax: number): Promise<void> {
+    const { clock, policy } = this.#options.delivering;
+    const askedAtMs = performance.now();
+    let claim: Claim;
+    try {
+      claim = await this.#options.claim({
+        deliveryIds: taken.map((waiting) => waiting.deliveryId),
+        leaseToken: randomUUID(),
+        leaseMs: this.#leaseMs,
+        bytesMax,
+        isAlone: false,
+        interruptionsBeforeAlone: INTERRUPTIONS_BEFORE_ALONE,
+        attemptsMax: policy.attempts,
+      });
+      this.#claimFailures = 0;
+    } catch (error) {
+      this.#options.observer.failed("claim", error);
+      for (const waiting of taken) {
+        this.lanes.release(waiting.lane, "unknown");
+        this.lanes.add(waiting);
+      }
+      const delayMs = Math.min(CLAIM_RETRY_MS * 2 ** this.#claimFailures++, CLAIM_RETRY_MAX_MS);
+      await new Promise((resolve) => setTimeout(resolve, delayMs));
+      return;
+    }
+    const answeredAtMs = performance.now();
+    if (claim.databaseNowMs !== null) clock.observe(claim.databaseNowMs, askedAtMs, answeredAtMs);
+    this.#options.observer.claimed(taken.length, claim.deliveries.length, answeredAtMs - askedAtMs);
+    this.#start(taken, claim, askedAtMs);
+  }
+
+  #start(taken: readonly WaitingDelivery[], claim: Claim, claimedAtMs: number): void {
+    const answers = new Map(claim.deliveries.map((delivery) => [delivery.deliveryId, delivery]));
+    for (const waiting of taken) {
+      const answer = answers.get(waiting.deliveryId);
+      if (answer?.kind === "leased") {
+        this.#track(this.#run(answer, waiting.lane, claimedAtMs));
+        continue;
+      }
+      // Not due, leased by somebody else, or gone: whoever has it now sees to it.
+      this.lanes.release(waiting.lane, "unknown");
+      if (answer?.kind === "left") this.lanes.add(waiting);
+      if (answer?.kind === "must_go_alone") this.#options.observer.mustGoAlone(waiting.deliveryId);
+    }
+  }
+
+  #track(running: Promise<void>): void {
+    this.#running.add(running);
+    void running.finally(() => this.#running.delete(running));
+  }
+
+  async #run(delivery: LeasedDelivery, lane: string, claimedAtMs: number): Promise<void> {
+    const { observer, delivering } = this.#options;
+    this.#bytesInFlight += delivery.bodyBytes;
+    let delivered: Delivered;
+    try {
+      delivered = await deliver(
+        delivery,
+        delivering,
+        () => performance.now() - claimedAtMs < START_WITHIN_MS,
+      );
+    } catch (error) {
+      observer.failed("deliver", error);
+      delivered = releaseAfterFault(delivery, delivering);
+    }
+    this.#bytesInFlight -= delivery.bodyBytes;
+    this.lanes.release(lane, answerOf(delivered.result));
+    this.#pump();
+    const recorded = await this.recorder.record(delivered.recording, claimedAtMs + this.#leaseMs);
+    observer.attemptRecorded(delivery, delivered, recorded);
+  }
+
+  #wakeRoomWaiters(): void {
+    const waiters = this.#roomWaiters;
+    this.#roomWaiters = [];
+    for (const resolve of waiters) resolve();
+  }
+}
+
+/** Did the receiver answer at all? A refusal is an answer; a time-out, a reset or a dead name is silence. */
+function answerOf(result: PostResult | null): "answered" | "silent" | "unknown" {
+  if (result === null) return "unknown";
+  return result.statusCode === null ? "silent" : "answered";
+}

@@ -1,0 +1,100 @@
+import { setTimeout as wait } from "node:timers/promises";
+
+/** How often the leader looks for what is due: the S in "sent again within lease + sweep". */
+const SWEEP_MAX_MS = 1_000;
+const SWEEP_MIN_MS = 50;
+
+/** A second, unless the retry window is compressed (demo, tests): then in proportion, or retries would bunch up. */
+export function sweepMs(windowMs: number): number {
+  return Math.min(SWEEP_MAX_MS, Math.max(SWEEP_MIN_MS, windowMs / 100));
+}
+
+/** Much less than the shortest attempt lease (5 s), so that a dead leader has a successor before any lease ends. */
+const LEADER_LEASE_MS = 2_500;
+const SWEEP_JOBS_EVERY_MS = 60_000;
+
+export type LeaderOptions = {
+  readonly sweepMs: number;
+  readonly holder: string;
+  readonly lead: (holder: string, leaseMs: number) => Promise<boolean>;
+  /** Wakes what is due; isFull: there was more than one step takes. */
+  readonly promote: () => Promise<{ readonly woken: number; readonly isFull: boolean }>;
+  readonly sweepJobs: () => Promise<number>;
+  /** Partitions and retention: slow work, done beside the promoting and never twice at once. */
+  readonly keepHouse: () => Promise<void>;
+  readonly keepHouseEveryMs: number;
+  readonly onError: (work: "lead" | "promote" | "sweep_jobs" | "keep_house", error: unknown) => void;
+};
+
+/** Every dispatcher runs one; at any time one of them leads, and promotes and keeps house for all. */
+export class Leader {
+  readonly #options: LeaderOptions;
+  readonly #stopping = new AbortController();
+  #loop: Promise<void> = Promise.resolve();
+  #house: Promise<void> | null = null;
+  #sweptJobsAt = Number.NEGATIVE_INFINITY;
+  #keptHouseAt = Number.NEGATIVE_INFINITY;
+
+  constructor(options: LeaderOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#loop = this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#loop;
+    await this.#house;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      const startedAt = performance.now();
+      if (await this.#try("lead", () => this.#options.lead(this.#options.holder, LEADER_LEASE_MS))) {
+        await this.#promoteAll();
+        await this.#sweepJobs(startedAt);
+        this.#keepHouse(startedAt);
+      }
+      const leftMs = this.#options.sweepMs - (performance.now() - startedAt);
+      await wait(Math.max(leftMs, 0), null, { signal }).catch(() => undefined);
+    }
+  }
+
+  async #promoteAll(): Promise<void> {
+    const startedAt = performance.now();
+    for (;;) {
+      const promotion = await this.#try("promote", this.#options.promote);
+      const isTimeUp = performance.now() - startedAt > SWEEP_MAX_MS;
+      if (promotion === undefined || !promotion.isFull || isTimeUp) return;
+    }
+  }
+
+  async #sweepJobs(nowMs: number): Promise<void> {
+    if (nowMs - this.#sweptJobsAt < SWEEP_JOBS_EVERY_MS) return;
+    this.#sweptJobsAt = nowMs;
+    await this.#try("sweep_jobs", this.#options.sweepJobs);
+  }
+
+  #keepHouse(nowMs: number): void {
+    if (this.#house !== null || nowMs - this.#keptHouseAt < this.#options.keepHouseEveryMs) return;
+    this.#keptHouseAt = nowMs;
+    this.#house = this.#try("keep_house", this.#options.keepHouse).then(() => {
+      this.#house = null;
+    });
+  }
+
+  async #try<T>(
+    work: Parameters<LeaderOptions["onError"]>[0],
+    does: () => Promise<T>,
+  ): Promise<T | undefined> {
+    try {
+      return await does();
+    } catch (error) {
+      this.#options.onError(work, error);
+      return undefined;
+    }
+  }
+}

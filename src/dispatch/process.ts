@@ -1,0 +1,154 @@
+import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import type { Logger } from "pino";
+import type { Config } from "../config/config.ts";
+import { claimDeliveries } from "../store/claim.ts";
+import { createDispatchPool, createGeneralPool, createWakeupPool, isRefusedData } from "../store/pools.ts";
+import { lead, promoteDue, sweepStuckJobs } from "../store/promote.ts";
+import { recordOutcomes } from "../store/record.ts";
+import { createConnector } from "../target/connector.ts";
+import { createResolver } from "../target/resolver.ts";
+import { parseUnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
+import { DatabaseClock } from "./database-clock.ts";
+import type { Delivering } from "./deliver.ts";
+import { DeliveryTargets } from "./delivery-target.ts";
+import { Dispatcher, type DispatchObserver } from "./dispatcher.ts";
+import { keepHouse } from "./housekeeping.ts";
+import { LANE_LIMITS } from "./lanes.ts";
+import { Leader, sweepMs } from "./leader.ts";
+import { createPoster } from "./post.ts";
+import { SigningKeys } from "./signing-keys.ts";
+import { Wakeups } from "./wakeups.ts";
+
+/** Of the attempts under way, the share that receivers which do not answer may hold. */
+const SILENT_SHARE = 0.25;
+const KEEP_HOUSE_EVERY_MS = 3_600_000;
+const DISPATCH_CONNECTIONS = 4;
+const WAKEUP_CONNECTIONS = 4;
+const HOUSE_CONNECTIONS = 2;
+const DNS_TIMEOUT_MS = 3_000;
+
+export type DispatchProcessOptions = {
+  readonly databaseUrl: string;
+  readonly config: Config;
+  /** 32 bytes: what signing secrets are sealed with. */
+  readonly secretsKey: Uint8Array;
+  readonly log: Logger;
+  readonly observer: DispatchObserver;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+  /** Wall clock, milliseconds since the epoch: only for saying which days are over. */
+  readonly wallClockMs: () => number;
+};
+
+export type DispatchProcess = {
+  readonly dispatcher: Dispatcher;
+  /** Claims nothing more, ends what is under way within the deadline, records it, lets go of everything. */
+  stop(): Promise<void>;
+};
+
+/** Wires one dispatcher to its database and to the world, and starts it. */
+export function startDispatching(options: DispatchProcessOptions): DispatchProcess {
+  const { config, log, databaseUrl } = options;
+  const onError = (error: Error) => log.warn({ err: error }, "a database connection broke");
+  const common = { databaseUrl, onError };
+  const pool = createDispatchPool({
+    ...common,
+    connectionsMax: DISPATCH_CONNECTIONS,
+    applicationName: "sealpost dispatch",
+  });
+  const wakeupPool = createWakeupPool({
+    ...common,
+    connectionsMax: WAKEUP_CONNECTIONS,
+    applicationName: "sealpost wakeups",
+  });
+  const housePool = createGeneralPool({
+    ...common,
+    connectionsMax: HOUSE_CONNECTIONS,
+    applicationName: "sealpost leader",
+  });
+
+  const delivering = createDelivering(options);
+  const dispatcher = new Dispatcher({
+    delivering,
+    lanes: {
+      ...LANE_LIMITS,
+      inFlightMax: config.dispatchInFlightMax,
+      silentInFlightMax: Math.max(1, Math.floor(config.dispatchInFlightMax * SILENT_SHARE)),
+    },
+    claim: (input) => claimDeliveries(pool, { ...input, at: null }),
+    write: (recordings) => recordOutcomes(pool, recordings),
+    isRefusedData,
+    observer: options.observer,
+  });
+  const wakeups = new Wakeups({
+    pool: wakeupPool,
+    wake: (waiting) => dispatcher.wake(waiting),
+    onRunnerEnded: (err, restarts) =>
+      log.warn({ err, restarts }, "the wake-up runner ended; running it again"),
+  });
+  const leader = new Leader({
+    sweepMs: sweepMs(delivering.policy.windowMs),
+    holder: randomUUID(),
+    lead: (holder, leaseMs) => lead(housePool, holder, leaseMs),
+    promote: () => promoteDue(housePool, null),
+    sweepJobs: () => sweepStuckJobs(housePool),
+    keepHouse: () => keepHouse(housePool, retentionOf(config), options.wallClockMs(), houseLog(log)),
+    keepHouseEveryMs: KEEP_HOUSE_EVERY_MS,
+    onError: (work, err) => log.warn({ err, work }, "the leader's work failed; trying again"),
+  });
+
+  wakeups.start();
+  leader.start();
+  return {
+    dispatcher,
+    stop: async () => {
+      await Promise.all([wakeups.stop(), leader.stop(), dispatcher.stop()]);
+      await delivering.poster.close();
+      await Promise.all([pool.end(), wakeupPool.end(), housePool.end()]);
+    },
+  };
+}
+
+function createDelivering(options: DispatchProcessOptions): Delivering {
+  const { config } = options;
+  const now = () => performance.now();
+  const unsafeAllowedTargets = parseUnsafeAllowedTargets((config.unsafeAllowedTargets ?? []).join(","));
+  const connect = createConnector({
+    resolver: createResolver({
+      timeoutMs: DNS_TIMEOUT_MS,
+      now,
+      ...(config.targetDnsServers === null ? {} : { servers: config.targetDnsServers }),
+    }),
+    unsafeAllowedTargets,
+    connectTimeoutMs: config.connectTimeoutMs,
+    ...(config.targetCaFile === null ? {} : { ca: readFileSync(config.targetCaFile, "utf8") }),
+    ...(config.ownAddresses === null ? {} : { ownAddresses: config.ownAddresses }),
+  });
+  return {
+    targets: new DeliveryTargets(unsafeAllowedTargets),
+    keys: new SigningKeys(options.secretsKey),
+    poster: createPoster({ connect, unsafeAllowedTargets, now }),
+    clock: new DatabaseClock(now),
+    random: options.random,
+    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: config.retryAttempts },
+    deadlineMs: config.attemptDeadlineMs,
+    analysisRetentionMs: config.analysisRetentionSeconds * 1000,
+  };
+}
+
+function retentionOf(config: Config) {
+  return {
+    analysisRetentionMs: config.analysisRetentionSeconds * 1000,
+    logRetentionMs: config.logRetentionDays * 86_400_000,
+  };
+}
+
+function houseLog(log: Logger) {
+  return {
+    made: (count: number) => log.info({ count }, "made partitions"),
+    dropped: (partition: string) => log.info({ partition }, "dropped a partition"),
+    kept: (partition: string, openDeliveries: number) =>
+      log.warn({ partition, openDeliveries }, "an old partition stays: it still has open deliveries"),
+  };
+}

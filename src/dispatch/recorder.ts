@@ -1,0 +1,108 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { Recording } from "../store/record.ts";
+
+/** One statement's worth of recordings. There is no timer: a batch is what gathered while the last one ran. */
+const BATCH_MAX = 200;
+const RETRY_MS = 100;
+const RETRY_MAX_MS = 2_000;
+
+export type Recorded = "ours" | "taken_over" | "given_up";
+
+export type RecorderOptions = {
+  /** Writes a batch and says whose lease was still ours. Rejects when nothing of it was written. */
+  readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
+  /** True when the database refused the data itself, so that trying the same again is useless. */
+  readonly isRefusedData: (error: unknown) => boolean;
+  readonly onError: (error: unknown, attempts: number) => void;
+};
+
+type Waiting = {
+  recording: Recording;
+  readonly giveUpAtMs: number;
+  readonly settle: (recorded: Recorded) => void;
+};
+
+/**
+ * Writes outcomes down in batches, one statement at a time. While the database is away it keeps them and tries again,
+ * each until its lease ends: after that somebody else's claim has written the attempt down as interrupted.
+ */
+export class Recorder {
+  readonly #options: RecorderOptions;
+  #waiting: Waiting[] = [];
+  #isWriting = false;
+  #backlog = 0;
+
+  constructor(options: RecorderOptions) {
+    this.#options = options;
+  }
+
+  /** Outcomes that are not written yet. */
+  get backlog(): number {
+    return this.#backlog;
+  }
+
+  /** `giveUpAtMs`: when the lease ends, on the monotonic clock. Never rejects. */
+  record(recording: Recording, giveUpAtMs: number): Promise<Recorded> {
+    this.#backlog++;
+    return new Promise((settle) => {
+      this.#waiting.push({ recording, giveUpAtMs, settle });
+      if (!this.#isWriting) void this.#writeAll();
+    });
+  }
+
+  async #writeAll(): Promise<void> {
+    this.#isWriting = true;
+    // What this turn of the event loop brings belongs to the same batch.
+    await new Promise(setImmediate);
+    while (this.#waiting.length > 0) await this.#write(this.#waiting.splice(0, BATCH_MAX));
+    this.#isWriting = false;
+  }
+
+  async #write(batch: readonly Waiting[]): Promise<void> {
+    for (let attempts = 1; ; attempts++) {
+      const live = batch.filter((waiting) => waiting.giveUpAtMs > performance.now());
+      for (const waiting of batch) if (!live.includes(waiting)) this.#settle(waiting, "given_up");
+      if (live.length === 0) return;
+      batch = live;
+      try {
+        const ours = await this.#options.write(batch.map((waiting) => waiting.recording));
+        for (const waiting of batch) {
+          this.#settle(waiting, ours.has(waiting.recording.deliveryId) ? "ours" : "taken_over");
+        }
+        return;
+      } catch (error) {
+        this.#options.onError(error, attempts);
+        if (this.#options.isRefusedData(error)) return await this.#writeHalves(batch);
+        await wait(Math.min(RETRY_MS * 2 ** (attempts - 1), RETRY_MAX_MS));
+      }
+    }
+  }
+
+  /** One receiver's text must not keep its neighbours from the log: halve until it is alone, then leave it out. */
+  async #writeHalves(batch: readonly Waiting[]): Promise<void> {
+    if (batch.length > 1) {
+      const middle = batch.length >> 1;
+      await this.#write(batch.slice(0, middle));
+      await this.#write(batch.slice(middle));
+      return;
+    }
+    const [waiting] = batch;
+    if (waiting === undefined) return;
+    const { attempt } = waiting.recording;
+    if (attempt === null || attempt.responseExcerpt === UNRECORDABLE)
+      return this.#settle(waiting, "given_up");
+    const errorCode = attempt.errorCode === null ? null : "unrecordable_answer";
+    waiting.recording = {
+      ...waiting.recording,
+      attempt: { ...attempt, errorCode, responseHeaders: null, responseExcerpt: UNRECORDABLE },
+    };
+    await this.#write(batch);
+  }
+
+  #settle(waiting: Waiting, recorded: Recorded): void {
+    this.#backlog--;
+    waiting.settle(recorded);
+  }
+}
+
+const UNRECORDABLE = "(the answer's text could not be stored)";

@@ -1,0 +1,93 @@
+import type { Pool } from "pg";
+
+/** Made ahead, so that a fortnight without anybody watching loses nothing. */
+const DAYS_AHEAD = 14;
+
+/** Makes the missing day partitions from yesterday to 14 days ahead. Returns how many were made. */
+export async function makePartitions(pool: Pool): Promise<number> {
+  const { rows } = await pool.query<{ made: number }>(
+    "select sealpost.make_partitions((now() at time zone 'UTC')::date - 1, $1) as made",
+    [DAYS_AHEAD + 2],
+  );
+  return rows[0]!.made;
+}
+
+export type PartitionedTable = "deliveries" | "bodies" | "attempts";
+export type DayPartition = { readonly table: PartitionedTable; readonly name: string; readonly day: Date };
+
+/** Partitions whose day ended before `before`, oldest first. */
+export async function findPartitionsBefore(
+  pool: Pool,
+  table: PartitionedTable,
+  before: Date,
+): Promise<DayPartition[]> {
+  const { rows } = await pool.query<{ name: string; day: Date }>(
+    `select c.relname as name, to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC' as day
+     from pg_inherits i join pg_class c on c.oid = i.inhrelid
+     where i.inhparent = ('sealpost.' || $1)::regclass
+       and (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC' <= $2
+     order by c.relname`,
+    [table, before],
+  );
+  return rows.map(({ name, day }) => ({ table, name, day }));
+}
+
+/** Deliveries of that day that still have attempts to come; such a day is not dropped. */
+export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
+  const { rows } = await pool.query<{ n: number }>(
+    `select count(*)::integer as n from sealpost.open_deliveries
+     where delivery_id >= sealpost.uuid_v7_floor($1)
+       and delivery_id < sealpost.uuid_v7_floor($1::timestamptz + interval '1 day')`,
+    [day],
+  );
+  return rows[0]!.n;
+}
+
+/**
+ * Takes a day out of the log without stopping anybody. A plain DROP waits behind one open read, and everything else
+ * behind the DROP (2 s measured); detached concurrently it waits for nobody's lock but old transactions.
+ */
+export async function dropPartition(pool: Pool, partition: DayPartition): Promise<void> {
+  const client = await pool.connect();
+  try {
+    // A detach that was cut off half-way is finished first; otherwise it blocks every later one.
+    await client.query("set lock_timeout = '2s'");
+    await client.query("set statement_timeout = '60s'");
+    await client.query(
+      (await isDetachPending(client, partition.name))
+        ? `alter table sealpost.${partition.table} detach partition sealpost.${partition.name} finalize`
+        : `alter table sealpost.${partition.table} detach partition sealpost.${partition.name} concurrently`,
+    );
+    await client.query(`drop table sealpost.${partition.name}`);
+  } finally {
+    client.release(true);
+  }
+}
+
+async function isDetachPending(client: { query: Pool["query"] }, name: string): Promise<boolean> {
+  const { rows } = await client.query<{ pending: boolean }>(
+    "select inhdetachpending as pending from pg_inherits where inhrelid = ('sealpost.' || $1)::regclass",
+    [name],
+  );
+  return rows[0]?.pending ?? false;
+}
+
+/**
+ * Forgets the registry's rows of a day before its deliveries go, in small batches: the day's partition tells which, so
+ * that publishing pays for no index by delivery.
+ */
+export async function forgetAnalysesOfDay(pool: Pool, day: Date, rowsMax: number): Promise<number> {
+  const { rowCount } = await pool.query(
+    `with gone as (
+       select a.account_id, a.id
+       from sealpost.deliveries d
+       join sealpost.analyses a on a.account_id = d.account_id and a.id = d.analysis_id and a.delivery_id = d.id
+       where d.id >= sealpost.uuid_v7_floor($1) and d.id < sealpost.uuid_v7_floor($1::timestamptz + interval '1 day')
+       limit $2
+       for update of a skip locked
+     )
+     delete from sealpost.analyses a using gone where a.account_id = gone.account_id and a.id = gone.id`,
+    [day, rowsMax],
+  );
+  return rowCount ?? 0;
+}

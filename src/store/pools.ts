@@ -1,0 +1,61 @@
+import pg from "pg";
+
+/** How long a statement may take before the server ends it, and we give up waiting for it. */
+const STATEMENT_MS = 5_000;
+const ANSWER_MS = 6_000;
+const CONNECT_MS = 5_000;
+
+export type PoolOptions = {
+  readonly databaseUrl: string;
+  readonly connectionsMax: number;
+  readonly applicationName: string;
+  /** Connections that break while idle; the pool replaces them by itself. */
+  readonly onError: (error: Error) => void;
+};
+
+/**
+ * For claims and records: statements whose plan must never depend on what the tables looked like when it was made. A
+ * small batch by ids is always a nested loop over indexes; planned for an empty table it would be a scan for ever.
+ */
+export function createDispatchPool(options: PoolOptions): pg.Pool {
+  return createPool(
+    options,
+    "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off",
+  );
+}
+
+/**
+ * For graphile-worker: its fetch is a named statement, and a generic plan made for an empty queue would run 50 jobs a
+ * second until the next autoanalyze.
+ */
+export function createWakeupPool(options: PoolOptions): pg.Pool {
+  return createPool({ ...options }, "-c plan_cache_mode=force_custom_plan");
+}
+
+/** For everything else: the API, the command line. */
+export function createGeneralPool(options: PoolOptions): pg.Pool {
+  return createPool(options, "");
+}
+
+function createPool(options: PoolOptions, settings: string): pg.Pool {
+  const pool = new pg.Pool({
+    connectionString: options.databaseUrl,
+    max: options.connectionsMax,
+    application_name: options.applicationName,
+    connectionTimeoutMillis: CONNECT_MS,
+    statement_timeout: STATEMENT_MS,
+    query_timeout: ANSWER_MS,
+    idle_in_transaction_session_timeout: 10_000,
+    keepAlive: true,
+    ...(settings === "" ? {} : { options: settings }),
+  });
+  pool.on("error", options.onError);
+  // A connection that breaks while it is lent out rejects its query; without this listener it would end the process too.
+  pool.on("connect", (client) => client.on("error", () => undefined));
+  return pool;
+}
+
+/** The database refused the data itself (class 22) or a constraint did (23): the same again is refused again. */
+export function isRefusedData(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && /^(22|23)/.test(error.code ?? "");
+}

@@ -1,0 +1,109 @@
+// A whole dispatcher in the test's own process, on a test database, told of everything that it does.
+import { EventEmitter, once } from "node:events";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pino } from "pino";
+import { readConfig } from "../../src/config/read-config.ts";
+import type { Delivered } from "../../src/dispatch/deliver.ts";
+import { type DispatchProcess, startDispatching } from "../../src/dispatch/process.ts";
+import type { Recorded } from "../../src/dispatch/recorder.ts";
+import { createAccount } from "../../src/store/accounts.ts";
+import type { LeasedDelivery } from "../../src/store/claim.ts";
+import { setEndpoint } from "../../src/store/endpoints.ts";
+import type { TestDatabase } from "./database.ts";
+import type { Receiver } from "./receiver.ts";
+
+export const SECRETS_KEY = Buffer.alloc(32, 7);
+
+export type RecordedAttempt = { delivery: LeasedDelivery; delivered: Delivered; recorded: Recorded };
+
+export type TestDispatcher = {
+  readonly process: DispatchProcess;
+  readonly attempts: readonly RecordedAttempt[];
+  readonly failures: readonly { work: string; error: unknown }[];
+  readonly alone: readonly string[];
+  /** Resolves with the first `count` recorded attempts. */
+  waitForAttempts(count: number, timeoutMs?: number): Promise<readonly RecordedAttempt[]>;
+  stop(): Promise<void>;
+};
+
+/** `env` as the environment would say it; short times by default. The receivers are what may be reached. */
+export function startTestDispatcher(
+  database: TestDatabase,
+  receivers: readonly Receiver[],
+  env: Record<string, string> = {},
+): TestDispatcher {
+  const caFile = join(mkdtempSync(join(tmpdir(), "sealpost-ca-")), "ca.pem");
+  writeFileSync(caFile, receivers.map((receiver) => receiver.caPem).join("\n"));
+  const config = readConfig({
+    TARGET_CA_FILE: caFile,
+    UNSAFE_ALLOWED_TARGETS: unsafeAllowed(receivers).join(","),
+    ATTEMPT_DEADLINE_MS: "2000",
+    CONNECT_TIMEOUT_MS: "1000",
+    DISPATCH_IN_FLIGHT_MAX: "100",
+    ...env,
+  });
+  const events = new EventEmitter();
+  const attempts: RecordedAttempt[] = [];
+  const failures: { work: string; error: unknown }[] = [];
+  const alone: string[] = [];
+  const process = startDispatching({
+    databaseUrl: database.url,
+    config,
+    secretsKey: SECRETS_KEY,
+    log: pino({ level: "silent" }),
+    random: Math.random,
+    wallClockMs: Date.now,
+    observer: {
+      attemptRecorded: (delivery, delivered, recorded) => {
+        attempts.push({ delivery, delivered, recorded });
+        events.emit("attempt");
+      },
+      mustGoAlone: (deliveryId) => {
+        alone.push(deliveryId);
+        events.emit("alone");
+      },
+      letGo: () => undefined,
+      claimed: () => undefined,
+      failed: (work, error) => {
+        failures.push({ work, error });
+        events.emit("failure");
+      },
+    },
+  });
+  return {
+    process,
+    attempts,
+    failures,
+    alone,
+    waitForAttempts: async (count, timeoutMs = 10_000) => {
+      const signal = AbortSignal.timeout(timeoutMs);
+      while (attempts.length < count) {
+        await once(events, "attempt", { signal }).catch((cause) => {
+          const seen = `${attempts.length} of ${count} attempts after ${timeoutMs} ms`;
+          throw new Error(`${seen}; failures: ${failures.map(({ error }) => String(error)).join("; ")}`, {
+            cause,
+          });
+        });
+      }
+      return attempts.slice(0, count);
+    },
+    stop: () => process.stop(),
+  };
+}
+
+/** `host:port` of everything that the receivers answer as. */
+export function unsafeAllowed(receivers: readonly Receiver[]): string[] {
+  return receivers.flatMap(({ port }) => [`localhost:${port}`, `127.0.0.1:${port}`, `*.localhost:${port}`]);
+}
+
+/** An account that can sign, its secret, and, with a URL, its endpoint. */
+export async function createTestAccount(
+  database: TestDatabase,
+  endpointUrl?: string,
+): Promise<{ accountId: string; secret: string }> {
+  const { accountId, signingSecret } = await createAccount(database.pool, "test", SECRETS_KEY);
+  if (endpointUrl !== undefined) await setEndpoint(database.pool, accountId, endpointUrl);
+  return { accountId, secret: signingSecret };
+}
