@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import { isIP, type Socket } from "node:net";
 import {
   connect,
@@ -13,12 +14,25 @@ import { tlsError } from "./tls-failure.ts";
 /**
  * One context for all connections: with a `ca` list of its own each would cost 5 ms and 0.9 MB.
  * @param ca certificates in PEM that are trusted besides the public roots
- * @throws Error for what is no certificate
+ * @throws Error for what holds no certificate, or one that cannot be read
  */
 export function createTargetSecureContext(ca: string | undefined): SecureContext {
   return createSecureContext({
     minVersion: "TLSv1.2",
-    ...(ca !== undefined && { ca: [...getCACertificates("default"), ca] }),
+    ...(ca !== undefined && { ca: [...getCACertificates("default"), ...certificatesIn(ca)] }),
+  });
+}
+
+/** OpenSSL leaves out what it cannot read without a word; an operator should hear of it at start. */
+function certificatesIn(pem: string): readonly string[] {
+  const blocks = pem.match(/-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----/gs) ?? [];
+  if (blocks.length === 0) throw new Error("The additional authorities hold no certificate in PEM.");
+  return blocks.map((block, index) => {
+    try {
+      return new X509Certificate(block).toString();
+    } catch (cause) {
+      throw new Error(`Certificate ${index + 1} of the additional authorities cannot be read.`, { cause });
+    }
   });
 }
 
