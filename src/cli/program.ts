@@ -1,6 +1,7 @@
 import { Command, CommanderError } from "@commander-js/extra-typings";
 import { ConfigError } from "../config/config-error.ts";
 import { addAccountCommands } from "./account.ts";
+import { addDispatchCommand } from "./dispatch.ts";
 import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands } from "./key.ts";
 import { addMigrateCommand } from "./migrate.ts";
@@ -22,6 +23,7 @@ function createProgram(surroundings: Surroundings): Command {
       outputError: () => undefined,
     })
     .showSuggestionAfterError();
+  addDispatchCommand(program, surroundings);
   addMigrateCommand(program, surroundings);
   addAccountCommands(program, surroundings);
   addKeyCommands(program, surroundings);
@@ -58,10 +60,16 @@ function sentencesOf(error: unknown): readonly string[] {
   return [error instanceof Error ? error.message : String(error)];
 }
 
-/** commander says "error: unknown option '--x'\n(Did you mean --y?)". */
+/**
+ * commander says "error: unknown option '--x'\n(Did you mean --y?)". It also quotes what was given, which may be a
+ * secret in the wrong place: that goes.
+ */
 function sentenceOf(message: string): string {
   const text = message
     .replace(/^error: /, "")
+    .replace(/^command-argument value '[\s\S]*' is invalid for/, "what is given is invalid for")
+    .replace(/ argument '[\s\S]*' is invalid\./, " is invalid.")
+    .replace(/^(unknown option '[^'=]*)=[\s\S]*'/, "$1'")
     .replaceAll(/\s+/g, " ")
     .trim();
   const sentence = text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,23 +1,15 @@
 import { randomUUID } from "node:crypto";
-import { readFileSync } from "node:fs";
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import { claimDeliveries } from "../store/claim.ts";
 import { createDispatchPool, createGeneralPool, createWakeupPool, isRefusedData } from "../store/pools.ts";
 import { lead, promoteDue, sweepStuckJobs } from "../store/promote.ts";
 import { recordOutcomes } from "../store/record.ts";
-import { createConnector } from "../target/connector.ts";
-import { createResolver } from "../target/resolver.ts";
-import { parseUnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
-import { DatabaseClock } from "./database-clock.ts";
-import type { Delivering } from "./deliver.ts";
-import { DeliveryTargets } from "./delivery-target.ts";
+import { createDelivering, type DeliveringOptions } from "./delivering.ts";
 import { Dispatcher, type DispatchObserver } from "./dispatcher.ts";
 import { keepHouse } from "./housekeeping.ts";
 import { LANE_LIMITS } from "./lanes.ts";
 import { Leader, sweepMs } from "./leader.ts";
-import { createPoster } from "./post.ts";
-import { SigningKeys } from "./signing-keys.ts";
 import { Wakeups } from "./wakeups.ts";
 
 /** Of the attempts under way, the share that receivers which do not answer may hold. */
@@ -26,17 +18,11 @@ const KEEP_HOUSE_EVERY_MS = 3_600_000;
 const DISPATCH_CONNECTIONS = 4;
 const WAKEUP_CONNECTIONS = 4;
 const HOUSE_CONNECTIONS = 2;
-const DNS_TIMEOUT_MS = 3_000;
 
-export type DispatchProcessOptions = {
+export type DispatchProcessOptions = DeliveringOptions & {
   readonly databaseUrl: string;
-  readonly config: Config;
-  /** 32 bytes: what signing secrets are sealed with. */
-  readonly secretsKey: Uint8Array;
   readonly log: Logger;
   readonly observer: DispatchObserver;
-  /** Uniform in [0, 1). */
-  readonly random: () => number;
   /** Wall clock, milliseconds since the epoch: only for saying which days are over. */
   readonly wallClockMs: () => number;
 };
@@ -107,33 +93,6 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
       await delivering.poster.close();
       await Promise.all([pool.end(), wakeupPool.end(), housePool.end()]);
     },
-  };
-}
-
-function createDelivering(options: DispatchProcessOptions): Delivering {
-  const { config } = options;
-  const now = () => performance.now();
-  const unsafeAllowedTargets = parseUnsafeAllowedTargets((config.unsafeAllowedTargets ?? []).join(","));
-  const connect = createConnector({
-    resolver: createResolver({
-      timeoutMs: DNS_TIMEOUT_MS,
-      now,
-      ...(config.targetDnsServers === null ? {} : { servers: config.targetDnsServers }),
-    }),
-    unsafeAllowedTargets,
-    connectTimeoutMs: config.connectTimeoutMs,
-    ...(config.targetCaFile === null ? {} : { ca: readFileSync(config.targetCaFile, "utf8") }),
-    ...(config.ownAddresses === null ? {} : { ownAddresses: config.ownAddresses }),
-  });
-  return {
-    targets: new DeliveryTargets(unsafeAllowedTargets),
-    keys: new SigningKeys(options.secretsKey),
-    poster: createPoster({ connect, unsafeAllowedTargets, now }),
-    clock: new DatabaseClock(now),
-    random: options.random,
-    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: config.retryAttempts },
-    deadlineMs: config.attemptDeadlineMs,
-    analysisRetentionMs: config.analysisRetentionSeconds * 1000,
   };
 }
 

@@ -1,0 +1,41 @@
+import type { Logger } from "pino";
+import type { DispatchObserver } from "./dispatcher.ts";
+
+/**
+ * One wide line per attempt, and one per failure of our own. Never a body, a header, a signature or a secret: what the
+ * receiver sent stands in the delivery log, for those who may see it. A target is logged by its host only, since
+ * customers put tokens into paths.
+ */
+export function createAttemptLog(log: Logger, mustGoAlone: (deliveryId: string) => void): DispatchObserver {
+  return {
+    attemptRecorded: (delivery, { recording, result }, recorded) => {
+      const { attempt, next } = recording;
+      const line = {
+        account_id: delivery.accountId,
+        delivery_id: delivery.deliveryId,
+        run: delivery.run,
+        number: attempt?.number ?? null,
+        host: attempt === null ? null : new URL(attempt.targetUrl).host,
+        outcome: attempt?.outcome ?? null,
+        error_code: attempt?.errorCode ?? null,
+        status_code: attempt?.statusCode ?? null,
+        duration_ms: result === null ? null : Math.round(result.durationMs),
+        ...(result?.timings ?? {}),
+        next: next.status,
+        ...("reason" in next ? { reason: next.reason } : {}),
+        ...("dueAtMs" in next ? { due_at: new Date(next.dueAtMs).toISOString() } : {}),
+        trace_parent: delivery.traceparent,
+        recorded,
+      };
+      if (recorded === "ours") log.info(line, "attempt");
+      else log.warn(line, "attempt whose lease was gone when it ended");
+    },
+    mustGoAlone: (deliveryId) => {
+      log.warn({ delivery_id: deliveryId }, "interrupted twice in a row: it is posted alone");
+      mustGoAlone(deliveryId);
+    },
+    letGo: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
+    claimed: () => undefined,
+    failed: (work, err) => log.error({ work, err }, "our own fault, or the database's; trying again"),
+  };
+}
