@@ -161,6 +161,22 @@ describe("startEmbeddedPostgres", () => {
     expect(await readRow(await start())).toBe(7);
   });
 
+  test.runIf(isLinux)("waits for the last session of a server that was killed", async () => {
+    const first = await start();
+    const client = await connect(first);
+    await writeRow(client);
+    const session = Number(await client.value("select pg_backend_pid()"));
+    process.kill(session, "SIGSTOP");
+    process.kill(await serverPid(), "SIGKILL");
+    await first.ended;
+    await first.stop();
+    // The stopped session still holds the server's shared memory, and PostgreSQL says so before it gives up.
+    const log = (line: string) => {
+      if (line.includes("shared memory block")) process.kill(session, "SIGKILL");
+    };
+    expect(await readRow(await start({ log }))).toBe(7);
+  });
+
   test("is not fooled by a process id that was given out again", async () => {
     await (await start()).stop();
     await writeFile(join(dataDir, "data/postmaster.pid"), `${process.pid}\n${dataDir}\n0\n5432\n\n\n`);
