@@ -1,4 +1,4 @@
-import type { Pool } from "pg";
+import pg, { type Pool } from "pg";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { accountExists } from "../store/accounts.ts";
@@ -49,6 +49,9 @@ function explained(error: unknown): unknown {
     return new Error(`The database that DATABASE_URL names cannot be reached (${code || "no answer"}).`, {
       cause: error,
     });
+  }
+  if (error instanceof pg.DatabaseError) {
+    return new Error(`The database says: ${error.message}.`, { cause: error });
   }
   return error;
 }

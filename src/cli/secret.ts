@@ -18,7 +18,7 @@ export function addSecretCommands(program: Command, surroundings: Surroundings):
     .option(
       "--overlap <time>",
       "such as 24h, or 0s when the old one has leaked",
-      parseSeconds(30 * daySeconds),
+      parseSeconds(7 * daySeconds),
       daySeconds,
     )
     .option("--json", "answer in JSON, on a terminal too")

@@ -65,4 +65,23 @@ describe("the command line", () => {
       stderr: "Unknown command 'signatur' (Did you mean signature?)\n",
     });
   });
+
+  test.each([
+    ["an unknown option", ["migrate", "--secrt=whsec_x"], "Unknown option '--secrt'"],
+    [
+      "an argument",
+      ["key", "revoke", "whsec_x"],
+      "What is given is invalid for argument 'key-id'. It must be an id",
+    ],
+    [
+      "an option",
+      ["endpoint", "set", "--account", "whsec_x"],
+      "Option '--account <id>' is invalid. It must be an id",
+    ],
+  ])("does not repeat what may be a secret in the place of %s", async (_, args, sentence) => {
+    const { code, stderr } = await runSealpost(args);
+    expect(code).toBe(2);
+    expect(stderr).toContain(sentence);
+    expect(stderr).not.toContain("whsec_x");
+  });
 });

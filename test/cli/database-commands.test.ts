@@ -1,0 +1,210 @@
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { digestApiKey } from "../../src/api/api-keys.ts";
+import { findApiKey } from "../../src/store/api-keys.ts";
+import { findEndpoint } from "../../src/store/endpoints.ts";
+import { findSigningSecrets } from "../../src/store/signing-secrets.ts";
+import { runSealpost } from "../support/command.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+const nobody = "00000000-0000-7000-8000-000000000000";
+const key = Buffer.alloc(32, 9);
+
+let database: TestDatabase;
+let accountId: string;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  ({ account_id: accountId } = await answerOf("account", "create", "--name", "Acme"));
+});
+afterAll(() => database.drop());
+
+function run(args: readonly string[], env: Record<string, string> = {}) {
+  const ours = { DATABASE_URL: database.url, SECRETS_KEY: key.toString("base64") };
+  return runSealpost(args, { env: { ...ours, ...env } });
+}
+
+async function answerOf(...args: string[]) {
+  const { code, stdout, stderr } = await run(args);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  return JSON.parse(stdout);
+}
+
+async function mistakeOf(args: readonly string[], env: Record<string, string> = {}): Promise<string> {
+  const { code, stdout, stderr } = await run(args, env);
+  expect({ code, stdout }, stderr).toEqual({ code: 2, stdout: "" });
+  expect(stderr).toMatch(/^[A-Z][^\n]+[.?)]\n$/);
+  return stderr;
+}
+
+describe("account create", () => {
+  test("gives the account and its signing secret", async () => {
+    const made = await answerOf("account", "create", "--name", " Ünï ");
+    expect(Object.keys(made)).toEqual(["account_id", "signing_secret"]);
+    const secrets = await findSigningSecrets(database.pool, made.account_id, key);
+    expect(secrets).toMatchObject([{ secret: made.signing_secret }]);
+    const { rows } = await database.pool.query("select name from sealpost.accounts where id = $1", [
+      made.account_id,
+    ]);
+    expect(rows).toEqual([{ name: "Ünï" }]);
+  });
+
+  test.each(["", " ", "a\nb", "x".repeat(201)])("refuses the name %j", async (name) => {
+    expect(await mistakeOf(["account", "create", "--name", name])).toContain("1 to 200 characters");
+  });
+});
+
+describe("key", () => {
+  test("create gives a key of this environment that can be found by its digest", async () => {
+    const args = ["key", "create", "--account", accountId, "--scopes", "webhooks:read, analyses:publish"];
+    const made = await answerOf(...args, "--name", "CI", "--expires-in", "90d");
+    expect(made.api_key).toMatch(/^svc_test_[A-Za-z0-9_-]{43}$/);
+    const found = await findApiKey(database.pool, digestApiKey(made.api_key));
+    expect(found).toMatchObject({ id: made.key_id, accountId, class: "test", name: "CI" });
+    expect([...(found?.scopes ?? [])]).toEqual(["analyses:publish", "webhooks:read"]);
+    expect(Number(found?.expiresAt) - Number(found?.createdAt)).toBe(90 * 86_400_000);
+  });
+
+  test("create in production gives a live one of the configured brand", async () => {
+    const args = ["key", "create", "--staff", "--scopes", "webhooks:replay"];
+    const { stdout } = await run(args, { ENVIRONMENT: "production", API_KEY_BRAND: "acme" });
+    expect(JSON.parse(stdout).api_key).toMatch(/^acme_live_/);
+  });
+
+  test.each([
+    ["neither an account nor --staff", ["--scopes", "webhooks:read"]],
+    ["both", ["--scopes", "webhooks:read", "--staff", "--account", nobody]],
+    ["an unknown account", ["--scopes", "webhooks:read", "--account", nobody]],
+    ["an id that is none", ["--scopes", "webhooks:read", "--account", "acme"]],
+    ["an unknown scope", ["--scopes", "webhooks:*", "--staff"]],
+    ["no scope", ["--scopes", "", "--staff"]],
+    ["a time without unit", ["--scopes", "webhooks:read", "--staff", "--expires-in", "90"]],
+  ])("create refuses %s", async (_, args) => {
+    await mistakeOf(["key", "create", ...args]);
+  });
+
+  test("revoke makes it useless, and list shows that", async () => {
+    const made = await answerOf("key", "create", "--account", accountId, "--scopes", "webhooks:read");
+    const revoked = await answerOf("key", "revoke", made.key_id);
+    expect(revoked).toEqual({ key_id: made.key_id, revoked_at: expect.any(String) });
+    const listed = await run(["key", "list", "--account", accountId]);
+    expect(JSON.parse(listed.stdout)[0]).toEqual({
+      key_id: made.key_id,
+      account_id: accountId,
+      name: null,
+      class: "test",
+      scopes: ["webhooks:read"],
+      created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      expires_at: null,
+      revoked_at: revoked.revoked_at,
+      last_used_at: null,
+    });
+    expect(listed.stdout).not.toContain(made.api_key);
+  });
+
+  test("revoke of an unknown key is a mistake, and of a key in place of its id does not show it", async () => {
+    await mistakeOf(["key", "revoke", nobody]);
+    const secret = `svc_test_${"x".repeat(43)}`;
+    expect(await mistakeOf(["key", "revoke", secret])).not.toContain(secret);
+  });
+});
+
+describe("endpoint set", () => {
+  test("stores the URL in its normal form", async () => {
+    const set = await answerOf("endpoint", "set", "--account", accountId, "--url", "HTTPS://Example.com");
+    expect(set).toMatchObject({ url: "https://example.com/" });
+    expect(await findEndpoint(database.pool, accountId)).toMatchObject({ url: "https://example.com/" });
+  });
+
+  test("refuses a URL that webhooks may not go to, unless it is allowed unsafely", async () => {
+    const args = ["endpoint", "set", "--account", accountId, "--url", "https://localhost:8443/"];
+    expect(await mistakeOf(args)).toContain("localhost");
+    expect((await run(args, { UNSAFE_ALLOWED_TARGETS: "localhost:8443" })).code).toBe(0);
+  });
+
+  test("refuses an unknown account", async () => {
+    await mistakeOf(["endpoint", "set", "--account", nobody, "--url", "https://example.com/"]);
+  });
+});
+
+describe("secret rotate", () => {
+  test("makes a new secret, and the old one signs along for 24 hours", async () => {
+    const account = await answerOf("account", "create", "--name", "R");
+    const rotated = await answerOf("secret", "rotate", "--account", account.account_id);
+    const secrets = await findSigningSecrets(database.pool, account.account_id, key);
+    expect(secrets.map((secret) => secret.secret)).toEqual([rotated.signing_secret, account.signing_secret]);
+    expect(secrets[1]?.expiresAt?.toISOString()).toBe(rotated.previous_expires_at);
+    expect(Number(secrets[1]?.expiresAt) - Number(secrets[0]?.createdAt)).toBe(86_400_000);
+  });
+
+  test("refuses an unknown account and an overlap of more than 7 days", async () => {
+    await mistakeOf(["secret", "rotate", "--account", nobody]);
+    await mistakeOf(["secret", "rotate", "--account", accountId, "--overlap", "8d"]);
+  });
+});
+
+describe("migrate", () => {
+  test("does nothing twice, and tells SQL the configured limits", async () => {
+    const env = { ANALYSIS_BYTES_MAX: "2048", UNSAFE_ALLOWED_TARGETS: "localhost:8443" };
+    const { code, stdout } = await run(["migrate"], env);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '{"applied":[]}\n' });
+    const { rows } = await database.pool.query("select * from sealpost.settings");
+    expect(rows).toMatchObject([{ analysis_bytes_max: 2_048, unsafe_allowed_targets: ["localhost:8443"] }]);
+  });
+
+  test("is asked for when the database is empty, and then fills it", async () => {
+    const name = `empty_${randomBytes(6).toString("hex")}`;
+    await database.pool.query(`create database ${name}`);
+    const url = new URL(database.url);
+    url.pathname = `/${name}`;
+    const env = { DATABASE_URL: url.href };
+    expect(await mistakeOf(["key", "list"], env)).toContain("sealpost migrate");
+    const { stdout } = await run(["migrate"], env);
+    expect(JSON.parse(stdout).applied).toContain("0001_foundation.sql");
+    expect(await run(["key", "list"], env)).toMatchObject({ code: 0, stdout: "[]\n" });
+    await database.pool.query(`drop database ${name} with (force)`);
+  });
+});
+
+describe("the database", () => {
+  test("that is away is one sentence, ends with 1 and does not show the password", async () => {
+    const env = { DATABASE_URL: "postgres://ada:hunter2@127.0.0.1:1/sealpost" };
+    const { code, stderr } = await run(["key", "list"], env);
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: "The database that DATABASE_URL names cannot be reached (ECONNREFUSED).\n",
+    });
+  });
+
+  test("that does not exist is one sentence and ends with 1", async () => {
+    const url = new URL(database.url);
+    url.pathname = "/nowhere";
+    const { code, stderr } = await run(["key", "list"], { DATABASE_URL: url.href });
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: 'The database says: database "nowhere" does not exist.\n',
+    });
+  });
+
+  test("that nobody named is asked for", async () => {
+    const stateDir = mkdtempSync(join(tmpdir(), "sealpost-state-"));
+    const env = { DATABASE_URL: "", STATE_DIR: stateDir };
+    expect(await mistakeOf(["key", "list"], env)).toContain("DATABASE_URL is unset");
+    rmSync(stateDir, { recursive: true });
+  });
+});
+
+test("in development the key for secrets is made once, for this user only", async () => {
+  const stateDir = mkdtempSync(join(tmpdir(), "sealpost-state-"));
+  const env = { SECRETS_KEY: "", STATE_DIR: stateDir };
+  const make = () => run(["account", "create", "--name", "A"], env);
+  const [one, other] = await Promise.all([make(), make()]);
+  expect([one?.code, other?.code]).toEqual([0, 0]);
+  const path = join(stateDir, "secrets-key");
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  const rotated = await run(["secret", "rotate", "--account", JSON.parse(one?.stdout ?? "").account_id], env);
+  expect(rotated.code).toBe(0);
+  rmSync(stateDir, { recursive: true });
+});
