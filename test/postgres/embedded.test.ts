@@ -20,6 +20,7 @@ import { findBinaries } from "../../src/postgres/binaries.ts";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
 import { FolderInUseError } from "../../src/postgres/ownership.ts";
 import { type Owner, type OwnerOptions, type OwnerProcess, startOwner } from "../support/owner.ts";
+import { makeThrowAwayFolder } from "../support/throw-away-folder.ts";
 
 const isRoot = process.getuid?.() === 0;
 const isLinux = process.platform === "linux";
@@ -27,7 +28,9 @@ const NOBODY = { uid: 65534, gid: 65534 };
 const settings = { fsync: "off" };
 
 describe("startEmbeddedPostgres", () => {
+  /** Holds programs as well, so it lies on the disk; `data` may lie in memory. */
   let folder: string;
+  let data: string;
   /** One cluster serves most of the tests, as making one takes a second. */
   let dataDir: string;
   const started: (EmbeddedPostgres | Owner)[] = [];
@@ -38,12 +41,17 @@ describe("startEmbeddedPostgres", () => {
   beforeAll(async () => {
     folder = await mkdtemp("/tmp/sealpost-embedded-");
     await chmod(folder, 0o755);
-    dataDir = join(folder, "db");
+    data = await makeThrowAwayFolder();
+    await chmod(data, 0o755);
+    dataDir = join(data, "db");
   });
 
   afterEach(stopAll);
 
-  afterAll(() => rm(folder, { recursive: true, force: true }));
+  afterAll(async () => {
+    await rm(folder, { recursive: true, force: true });
+    await rm(data, { recursive: true, force: true });
+  });
 
   const start = async (more: Partial<Parameters<typeof startEmbeddedPostgres>[0]> = {}) => {
     const server = await startEmbeddedPostgres({ dataDir, settings, ...more });
@@ -190,14 +198,14 @@ describe("startEmbeddedPostgres", () => {
   });
 
   test("finishes what a start cut short during initdb left behind", async () => {
-    const cutShort = join(folder, "cut-short");
+    const cutShort = join(data, "cut-short");
     await mkdir(join(cutShort, "data.new", "base"), { recursive: true });
     await writeFile(join(cutShort, "data.new", "PG_VERSION"), "18\n");
     expect(await (await connect(await start({ dataDir: cutShort }))).value("select 1")).toBe(1);
   });
 
   test("takes a folder whose path is too long for a socket", async () => {
-    const long = join(folder, "long".repeat(20));
+    const long = join(data, "long".repeat(20));
     await mkdir(long);
     await rename(dataDir, join(long, "db"));
     onTestFinished(() => rename(join(long, "db"), dataDir));
@@ -205,7 +213,7 @@ describe("startEmbeddedPostgres", () => {
   });
 
   test.runIf(isRoot && isLinux)("takes a folder that the lent account may not reach", async () => {
-    const home = join(folder, "home");
+    const home = join(data, "home");
     await mkdir(home, { mode: 0o700 });
     await worksAway(join(home, "db"));
   });
@@ -242,7 +250,7 @@ describe("startEmbeddedPostgres", () => {
       await writeFile(join(source, "package.json"), '{"type":"module"}');
       const execPath = join(folder, "node");
       await link(process.execPath, execPath).catch(() => cp(process.execPath, execPath));
-      const theirs = join(folder, "theirs");
+      const theirs = join(data, "theirs");
       await mkdir(theirs);
       await chown(theirs, NOBODY.uid, NOBODY.gid);
       const from = { ...NOBODY, moduleUrl: `file://${source}/embedded.ts`, execPath };
