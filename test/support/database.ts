@@ -2,8 +2,6 @@ import { randomBytes } from "node:crypto";
 import pg from "pg";
 import { inject } from "vitest";
 
-export { startTestServer, type TestServer } from "./test-server.ts";
-
 /** A migrated database that belongs to one test or test file. */
 export type TestDatabase = {
   readonly url: string;

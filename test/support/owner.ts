@@ -75,7 +75,7 @@ async function hasExited(child: ChildProcess): Promise<void> {
 }
 
 /** Linux only. */
-export async function childrenOf(pid: number): Promise<number[]> {
+async function childrenOf(pid: number): Promise<number[]> {
   const text = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
   return text.split(" ").filter(Boolean).map(Number);
 }

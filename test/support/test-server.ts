@@ -4,13 +4,13 @@ import { startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
 import { makeThrowAwayFolder } from "./throw-away-folder.ts";
 
 /** A PostgreSQL server for tests, benchmarks and fault runs. */
-export type TestServer = {
+type TestServer = {
   /** The URL of a database on this server; `postgres` always exists. */
   url(databaseName: string): string;
   stop(): Promise<void>;
 };
 
-export type TestServerOptions = {
+type TestServerOptions = {
   /** The `native` folder of another PostgreSQL version; only for the embedded server. */
   readonly nativeFolder?: string;
   readonly settings?: Readonly<Record<string, string>>;
