@@ -19,12 +19,16 @@ export type LeaderOptions = {
   readonly lead: (holder: string, leaseMs: number) => Promise<boolean>;
   /** Wakes what is due; isFull: there was more than one step takes. */
   readonly promote: () => Promise<{ readonly woken: number; readonly isFull: boolean }>;
+  /** One paced step of the bulk replays. */
+  readonly advanceReplays: () => Promise<number>;
   readonly sweepJobs: () => Promise<number>;
   /** Partitions and retention: slow work, done beside the promoting and never twice at once. */
   readonly keepHouse: () => Promise<void>;
   readonly keepHouseEveryMs: number;
-  readonly onError: (work: "lead" | "promote" | "sweep_jobs" | "keep_house", error: unknown) => void;
+  readonly onError: (work: LeaderWork, error: unknown) => void;
 };
+
+export type LeaderWork = "lead" | "promote" | "advance_replays" | "sweep_jobs" | "keep_house";
 
 /** Every dispatcher runs one; at any time one of them leads, and promotes and keeps house for all. */
 export class Leader {
@@ -55,6 +59,7 @@ export class Leader {
       const startedAt = performance.now();
       if (await this.#try("lead", () => this.#options.lead(this.#options.holder, LEADER_LEASE_MS))) {
         await this.#promoteAll();
+        await this.#try("advance_replays", this.#options.advanceReplays);
         await this.#sweepJobs(startedAt);
         this.#keepHouse(startedAt);
       }
@@ -86,10 +91,7 @@ export class Leader {
     });
   }
 
-  async #try<T>(
-    work: Parameters<LeaderOptions["onError"]>[0],
-    does: () => Promise<T>,
-  ): Promise<T | undefined> {
+  async #try<T>(work: LeaderWork, does: () => Promise<T>): Promise<T | undefined> {
     try {
       return await does();
     } catch (error) {

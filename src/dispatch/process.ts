@@ -5,6 +5,7 @@ import { claimDeliveries } from "../store/claim.ts";
 import { createDispatchPool, createGeneralPool, createWakeupPool, isRefusedData } from "../store/pools.ts";
 import { lead, promoteDue, sweepStuckJobs } from "../store/promote.ts";
 import { recordOutcomes } from "../store/record.ts";
+import { advanceReplays } from "../store/replays.ts";
 import { createDelivering, type DeliveringOptions } from "./delivering.ts";
 import { Dispatcher, type DispatchObserver } from "./dispatcher.ts";
 import { keepHouse } from "./housekeeping.ts";
@@ -78,6 +79,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     holder: randomUUID(),
     lead: (holder, leaseMs) => lead(housePool, holder, leaseMs),
     promote: () => promoteDue(housePool, null),
+    advanceReplays: () => advanceReplays(housePool, config.analysisRetentionSeconds * 1000, null),
     sweepJobs: () => sweepStuckJobs(housePool),
     keepHouse: () => keepHouse(housePool, retentionOf(config), options.wallClockMs(), houseLog(log)),
     keepHouseEveryMs: KEEP_HOUSE_EVERY_MS,

@@ -1,0 +1,137 @@
+-- Replaying: one delivery, or a fixed set of them at a pace.
+
+-- Starts the next run of one delivery. Locks the open row before the log's row, as recording does.
+-- An attempt that is under way keeps its lease: the run that begins here starts when that lease is given back or ends.
+-- outcome: replayed, not_found, not_replayable (pending or succeeded), expired (the analysis is no longer readable).
+create function sealpost.replay_delivery(
+  of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, out outcome text, out next_run integer
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+  opened record;
+  is_open boolean;
+  logged record;
+  of_lane bigint;
+begin
+  select lease_until into opened from sealpost.open_deliveries where delivery_id = of_delivery for update;
+  is_open := found;
+  select status, run, webhook_url into logged
+  from sealpost.deliveries where account_id = of_account and id = of_delivery for update;
+  if not found then
+    outcome := 'not_found';
+    return;
+  end if;
+  if logged.status not in ('failed', 'abandoned') then
+    outcome := 'not_replayable';
+    return;
+  end if;
+  if at >= sealpost.uuid_v7_time(of_delivery) + analysis_retention then
+    outcome := 'expired';
+    return;
+  end if;
+
+  next_run := logged.run + 1;
+  of_lane := sealpost.lane(of_account, logged.webhook_url);
+  if is_open then
+    update sealpost.open_deliveries
+    set run = next_run, attempts_in_run = 0, run_started_at = null, interruptions = 0, due_at = at,
+      wake_at = case when lease_until > at then at else at + interval '15 seconds' end
+    where delivery_id = of_delivery;
+  else
+    insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, run, body_bytes)
+    select of_delivery, of_account, of_lane, at, at + interval '15 seconds', next_run, octet_length(analysis::text)
+    from sealpost.bodies where delivery_id = of_delivery;
+    if not found then
+      outcome := 'expired';
+      next_run := null;
+      return;
+    end if;
+  end if;
+  update sealpost.deliveries set status = 'pending', reason = null, run = next_run
+  where account_id = of_account and id = of_delivery;
+  if opened.lease_until is null or opened.lease_until <= at then
+    perform sealpost.add_wakeups(array[of_delivery], array[of_lane]);
+  end if;
+  outcome := 'replayed';
+end
+$$;
+
+-- filter: the list's filters, as they were asked for. paced_at: up to where the pace has been used up.
+create table sealpost.replays (
+  id uuid primary key default sealpost.uuid_v7(),
+  account_id uuid not null,
+  status text not null check (status in ('running', 'done', 'cancelled')),
+  filter json not null,
+  rate_per_second integer not null check (rate_per_second > 0),
+  matched integer not null,
+  created_at timestamptz not null,
+  paced_at timestamptz not null,
+  ended_at timestamptz,
+  check ((status = 'running') = (ended_at is null))
+);
+create index replays_account on sealpost.replays (account_id, id);
+create index replays_running on sealpost.replays (id) where status = 'running';
+
+-- The set, fixed at creation. outcome null: its turn has not come.
+create table sealpost.replay_items (
+  replay_id uuid not null references sealpost.replays on delete cascade,
+  position integer not null,
+  delivery_id uuid not null,
+  run integer,
+  outcome text check (outcome in ('replayed', 'skipped')),
+  primary key (replay_id, position)
+);
+create index replay_items_waiting on sealpost.replay_items (replay_id, position) where outcome is null;
+
+-- One step of every running replay: as many items as its pace allows since the last step. A step is one transaction,
+-- so a crash repeats at most what it had not committed. At most two seconds' worth at once, or a leader that was away
+-- would come back with a flood. Returns how many items had their turn.
+create function sealpost.advance_replays(analysis_retention interval, at timestamptz) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  replay record;
+  item record;
+  turn record;
+  paced_from timestamptz;
+  allowed integer;
+  taken integer;
+  total integer := 0;
+begin
+  for replay in
+    select * from sealpost.replays where status = 'running' order by id for update skip locked
+  loop
+    paced_from := greatest(replay.paced_at, at - interval '2 seconds');
+    allowed := floor(extract(epoch from at - paced_from) * replay.rate_per_second);
+    continue when allowed < 1;
+    taken := 0;
+    for item in
+      select position, delivery_id from sealpost.replay_items
+      where replay_id = replay.id and outcome is null
+      order by position
+      limit allowed
+    loop
+      select * into turn
+      from sealpost.replay_delivery(replay.account_id, item.delivery_id, analysis_retention, at);
+      update sealpost.replay_items
+      set outcome = case turn.outcome when 'replayed' then 'replayed' else 'skipped' end, run = turn.next_run
+      where replay_id = replay.id and position = item.position;
+      taken := taken + 1;
+    end loop;
+    total := total + taken;
+    update sealpost.replays
+    set paced_at = paced_from + allowed::float8 / rate_per_second * interval '1 second',
+      status = case when taken < allowed then 'done' else status end,
+      ended_at = case when taken < allowed then at end
+    where id = replay.id;
+  end loop;
+  return total;
+end
+$$;
+
+revoke execute on all functions in schema sealpost from public;

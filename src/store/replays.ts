@@ -1,0 +1,223 @@
+import type { ClientBase, Pool } from "pg";
+import { type DeliveryFilter, indexedCondition, rowCondition } from "./delivery-filter.ts";
+
+/** Deliveries that one replay takes at most; whoever wants more narrows the filter to days. */
+export const REPLAY_DELIVERIES_MAX = 100_000;
+
+export type ReplayOutcome = "replayed" | "not_found" | "not_replayable" | "expired";
+
+/** Starts the next run of one delivery; see sql/0007_replays.sql. */
+export async function replayDelivery(
+  database: Pool | ClientBase,
+  accountId: string,
+  deliveryId: string,
+  analysisRetentionMs: number,
+): Promise<ReplayOutcome> {
+  const { rows } = await database.query<{ outcome: ReplayOutcome }>({
+    name: "replay_delivery",
+    text: "select outcome from sealpost.replay_delivery($1, $2, $3::float8 * interval '1 millisecond', now())",
+    values: [accountId, deliveryId, analysisRetentionMs],
+  });
+  return rows[0]!.outcome;
+}
+
+/** A replay of many, with its progress. */
+export type Replay = {
+  readonly id: string;
+  readonly status: "running" | "done" | "cancelled";
+  /** As it was asked for. */
+  readonly filter: unknown;
+  readonly ratePerSecond: number;
+  readonly matched: number;
+  readonly replayed: number;
+  /** Not replayed when their turn came: delivered or replayed by somebody else in the meantime, or expired. */
+  readonly skipped: number;
+  /** Of the replayed, those that have arrived since, and those that have failed (some may yet be retried). */
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly createdAt: Date;
+  readonly endedAt: Date | null;
+};
+
+/** Failed and abandoned deliveries that a replay with this filter would take; exact up to the maximum and one more. */
+export async function countReplayable(
+  database: Pool | ClientBase,
+  accountId: string,
+  filter: DeliveryFilter,
+): Promise<number> {
+  const set = replayable(accountId, filter, 1);
+  const { rows } = await database.query<{ n: number }>(
+    `select count(*)::integer as n from (${set.text} limit ${REPLAY_DELIVERIES_MAX + 1}) as set`,
+    [...set.values],
+  );
+  return rows[0]!.n;
+}
+
+/**
+ * Fixes the set and begins. Null: more than REPLAY_DELIVERIES_MAX match, and nothing was done.
+ * @param asked the filter as it was asked for, to be shown again
+ */
+export async function createReplay(
+  client: ClientBase,
+  accountId: string,
+  filter: DeliveryFilter,
+  asked: unknown,
+  ratePerSecond: number,
+): Promise<Replay | null> {
+  const { rows } = await client.query<{ id: string }>(
+    `insert into sealpost.replays (account_id, status, filter, rate_per_second, matched, created_at, paced_at)
+     values ($1, 'running', $2, $3, 0, now(), now()) returning id`,
+    [accountId, JSON.stringify(asked), ratePerSecond],
+  );
+  const { id } = rows[0]!;
+  const set = replayable(accountId, filter, 2);
+  const { rowCount } = await client.query(
+    `insert into sealpost.replay_items (replay_id, position, delivery_id)
+     select $1, row_number() over (order by set.id), set.id
+     from (${set.text} limit ${REPLAY_DELIVERIES_MAX + 1}) as set`,
+    [id, ...set.values],
+  );
+  const matched = rowCount ?? 0;
+  if (matched > REPLAY_DELIVERIES_MAX) {
+    await client.query("delete from sealpost.replays where id = $1", [id]);
+    return null;
+  }
+  await client.query(
+    `update sealpost.replays set matched = $2, status = case when $2 = 0 then 'done' else 'running' end,
+       ended_at = case when $2 = 0 then now() end
+     where id = $1`,
+    [id, matched],
+  );
+  return await findReplay(client, accountId, id);
+}
+
+function replayable(accountId: string, filter: DeliveryFilter, first: number) {
+  const indexed = indexedCondition(accountId, filter, first);
+  const row = rowCondition(filter, first + indexed.values.length);
+  const text = `select d.id from sealpost.deliveries d
+    where ${indexed.text} and ${row.text} and d.status in ('failed', 'abandoned') order by d.id`;
+  return { text, values: [...indexed.values, ...row.values] };
+}
+
+const PROGRESS = `
+select r.id, r.status, r.filter, r.rate_per_second, r.matched, r.created_at, r.ended_at,
+  p.replayed, p.skipped, p.succeeded, p.failed
+from sealpost.replays r
+cross join lateral (
+  select
+    count(*) filter (where i.outcome = 'replayed')::integer as replayed,
+    count(*) filter (where i.outcome = 'skipped')::integer as skipped,
+    count(*) filter (where i.outcome = 'replayed' and d.status = 'succeeded')::integer as succeeded,
+    count(*) filter (where i.outcome = 'replayed' and d.status in ('failed', 'abandoned'))::integer as failed
+  from sealpost.replay_items i
+  left join sealpost.deliveries d on i.outcome = 'replayed' and d.account_id = r.account_id and d.id = i.delivery_id
+  where i.replay_id = r.id
+) as p`;
+
+/** Null: the account has no replay of this id. */
+export async function findReplay(
+  database: Pool | ClientBase,
+  accountId: string,
+  replayId: string,
+): Promise<Replay | null> {
+  const { rows } = await database.query<ReplayRow>({
+    name: "find_replay",
+    text: `${PROGRESS} where r.account_id = $1 and r.id = $2`,
+    values: [accountId, replayId],
+  });
+  return rows[0] === undefined ? null : fromRow(rows[0]);
+}
+
+export type ReplayPage = {
+  readonly replays: readonly Replay[];
+  readonly nextBelowId: string | null;
+  readonly total: number;
+};
+
+/** The account's replays, newest first. `belowId` null: from the newest. */
+export async function listReplays(
+  database: Pool | ClientBase,
+  accountId: string,
+  belowId: string | null,
+  limit: number,
+): Promise<ReplayPage> {
+  const { rows } = await database.query<ReplayRow & { total: number }>({
+    name: "list_replays",
+    text: `select page.*, counted.total from
+      (select count(*)::integer as total from sealpost.replays where account_id = $1) as counted
+      left join (
+        ${PROGRESS}
+        where r.account_id = $1 and r.id in (
+          select id from sealpost.replays
+          where account_id = $1 and ($2::uuid is null or id < $2) order by id desc limit $3)
+      ) as page on true
+      order by page.id desc`,
+    values: [accountId, belowId, limit + 1],
+  });
+  const found = rows.filter((row) => row.id !== null).map(fromRow);
+  const replays = found.slice(0, limit);
+  return {
+    replays,
+    nextBelowId: found.length > limit ? (replays.at(-1)?.id ?? null) : null,
+    total: rows[0]?.total ?? 0,
+  };
+}
+
+/** Stops a running replay; what it has replayed stays replayed. An ended one is left as it is. Null: unknown. */
+export async function cancelReplay(
+  client: ClientBase | Pool,
+  accountId: string,
+  replayId: string,
+): Promise<Replay | null> {
+  await client.query(
+    `update sealpost.replays set status = 'cancelled', ended_at = now()
+     where account_id = $1 and id = $2 and status = 'running'`,
+    [accountId, replayId],
+  );
+  return await findReplay(client, accountId, replayId);
+}
+
+/** One paced step of every running replay. Returns how many deliveries had their turn. `at` null: now. */
+export async function advanceReplays(
+  database: Pool | ClientBase,
+  analysisRetentionMs: number,
+  at: Date | null,
+): Promise<number> {
+  const { rows } = await database.query<{ taken: number }>({
+    name: "advance_replays",
+    text: `select sealpost.advance_replays(
+      $1::float8 * interval '1 millisecond', coalesce($2::timestamptz, now())) as taken`,
+    values: [analysisRetentionMs, at],
+  });
+  return rows[0]!.taken;
+}
+
+type ReplayRow = {
+  id: string;
+  status: Replay["status"];
+  filter: unknown;
+  rate_per_second: number;
+  matched: number;
+  created_at: Date;
+  ended_at: Date | null;
+  replayed: number;
+  skipped: number;
+  succeeded: number;
+  failed: number;
+};
+
+function fromRow(row: ReplayRow): Replay {
+  return {
+    id: row.id,
+    status: row.status,
+    filter: row.filter,
+    ratePerSecond: row.rate_per_second,
+    matched: row.matched,
+    replayed: row.replayed,
+    skipped: row.skipped,
+    succeeded: row.succeeded,
+    failed: row.failed,
+    createdAt: row.created_at,
+    endedAt: row.ended_at,
+  };
+}

@@ -1,0 +1,218 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { findDelivery, listDeliveries } from "../../src/store/deliveries.ts";
+import { NO_FILTER } from "../../src/store/delivery-filter.ts";
+import {
+  advanceReplays,
+  cancelReplay,
+  countReplayable,
+  createReplay,
+  findReplay,
+  listReplays,
+  replayDelivery,
+} from "../../src/store/replays.ts";
+import { inTransaction } from "../../src/store/transaction.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { insertAccount, publish } from "../support/publishing.ts";
+
+const RETENTION_MS = 7 * 86_400_000;
+let database: TestDatabase;
+let accountId: string;
+let serial = 0;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(() => database.drop());
+beforeEach(async () => {
+  accountId = await insertAccount(database.pool);
+});
+
+/** Without a target a delivery is abandoned at once. */
+async function abandoned(): Promise<string> {
+  return await publish(database.pool, accountId, `{"id":"r-${++serial}","status":"succeeded"}`);
+}
+
+async function openRow(id: string) {
+  const { rows } = await database.pool.query(
+    "select run, attempts_in_run, due_at <= now() as is_due, lease_token from sealpost.open_deliveries where delivery_id = $1",
+    [id],
+  );
+  return rows[0];
+}
+
+describe("replaying one delivery", () => {
+  it("starts the next run of what was abandoned, and wakes it", async () => {
+    const id = await abandoned();
+    const before = await database.pool.query(
+      "select count(*)::integer as n from graphile_worker._private_jobs",
+    );
+    expect(await replayDelivery(database.pool, accountId, id, RETENTION_MS)).toBe("replayed");
+    expect(await openRow(id)).toEqual({ run: 2, attempts_in_run: 0, is_due: true, lease_token: null });
+    const found = await findDelivery(database.pool, accountId, id);
+    expect(found?.delivery).toMatchObject({ status: "pending", reason: null, run: 2, isInFlight: false });
+    const after = await database.pool.query(
+      "select count(*)::integer as n from graphile_worker._private_jobs",
+    );
+    expect(after.rows[0].n).toBe(before.rows[0].n + 1);
+  });
+
+  it("refuses what is pending, succeeded, expired, unknown or somebody else's", async () => {
+    const id = await abandoned();
+    await replayDelivery(database.pool, accountId, id, RETENTION_MS);
+    expect(await replayDelivery(database.pool, accountId, id, RETENTION_MS)).toBe("not_replayable");
+    expect(await replayDelivery(database.pool, accountId, await abandoned(), 0)).toBe("expired");
+    const other = await insertAccount(database.pool);
+    expect(await replayDelivery(database.pool, other, id, RETENTION_MS)).toBe("not_found");
+    expect(await replayDelivery(database.pool, accountId, crypto.randomUUID(), RETENTION_MS)).toBe(
+      "not_found",
+    );
+  });
+
+  it("leaves an attempt that is under way its lease", async () => {
+    const id = await publish(
+      database.pool,
+      accountId,
+      `{"id":"r-${++serial}","status":"failed"}`,
+      "https://a.example.com/",
+    );
+    const token = crypto.randomUUID();
+    await database.pool.query(
+      `update sealpost.open_deliveries set lease_token = $2, lease_until = now() + interval '20 s', lease_run = 1,
+         lease_number = 2, attempts_in_run = 1 where delivery_id = $1`,
+      [id, token],
+    );
+    await database.pool.query("update sealpost.deliveries set status = 'failed' where id = $1", [id]);
+    expect(await replayDelivery(database.pool, accountId, id, RETENTION_MS)).toBe("replayed");
+    expect(await openRow(id)).toEqual({ run: 2, attempts_in_run: 0, is_due: true, lease_token: token });
+  });
+});
+
+describe("replaying many", () => {
+  it("fixes its set, keeps its pace, counts what it did, and ends", async () => {
+    const ids = [await abandoned(), await abandoned(), await abandoned(), await abandoned()];
+    const filter = { ...NO_FILTER, status: "abandoned" } as const;
+    expect(await countReplayable(database.pool, accountId, filter)).toBe(4);
+    const replay = await inTransaction(database.pool, (client) =>
+      createReplay(client, accountId, filter, { status: "abandoned" }, 2),
+    );
+    expect(replay).toMatchObject({
+      status: "running",
+      matched: 4,
+      replayed: 0,
+      filter: { status: "abandoned" },
+    });
+    await abandoned();
+    await replayDelivery(database.pool, accountId, ids[3]!, RETENTION_MS);
+
+    const begun = replay!.createdAt.getTime();
+    const advance = (ms: number) => advanceReplays(database.pool, RETENTION_MS, new Date(begun + ms));
+    expect(await advance(400)).toBe(0);
+    expect(await advance(1_100)).toBe(2);
+    expect(await advance(1_200)).toBe(0);
+    expect(await advance(2_100)).toBe(2);
+    expect(await findReplay(database.pool, accountId, replay!.id)).toMatchObject({
+      replayed: 3,
+      skipped: 1,
+      status: "running",
+    });
+    expect(await advance(3_100)).toBe(0);
+    const ended = await findReplay(database.pool, accountId, replay!.id);
+    expect(ended).toMatchObject({
+      status: "done",
+      matched: 4,
+      replayed: 3,
+      skipped: 1,
+      succeeded: 0,
+      failed: 0,
+    });
+    expect(ended!.endedAt).not.toBeNull();
+  });
+
+  it("does not make up for lost time all at once", async () => {
+    for (let i = 0; i < 30; i++) await abandoned();
+    const replay = await inTransaction(database.pool, (client) =>
+      createReplay(client, accountId, NO_FILTER, {}, 10),
+    );
+    const later = new Date(replay!.createdAt.getTime() + 3_600_000);
+    expect(await advanceReplays(database.pool, RETENTION_MS, later)).toBe(20);
+  });
+
+  it("stops when it is cancelled, and tells nobody else's replays", async () => {
+    await abandoned();
+    await abandoned();
+    const replay = await inTransaction(database.pool, (client) =>
+      createReplay(client, accountId, NO_FILTER, {}, 1),
+    );
+    await advanceReplays(database.pool, RETENTION_MS, new Date(replay!.createdAt.getTime() + 1_001));
+    expect(await cancelReplay(database.pool, accountId, replay!.id)).toMatchObject({
+      status: "cancelled",
+      replayed: 1,
+    });
+    expect(
+      await advanceReplays(database.pool, RETENTION_MS, new Date(replay!.createdAt.getTime() + 9_000)),
+    ).toBe(0);
+    const other = await insertAccount(database.pool);
+    expect(await cancelReplay(database.pool, other, replay!.id)).toBeNull();
+    expect(await listReplays(database.pool, other, null, 50)).toEqual({
+      replays: [],
+      nextBelowId: null,
+      total: 0,
+    });
+    expect((await listReplays(database.pool, accountId, null, 50)).replays.map(({ id }) => id)).toEqual([
+      replay!.id,
+    ]);
+  });
+
+  it("is done at once when nothing matches", async () => {
+    const replay = await inTransaction(database.pool, (client) =>
+      createReplay(client, accountId, NO_FILTER, {}, 1),
+    );
+    expect(replay).toMatchObject({ status: "done", matched: 0 });
+  });
+});
+
+describe("the log's list", () => {
+  it("pages without a row twice or one missed while rows are added", async () => {
+    const ids: string[] = [];
+    for (let i = 0; i < 7; i++) ids.push(await abandoned());
+    const newestFirst = [...ids].sort().reverse();
+    const first = await listDeliveries(database.pool, accountId, NO_FILTER, null, 3);
+    expect(first.total).toBe(7);
+    await abandoned();
+    const second = await listDeliveries(database.pool, accountId, NO_FILTER, first.nextBelowId, 3);
+    const third = await listDeliveries(database.pool, accountId, NO_FILTER, second.nextBelowId, 3);
+    const seen = [first, second, third].flatMap((page) => page.deliveries.map(({ id }) => id));
+    expect(seen).toEqual(newestFirst);
+    expect(third.nextBelowId).toBeNull();
+  });
+
+  it.each([
+    ["status", { status: "abandoned" }, 1],
+    ["another status", { status: "failed" }, 0],
+    ["a status without an index", { status: "succeeded" }, 0],
+    ["event", { event: "analysis.failed" }, 1],
+    ["analysis_id", { analysisId: "the-one" }, 1],
+    ["another analysis_id", { analysisId: "the-other" }, 0],
+    ["target host", { targetHost: "hooks.example.com" }, 1],
+    ["another host", { targetHost: "example.com" }, 0],
+    ["created after", { createdAfter: new Date("2020-01-01T00:00:00Z") }, 2],
+    ["created before", { createdBefore: new Date("2020-01-01T00:00:00Z") }, 0],
+    ["error code", { errorCode: "status_500" }, 1],
+    ["status code", { statusCode: 500 }, 1],
+  ] as const)("filters by %s", async (_, filter, expected) => {
+    await publish(
+      database.pool,
+      accountId,
+      '{"id":"the-one","status":"succeeded"}',
+      "https://HOOKS.example.com:8443/x?y",
+    );
+    const second = await publish(database.pool, accountId, '{"id":"second","status":"failed"}');
+    await database.pool.query(
+      "update sealpost.deliveries set last_error_code = 'status_500', last_status_code = 500 where id = $1",
+      [second],
+    );
+    const page = await listDeliveries(database.pool, accountId, { ...NO_FILTER, ...filter }, null, 50);
+    expect(page.deliveries).toHaveLength(expected);
+    expect(page.total).toBe(expected);
+  });
+});
