@@ -1,7 +1,7 @@
 // Packs the receiver library by itself: published as a part of the service it would bring a web framework and a
 // database driver to every receiver. Run by `npm run pack:receiver`; an argument names the folder to write to.
 import { execFileSync } from "node:child_process";
-import { copyFileSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -13,7 +13,7 @@ rmSync(packageFolder, { recursive: true, force: true });
 mkdirSync(packageFolder, { recursive: true });
 emitJavaScript();
 writeFileSync(join(packageFolder, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
-copyFileSync(new URL("src/signing/README.md", repository), join(packageFolder, "README.md"));
+writeFileSync(join(packageFolder, "README.md"), readme());
 console.log(join(outputFolder, pack()));
 
 function emitJavaScript(): void {
@@ -27,6 +27,17 @@ function emitJavaScript(): void {
   for (const file of globSync(join(packageFolder, "*.d.ts"))) {
     writeFileSync(file, readFileSync(file, "utf8").replaceAll(/(from "\.\/[^"]+)\.ts"/g, '$1.js"'));
   }
+}
+
+/** Who installs the package needs no recipe in another language: what comes after that heading stays out. */
+function readme(): string {
+  const text = readFileSync(new URL("src/signing/README.md", repository), "utf8");
+  const end = text.indexOf("## In other languages");
+  if (end < 0) throw new Error('The receivers\' README has no section "In other languages" to end before.');
+  return `${text
+    .slice(0, end)
+    .replaceAll(/^<!-- .* -->\n/gm, "")
+    .trimEnd()}\n`;
 }
 
 function manifest(): object {

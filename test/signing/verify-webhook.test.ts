@@ -112,6 +112,24 @@ describe.each([
     await verify({ ...input, secret: SECRET, secrets: [SECRET] });
   });
 
+  test("takes a delivery signed by both secrets of a rotation, whichever of them the receiver has", async () => {
+    const { secret: _secret, ...input } = delivery(bytes(SUCCEEDED));
+    const header = `${input.header},${sign(input.rawBody, OTHER_SECRET).split(",")[1]}`;
+    for (const secrets of [[SECRET], [OTHER_SECRET], [SECRET, OTHER_SECRET], [OTHER_SECRET, SECRET]]) {
+      expect(await verify({ ...input, header, secrets })).toEqual(SUCCEEDED);
+    }
+  });
+
+  test("compares every digit of the signature", async () => {
+    const input = delivery(bytes(SUCCEEDED));
+    const start = input.header.length - 64;
+    for (let at = start; at < input.header.length; at += 1) {
+      const digit = input.header[at] === "0" ? "1" : "0";
+      const header = input.header.slice(0, at) + digit + input.header.slice(at + 1);
+      await expect(verify({ ...input, header })).rejects.toThrow(rejectedWith("no_signature_matches"));
+    }
+  });
+
   test("says what to do about a body that is no longer raw", async () => {
     const input = delivery(bytes(SUCCEEDED));
     // @ts-expect-error a parsed body

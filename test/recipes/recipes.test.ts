@@ -1,0 +1,154 @@
+import { Buffer } from "node:buffer";
+import { execFileSync, type StdioOptions } from "node:child_process";
+import { createHmac } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, expect, test } from "vitest";
+import { verifySignature, type WebhookVerificationError } from "../../src/signing/index.ts";
+import { type SignatureVector, signatureVectors } from "../signing/vectors.ts";
+import { commandOnPath } from "../support/command-on-path.ts";
+
+const FOLDER = fileURLToPath(new URL("./", import.meta.url));
+const builds = mkdtempSync(join(tmpdir(), "recipes-"));
+afterAll(() => rmSync(builds, { recursive: true, force: true }));
+
+const SECRET = "whsec_bm90LWEtcmVhbC1zZWNyZXQtb25seS1mb3ItdGVzdHM";
+const NOW_SECONDS = 1_763_600_000;
+const BODY = Buffer.from('{"id":"1"}');
+
+function mac(timestampText: string, body: Uint8Array = BODY, secret = SECRET): string {
+  return createHmac("sha256", secret).update(`${timestampText}.`).update(body).digest("hex");
+}
+
+function vector(
+  name: string,
+  verdict: SignatureVector["verdict"],
+  header: string,
+  { body = BODY, secrets = [SECRET] }: { body?: Uint8Array; secrets?: string[] } = {},
+): SignatureVector {
+  const body_base64 = Buffer.from(body).toString("base64");
+  return { name, verdict, header, body_base64, secrets, now: NOW_SECONDS, tolerance_seconds: 300 };
+}
+
+const v1 = `v1=${mac(String(NOW_SECONDS))}`;
+const right = `t=${NOW_SECONDS},${v1}`;
+/** Rightly signed, over a spelling of the time that is not the one. */
+const oddTime = (text: string) =>
+  vector(`time ${JSON.stringify(text)}`, "reject", `t=${text},v1=${mac(text)}`);
+
+/** Where languages differ: what ends a line, what is a digit, what a number may look like, what splits, what is empty. */
+const traps: readonly SignatureVector[] = [
+  vector("right", "accept", right),
+  vector(
+    "signed by both secrets, and both known",
+    "accept",
+    `${right},v1=${mac(String(NOW_SECONDS), BODY, "old")}`,
+    {
+      secrets: [SECRET, "old"],
+    },
+  ),
+  vector("time last", "accept", `${v1},t=${NOW_SECONDS}`),
+  oddTime(`0${NOW_SECONDS}`),
+  oddTime(`${NOW_SECONDS}\n`),
+  oddTime(`${NOW_SECONDS} `),
+  oddTime(`\t${NOW_SECONDS}`),
+  oddTime("١٧٦٣٦٠٠٠٠٠"),
+  oddTime("１７６３６００００"),
+  oddTime("1_763_600_000"),
+  oddTime(`${NOW_SECONDS}+0`),
+  oddTime(`${NOW_SECONDS}=`),
+  oddTime("17636e5"),
+  oddTime("99999999999999999999999999"),
+  oddTime("a[0]"),
+  oddTime(""),
+  vector("time without =", "reject", `t,${v1}`),
+  vector("time twice, the same", "reject", `${right},t=${NOW_SECONDS}`),
+  vector("names without =", "reject", `v1,t=${NOW_SECONDS},v1,=,`),
+  vector("a line break after the signature", "reject", `${right}\n`),
+  vector("white space before the signature", "reject", `t=${NOW_SECONDS}, ${v1}`),
+  vector("a signature that is not ASCII", "reject", `t=${NOW_SECONDS},v1=é${"a".repeat(63)}`),
+  vector("name in upper case", "reject", `t=${NOW_SECONDS},${v1.replace("v", "V")}`),
+  vector("8,192 characters", "accept", `${right},x=${"y".repeat(8_192 - right.length - 3)}`),
+  vector("8,193 characters", "reject", `${right},x=${"y".repeat(8_193 - right.length - 3)}`),
+  vector("an empty secret beside the right one", "error", right, { secrets: [SECRET, ""] }),
+  ...["é€🦉", "s".repeat(64), "s".repeat(65), "%s%d\\x41'\"$(:)|", "\u0001\u007f\u0080"].map((secret) =>
+    vector(
+      `secret ${JSON.stringify(secret).slice(0, 20)}`,
+      "accept",
+      right.replace(v1, `v1=${mac(String(NOW_SECONDS), BODY, secret)}`),
+      {
+        secrets: [SECRET, secret],
+      },
+    ),
+  ),
+  ...["%s\\x41\\n", "\n\n", "\u0000\u0000", "é".repeat(999)].map((text) => {
+    const body = Buffer.from(text);
+    const header = `t=${NOW_SECONDS},v1=${mac(String(NOW_SECONDS), body)}`;
+    return vector(`body ${JSON.stringify(text).slice(0, 20)}`, "accept", header, { body });
+  }),
+];
+
+/** One line for each: header, body, now, tolerance, and secrets that each begin with a colon; texts in base64. */
+const lines = [...signatureVectors, ...traps].map((vector) => {
+  const base64 = (text: string) => Buffer.from(text).toString("base64");
+  const secrets = vector.secrets.map((secret) => `:${base64(secret)}`).join("");
+  return [base64(vector.header), vector.body_base64, vector.now, vector.tolerance_seconds, secrets].join("|");
+});
+const expected = [...signatureVectors, ...traps].map(({ name, verdict }) => ({ name, verdict }));
+
+test("the traps are traps for the library too", () => {
+  for (const { verdict, body_base64, now, name, ...input } of traps) {
+    let found = "accept";
+    try {
+      verifySignature({ ...input, body: Buffer.from(body_base64, "base64"), nowSeconds: now });
+    } catch (error) {
+      found = (error as WebhookVerificationError).kind === "misuse" ? "error" : "reject";
+    }
+    expect({ name, verdict: found }).toEqual({ name, verdict });
+  }
+});
+
+/** C# stands in none of Debian's packages; its recipe is the one that no test runs. */
+const languages: Record<string, { commands: string[]; run: (lines: string) => string }> = {
+  python: { commands: ["python3"], run: (lines) => run("python3", ["-B", "python/vectors.py"], lines) },
+  php: { commands: ["php"], run: (lines) => run("php", ["php/vectors.php"], lines) },
+  ruby: { commands: ["ruby"], run: (lines) => run("ruby", ["ruby/vectors.rb"], lines) },
+  go: { commands: ["go"], run: (lines) => run("go", ["run", "go/recipe.go", "go/vectors.go"], lines) },
+  java: {
+    commands: ["java", "javac"],
+    run: (lines) => {
+      run("javac", ["-d", builds, "java/recipe.java", "java/vectors.java"], "");
+      return run("java", ["-cp", builds, "Vectors"], lines);
+    },
+  },
+  shell: { commands: ["bash", "sha256sum", "od"], run: (lines) => run("bash", ["shell/vectors.sh"], lines) },
+};
+
+function run(command: string, args: readonly string[], input: string): string {
+  const stdio: StdioOptions = ["pipe", "pipe", "inherit"];
+  return execFileSync(command, args, { cwd: FOLDER, input, encoding: "utf8", stdio });
+}
+
+// The first compilation of Go's own packages takes half a minute on a small machine.
+test.for(Object.keys(languages))(
+  "the %s recipe judges every vector rightly",
+  { timeout: 180_000 },
+  (name, { skip }) => {
+    const language = languages[name]!;
+    const missing = language.commands.filter((command) => commandOnPath(command) === null);
+    if (missing.length > 0) {
+      const reason = `${missing.join(" and ")} not found; .ci/install-recipe-languages installs it on Debian`;
+      // Where it counts, a language that is absent is a failure.
+      if (process.env.CI === "true") expect.fail(reason);
+      skip(reason);
+    }
+    const verdicts = language
+      .run(`${lines.join("\n")}\n`)
+      .trimEnd()
+      .split("\n");
+    expect(verdicts).toHaveLength(expected.length);
+    expect(verdicts.map((verdict, at) => ({ name: expected[at]!.name, verdict }))).toEqual(expected);
+  },
+);
