@@ -4,6 +4,7 @@ import { beforeCut, cutError, startCutoff } from "./cutoff.ts";
 import { type ConnectProgress, TargetError } from "./target-error.ts";
 import { openTcpToFirst } from "./tcp-connection.ts";
 import { createTargetSecureContext, openTls } from "./tls-connection.ts";
+import { createTlsSessions } from "./tls-sessions.ts";
 
 /**
  * Opens a verified TLS connection to a checked address of the target; the caller owns the socket.
@@ -32,6 +33,7 @@ export type ConnectorOptions = CheckedAddressesOptions & {
 export function createConnector(options: ConnectorOptions): Connect {
   const findAddresses = createCheckedAddresses(options);
   const secureContext = createTargetSecureContext(options.ca);
+  const sessions = createTlsSessions(() => performance.now());
 
   return async ({ hostname, port }, signal) => {
     const cutoff = startCutoff(signal, options.connectTimeoutMs);
@@ -54,7 +56,7 @@ export function createConnector(options: ConnectorOptions): Connect {
       const connectMs = connectedAt - resolvedAt;
       progress.timings.connectMs = connectMs;
 
-      const socket = await openTls(tcp, { host: bareHost(hostname), secureContext, cut });
+      const socket = await openTls(tcp, { host: bareHost(hostname), port, secureContext, sessions, cut });
       const tlsMs = performance.now() - connectedAt;
       return { socket, remoteAddress: address, timings: { dnsMs, connectMs, tlsMs } };
     } catch (error) {

@@ -10,6 +10,7 @@ import {
 import { cutError } from "./cutoff.ts";
 import { untilEvent } from "./socket-event.ts";
 import { tlsError } from "./tls-failure.ts";
+import type { TlsSessions } from "./tls-sessions.ts";
 
 /**
  * One context for all connections: with a `ca` list of its own each would cost 5 ms and 0.9 MB.
@@ -39,7 +40,9 @@ function certificatesIn(pem: string): readonly string[] {
 export type TlsOptions = {
   /** The name, or bare address, that the certificate must be for. */
   readonly host: string;
+  readonly port: number;
   readonly secureContext: SecureContext;
+  readonly sessions: TlsSessions;
   readonly cut: AbortSignal;
 };
 
@@ -48,23 +51,39 @@ export type TlsOptions = {
  * @throws TargetError
  */
 export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSSocket> {
-  const { host, secureContext, cut } = options;
+  const { host, port, secureContext, sessions, cut } = options;
+  const peer = `${host}:${port}`;
+  const earlier = sessions.recall(peer);
   const secured = connect({
     socket,
     secureContext,
     // `host` names what the certificate is checked against; SNI must not carry addresses (RFC 6066).
     host,
     ...(isIP(host) === 0 && { servername: host }),
+    ...(earlier !== undefined && { session: earlier.session }),
     ALPNProtocols: ["http/1.1"],
     rejectUnauthorized: true,
   });
+  let verifiedAtMs: number | null = null;
+  secured.once("secureConnect", () => {
+    verifiedAtMs = earlier !== undefined && secured.isSessionReused() ? earlier.verifiedAtMs : sessions.now();
+  });
+  // Tickets of TLS 1.3 come whenever the peer likes, even while the socket is being closed.
+  secured.on("session", (session: Buffer) => {
+    if (verifiedAtMs !== null) sessions.remember(peer, { session, verifiedAtMs });
+  });
+  const toSocketError = (error: Error) => {
+    // Whatever failed, a resumption must not be what makes it fail again.
+    sessions.forget(peer);
+    return tlsError(error, host);
+  };
   await untilEvent(secured, "secureConnect", {
     cut,
     toCutError: () => cutError(cut, "tls_timeout", `The TLS handshake with ${host} did not finish in time.`),
-    toSocketError: (error) => tlsError(error, host),
+    toSocketError,
   });
   // The peer may have ended it in the very packet that finished the handshake.
-  if (secured.destroyed) throw tlsError(secured.errored ?? new Error("closed after the handshake"), host);
+  if (secured.destroyed) throw toSocketError(secured.errored ?? new Error("closed after the handshake"));
   secured.disableRenegotiation();
   return secured;
 }
