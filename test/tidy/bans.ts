@@ -19,6 +19,8 @@ const sqlStart =
 const laterWords = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"].join("|");
 const machineFolders = ["home", "root", "Users", "work"].join("|");
 
+// Not the documents beside it, which show receivers' code.
+const ourCode = /^src\/.+\.(?:ts|mjs)$/;
 const effectsAllowed = /^src\/(?:main\.ts|config\/)/;
 // The receiver library reads the clock in this one file, for receivers that pass no time of their own.
 const clockAllowed = /^src\/(?:main\.ts|config\/|signing\/system-clock\.ts)/;
@@ -27,7 +29,7 @@ const bans: readonly Ban[] = [
   {
     name: "environment",
     pattern: /\bprocess\.env\b/,
-    where: /^src\//,
+    where: ourCode,
     but: effectsAllowed,
     instead: "take a field of Config as an argument",
     looksAt: "code",
@@ -35,7 +37,7 @@ const bans: readonly Ban[] = [
   {
     name: "clock",
     pattern: /\bDate\.now\b|\bnew Date\b(?!\s*\()|\bnew Date\(\s*\)|(?<!\w\s)(?<![\w.])Date\(\s*\)/,
-    where: /^src\//,
+    where: ourCode,
     but: clockAllowed,
     instead: "take the time as an argument; performance.now() measures how long something took",
     looksAt: "code",
@@ -43,7 +45,7 @@ const bans: readonly Ban[] = [
   {
     name: "chance",
     pattern: /\bMath\.random\b/,
-    where: /^src\//,
+    where: ourCode,
     but: effectsAllowed,
     instead: "take a random number in [0, 1) as an argument; for secrets, randomBytes",
     looksAt: "code",
@@ -51,7 +53,7 @@ const bans: readonly Ban[] = [
   {
     name: "sql",
     pattern: new RegExp(`["'\`]\\s*(?:${sqlStart})(?:\\s|;|["'\`])|\\.query\\(`, "i"),
-    where: /^src\//,
+    where: ourCode,
     but: /^src\/store\//,
     instead: "write a function in src/store/, in the file of the noun",
   },

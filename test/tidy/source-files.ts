@@ -48,8 +48,12 @@ export function withoutTexts(text: string): string {
   return text.replace(/"(?:[^"\\\n]|\\.)*"/g, '""');
 }
 
-/** What a file imports: paths from the root for our own files, names for packages. Types count like values. */
+/**
+ * What a file imports: paths from the root for our own files, names for packages. Types count like values, and
+ * what a document shows is no import.
+ */
 export function importsOf(file: SourceFile): string[] {
+  if (file.path.endsWith(".md")) return [];
   const code = withoutComments(file.text);
   const specifiers = /(?:\bfrom\s+|\bimport\s+|\bimport\(\s*)"([^"]+)"/g;
   return [...code.matchAll(specifiers)].map(([, specifier = ""]) =>
