@@ -38,7 +38,7 @@ const right = `t=${NOW_SECONDS},${v1}`;
 const oddTime = (text: string) =>
   vector(`time ${JSON.stringify(text)}`, "reject", `t=${text},v1=${mac(text)}`);
 
-/** Where languages differ: what ends a line, what is a digit, what a number may look like, what splits, what is empty. */
+/** Where languages differ: what ends a line, what is a digit, what a number looks like, what is empty. */
 const traps: readonly SignatureVector[] = [
   vector("right", "accept", right),
   vector(
