@@ -137,13 +137,14 @@ export class Lanes {
     lane.limit = isSilent
       ? Math.max(1, Math.floor(lane.limit / 2))
       : Math.min(this.#limits.laneInFlightMax, lane.limit + 1);
-    if (lane.isSilent === isSilent) return;
-    // Changing sides takes along what is under way, and the place in the other ring.
-    this.#silentInFlight += isSilent ? lane.inFlight : -lane.inFlight;
-    if (lane.isInRing) {
+    const changesSides = lane.isSilent !== isSilent;
+    // A limit that fell below what is under way, or another side: the turn that was coming is none any more.
+    if (lane.isInRing && (changesSides || lane.inFlight >= lane.limit)) {
       this.#ringOf(lane).remove(lane);
       lane.isInRing = false;
     }
+    if (!changesSides) return;
+    this.#silentInFlight += isSilent ? lane.inFlight : -lane.inFlight;
     lane.isSilent = isSilent;
   }
 
