@@ -1,4 +1,6 @@
 import type { Pool } from "pg";
+import { forgetAuditEntries } from "../store/audit-log.ts";
+import { forgetIdempotencyKeys } from "../store/idempotency.ts";
 import {
   countOpenOfDay,
   dropPartition,
@@ -15,6 +17,8 @@ export type Retention = {
   /** Analyses stay readable this long, their bodies a day longer: a day's partition goes when its last hour may go. */
   readonly analysisRetentionMs: number;
   readonly logRetentionMs: number;
+  readonly auditRetentionMs: number;
+  readonly idempotencyRetentionMs: number;
 };
 
 export type HouseLog = {
@@ -36,6 +40,8 @@ export async function keepHouse(
   await dropBefore(pool, "bodies", nowMs - retention.analysisRetentionMs - DAY_MS, log);
   await dropBefore(pool, "deliveries", nowMs - retention.logRetentionMs, log);
   await dropBefore(pool, "attempts", nowMs - retention.logRetentionMs, log);
+  while ((await forgetIdempotencyKeys(pool, retention.idempotencyRetentionMs, FORGOTTEN_PER_STEP)) > 0);
+  while ((await forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP)) > 0);
 }
 
 async function dropBefore(

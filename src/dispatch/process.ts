@@ -15,6 +15,7 @@ import { Wakeups } from "./wakeups.ts";
 
 /** Of the attempts under way, the share that receivers which do not answer may hold. */
 const SILENT_SHARE = 0.25;
+const DAY_MS = 86_400_000;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
 const DISPATCH_CONNECTIONS = 4;
 const WAKEUP_CONNECTIONS = 4;
@@ -101,7 +102,9 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
 function retentionOf(config: Config) {
   return {
     analysisRetentionMs: config.analysisRetentionSeconds * 1000,
-    logRetentionMs: config.logRetentionDays * 86_400_000,
+    logRetentionMs: config.logRetentionDays * DAY_MS,
+    auditRetentionMs: config.auditRetentionDays * DAY_MS,
+    idempotencyRetentionMs: config.idempotencyRetentionSeconds * 1000,
   };
 }
 

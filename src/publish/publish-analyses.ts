@@ -1,0 +1,26 @@
+import type { ClientBase, Pool } from "pg";
+import { type Publication, PublishRefusedError, publishAnalyses } from "../store/publications.ts";
+import { judgeTargetUrl } from "../target/target-url.ts";
+import type { UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
+
+/**
+ * Publishes completed analyses in the caller's own transaction: hand in the client that has begun one, and they are
+ * delivered if and only if it commits. Unlike the SQL function it calls, it judges each webhook_url by the full rules.
+ *
+ * @returns delivery ids in input order
+ * @throws PublishRefusedError naming the first bad element; then none is published
+ */
+export async function publish(
+  database: ClientBase | Pool,
+  publications: readonly Publication[],
+  rules: { readonly unsafeAllowedTargets?: UnsafeAllowedTargets } = {},
+): Promise<readonly string[]> {
+  const judged = publications.map((publication, index) => {
+    if (publication.webhookUrl === null) return publication;
+    const verdict = judgeTargetUrl(publication.webhookUrl, rules);
+    if (verdict.verdict === "allow") return { ...publication, webhookUrl: verdict.href };
+    const message = `analysis at index ${index}: its webhook_url is refused: ${verdict.message}`;
+    throw new PublishRefusedError("target_refused", index, message, verdict.message, null);
+  });
+  return await publishAnalyses(database, judged);
+}

@@ -1,0 +1,26 @@
+import type { ClientBase, Pool } from "pg";
+import { createdAtMs } from "./claim.ts";
+
+export type StoredAnalysis = {
+  /** The exact text that was published; null: it is no longer kept. */
+  readonly text: string | null;
+  /** Milliseconds since the epoch. */
+  readonly publishedAtMs: number;
+};
+
+/** Null: the account has published no analysis of this id, or the log no longer knows it. */
+export async function findAnalysis(
+  database: Pool | ClientBase,
+  accountId: string,
+  analysisId: string,
+): Promise<StoredAnalysis | null> {
+  const { rows } = await database.query<{ delivery_id: string; text: string | null }>({
+    name: "find_analysis",
+    text: `select a.delivery_id, b.analysis::text as text
+           from sealpost.analyses a left join sealpost.bodies b on b.delivery_id = a.delivery_id
+           where a.account_id = $1 and a.id = $2`,
+    values: [accountId, analysisId],
+  });
+  const [row] = rows;
+  return row === undefined ? null : { text: row.text, publishedAtMs: createdAtMs(row.delivery_id) };
+}

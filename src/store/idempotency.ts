@@ -1,0 +1,174 @@
+import type { ClientBase, Pool } from "pg";
+import { seal, unseal } from "./sealing.ts";
+
+/** Whose Idempotency-Key it is, and what it was used for. */
+export type IdempotencyClaimRow = {
+  readonly accountId: string;
+  readonly keyId: string;
+  readonly idempotencyKey: string;
+  readonly operationKey: string;
+  readonly fingerprint: Buffer;
+};
+
+export type StoredAnswerRow = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | null;
+  readonly holdsSecret: boolean;
+};
+
+export type ClaimStateRow =
+  | { readonly state: "claimed" }
+  | { readonly state: "in_progress" }
+  | { readonly state: "answered"; readonly fingerprint: Buffer; readonly answer: StoredAnswerRow };
+
+type Row = {
+  fingerprint: Buffer;
+  status: number | null;
+  headers: Record<string, string> | null;
+  body: Buffer | null;
+  is_sealed: boolean;
+  is_held: boolean;
+};
+
+/**
+ * Claims until the transaction ends. A claim that is held by another open transaction is answered at once, never waited
+ * for: that is what the advisory lock is for, where an insert would wait.
+ */
+export async function claimIdempotencyKey(
+  client: ClientBase,
+  claim: IdempotencyClaimRow,
+  secretsKey: Uint8Array,
+): Promise<ClaimStateRow> {
+  const lock = await client.query<{ got: boolean }>({
+    name: "lock_idempotency_key",
+    text: "select pg_try_advisory_xact_lock(hashtextextended($1 || ' ' || $2 || ' ' || $3, 1)) as got",
+    values: [claim.accountId, claim.keyId, claim.idempotencyKey],
+  });
+  if (!lock.rows[0]!.got) return { state: "in_progress" };
+  // A statement of its own: it must see what the holder before us has committed.
+  const { rows } = await client.query<Row>({
+    name: "find_idempotency_key",
+    text: `select fingerprint, status, headers, body, is_sealed, status is null and claim_until > now() as is_held
+           from sealpost.idempotency_keys where account_id = $1 and key_id = $2 and idempotency_key = $3`,
+    values: [claim.accountId, claim.keyId, claim.idempotencyKey],
+  });
+  const [row] = rows;
+  if (row === undefined) return { state: "claimed" };
+  if (row.is_held) return { state: "in_progress" };
+  if (row.status === null) return { state: "claimed" };
+  const body = row.body !== null && row.is_sealed ? open(row.body, claim, secretsKey) : row.body;
+  const answer = { status: row.status, headers: row.headers ?? {}, body, holdsSecret: row.is_sealed };
+  return { state: "answered", fingerprint: row.fingerprint, answer };
+}
+
+/** Claims beyond the transaction, for a call to somebody else; a crash frees it after `leaseMs`. */
+export async function claimIdempotentCall(
+  client: ClientBase,
+  claim: IdempotencyClaimRow,
+  lease: { readonly token: string; readonly leaseMs: number },
+  secretsKey: Uint8Array,
+): Promise<ClaimStateRow> {
+  const state = await claimIdempotencyKey(client, claim, secretsKey);
+  if (state.state !== "claimed") return state;
+  await client.query(
+    `insert into sealpost.idempotency_keys
+       (account_id, key_id, idempotency_key, operation_key, fingerprint, claim_token, claim_until)
+     values ($1, $2, $3, $4, $5, $6, now() + $7::float8 * interval '1 millisecond')
+     on conflict (account_id, key_id, idempotency_key) do update
+     set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
+       claim_token = excluded.claim_token, claim_until = excluded.claim_until`,
+    [...keyOf(claim), claim.operationKey, claim.fingerprint, lease.token, lease.leaseMs],
+  );
+  return state;
+}
+
+/** Stores the answer in the transaction of the effect. */
+export async function storeAnswer(
+  client: ClientBase,
+  claim: IdempotencyClaimRow,
+  answer: StoredAnswerRow,
+  secretsKey: Uint8Array,
+): Promise<void> {
+  await client.query({
+    name: "store_idempotent_answer",
+    text: `insert into sealpost.idempotency_keys
+        (account_id, key_id, idempotency_key, operation_key, fingerprint, status, headers, body, is_sealed)
+      values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+      on conflict (account_id, key_id, idempotency_key) do update
+      set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
+        claim_token = null, claim_until = null, status = excluded.status, headers = excluded.headers,
+        body = excluded.body, is_sealed = excluded.is_sealed`,
+    values: [
+      ...keyOf(claim),
+      claim.operationKey,
+      claim.fingerprint,
+      ...answerColumns(claim, answer, secretsKey),
+    ],
+  });
+}
+
+/** The same for a call; does nothing when the claim is no longer held under `token`. */
+export async function storeCallAnswer(
+  client: ClientBase,
+  claim: IdempotencyClaimRow,
+  token: string,
+  answer: StoredAnswerRow,
+  secretsKey: Uint8Array,
+): Promise<void> {
+  await client.query(
+    `update sealpost.idempotency_keys
+     set claim_token = null, claim_until = null, status = $5, headers = $6, body = $7, is_sealed = $8
+     where account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4`,
+    [...keyOf(claim), token, ...answerColumns(claim, answer, secretsKey)],
+  );
+}
+
+/** Gives the claim of a call up; its request may be repeated. */
+export async function releaseIdempotentCall(
+  client: ClientBase,
+  claim: IdempotencyClaimRow,
+  token: string,
+): Promise<void> {
+  await client.query(
+    `delete from sealpost.idempotency_keys
+     where account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4`,
+    [...keyOf(claim), token],
+  );
+}
+
+/** Forgets keys older than the retention, at most `rowsMax` of them. Returns how many. */
+export async function forgetIdempotencyKeys(
+  pool: Pool,
+  retentionMs: number,
+  rowsMax: number,
+): Promise<number> {
+  const { rowCount } = await pool.query(
+    `with old as (
+       select account_id, key_id, idempotency_key from sealpost.idempotency_keys
+       where created_at < now() - $1::float8 * interval '1 millisecond' limit $2 for update skip locked
+     )
+     delete from sealpost.idempotency_keys as k using old
+     where k.account_id = old.account_id and k.key_id = old.key_id and k.idempotency_key = old.idempotency_key`,
+    [retentionMs, rowsMax],
+  );
+  return rowCount ?? 0;
+}
+
+function keyOf(claim: IdempotencyClaimRow): readonly unknown[] {
+  return [claim.accountId, claim.keyId, claim.idempotencyKey];
+}
+
+function answerColumns(claim: IdempotencyClaimRow, answer: StoredAnswerRow, secretsKey: Uint8Array) {
+  const isSealed = answer.holdsSecret && answer.body !== null;
+  const body = isSealed ? seal(answer.body!.toString("utf8"), secretsKey, ownerOf(claim)) : answer.body;
+  return [answer.status, JSON.stringify(answer.headers), body, isSealed];
+}
+
+function open(body: Buffer, claim: IdempotencyClaimRow, secretsKey: Uint8Array): Buffer {
+  return Buffer.from(unseal(body, secretsKey, ownerOf(claim)));
+}
+
+function ownerOf(claim: IdempotencyClaimRow) {
+  return { accountId: claim.accountId, id: `${claim.keyId}/${claim.idempotencyKey}` };
+}

@@ -1,0 +1,93 @@
+import pg, { type ClientBase, type Pool } from "pg";
+
+export type Publication = {
+  readonly accountId: string;
+  /** The analysis's exact JSON text. */
+  readonly analysis: string;
+  readonly webhookUrl: string | null;
+};
+
+/** Why publishing was refused; the SQLSTATEs of sql/0005_publish.sql by their codes. */
+export const PUBLISH_REFUSAL_CODES = [
+  "unknown_account",
+  "invalid_analysis",
+  "analysis_too_large",
+  "target_refused",
+  "analysis_conflict",
+  "invalid_request",
+] as const;
+
+export type PublishRefusalCode = (typeof PUBLISH_REFUSAL_CODES)[number];
+
+/** Nothing was stored. `index` names the refused element of a batch, from 0. */
+export class PublishRefusedError extends Error {
+  override readonly name = "PublishRefusedError";
+  readonly code: PublishRefusalCode;
+  readonly index: number;
+  /** What to do about it. */
+  readonly remedy: string;
+
+  constructor(code: PublishRefusalCode, index: number, message: string, remedy: string, cause: unknown) {
+    super(message, { cause });
+    this.code = code;
+    this.index = index;
+    this.remedy = remedy;
+  }
+}
+
+/**
+ * Publishes in the transaction of `client`, or on its own given a pool. Returns delivery ids in input order; the same
+ * analysis again is the delivery that it already is.
+ *
+ * @throws PublishRefusedError naming the element, when one is bad; then none is published
+ */
+export async function publishAnalyses(
+  database: Pool | ClientBase,
+  publications: readonly Publication[],
+): Promise<readonly string[]> {
+  return await publish(
+    database,
+    "select sealpost.publish_analyses($1::uuid[], $2::json[], $3::text[]) as ids",
+    publications,
+  );
+}
+
+/** Publishes an example event: a real analysis, marked as an example in the log. */
+export async function publishExample(
+  database: Pool | ClientBase,
+  publication: Publication,
+): Promise<readonly string[]> {
+  return await publish(
+    database,
+    "select sealpost.publish($1::uuid[], $2::json[], $3::text[], true, now()) as ids",
+    [publication],
+  );
+}
+
+async function publish(
+  database: Pool | ClientBase,
+  text: string,
+  publications: readonly Publication[],
+): Promise<readonly string[]> {
+  try {
+    const { rows } = await database.query<{ ids: string[] }>(text, [
+      publications.map(({ accountId }) => accountId),
+      publications.map(({ analysis }) => analysis),
+      publications.map(({ webhookUrl }) => webhookUrl),
+    ]);
+    return rows[0]!.ids;
+  } catch (error) {
+    throw refusalOf(error) ?? error;
+  }
+}
+
+function refusalOf(error: unknown): PublishRefusedError | null {
+  if (!(error instanceof pg.DatabaseError)) return null;
+  // The argument's cast to json[] fails before our function is called.
+  if (error.code === "22P02") {
+    return new PublishRefusedError("invalid_analysis", 0, "an analysis is not JSON", "Send JSON.", error);
+  }
+  if (!error.code?.startsWith("SP")) return null;
+  const { index, code } = JSON.parse(error.detail ?? "{}") as { index: number; code: PublishRefusalCode };
+  return new PublishRefusedError(code, index, error.message, error.hint ?? "", error);
+}
