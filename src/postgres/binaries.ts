@@ -1,6 +1,5 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { existsSync } from "node:fs";
 import { chmod, cp, lstat, mkdir, readFile, rename, rm, symlink } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { homedir } from "node:os";
@@ -35,7 +34,9 @@ export async function findBinaries(
   await linkLibraries(original).catch(() => undefined);
   if ((await whyUnusable(original, account)) === null) return binariesIn(original);
 
-  const copy = await copyToCache(original, cacheFolders);
+  const copy = await cachePlace(original, cacheFolders);
+  // Made again when the one found there does not work, as the files of a cache get lost.
+  if ((await whyUnusable(copy, account)) !== null) await copyPackage(original, copy, account);
   const reason = await whyUnusable(copy, account);
   if (reason !== null) {
     throw new Error(`PostgreSQL's programs in ${copy} cannot be run: ${reason.message}`, { cause: reason });
@@ -82,29 +83,34 @@ async function linkLibraries(nativeFolder: string): Promise<void> {
   for (const { source, target } of links) {
     const link = resolve(nativeFolder, "..", target);
     const file = resolve(nativeFolder, "..", source);
-    await symlink(relative(dirname(link), file), link).catch(ignoreExisting);
+    await symlink(relative(dirname(link), file), link).catch(ignore("EEXIST"));
   }
   await Promise.all(PROGRAMS.map((program) => chmod(join(nativeFolder, "bin", program), 0o755)));
 }
 
-async function copyToCache(original: string, cacheFolders: readonly string[]): Promise<string> {
+async function cachePlace(original: string, cacheFolders: readonly string[]): Promise<string> {
   const manifest: { name: string; version: string } = await readJson(join(original, "..", "package.json"));
   const cache = await makeFirst(cacheFolders);
-  const installation = join(cache, `${manifest.name.replaceAll("/", "-")}-${manifest.version}`);
-  const native = join(installation, "native");
-  if (existsSync(native)) return native;
+  return join(cache, `${manifest.name.replaceAll("/", "-")}-${manifest.version}`, "native");
+}
 
-  // Copied aside and renamed: a copy that was cut short is never taken for a whole one.
-  const draft = join(cache, `draft-${randomUUID()}`);
+/** Copied aside and renamed, so that nobody finds half a copy. */
+async function copyPackage(original: string, copy: string, account: Account | null): Promise<void> {
+  const installation = dirname(copy);
+  const draft = join(dirname(installation), `draft-${randomUUID()}`);
+  const damaged = `${draft}-damaged`;
   try {
     await cp(original, join(draft, "native"), { recursive: true, verbatimSymlinks: true });
     await linkLibraries(join(draft, "native"));
     await chmod(draft, 0o755);
-    await rename(draft, installation).catch(ignoreExisting);
+    // What another process put there while we copied is as good as ours.
+    if ((await whyUnusable(copy, account)) === null) return;
+    await rename(installation, damaged).catch(ignore("ENOENT"));
+    await rename(draft, installation).catch(ignore("ENOTEMPTY"));
   } finally {
     await rm(draft, { recursive: true, force: true });
+    await rm(damaged, { recursive: true, force: true });
   }
-  return native;
 }
 
 function usualCacheFolders(): string[] {
@@ -137,6 +143,8 @@ async function readJson<T>(path: string): Promise<T> {
   return JSON.parse(await readFile(path, "utf8")) as T;
 }
 
-function ignoreExisting(error: NodeJS.ErrnoException): void {
-  if (error.code !== "EEXIST" && error.code !== "ENOTEMPTY") throw error;
+function ignore(code: string): (error: NodeJS.ErrnoException) => void {
+  return (error) => {
+    if (error.code !== code) throw error;
+  };
 }

@@ -271,6 +271,11 @@ describe("startEmbeddedPostgres", () => {
       const { ctimeMs } = await lstat(first.postgres);
       expect(await findBinaries(NOBODY, nativeFolder, [cache])).toEqual(first);
       expect((await lstat(first.postgres)).ctimeMs).toBe(ctimeMs);
+
+      await removeLinks(dirname(dirname(first.postgres)));
+      expect(await findBinaries(NOBODY, nativeFolder, [cache]), "a damaged copy is made again").toEqual(
+        first,
+      );
     });
 
     test.runIf(isRoot)("does not run programs from a folder that somebody else made", async () => {
