@@ -44,8 +44,10 @@ export function createConnector(options: ConnectorOptions): Connect {
     };
     try {
       const startedAt = performance.now();
-      const addresses = await beforeCut(findAddresses(hostname, port), cut, () =>
-        cutError(cut, "dns_timeout", `No name server answered in time for "${hostname}".`),
+      const addresses = await beforeCut(
+        () => findAddresses(hostname, port),
+        cut,
+        () => cutError(cut, "dns_timeout", `No name server answered in time for "${hostname}".`),
       );
       const resolvedAt = performance.now();
       const dnsMs = resolvedAt - startedAt;

@@ -40,12 +40,18 @@ export function cutError(
     : new TargetError("aborted", "The connection was given up before it came about.", { cause: cut.reason });
 }
 
-/** The work's result, unless the cut comes first. The work itself is not ended by it. */
-export function beforeCut<T>(work: Promise<T>, cut: AbortSignal, toError: () => TargetError): Promise<T> {
+/** The work's result, unless the cut comes first; the work goes on unheard then. After a cut it is not begun. */
+export function beforeCut<T>(
+  work: () => Promise<T>,
+  cut: AbortSignal,
+  toCutError: () => TargetError,
+): Promise<T> {
+  if (cut.aborted) return Promise.reject(toCutError());
   return new Promise((resolve, reject) => {
-    const onCut = () => reject(toError());
-    if (cut.aborted) onCut();
+    const onCut = () => reject(toCutError());
     cut.addEventListener("abort", onCut, { once: true });
-    work.then(resolve, reject).finally(() => cut.removeEventListener("abort", onCut));
+    work()
+      .then(resolve, reject)
+      .finally(() => cut.removeEventListener("abort", onCut));
   });
 }

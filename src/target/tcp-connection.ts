@@ -4,6 +4,7 @@ import { type Cutoff, cutError, startCutoff } from "./cutoff.ts";
 import type { ResolvedAddress } from "./resolution.ts";
 import { untilEvent } from "./socket-event.ts";
 import { type ConnectProgress, TargetError } from "./target-error.ts";
+import { tcpError } from "./tcp-failure.ts";
 
 /** Of the addresses of one name, so many are tried, and each gets at least this much of the time that is left. */
 const ADDRESSES_TRIED_MAX = 4;
@@ -69,12 +70,14 @@ export async function openTcp(to: ResolvedAddress, port: number, cut: AbortSigna
 /**
  * The second net under the pin: whatever stands between the checked address and this socket, not one byte of TLS
  * goes to another address.
- * @throws TargetError target_not_public
+ * @throws TargetError target_not_public, or connect_reset for a peer that is gone already
  */
 export function refuseOtherPeer(socket: Socket, checkedAddress: string): Socket {
-  const found = socket.remoteAddress ?? "nobody";
-  if (isSameAddress(found, checkedAddress)) return socket;
+  const found = socket.remoteAddress;
+  if (found !== undefined && isSameAddress(found, checkedAddress)) return socket;
   socket.destroy();
+  if (found === undefined)
+    throw new TargetError("connect_reset", "The connection was reset as soon as it came about.");
   throw new TargetError("target_not_public", "The connection led to another address than the one checked.", {
     cause: new Error(`checked ${checkedAddress}, connected to ${found}`),
   });
@@ -83,47 +86,4 @@ export function refuseOtherPeer(socket: Socket, checkedAddress: string): Socket 
 /** An address needs no lookup; if Node ever wants one, the pin would be lost. */
 function refuseLookup(hostname: string): never {
   throw new Error(`Lookup of "${hostname}" where an address was given.`);
-}
-
-function tcpError(error: Error, family: 4 | 6, what: string): TargetError {
-  const systemCode = "code" in error ? String(error.code) : "";
-  const code = tcpErrorCode(systemCode, family);
-  const messages: Record<typeof code, string> = {
-    connect_refused: `${what} refused the connection.`,
-    connect_timeout: `${what} did not take the connection in time.`,
-    connect_reset: `${what} reset the connection.`,
-    host_unreachable: `No route leads to ${what}.`,
-    local_resources_exhausted: `This machine has no descriptor, port or memory left to connect to ${what}.`,
-    connect_failed: `The connection to ${what} failed.`,
-  };
-  return new TargetError(code, messages[code], { cause: error });
-}
-
-function tcpErrorCode(systemCode: string, family: 4 | 6) {
-  switch (systemCode) {
-    case "ECONNREFUSED":
-      return "connect_refused";
-    case "ETIMEDOUT":
-      return "connect_timeout";
-    case "ECONNRESET":
-    case "ECONNABORTED":
-    case "EPIPE":
-      return "connect_reset";
-    case "EHOSTUNREACH":
-    case "EHOSTDOWN":
-    case "ENETUNREACH":
-    case "ENETDOWN":
-    case "EAFNOSUPPORT":
-      return "host_unreachable";
-    case "EADDRNOTAVAIL":
-      // Without IPv6 on this machine that is how it shows; with IPv4 all ports are taken.
-      return family === 6 ? "host_unreachable" : "local_resources_exhausted";
-    case "EMFILE":
-    case "ENFILE":
-    case "ENOBUFS":
-    case "ENOMEM":
-      return "local_resources_exhausted";
-    default:
-      return "connect_failed";
-  }
 }

@@ -1,6 +1,6 @@
 import { getEventListeners, once } from "node:events";
 import { readFileSync } from "node:fs";
-import { connect as connectTcp } from "node:net";
+import { connect as connectTcp, Socket } from "node:net";
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type Connect, createConnector } from "../../src/target/connector.ts";
 import { createResolver } from "../../src/target/resolver.ts";
@@ -288,7 +288,9 @@ describe("an abort", () => {
       const error = await failureOf(connect({ hostname, port: server.port }, AbortSignal.abort()));
       expect(error.code).toBe("aborted");
     }
-    expect(nameServer.queries).toEqual([]);
+    // What comes after it shows that nothing came before.
+    await failureOf(connect({ hostname: "later.example.com", port: server.port }, never));
+    expect(new Set(nameServer.queries.map((query) => query.name))).toEqual(new Set(["later.example.com"]));
     expect(server.sockets).toEqual([]);
   });
 
@@ -353,6 +355,21 @@ describe("a peer at another address than the one checked", () => {
     );
     await once(peer, "close");
     expect(peer.bytesRead).toBe(0);
+  });
+
+  it("is told from one that is gone already", () => {
+    const gone = expect.objectContaining({ code: "connect_reset" });
+    expect(() => refuseOtherPeer(new Socket(), "127.0.0.1")).toThrow(gone);
+  });
+
+  it("is never seen in one that resets every connection at once", async () => {
+    const server = opened(await startTcpServer({ onConnection: (socket) => socket.resetAndDestroy() }));
+    const connect = connectorFor(`localhost:${server.port}`);
+    const failures = Array.from({ length: 200 }, () =>
+      failureOf(connect({ hostname: "localhost", port: server.port }, never)),
+    );
+    for (const { code } of await Promise.all(failures))
+      expect(["connect_reset", "tls_closed"]).toContain(code);
   });
 
   it("is told from the one checked by value, not by spelling", async () => {
