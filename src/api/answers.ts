@@ -1,0 +1,68 @@
+import type { ErasedResult, Operation } from "./declarations.ts";
+import { entityTag, quoteEntityTag } from "./entity-tags.ts";
+import type { StoredAnswer } from "./idempotency.ts";
+import { lifecycleHeaders } from "./lifecycle.ts";
+
+/** A success, ready to be sent or stored. */
+export type Answer = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Null: no body. */
+  readonly body: Buffer | null;
+  /** Null for answers to writes, which are not worth comparing. */
+  readonly etag: string | null;
+};
+
+/** Compiles how an operation's results become answers. `isChecking`: check each result against its schema first. */
+export function compileAnswer<Tx>(
+  operation: Operation<Tx>,
+  isChecking: boolean,
+): (result: ErasedResult) => Answer {
+  const { answer, effect } = operation;
+  const isTagged = effect === "read";
+  return (result) => {
+    if (isChecking) checkResult(operation, result);
+    if (!result) return { status: answer.status, headers: {}, body: null, etag: null };
+    if ("bytes" in result) {
+      const { bytes } = result;
+      const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      const tag = result.etag === undefined ? entityTag(body) : quoteEntityTag(result.etag);
+      const type = answer.kind === "bytes" ? answer.mediaType : "application/octet-stream";
+      return { status: answer.status, headers: { "content-type": type }, body, etag: isTagged ? tag : null };
+    }
+    const body = Buffer.from(JSON.stringify(result.body));
+    const headers: Record<string, string> = { "content-type": "application/json" };
+    for (const [name, value] of Object.entries(result.headers ?? {})) {
+      if (value !== undefined) headers[name.toLowerCase()] = value;
+    }
+    return { status: answer.status, headers, body, etag: isTagged ? entityTag(body) : null };
+  };
+}
+
+/** A result that is not what its operation declares is our fault, and tests run with this on. */
+function checkResult<Tx>({ key, answer }: Operation<Tx>, result: ErasedResult): void {
+  const kind = result === undefined ? "empty" : "bytes" in result ? "bytes" : "json";
+  if (kind !== answer.kind) throw new Error(`Operation ${key} declares ${answer.kind} and returned ${kind}.`);
+  if (answer.kind !== "json" || result === undefined || "bytes" in result) return;
+  const checked = answer.schema.safeParse(result.body);
+  if (!checked.success) throw new Error(`Operation ${key} returned what it does not declare.`, checked.error);
+  const undeclared = Object.keys(result.headers ?? {}).filter((name) => !(name in answer.headers));
+  if (undeclared.length > 0)
+    throw new Error(`Operation ${key} does not declare the header ${undeclared.join()}.`);
+}
+
+/** The headers that are the same on every success of an operation. */
+export function successHeaders<Tx>(operation: Operation<Tx>): Readonly<Record<string, string>> {
+  // Answers depend on the key and change at any time: kept by nobody else, and asked after with their tag.
+  const caching = operation.holdsSecret || operation.effect === "write" ? "no-store" : "private, no-cache";
+  return { "cache-control": caching, ...lifecycleHeaders(operation.deprecated) };
+}
+
+export function storedAnswer(answer: Answer, holdsSecret: boolean): StoredAnswer {
+  const { status, headers, body } = answer;
+  return { status, headers, body, holdsSecret };
+}
+
+export function replayedAnswer({ status, headers, body }: StoredAnswer): Answer {
+  return { status, headers, body, etag: null };
+}

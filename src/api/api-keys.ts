@@ -1,0 +1,65 @@
+import { createHash } from "node:crypto";
+
+export type KeyClass = "live" | "test";
+
+/** A key as the store knows it. */
+export type ApiKey = {
+  readonly id: string;
+  /** The account whose key it is; null for a staff key, which reaches every account. */
+  readonly accountId: string | null;
+  readonly scopes: ReadonlySet<string>;
+  /** Null: it does not expire. */
+  readonly expiresAt: Date | null;
+  /** Null: it has not been revoked. */
+  readonly revokedAt: Date | null;
+};
+
+/** Finds a key, revoked and expired ones included, by the SHA-256 of its whole text; null when there is none. */
+export type FindApiKey = (digest: Buffer) => Promise<ApiKey | null>;
+
+/** `svc_live_` for production, `svc_test_` for development, where the brand is `svc`. */
+export function apiKeyPrefix(brand: string, keyClass: KeyClass): string {
+  return `${brand}_${keyClass}_`;
+}
+
+/** The text of a key, shown once to its owner. `secret`: 32 random bytes. */
+export function formatApiKey(brand: string, keyClass: KeyClass, secret: Uint8Array): string {
+  if (secret.length !== 32) throw new RangeError(`An API key has 32 secret bytes, not ${secret.length}.`);
+  return apiKeyPrefix(brand, keyClass) + Buffer.from(secret).toString("base64url");
+}
+
+/** What is stored of a key. A plain hash will do: 256 random bits cannot be guessed from it. */
+export function digestApiKey(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
+}
+
+const BEARER = /^bearer +([\w.~+/=-]{1,256})$/i;
+
+export type Authenticate = (authorization: string | undefined) => Promise<ApiKey | null>;
+
+/**
+ * Says whose request it is: null for no key, a malformed, unknown, revoked or expired one, or one of the other
+ * environment. All of those look the same to the caller. A key is looked up by its digest, so what the lookup's time
+ * tells is about the digest and of no use to someone who guesses, and it is looked up before anything else is judged.
+ */
+export function createAuthenticate(options: {
+  readonly findApiKey: FindApiKey;
+  /** The prefix of the keys of this environment. */
+  readonly prefix: string;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+}): Authenticate {
+  const { findApiKey, prefix, now } = options;
+  return async (authorization) => {
+    const text = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1];
+    if (text === undefined) return null;
+    const key = await findApiKey(digestApiKey(text));
+    const isOfThisEnvironment = text.startsWith(prefix);
+    const isValid = key !== null && key.revokedAt === null && !hasPassed(key.expiresAt, now);
+    return isOfThisEnvironment && isValid ? key : null;
+  };
+}
+
+function hasPassed(time: Date | null, now: () => number): boolean {
+  return time !== null && time.getTime() <= now();
+}

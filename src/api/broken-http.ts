@@ -1,0 +1,50 @@
+import type { Socket } from "node:net";
+import { addressBucket } from "./client-address.ts";
+import type { AnswerProblem } from "./problem-answers.ts";
+import { Problem } from "./problems.ts";
+import type { RateLimitPolicy, RateLimits } from "./rate-limits.ts";
+
+/**
+ * Answers what is not HTTP, or did not come in time, with a problem like any other. There is no request yet, so the
+ * answer is written to the socket by hand. The platform's statuses have no 408 and no 431, so all of it is a 400.
+ */
+export function createAnswerBrokenHttp(options: {
+  readonly answerProblem: AnswerProblem;
+  readonly rateLimits: RateLimits;
+  readonly policy: RateLimitPolicy;
+  readonly newRequestId: () => string;
+}): (error: Error & { code?: string }, socket: Socket) => void {
+  const { answerProblem, rateLimits, policy, newRequestId } = options;
+  return (error, socket) => {
+    if (error.code === "ECONNRESET" || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const requestId = newRequestId();
+    const errors = [{ path: "http", message: explain(error.code) }];
+    const answer = answerProblem(new Problem("invalid_request", { errors }), requestId);
+    const { headers } = rateLimits.lastKnown(addressBucket(socket.remoteAddress ?? "unknown"), policy);
+    const lines = [
+      "HTTP/1.1 400 Bad Request",
+      ...headerLines({ ...answer.headers, ...headers, "x-request-id": requestId }),
+      `content-length: ${answer.body.length}`,
+      "connection: close",
+    ];
+    socket.end(`${lines.join("\r\n")}\r\n\r\n${answer.body.toString()}`);
+  };
+}
+
+function headerLines(headers: Readonly<Record<string, string>>): string[] {
+  return Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+}
+
+function explain(code: string | undefined): string {
+  switch (code) {
+    case "HPE_HEADER_OVERFLOW":
+      return "The headers are larger than 16 KiB.";
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return "The request did not arrive in time.";
+    default:
+      return "The request is not well-formed HTTP/1.1.";
+  }
+}

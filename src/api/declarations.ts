@@ -1,0 +1,184 @@
+import type { z } from "zod";
+import type { FieldError, Problem } from "./problems.ts";
+import type { AnswerShape, BodyOf, JsonBody, RawBody, ResultOf } from "./shapes.ts";
+
+export type Risk = "none" | "reversible" | "irreversible";
+export type Effect = "read" | "write";
+export type ExecutionMode = "sync" | "async";
+export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+
+/** A day or an instant, ISO 8601. */
+export type IsoDate = `${number}-${number}-${number}` | `${number}-${number}-${number}T${string}Z`;
+
+/** Announced as deprecated at `at`; taken out of service at `sunsetAt`, null while that is undecided. */
+export type Deprecation = { readonly at: IsoDate; readonly sunsetAt: IsoDate | null };
+
+/** Who asks: the key, and whether it is a staff key, which reaches every account. */
+export type Caller = { readonly keyId: string; readonly isStaff: boolean };
+
+/** A checked request, as a handler receives it. */
+export type OperationRequest<Params, Query, Body, Code extends string> = {
+  readonly params: Params;
+  readonly query: Query;
+  readonly body: Body;
+  /** The account that the request is about: the key's own, or the one that a staff key names. */
+  readonly accountId: string;
+  readonly caller: Caller;
+  readonly requestId: string;
+  /** `throw request.problem("not_found")`: one of the declared errors, or a mistake in the request. */
+  problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
+};
+
+type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
+export type ErasedResult =
+  | { readonly body: unknown; readonly headers?: Readonly<Record<string, string | undefined>> }
+  | { readonly bytes: Uint8Array; readonly etag?: string }
+  | undefined;
+
+/** How an operation does its work. Only the three kinds of write ever meet the idempotency store. */
+export type Work<Tx> =
+  | { readonly kind: "read"; handle(request: ErasedRequest): Promise<ErasedResult> }
+  | { readonly kind: "write"; handle(request: ErasedRequest, tx: Tx): Promise<ErasedResult> }
+  | {
+      readonly kind: "call_out";
+      readonly deadlineMs: number;
+      handle(request: ErasedRequest): Promise<ErasedResult>;
+    }
+  | { readonly kind: "retired" };
+
+/** One operation of the API: everything else about it follows from this. */
+export type Operation<Tx> = {
+  /** Dotted name, `webhooks.deliveries.get`: metric label, operationId, and what people call it. */
+  readonly key: string;
+  /** The heading that it stands under in the reference. */
+  readonly tag: string;
+  readonly summary: string;
+  readonly description: string | null;
+  readonly method: Method;
+  /** With `{name}` for each path parameter. */
+  readonly path: string;
+  readonly scope: string;
+  readonly risk: Risk;
+  readonly effect: Effect;
+  readonly mode: ExecutionMode;
+  readonly isIdempotent: boolean;
+  readonly params: z.ZodObject | null;
+  readonly query: z.ZodObject | null;
+  readonly body: JsonBody | RawBody | null;
+  readonly answer: AnswerShape;
+  /** Codes that the handler raises, besides those that the kernel raises for every operation. */
+  readonly errors: readonly string[];
+  /** Whether answers hold a secret: not to be cached, and encrypted where they are stored. */
+  readonly holdsSecret: boolean;
+  readonly deprecated: Deprecation | null;
+  readonly work: Work<Tx>;
+};
+
+/** What every declaration says. */
+type Named = {
+  readonly key: `${string}.${string}`;
+  readonly tag: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly path: `/v1/${string}`;
+  readonly scope: `${string}:${string}`;
+  readonly deprecated?: Deprecation;
+};
+
+type Checked<Params, Query, Answer, Code extends string> = Named & {
+  readonly params?: Params;
+  readonly query?: Query;
+  readonly answer: Answer;
+  readonly errors?: readonly Code[];
+  readonly holdsSecret?: true;
+};
+
+type Parsed<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<string, never>;
+type MaybeObject = z.ZodObject | undefined;
+type MaybeBody = JsonBody | RawBody | undefined;
+
+/** A read: risk none, sync, idempotent, GET (and HEAD). */
+export type ReadDeclaration<Params, Query, Answer, Code extends string> = Checked<
+  Params,
+  Query,
+  Answer,
+  Code
+> & {
+  readonly method: "GET";
+  readonly handle: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>,
+  ) => Promise<ResultOf<Answer>>;
+};
+
+type Writing<Params, Query, Body, Answer, Code extends string> = Checked<Params, Query, Answer, Code> & {
+  readonly method: Exclude<Method, "GET">;
+  readonly risk: Exclude<Risk, "none">;
+  readonly mode: ExecutionMode;
+  /** The rule that every write keeps: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
+  readonly idempotency: "key_required";
+  readonly body?: Body;
+};
+
+/** A write: its effect and its stored answer are one transaction, `tx`. */
+export type WriteDeclaration<Tx, Params, Query, Body, Answer, Code extends string> = Writing<
+  Params,
+  Query,
+  Body,
+  Answer,
+  Code
+> & {
+  readonly handle: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+    tx: Tx,
+  ) => Promise<ResultOf<Answer>>;
+};
+
+/** A write that calls somebody else: claim, call, answer, with no transaction open while it waits. */
+export type CallOutDeclaration<Params, Query, Body, Answer, Code extends string> = Writing<
+  Params,
+  Query,
+  Body,
+  Answer,
+  Code
+> & {
+  readonly callsOut: { readonly deadlineMs: number };
+  readonly handle: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+  ) => Promise<ResultOf<Answer>>;
+};
+
+/** An operation out of service: 410 for ever. */
+export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
+  Omit<Named, "deprecated"> & {
+    readonly method: Method;
+    readonly risk: Risk;
+    readonly mode: ExecutionMode;
+  };
+
+/**
+ * The four ways to declare an operation. `Tx` is the store's transaction handle, `DomainCode` the codes that the
+ * operations' own catalogue adds to the kernel's.
+ */
+export type OperationKit<Tx, DomainCode extends string> = {
+  read<
+    Answer extends AnswerShape,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    const Code extends DomainCode | "not_found" = never,
+  >(declaration: ReadDeclaration<Params, Query, Answer, Code>): Operation<Tx>;
+  write<
+    Answer extends AnswerShape,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    Body extends MaybeBody = undefined,
+    const Code extends DomainCode | "not_found" = never,
+  >(declaration: WriteDeclaration<Tx, Params, Query, Body, Answer, Code>): Operation<Tx>;
+  callOut<
+    Answer extends AnswerShape,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    Body extends MaybeBody = undefined,
+    const Code extends DomainCode | "not_found" = never,
+  >(declaration: CallOutDeclaration<Params, Query, Body, Answer, Code>): Operation<Tx>;
+  retired(declaration: RetiredDeclaration): Operation<Tx>;
+};

@@ -1,0 +1,125 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { ApiKey, Authenticate } from "./api-keys.ts";
+import { addressBucket } from "./client-address.ts";
+import { within } from "./deadline.ts";
+import type { Operation } from "./declarations.ts";
+import { type Exchange, exchangeOf, msLeft } from "./exchange.ts";
+import { Problem } from "./problems.ts";
+import type { RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
+import { isRefusedRequestId } from "./request-id.ts";
+import { refuseMediaType } from "./request-reader.ts";
+
+/** Whether there is an account of this id. Staff keys name one; tenants' keys bring theirs. */
+export type AccountExists = (accountId: string) => Promise<boolean>;
+
+export type GateOptions = {
+  readonly authenticate: Authenticate;
+  readonly accountExists: AccountExists;
+  readonly rateLimits: RateLimits;
+  readonly policies: { readonly key: RateLimitPolicy; readonly address: RateLimitPolicy };
+};
+
+/** Everything that is judged before the body of a request is read. Each throws the problem that it finds. */
+export type Gate = {
+  /** For an operation: who asks, how often, whether they may, and for which account. */
+  admit<Tx>(operation: Operation<Tx>, request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** For what needs no key, and for addresses that do not exist: how often. */
+  admitAnyone(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Gives an answer that was not counted the headers that every answer has. */
+  describeLimits(request: FastifyRequest, reply: FastifyReply): void;
+};
+
+export function createGate(options: GateOptions): Gate {
+  const { authenticate, accountExists, rateLimits, policies } = options;
+
+  async function identify(request: FastifyRequest): Promise<ApiKey | null> {
+    const { authorization } = request.headers;
+    if (authorization === undefined) return null;
+    const exchange = exchangeOf(request);
+    const startMs = performance.now();
+    try {
+      exchange.key = await within(msLeft(exchange), "authentication", authenticate(authorization));
+    } finally {
+      exchange.waitedMs += performance.now() - startMs;
+    }
+    return exchange.key;
+  }
+
+  async function limit(key: ApiKey | null, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const exchange = exchangeOf(request);
+    const startMs = performance.now();
+    const { bucket, policy } = bucketOf(key, request);
+    const state = await rateLimits.count(bucket, policy);
+    exchange.waitedMs += performance.now() - startMs;
+    writeHeaders(reply, state);
+    if (!state.isAllowed) {
+      throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
+    }
+  }
+
+  function bucketOf(key: ApiKey | null, request: FastifyRequest) {
+    return key
+      ? { bucket: `key:${key.id}`, policy: policies.key }
+      : { bucket: addressBucket(request.ip), policy: policies.address };
+  }
+
+  async function accountOf(key: ApiKey, request: FastifyRequest): Promise<string> {
+    const header = request.headers["x-account-id"];
+    const named = typeof header === "string" && header !== "" ? header.toLowerCase() : null;
+    if (key.accountId !== null) {
+      if (named !== null && named !== key.accountId) throw new Problem("access_denied");
+      return key.accountId;
+    }
+    if (named === null) throw new Problem("account_required");
+    const exchange = exchangeOf(request);
+    const startMs = performance.now();
+    const exists = UUID.test(named) && (await within(msLeft(exchange), "the account", accountExists(named)));
+    exchange.waitedMs += performance.now() - startMs;
+    if (!exists) throw new Problem("not_found");
+    return named;
+  }
+
+  return {
+    admit: async (operation, request, reply) => {
+      const key = await identify(request);
+      await limit(key, request, reply);
+      refuseRequestId(request);
+      if (operation.work.kind === "retired") throw new Problem("route_retired");
+      if (key === null) throw new Problem("unauthorized");
+      if (!key.scopes.has(operation.scope)) throw new Problem("access_denied");
+      exchangeOf(request).accountId = await accountOf(key, request);
+      if (operation.effect === "write") refuseMediaType(request.headers);
+    },
+    admitAnyone: async (request, reply) => {
+      // A key counts even where none is needed, lest one client's guesses use up its neighbours' address.
+      await limit(await identify(request), request, reply);
+      refuseRequestId(request);
+    },
+    describeLimits: (request, reply) => {
+      if (reply.hasHeader("ratelimit")) return;
+      const { bucket, policy } = bucketOf(exchangeOf(request).key, request);
+      writeHeaders(reply, rateLimits.lastKnown(bucket, policy));
+    },
+  };
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {
+  reply.header("ratelimit", headers.ratelimit);
+  reply.header("ratelimit-policy", headers["ratelimit-policy"]);
+}
+
+function refuseRequestId(request: FastifyRequest): void {
+  const header = request.headers["x-request-id"];
+  if (isRefusedRequestId(typeof header === "string" ? header : undefined)) {
+    throw new Problem("invalid_request_id");
+  }
+}
+
+/** The account of an admitted request, and who asks. */
+export function admittedCaller(exchange: Exchange): { key: ApiKey; accountId: string } {
+  const { key, accountId } = exchange;
+  if (key === null || accountId === null) throw new Error("The request was not admitted.");
+  return { key, accountId };
+}

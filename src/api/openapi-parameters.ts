@@ -1,0 +1,61 @@
+import { z } from "zod";
+import type { Operation } from "./declarations.ts";
+import { IDEMPOTENCY_KEY_CHARS_MAX, REQUEST_ID_CHARS_MAX } from "./limits.ts";
+import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
+
+type Parameter = { readonly [member: string]: unknown };
+
+/** The headers that a request may or must carry, beside Authorization. */
+export const parameterComponents: Readonly<Record<string, Parameter>> = {
+  XRequestId: {
+    name: "X-Request-Id",
+    in: "header",
+    description:
+      "Names the request in answers and logs. Printable ASCII; left out or empty, a fresh id is made.",
+    schema: { type: "string", maxLength: REQUEST_ID_CHARS_MAX },
+  },
+  XAccountId: {
+    name: "X-Account-Id",
+    in: "header",
+    description: "The account that the request is about. Staff keys name it; other keys have their own.",
+    schema: { type: "string", format: "uuid" },
+  },
+  IdempotencyKey: {
+    name: "Idempotency-Key",
+    in: "header",
+    required: true,
+    description:
+      "Names this write: repeated under the same key, the same request has its effect once and answers the same. " +
+      "Kept for 24 hours, for each account and API key.",
+    schema: { type: "string", minLength: 1, maxLength: IDEMPOTENCY_KEY_CHARS_MAX },
+  },
+  IfNoneMatch: {
+    name: "If-None-Match",
+    in: "header",
+    description: "Tags of earlier answers: if one is still current, the answer is 304 without a body.",
+    schema: { type: "string" },
+  },
+};
+
+const component = (name: keyof typeof parameterComponents) => ({ $ref: `#/components/parameters/${name}` });
+
+export function parametersOf<Tx>(operation: Operation<Tx>, schemas: SchemaWriter): readonly Parameter[] {
+  const { params, query, effect } = operation;
+  return [
+    ...inPlace("path", params, schemas),
+    ...inPlace("query", query, schemas),
+    component("XRequestId"),
+    component("XAccountId"),
+    component(effect === "write" ? "IdempotencyKey" : "IfNoneMatch"),
+  ];
+}
+
+function inPlace(place: "path" | "query", object: z.ZodObject | null, schemas: SchemaWriter): Parameter[] {
+  if (!object) return [];
+  const required = new Set(z.toJSONSchema(object, { io: "input", unrepresentable: "any" }).required ?? []);
+  return Object.entries(object.shape).map(([name, schema]) => {
+    const { description, ...written } = schemas.write(schema as z.ZodType, "input") as JsonSchema;
+    const described = description === undefined ? {} : { description };
+    return { name, in: place, required: required.has(name), ...described, schema: written };
+  });
+}

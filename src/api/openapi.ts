@@ -1,0 +1,124 @@
+import type { Operation } from "./declarations.ts";
+import {
+  createProblemResponses,
+  headerComponents,
+  problemSchema,
+  successResponses,
+} from "./openapi-answers.ts";
+import { parameterComponents, parametersOf } from "./openapi-parameters.ts";
+import { createSchemaWriter, type SchemaWriter } from "./openapi-schemas.ts";
+import { pathParams, type Registry } from "./registry.ts";
+
+export type OpenApiInfo = {
+  readonly title: string;
+  readonly description: string;
+  /** The headings of the reference, in their order; every operation's `tag` is one of them. */
+  readonly tags: readonly { readonly name: string; readonly description: string }[];
+};
+
+export type OpenApiDocument = {
+  readonly openapi: "3.1.0";
+  readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  readonly [member: string]: unknown;
+};
+
+/** The whole API as an OpenAPI 3.1 document. Nothing in it is said twice: it follows from the declarations. */
+export function buildOpenApiDocument<Tx>(
+  registry: Registry<Tx>,
+  options: { readonly info: OpenApiInfo; readonly publicUrl: string; readonly docsUrl: string },
+): OpenApiDocument {
+  const { info, publicUrl, docsUrl } = options;
+  const schemas = createSchemaWriter();
+  const problems = createProblemResponses(registry.problems, docsUrl);
+  const tags = new Set(info.tags.map(({ name }) => name));
+
+  const answers = new Map<Operation<Tx>, object>();
+  for (const operation of registry.operations) {
+    if (!tags.has(operation.tag))
+      throw new Error(`Operation ${operation.key}: no heading "${operation.tag}".`);
+    answers.set(operation, { ...successResponses(operation, schemas), ...problems.responses(operation) });
+  }
+
+  const paths: Record<string, Record<string, unknown>> = {};
+  for (const operation of registry.operations) {
+    paths[operation.path] ??= {};
+    Object.assign(paths[operation.path] ?? {}, {
+      [operation.method.toLowerCase()]: describe(operation, schemas, answers.get(operation)),
+    });
+  }
+
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: info.title,
+      version: "1.0.0",
+      description: info.description,
+      license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
+    },
+    servers: [{ url: serverUrl(publicUrl), description: "This API; its paths begin with /v1." }],
+    tags: info.tags,
+    security: [{ apiKey: [] }],
+    paths,
+    components: {
+      schemas: { ...schemas.components, Problem: problemSchema },
+      parameters: parameterComponents,
+      headers: headerComponents,
+      responses: problems.components,
+      securitySchemes: {
+        apiKey: {
+          type: "http",
+          scheme: "bearer",
+          description: "An API key. Each operation requires one scope, which stands in `x-required-scope`.",
+        },
+      },
+    },
+  };
+}
+
+function describe<Tx>(
+  operation: Operation<Tx>,
+  schemas: SchemaWriter,
+  responses: object | undefined,
+): object {
+  const { key, tag, summary, description, scope, risk, effect, mode, isIdempotent, deprecated, work } =
+    operation;
+  return {
+    operationId: key,
+    tags: [tag],
+    summary,
+    ...(description === null ? {} : { description }),
+    ...(deprecated === null ? {} : { deprecated: true }),
+    security: [{ apiKey: [scope] }],
+    "x-operation-key": key,
+    "x-required-scope": scope,
+    "x-risk-level": risk,
+    "x-effect": effect,
+    "x-execution-mode": mode,
+    "x-idempotent": isIdempotent,
+    ...(work.kind === "retired" ? { "x-retired": true } : {}),
+    parameters: [...retiredParams(operation), ...parametersOf(operation, schemas)],
+    ...requestBody(operation, schemas),
+    responses,
+  };
+}
+
+/** A retired operation has no schemas left; the document still wants its path described. */
+function retiredParams<Tx>({ work, path }: Operation<Tx>): readonly object[] {
+  if (work.kind !== "retired") return [];
+  return pathParams(path).map((name) => ({ name, in: "path", required: true, schema: { type: "string" } }));
+}
+
+function requestBody<Tx>({ body }: Operation<Tx>, schemas: SchemaWriter): object {
+  if (body === null) return {};
+  const schema = schemas.write(body.kind === "json" ? body.schema : body.documentedAs, "input");
+  const isRequired = body.kind === "raw" || !body.isOptional;
+  const description = `At most ${body.bytesMax} bytes.`;
+  return { requestBody: { required: isRequired, description, content: { "application/json": { schema } } } };
+}
+
+/** A server on this machine is written as the address that the document itself came from. */
+function serverUrl(publicUrl: string): string {
+  const { hostname } = new URL(publicUrl);
+  const isLocal = hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");
+  return isLocal ? "/" : publicUrl.replace(/\/+$/, "");
+}

@@ -1,0 +1,66 @@
+import { z } from "zod";
+import type { Operation } from "./declarations.ts";
+import { operationKit } from "./operation-kit.ts";
+import { createCursors, pageOf, pageQuery } from "./pagination.ts";
+import { jsonAnswer } from "./shapes.ts";
+
+const ListedOperation = z
+  .object({
+    key: z.string().describe("Dotted name, the same as the operationId of the OpenAPI document."),
+    method: z.enum(["GET", "POST", "PUT", "PATCH", "DELETE"]),
+    path: z.string(),
+    summary: z.string(),
+    required_scope: z.string().describe("The scope that an API key needs."),
+    risk_level: z.enum(["none", "reversible", "irreversible"]),
+    effect: z.enum(["read", "write"]),
+    execution_mode: z.enum(["sync", "async"]).describe("With `async`, the work goes on after the answer."),
+    idempotent: z.boolean(),
+    lifecycle: z.enum(["active", "deprecated", "retired"]),
+    deprecated_at: z.iso.datetime({ precision: 3 }).nullable(),
+    sunset_at: z.iso.datetime({ precision: 3 }).nullable(),
+  })
+  .meta({ id: "Operation", description: "One operation of this API, as it is declared." });
+
+type Listed = z.output<typeof ListedOperation>;
+
+/** `GET /v1/operations`: the list of all operations, this one included. */
+export function operationsList<Tx>(others: readonly Operation<Tx>[]): Operation<Tx> {
+  const cursors = createCursors(z.int().min(0));
+  const self: Operation<Tx> = operationKit<Tx>().read({
+    key: "operations.list",
+    tag: "Operations",
+    summary: "List the operations",
+    description: "Every operation with the scope that it requires, its risk, its effect and how it runs.",
+    method: "GET",
+    path: "/v1/operations",
+    scope: "operations:read",
+    query: z.strictObject(pageQuery),
+    answer: jsonAnswer(200, pageOf(ListedOperation)),
+    handle: async ({ query }) => {
+      const start = cursors.read(query.cursor, "operations") ?? 0;
+      const end = start + query.limit;
+      const next_cursor = end < listed.length ? cursors.write(end, "operations") : null;
+      return { body: { items: listed.slice(start, end), next_cursor, total: listed.length } };
+    },
+  });
+  const listed = [...others, self].map(describe);
+  return self;
+}
+
+function describe<Tx>(operation: Operation<Tx>): Listed {
+  const { deprecated, work } = operation;
+  return {
+    key: operation.key,
+    method: operation.method,
+    path: operation.path,
+    summary: operation.summary,
+    required_scope: operation.scope,
+    risk_level: operation.risk,
+    effect: operation.effect,
+    execution_mode: operation.mode,
+    idempotent: operation.isIdempotent,
+    lifecycle: work.kind === "retired" ? "retired" : deprecated === null ? "active" : "deprecated",
+    deprecated_at: deprecated === null ? null : new Date(deprecated.at).toISOString(),
+    sunset_at: deprecated?.sunsetAt ? new Date(deprecated.sunsetAt).toISOString() : null,
+  };
+}

@@ -1,0 +1,69 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { entityTag, matchesEntityTag } from "./entity-tags.ts";
+import { addErrorPages } from "./error-pages.ts";
+import { beginExchange } from "./exchange.ts";
+import type { Gate } from "./gate.ts";
+import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
+import { addReferencePage } from "./reference-page.ts";
+import type { Registry } from "./registry.ts";
+
+export type PageOptions = {
+  readonly info: OpenApiInfo;
+  /** Where callers reach the API, without /v1. */
+  readonly publicUrl: string;
+  /** Where problems are explained: their types are `{docsUrl}/errors/{code}`. */
+  readonly docsUrl: string;
+  /** Rejects while the process cannot do its work: its database is away, or not migrated. */
+  readonly checkReady: () => Promise<void>;
+};
+
+export type PageRoute = { readonly method: "GET"; readonly path: string };
+
+export const OPENAPI_PATH = "/v1/openapi.json";
+
+/** Adds what needs no API key: health, the OpenAPI document, the reference, the pages about errors. */
+export async function addPublicPages<Tx>(
+  app: FastifyInstance,
+  registry: Registry<Tx>,
+  options: PageOptions,
+  gate: Gate,
+): Promise<readonly PageRoute[]> {
+  // Probes are neither counted nor refused: they come every second, and should not ask the database for leave.
+  addPage(app, "/healthz", beginPage, async (_request, reply) => {
+    return reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
+  });
+  addPage(app, "/readyz", beginPage, async (_request, reply) => {
+    await options.checkReady();
+    return reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
+  });
+
+  const admit = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    beginExchange(request, "page");
+    await gate.admitAnyone(request, reply);
+  };
+  const document = Buffer.from(JSON.stringify(buildOpenApiDocument(registry, options)));
+  const tag = entityTag(document);
+  addPage(app, OPENAPI_PATH, admit, async (request, reply) => {
+    reply.headers({ etag: tag, "cache-control": "no-cache" });
+    const ifNoneMatch = request.headers["if-none-match"];
+    if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, tag)) return reply.code(304).send();
+    return reply.header("content-type", "application/json").send(document);
+  });
+  addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
+  const errorPaths = addErrorPages(app, registry.problems, admit);
+  const referencePaths = await addReferencePage(app, options.info.title, OPENAPI_PATH, admit);
+
+  const paths = ["/healthz", "/readyz", OPENAPI_PATH, "/", ...errorPaths, ...referencePaths];
+  return paths.map((path) => ({ method: "GET", path }));
+}
+
+export type AdmitPage = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+export type AnswerPage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+
+async function beginPage(request: FastifyRequest): Promise<void> {
+  beginExchange(request, "page");
+}
+
+function addPage(app: FastifyInstance, url: string, onRequest: AdmitPage, handler: AnswerPage): void {
+  app.route({ method: ["GET", "HEAD"], url, onRequest, handler });
+}

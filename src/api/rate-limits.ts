@@ -1,0 +1,107 @@
+import { serializeItem } from "structured-headers";
+import { within } from "./deadline.ts";
+import { RATE_LIMIT_WITHIN_MS, REMEMBERED_BUCKETS_MAX } from "./limits.ts";
+
+/** So many requests within a window of so many seconds. `name` stands in the headers. */
+export type RateLimitPolicy = {
+  readonly name: string;
+  readonly requestsMax: number;
+  readonly windowSeconds: number;
+};
+
+/**
+ * Counts one request in `bucket` and says how many there are in its window now, this one included, and in how many
+ * milliseconds that window ends. Shared by all API processes.
+ */
+export type CountRequest = (
+  bucket: string,
+  policy: RateLimitPolicy,
+) => Promise<{ readonly requests: number; readonly resetMs: number }>;
+
+export type RateLimitHeaders = { readonly ratelimit: string; readonly "ratelimit-policy": string };
+
+export type RateLimitState = {
+  readonly isAllowed: boolean;
+  /** Whole seconds until the window ends, rounded up: both `t` and Retry-After. */
+  readonly resetSeconds: number;
+  readonly headers: RateLimitHeaders;
+};
+
+export type RateLimits = {
+  /** Counts the request. Where the store fails, lets it through with the state last known. */
+  count(bucket: string, policy: RateLimitPolicy): Promise<RateLimitState>;
+  /** The state last known, without counting: for answers given before there was one to count. */
+  lastKnown(bucket: string, policy: RateLimitPolicy): RateLimitState;
+};
+
+type Known = { readonly remaining: number; readonly endsAtMs: number };
+
+// rate-limiter-flexible keeps counts in PostgreSQL but writes no headers; @fastify/rate-limit writes the three old
+// headers and keeps counts in memory or Redis. So the counting is handed in, and the headers are written here.
+export function createRateLimits(options: {
+  readonly countRequest: CountRequest;
+  /** Told of every request that was let through uncounted. */
+  readonly onStoreFailure: (error: unknown) => void;
+  /** Monotonic milliseconds. */
+  readonly monotonicMs: () => number;
+}): RateLimits {
+  const { countRequest, onStoreFailure, monotonicMs } = options;
+  const known = new Map<string, Known>();
+
+  function remember(bucket: string, state: Known): void {
+    known.delete(bucket);
+    known.set(bucket, state);
+    if (known.size <= REMEMBERED_BUCKETS_MAX) return;
+    const [oldest] = known.keys();
+    if (oldest !== undefined) known.delete(oldest);
+  }
+
+  function lastKnown(bucket: string, policy: RateLimitPolicy): RateLimitState {
+    const state = known.get(bucket);
+    const leftMs = state ? state.endsAtMs - monotonicMs() : 0;
+    return state && leftMs > 0
+      ? stateOf(policy, true, state.remaining, leftMs)
+      : stateOf(policy, true, policy.requestsMax, policy.windowSeconds * 1000);
+  }
+
+  async function count(bucket: string, policy: RateLimitPolicy): Promise<RateLimitState> {
+    try {
+      const counted = await within(RATE_LIMIT_WITHIN_MS, "the rate limiter", countRequest(bucket, policy));
+      const remaining = Math.max(0, policy.requestsMax - counted.requests);
+      remember(bucket, { remaining, endsAtMs: monotonicMs() + counted.resetMs });
+      return stateOf(policy, counted.requests <= policy.requestsMax, remaining, counted.resetMs);
+    } catch (error) {
+      onStoreFailure(error);
+      return lastKnown(bucket, policy);
+    }
+  }
+
+  return { count, lastKnown };
+}
+
+/** The constant parts of a policy's two headers, written once. */
+const written = new WeakMap<RateLimitPolicy, { readonly name: string; readonly policy: string }>();
+
+function stateOf(
+  policy: RateLimitPolicy,
+  isAllowed: boolean,
+  remaining: number,
+  resetMs: number,
+): RateLimitState {
+  let texts = written.get(policy);
+  if (!texts) {
+    const { name, requestsMax, windowSeconds } = policy;
+    const parameters = new Map([
+      ["q", requestsMax],
+      ["w", windowSeconds],
+    ]);
+    texts = { name: serializeItem(name, new Map()), policy: serializeItem(name, parameters) };
+    written.set(policy, texts);
+  }
+  const resetSeconds = Math.max(1, Math.ceil(resetMs / 1000));
+  const headers = {
+    ratelimit: `${texts.name};r=${remaining};t=${resetSeconds}`,
+    "ratelimit-policy": texts.policy,
+  };
+  return { isAllowed, resetSeconds, headers };
+}

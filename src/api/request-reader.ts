@@ -1,0 +1,97 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { z } from "zod";
+import type { Operation } from "./declarations.ts";
+import { invalidRequestFrom } from "./field-errors.ts";
+import { parseJsonBytes } from "./json-text.ts";
+import { invalidRequest, Problem } from "./problems.ts";
+import { compileReadQuery } from "./query-text.ts";
+import type { JsonBody } from "./shapes.ts";
+
+export type ReadInput = { readonly params: unknown; readonly query: unknown; readonly body: unknown };
+
+/** What the router and the socket give. `body`: undefined where none was sent. */
+export type Received = {
+  readonly params: unknown;
+  readonly query: unknown;
+  readonly body: Buffer | undefined;
+};
+
+/** Compiles what an operation takes into one function that returns the checked request or throws the 400. */
+export function compileRequestReader<Tx>(operation: Operation<Tx>): (received: Received) => ReadInput {
+  const checkParams = compilePart("path", operation.params);
+  const readQueryText = operation.query ? compileReadQuery(operation.query) : sameQuery;
+  const readQuery = compilePart("query", operation.query);
+  const { body } = operation;
+  return (received) => ({
+    params: checkParams(refuseEmptyParams(received.params)),
+    query: readQuery(readQueryText(received.query as Record<string, unknown>)),
+    body: body?.kind === "raw" ? readRaw(received.body) : readJson(body, received.body),
+  });
+}
+
+/** The router lets `{id}` be empty, but `/v1/boxes/` is the address of nothing. */
+function refuseEmptyParams(params: unknown): unknown {
+  if (Object.values(params as object).includes("")) throw new Problem("not_found");
+  return params;
+}
+
+const sameQuery = (query: Record<string, unknown>): Record<string, unknown> => query;
+
+/** Unknown names are refused, for a filter that is misspelt and ignored selects far more than was meant. */
+function compilePart(place: string, schema: z.ZodObject | null): (value: unknown) => unknown {
+  const strict = schema?.strict();
+  return (value) => {
+    if (!strict) {
+      const [unknown] = Object.keys(value as object);
+      if (unknown !== undefined) throw invalidRequest(`${place}.${unknown.slice(0, 100)}`, "Not known here.");
+      return {};
+    }
+    const result = strict.safeParse(value);
+    if (!result.success) throw invalidRequestFrom(place, result.error);
+    return result.data;
+  };
+}
+
+function readRaw(bytes: Buffer | undefined): Buffer {
+  if (bytes === undefined || bytes.length === 0) throw invalidRequest("body", "The body is empty.");
+  return bytes;
+}
+
+function readJson(body: JsonBody | null, bytes: Buffer | undefined): unknown {
+  const isEmpty = bytes === undefined || bytes.length === 0;
+  if (body === null) {
+    if (!isEmpty && !isEmptyObject(parsed(bytes)))
+      throw invalidRequest("body", "The operation takes no body.");
+    return undefined;
+  }
+  if (isEmpty && !body.isOptional) throw invalidRequest("body", "The body is empty.");
+  const result = body.schema.safeParse(isEmpty ? {} : parsed(bytes));
+  if (!result.success) throw invalidRequestFrom("body", result.error);
+  return result.data;
+}
+
+function parsed(bytes: Buffer): unknown {
+  try {
+    return parseJsonBytes(bytes);
+  } catch (error) {
+    if (error instanceof SyntaxError) throw invalidRequest("body", error.message);
+    throw error;
+  }
+}
+
+/** Many clients send `{}` with every POST. */
+function isEmptyObject(value: unknown): boolean {
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  return isObject && Object.keys(value).length === 0;
+}
+
+const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?;?$/i;
+
+/** Refuses, before it is read, a body that is not declared as plain UTF-8 JSON. No body needs no declaration. */
+export function refuseMediaType(headers: IncomingHttpHeaders): void {
+  const hasBody = headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+  if (!hasBody) return;
+  const coding = headers["content-encoding"] ?? "identity";
+  const isJson = JSON_TYPE.test(headers["content-type"] ?? "");
+  if (!isJson || coding.toLowerCase() !== "identity") throw new Problem("unsupported_media_type");
+}

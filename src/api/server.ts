@@ -1,0 +1,145 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { createAllowedMethods } from "./allowed-methods.ts";
+import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
+import { createAnswerBrokenHttp } from "./broken-http.ts";
+import { type AnsweredRequest, answeredRequest, beginExchange, exchangeOf } from "./exchange.ts";
+import { type AccountExists, createGate, type Gate } from "./gate.ts";
+import { createHttpApp, refuseMissingHost } from "./http-app.ts";
+import type { IdempotencyStore } from "./idempotency.ts";
+import { REFUSED_BODY_BYTES_MAX } from "./limits.ts";
+import { addOperationRoute } from "./operation-routes.ts";
+import { type AnswerProblem, createAnswerProblem, problemFrom } from "./problem-answers.ts";
+import { Problem, type ProblemCatalogue } from "./problems.ts";
+import { addPublicPages, type PageOptions } from "./public-pages.ts";
+import { type CountRequest, createRateLimits, type RateLimitPolicy } from "./rate-limits.ts";
+import type { Registry } from "./registry.ts";
+import { createWriteOnce, type RecordWrite } from "./write-once.ts";
+
+export type ApiOptions<Tx> = PageOptions & {
+  readonly registry: Registry<Tx>;
+  readonly findApiKey: FindApiKey;
+  /** The prefix of the keys of this environment, from `apiKeyPrefix`. */
+  readonly keyPrefix: string;
+  readonly accountExists: AccountExists;
+  readonly countRequest: CountRequest;
+  readonly policies: { readonly key: RateLimitPolicy; readonly address: RateLimitPolicy };
+  readonly idempotencyStore: IdempotencyStore<Tx>;
+  /** Told of every write in its own transaction. */
+  readonly recordWrite: RecordWrite<Tx>;
+  /** Whose X-Forwarded-For is believed: nobody's, everybody's, that of so many proxies, or of those addresses. */
+  readonly trustProxy: boolean | number | string;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+  /** A fresh id for a request without one, and a token for a claim: unguessable, printable ASCII. */
+  readonly newId: () => string;
+  /** Check what handlers return against what they declare: for tests. */
+  readonly isChecking?: boolean;
+  readonly onAnswered: (answered: AnsweredRequest) => void;
+  /** An error that is our own fault, to be logged. */
+  readonly onFault: (error: unknown, requestId: string) => void;
+  /** A request was let through because the rate limiter's store failed. */
+  readonly onRateLimitFailure: (error: unknown) => void;
+};
+
+/** Everything behind one port: the operations, and the pages that need no key. Ready to listen. */
+export async function createApi<Tx>(options: ApiOptions<Tx>): Promise<FastifyInstance> {
+  const { registry, policies, newId, onFault, onAnswered } = options;
+  const answerProblem = createAnswerProblem(registry.problems, options.docsUrl);
+  const rateLimits = createRateLimits({
+    countRequest: options.countRequest,
+    onStoreFailure: options.onRateLimitFailure,
+    monotonicMs: () => performance.now(),
+  });
+  const { findApiKey, keyPrefix: prefix, now, accountExists } = options;
+  const authenticate = createAuthenticate({ findApiKey, prefix, now });
+  const gate = createGate({ authenticate, accountExists, rateLimits, policies });
+  const { idempotencyStore: store, recordWrite } = options;
+  const writeOnce = createWriteOnce({ store, recordWrite, newToken: newId, onFault });
+  const sendProblem = createSendProblem(registry.problems, answerProblem, gate, onFault);
+
+  const app = createHttpApp({
+    trustProxy: options.trustProxy,
+    newRequestId: newId,
+    answerBrokenHttp: createAnswerBrokenHttp({
+      answerProblem,
+      rateLimits,
+      policy: policies.address,
+      newRequestId: newId,
+    }),
+    // Hooks do not run for an address that cannot be decoded, so what they do is done here.
+    answerBrokenAddress: async (error, request, reply) => {
+      beginAnswer(request, reply);
+      const refusal = await gate.admitAnyone(request, reply).then(
+        () => error,
+        (refused: unknown) => refused,
+      );
+      sendProblem(refusal, request, reply);
+      onAnswered(answeredRequest(request, reply));
+    },
+  });
+
+  app.addHook("onRequest", (request, reply, done) => {
+    beginAnswer(request, reply);
+    refuseMissingHost(request);
+    // Refused here and not in the handler, so that the body of a request that leads nowhere is not read.
+    if (request.is404) refuseUnknown(request, reply).catch(done);
+    else done();
+  });
+  app.addHook("onResponse", (request, reply, done) => {
+    onAnswered(answeredRequest(request, reply));
+    done();
+  });
+  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply));
+  app.setNotFoundHandler(() => {
+    throw new Problem("not_found");
+  });
+
+  for (const operation of registry.operations) {
+    addOperationRoute(app, operation, { gate, writeOnce, isChecking: options.isChecking ?? false });
+  }
+  const pageRoutes = await addPublicPages(app, registry, options, gate);
+  const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes]);
+
+  async function refuseUnknown(request: FastifyRequest, reply: FastifyReply): Promise<never> {
+    beginExchange(request, "none");
+    await gate.admitAnyone(request, reply);
+    const [pathname = "/"] = request.url.split("?", 1);
+    const allowed = allowedMethods(pathname);
+    if (allowed.length === 0) throw new Problem("not_found");
+    throw new Problem("method_not_allowed", { headers: { allow: allowed.join(", ") } });
+  }
+
+  await app.ready();
+  return app;
+}
+
+function beginAnswer(request: FastifyRequest, reply: FastifyReply): void {
+  reply.header("x-request-id", request.id);
+  reply.header("x-content-type-options", "nosniff");
+}
+
+function createSendProblem(
+  problems: ProblemCatalogue,
+  answerProblem: AnswerProblem,
+  gate: Gate,
+  onFault: (error: unknown, requestId: string) => void,
+) {
+  return (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const { problem, fault } = problemFrom(error, problems);
+    if (fault !== null) onFault(fault, request.id);
+    const answer = answerProblem(problem, request.id);
+    exchangeOf(request).problemCode = answer.code;
+    gate.describeLimits(request, reply);
+    keepReading(request, reply);
+    reply.code(answer.status).headers(answer.headers).send(answer.body);
+  };
+}
+
+/**
+ * Fastify ends the connection after a body that was too large, and a client that is still sending then sees a broken
+ * connection in place of the answer. What is announced as bearable is read to its end instead.
+ */
+function keepReading(request: FastifyRequest, reply: FastifyReply): void {
+  const announced = Number(request.headers["content-length"] ?? Number.NaN);
+  if (announced <= REFUSED_BODY_BYTES_MAX) reply.removeHeader("connection");
+}

@@ -1,0 +1,90 @@
+import type { z } from "zod";
+import { JSON_BODY_BYTES_MAX } from "./limits.ts";
+
+/** A body parsed as JSON and checked against `schema` before the handler sees it. */
+export type JsonBody<Schema extends z.ZodType = z.ZodType> = {
+  readonly kind: "json";
+  readonly schema: Schema;
+  readonly bytesMax: number;
+  /** Whether the body may be left out; the schema then sees `{}`. */
+  readonly isOptional: boolean;
+};
+
+/** A body handed over as the bytes that came; the handler judges them itself. */
+export type RawBody = {
+  readonly kind: "raw";
+  /** What the reference says about it; nothing is checked against it. */
+  readonly documentedAs: z.ZodType;
+  readonly bytesMax: number;
+};
+
+export function jsonBody<Schema extends z.ZodType>(
+  schema: Schema,
+  options: { bytesMax?: number; isOptional?: boolean } = {},
+): JsonBody<Schema> {
+  const { bytesMax = JSON_BODY_BYTES_MAX, isOptional = false } = options;
+  return { kind: "json", schema, bytesMax, isOptional };
+}
+
+export function rawBody(options: { documentedAs: z.ZodType; bytesMax: number }): RawBody {
+  return { kind: "raw", ...options };
+}
+
+/** What a handler receives as `body`. */
+export type BodyOf<Body> =
+  Body extends JsonBody<infer Schema> ? z.output<Schema> : Body extends RawBody ? Buffer : undefined;
+
+/** A success whose body is `schema` as JSON. `headers`: those that this operation adds, each with its meaning. */
+export type JsonAnswer<Schema extends z.ZodType = z.ZodType, Header extends string = string> = {
+  readonly kind: "json";
+  readonly status: 200 | 201 | 202;
+  readonly schema: Schema;
+  readonly headers: Readonly<Record<Header, string>>;
+};
+
+/** A success whose body is bytes that exist already, sent as they are. */
+export type BytesAnswer = {
+  readonly kind: "bytes";
+  readonly status: 200;
+  readonly mediaType: string;
+  readonly documentedAs: z.ZodType;
+  readonly headers: Readonly<Record<never, string>>;
+};
+
+/** A success that says nothing more. */
+export type EmptyAnswer = {
+  readonly kind: "empty";
+  readonly status: 204;
+  readonly headers: Readonly<Record<never, string>>;
+};
+
+export type AnswerShape = JsonAnswer | BytesAnswer | EmptyAnswer;
+
+export function jsonAnswer<Schema extends z.ZodType, const Header extends string = never>(
+  status: 200 | 201 | 202,
+  schema: Schema,
+  headers = {} as Readonly<Record<Header, string>>,
+): JsonAnswer<Schema, Header> {
+  return { kind: "json", status, schema, headers };
+}
+
+export function bytesAnswer(options: { mediaType: string; documentedAs: z.ZodType }): BytesAnswer {
+  return { kind: "bytes", status: 200, headers: {}, ...options };
+}
+
+export function emptyAnswer(): EmptyAnswer {
+  return { kind: "empty", status: 204, headers: {} };
+}
+
+type HeadersOf<Header extends string> = [Header] extends [never]
+  ? Readonly<Record<string, never>>
+  : Readonly<Partial<Record<Header, string>>>;
+
+/** What a handler returns. `etag`: an opaque tag of the bytes, where the store has one; else it is computed. */
+export type ResultOf<Answer> =
+  Answer extends JsonAnswer<infer Schema, infer Header>
+    ? { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> }
+    : Answer extends BytesAnswer
+      ? { readonly bytes: Uint8Array; readonly etag?: string }
+      : // biome-ignore lint/suspicious/noConfusingVoidType: what an async handler without a return gives.
+        void;

@@ -1,0 +1,131 @@
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import { afterEach, describe, expect, test } from "vitest";
+import { expectProblem } from "../support/api-expect.ts";
+import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
+
+let api: ToyApi;
+afterEach(() => api.app.close());
+
+async function start(overrides: ToyOverrides = {}): Promise<{ authorization: string }> {
+  api = await createToyApi(overrides);
+  return { authorization: `Bearer ${api.key}` };
+}
+
+const json = { "content-type": "application/json" };
+const write = { ...json, "idempotency-key": "k1" };
+
+describe("a body", () => {
+  const post = async (init: RequestInit & { headers?: Record<string, string> }, path = "/v1/boxes") => {
+    const auth = await start();
+    const headers = { ...auth, "idempotency-key": "k1", ...init.headers };
+    return fetch((await api.listen()) + path, { method: "POST", ...init, headers });
+  };
+  const form = { "content-type": "application/x-www-form-urlencoded" };
+
+  test.each([
+    ["of no type", { body: new Uint8Array([123, 125]) }],
+    ["of text", { body: "{}", headers: { "content-type": "text/plain" } }],
+    ["of a form", { body: "a=b", headers: form }],
+    ["of problem JSON", { body: "{}", headers: { "content-type": "application/problem+json" } }],
+    ["of JSON in Latin-1", { body: "{}", headers: { "content-type": "application/json; charset=latin1" } }],
+    ["that is compressed", { body: "{}", headers: { ...json, "content-encoding": "gzip" } }],
+    ["of a type that is none", { body: "{}", headers: { "content-type": "json" } }],
+  ])("%s is 415", async (_name, init) => {
+    await expectProblem(await post(init), 415, "unsupported_media_type");
+  });
+
+  test.each([json["content-type"], "application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"'])(
+    "of %s is JSON",
+    async (type) => {
+      expect((await post({ body: '{"color":"red"}', headers: { "content-type": type } })).status).toBe(201);
+    },
+  );
+
+  test("that is empty needs no type, and is 400 where one is wanted", async () => {
+    await expectProblem(await post({}), 400, "invalid_request", [
+      { path: "body", message: "The body is empty." },
+    ]);
+    expect((await post({}, "/v1/boxes/weigh")).status).toBe(200);
+    expect((await post({ body: "", headers: form }, "/v1/locks/combination/rotate")).status).toBe(200);
+  });
+
+  test("of {} is as good as none where none is wanted; another is not", async () => {
+    expect((await post({ body: "{}", headers: json }, "/v1/locks/combination/rotate")).status).toBe(200);
+    const other = await post({ body: '{"a":1}', headers: json }, "/v1/locks/combination/rotate");
+    await expectProblem(other, 400, "invalid_request", [
+      { path: "body", message: "The operation takes no body." },
+    ]);
+  });
+
+  test.each([
+    ["{", "The body is not JSON."],
+    ["  ", "The body is empty."],
+    ["'a'", "The body is not JSON."],
+    ["\ufeff{}", "The body is not JSON."],
+    [`{"a":${"[".repeat(600)}${"]".repeat(600)}}`, "The body is nested deeper than 512 levels."],
+    [`${"[".repeat(30_000)}`, "The body is nested deeper than 512 levels."],
+  ])("%.20s is 400", async (body, message) => {
+    await expectProblem(await post({ body, headers: json }), 400, "invalid_request", [
+      { path: "body", message },
+    ]);
+  });
+
+  test("that is not UTF-8 is 400", async () => {
+    const body = Buffer.from('{"color":"\xff"}', "latin1");
+    const message = "The body is not UTF-8.";
+    await expectProblem(await post({ body, headers: json }), 400, "invalid_request", [
+      { path: "body", message },
+    ]);
+  });
+
+  test("with mistakes names each of them and echoes none of its values", async () => {
+    const body = '{"color":"my secret","weight":0,"__proto__":{"a":1},"constructor":2,"hight":3}';
+    const response = await post({ body, headers: json });
+    expect(await response.clone().text()).not.toContain("my secret");
+    await expectProblem(response, 400, "invalid_request", [
+      { path: "body.color", message: 'Invalid option: expected one of "red"|"blue"' },
+      { path: "body.weight", message: "Too small: expected number to be >=1" },
+      ...["__proto__", "constructor", "hight"].map((name) => ({
+        path: `body.${name}`,
+        message: "Not known here; check the spelling.",
+      })),
+    ]);
+  });
+
+  test("with a thousand mistakes names twenty, shortly", async () => {
+    const names = Array.from({ length: 1000 }, (_, index) => [`${"x".repeat(50)}\ud800${index}`, 1]);
+    const response = await post({ body: JSON.stringify(Object.fromEntries(names)), headers: json });
+    const { errors } = (await response.json()) as { errors: { path: string }[] };
+    expect(errors).toHaveLength(20);
+    for (const { path } of errors) expect(path.length).toBeLessThanOrEqual(200);
+  });
+
+  test.each([100_000, 5_000_000])("of %d bytes is 413, and the answer is seen", async (bytes) => {
+    const response = await post({ body: `"${"x".repeat(bytes)}"`, headers: json });
+    await expectProblem(response, 413, "payload_too_large");
+  });
+
+  test("of unannounced length is 413 past the bound", async () => {
+    const auth = await start();
+    await api.listen();
+    const socket = connect(api.port(), "127.0.0.1");
+    const headers = [
+      "Host: x",
+      `Authorization: ${auth.authorization}`,
+      "Content-Type: application/json",
+      "Idempotency-Key: k",
+      "Transfer-Encoding: chunked",
+    ];
+    socket.write(`POST /v1/boxes HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n`);
+    socket.write(`11000\r\n${"x".repeat(0x11000)}\r\n`);
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 413 /);
+  });
+
+  test("without a key is not read", async () => {
+    await start();
+    const body = `"${"x".repeat(5_000_000)}"`;
+    const response = await fetch(`${await api.listen()}/v1/boxes`, { method: "POST", body, headers: write });
+    await expectProblem(response, 401, "unauthorized");
+  });
+});

@@ -1,0 +1,101 @@
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import { afterEach, describe, expect, test } from "vitest";
+import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
+
+let api: ToyApi;
+afterEach(() => api.app.close());
+
+async function start(overrides: ToyOverrides = {}): Promise<{ authorization: string }> {
+  api = await createToyApi(overrides);
+  return { authorization: `Bearer ${api.key}` };
+}
+
+describe("broken HTTP", () => {
+  async function sendRaw(bytes: string): Promise<{ head: string; problem: Record<string, unknown> }> {
+    const socket = connect(api.port(), "127.0.0.1");
+    socket.write(bytes, "latin1");
+    const [head = "", body = ""] = (await text(socket)).split("\r\n\r\n");
+    return { head, problem: JSON.parse(body) };
+  }
+
+  test.each([
+    ["no HTTP at all", "HELLO\r\n\r\n", "The request is not well-formed HTTP/1.1."],
+    [
+      "a broken header",
+      "GET / HTTP/1.1\r\nHost: x\r\nA B\r\n\r\n",
+      "The request is not well-formed HTTP/1.1.",
+    ],
+    [
+      "two lengths",
+      "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+      "The request is not well-formed HTTP/1.1.",
+    ],
+    [
+      "headers without end",
+      `GET / HTTP/1.1\r\nHost: x\r\n${"a: b\r\n".repeat(9000)}\r\n`,
+      "The headers are larger than 16 KiB.",
+    ],
+  ])("%s is answered with a problem", async (_name, bytes, message) => {
+    await start();
+    await api.listen();
+    const { head, problem } = await sendRaw(bytes);
+    expect(head).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
+    expect(head).toMatch(/\r\ncontent-type: application\/problem\+json(\r\n|$)/);
+    expect(head).toMatch(/\r\nratelimit: "address";r=60;t=60(\r\n|$)/);
+    expect(problem).toEqual({
+      type: "https://docs.boxes.test/errors/invalid_request",
+      title: "Invalid request",
+      status: 400,
+      code: "invalid_request",
+      request_id: /\r\nx-request-id: ([^\r]+)/.exec(head)?.[1],
+      errors: [{ path: "http", message }],
+    });
+  });
+
+  test("that names no host is answered like any other request", async () => {
+    await start();
+    await api.listen();
+    const { head, problem } = await sendRaw("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
+    expect(head).toMatch(/^HTTP\/1\.1 400 /);
+    expect(problem).toMatchObject({ code: "invalid_request", errors: [{ path: "header.host" }] });
+    const { head: probe } = await sendRaw("GET /healthz HTTP/1.0\r\n\r\n");
+    expect(probe).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  test("that never ends is answered when its time is up", async () => {
+    await start();
+    const errors: (Error & { code?: string })[] = [];
+    api.app.server.once("connection", (socket) => {
+      errors.push(Object.assign(new Error("late"), { code: "ERR_HTTP_REQUEST_TIMEOUT" }));
+      api.app.server.emit("clientError", errors[0], socket);
+    });
+    await api.listen();
+    const { problem } = await sendRaw("GET / HTTP/1.1\r\n");
+    expect(problem).toMatchObject({
+      errors: [{ path: "http", message: "The request did not arrive in time." }],
+    });
+  });
+
+  test("leaves the server able to answer the next", async () => {
+    const auth = await start();
+    const url = await api.listen();
+    await sendRaw("HELLO\r\n\r\n");
+    const socket = connect(api.port(), "127.0.0.1");
+    socket.write("POST /v1/boxes HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+    socket.end();
+    await text(socket).catch(() => "");
+    const response = await fetch(`${url}/v1/boxes`, { headers: auth });
+    expect(response.status).toBe(200);
+    expect(api.faults).toEqual([]);
+  });
+
+  test("an expectation that we do not know is no reason to refuse", async () => {
+    const auth = await start();
+    await api.listen();
+    const socket = connect(api.port(), "127.0.0.1");
+    const headers = `Host: x\r\nExpect: the-unexpected\r\nAuthorization: ${auth.authorization}\r\nConnection: close`;
+    socket.write(`GET /v1/boxes HTTP/1.1\r\n${headers}\r\n\r\n`);
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 /);
+  });
+});

@@ -1,0 +1,114 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { kernelProblems } from "../../src/api/kernel-problems.ts";
+import { PROBLEM_STATUSES, Problem, TemporarilyUnavailable } from "../../src/api/problems.ts";
+import { expectProblem } from "../support/api-expect.ts";
+import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
+
+let api: ToyApi;
+afterEach(() => api.app.close());
+
+async function start(overrides: ToyOverrides = {}): Promise<{ authorization: string }> {
+  api = await createToyApi(overrides);
+  return { authorization: `Bearer ${api.key}` };
+}
+
+const json = { "content-type": "application/json" };
+
+describe("our own faults", () => {
+  test("are 500, are told to the log and to nobody else", async () => {
+    const auth = await start();
+    api.boxes.gate = () => Promise.reject(new Error("password=hunter2"));
+    const response = await fetch(`${await api.listen()}/v1/boxes`, { headers: auth });
+    expect(await response.clone().text()).not.toContain("hunter2");
+    await expectProblem(response, 500, "internal_error");
+    expect(api.faults).toMatchObject([{ message: "password=hunter2" }]);
+  });
+
+  test("include a code that no catalogue has", async () => {
+    const auth = await start({ isChecking: false });
+    api.boxes.gate = () => Promise.reject(new Problem("no_such_code"));
+    await expectProblem(
+      await fetch(`${await api.listen()}/v1/boxes`, { headers: auth }),
+      500,
+      "internal_error",
+    );
+    expect(api.faults).toMatchObject([{ message: "No catalogue has the problem code no_such_code." }]);
+  });
+
+  test("include, while checking, what the operation does not declare", async () => {
+    const auth = await start();
+    api.boxes.gate = () => Promise.reject(new Problem("box_gone"));
+    await expectProblem(
+      await fetch(`${await api.listen()}/v1/boxes`, { headers: auth }),
+      500,
+      "internal_error",
+    );
+    expect(api.faults).toMatchObject([{ message: "Operation boxes.list does not declare box_gone." }]);
+
+    const row = { id: "box-1", color: "green", weight: 1.5, made_at: "today", accountId: ADA };
+    api.boxes.gate = async () => {};
+    api.boxes.rows.set("box-1", row as never);
+    await expectProblem(
+      await fetch(`${api.app.listeningOrigin}/v1/boxes`, { headers: auth }),
+      500,
+      "internal_error",
+    );
+    expect(api.faults).toMatchObject([
+      {},
+      { message: "Operation boxes.list returned what it does not declare." },
+    ]);
+  });
+});
+
+describe("a database that is away", () => {
+  const away = async (): Promise<never> => {
+    throw new TemporarilyUnavailable("connect ECONNREFUSED 10.0.0.1:5432");
+  };
+
+  test("makes 503 with Retry-After, whoever notices", async () => {
+    const auth = await start({ findApiKey: away });
+    const lookup = await fetch(`${await api.listen()}/v1/boxes`, { headers: auth });
+    expect(lookup.headers.get("retry-after")).toBe("5");
+    await expectProblem(lookup, 503, "temporarily_unavailable");
+    await api.app.close();
+
+    const other = await start();
+    api.boxes.gate = away;
+    const read = await fetch(`${await api.listen()}/v1/boxes`, { headers: other });
+    expect(read.headers.get("retry-after")).toBe("5");
+    await expectProblem(read, 503, "temporarily_unavailable");
+    expect(api.faults).toEqual([]);
+  });
+
+  test("and does not even refuse makes 503 within 5 s", async () => {
+    const auth = await start();
+    api.boxes.gate = () => new Promise(() => {});
+    const url = await api.listen();
+    const startMs = performance.now();
+    const [read, write] = await Promise.all([
+      fetch(`${url}/v1/boxes`, { headers: auth }),
+      fetch(`${url}/v1/boxes`, {
+        method: "POST",
+        body: '{"color":"red"}',
+        headers: { ...auth, ...json, "idempotency-key": "k" },
+      }),
+    ]);
+    expect(performance.now() - startMs).toBeLessThan(5000);
+    await expectProblem(read, 503, "temporarily_unavailable");
+    await expectProblem(write, 503, "temporarily_unavailable");
+  });
+});
+
+describe("the catalogue", () => {
+  test("has a sentence and a remedy for each code, and a code for each of the 16 statuses", async () => {
+    await start();
+    for (const [code, kind] of Object.entries(kernelProblems)) {
+      expect(code).toMatch(/^[a-z_]+$/);
+      expect(kind.title).toMatch(/^[A-Z][a-z ]+$/);
+      expect(kind.meaning).toMatch(/\.$/);
+      expect(kind.remedy).toMatch(/\.$/);
+    }
+    const statuses = new Set(Object.values(kernelProblems).map(({ status }) => status));
+    expect([...statuses].sort()).toEqual([...PROBLEM_STATUSES]);
+  });
+});

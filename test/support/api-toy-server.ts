@@ -1,0 +1,101 @@
+import { randomUUID } from "node:crypto";
+import type { AddressInfo } from "node:net";
+import type { FastifyInstance } from "fastify";
+import type { Operation } from "../../src/api/declarations.ts";
+import type { AnsweredRequest } from "../../src/api/exchange.ts";
+import { kernelProblems } from "../../src/api/kernel-problems.ts";
+import { createRegistry } from "../../src/api/registry.ts";
+import { type ApiOptions, createApi } from "../../src/api/server.ts";
+import type { RecordedWrite } from "../../src/api/write-once.ts";
+import { type Boxes, boxProblems, createBoxOperations } from "./api-boxes.ts";
+import {
+  createToyCounter,
+  createToyIdempotencyStore,
+  createToyKeys,
+  type ToyIdempotencyStore,
+  type ToyKeys,
+  type ToyTx,
+} from "./api-toy-stores.ts";
+
+export const ADA = "11111111-1111-4111-8111-111111111111";
+export const BOB = "22222222-2222-4222-8222-222222222222";
+export const TOY_NOW = Date.parse("2026-03-01T00:00:00Z");
+export const ALL_SCOPES = ["boxes:read", "boxes:write", "locks:read", "locks:write", "operations:read"];
+
+export const toyInfo = {
+  title: "Boxes",
+  description: "An API of boxes, for the tests of the kernel.",
+  tags: [
+    { name: "Boxes", description: "Things to put things in." },
+    { name: "Locks", description: "Things to keep boxes shut." },
+    { name: "Operations", description: "What there is to do." },
+  ],
+};
+
+export type ToyApi = {
+  readonly app: FastifyInstance;
+  readonly boxes: Boxes;
+  readonly keys: ToyKeys;
+  readonly store: ToyIdempotencyStore;
+  readonly counter: ReturnType<typeof createToyCounter>;
+  /** A key of Ada's with every scope. */
+  readonly key: string;
+  readonly answered: AnsweredRequest[];
+  readonly faults: unknown[];
+  readonly limiterFailures: unknown[];
+  readonly recorded: RecordedWrite[];
+  /** `http://127.0.0.1:port`, once it listens. */
+  listen(): Promise<string>;
+  readonly port: () => number;
+};
+
+export type ToyOverrides = Partial<ApiOptions<ToyTx>> & { readonly more?: readonly Operation<ToyTx>[] };
+
+/** The API of boxes with everything behind it in memory; `overrides` take the place of its parts. */
+export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi> {
+  const { more = [], ...options } = overrides;
+  const boxes: Boxes = { rows: new Map(), texts: new Map(), calls: 0, gate: async () => {} };
+  const keys = createToyKeys();
+  const store = createToyIdempotencyStore();
+  const counter = createToyCounter();
+  const answered: AnsweredRequest[] = [];
+  const faults: unknown[] = [];
+  const limiterFailures: unknown[] = [];
+  const recorded: RecordedWrite[] = [];
+  const operations = [...createBoxOperations(boxes), ...more];
+
+  const app = await createApi<ToyTx>({
+    registry: createRegistry(operations, { ...kernelProblems, ...boxProblems }),
+    info: toyInfo,
+    publicUrl: "https://boxes.test",
+    docsUrl: "https://docs.boxes.test",
+    checkReady: async () => {},
+    findApiKey: keys.find,
+    keyPrefix: "svc_test_",
+    accountExists: async (id) => id === ADA || id === BOB,
+    countRequest: counter.count,
+    policies: {
+      key: { name: "default", requestsMax: 600, windowSeconds: 60 },
+      address: { name: "address", requestsMax: 60, windowSeconds: 60 },
+    },
+    idempotencyStore: store,
+    recordWrite: async (tx, write) => {
+      recorded.push(write);
+      tx.undo.push(() => recorded.pop());
+    },
+    trustProxy: false,
+    now: () => TOY_NOW,
+    newId: randomUUID,
+    isChecking: true,
+    onAnswered: (summary) => answered.push(summary),
+    onFault: (error) => faults.push(error),
+    onRateLimitFailure: (error) => limiterFailures.push(error),
+    ...options,
+  });
+  const key = keys.add({ accountId: ADA, scopes: new Set(ALL_SCOPES) });
+  const port = (): number => (app.server.address() as AddressInfo).port;
+  return {
+    ...{ app, boxes, keys, store, counter, key, answered, faults, limiterFailures, recorded, port },
+    listen: () => app.listen({ host: "127.0.0.1", port: 0 }),
+  };
+}

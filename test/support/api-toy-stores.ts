@@ -1,0 +1,135 @@
+import { type ApiKey, digestApiKey, formatApiKey } from "../../src/api/api-keys.ts";
+import type {
+  ClaimState,
+  IdempotencyClaim,
+  IdempotencyStore,
+  StoredAnswer,
+} from "../../src/api/idempotency.ts";
+import type { CountRequest } from "../../src/api/rate-limits.ts";
+
+/** A transaction of the toy stores: what it did is undone, in reverse, when it does not commit. */
+export type ToyTx = {
+  readonly undo: (() => void)[];
+  readonly release: (() => void)[];
+};
+
+type Entry =
+  | { readonly kind: "answered"; readonly fingerprint: Buffer; readonly answer: StoredAnswer }
+  | { readonly kind: "calling"; readonly token: string; readonly leaseMs: number };
+
+export type ToyIdempotencyStore = IdempotencyStore<ToyTx> & {
+  readonly entries: Map<string, Entry>;
+  /** Transactions that were committed. */
+  commits(): number;
+};
+
+/** Claims, answers and rollback as the interface demands them, in the memory of one process. */
+export function createToyIdempotencyStore(): ToyIdempotencyStore {
+  const entries = new Map<string, Entry>();
+  const locked = new Set<string>();
+  let commits = 0;
+
+  const put = (tx: ToyTx, id: string, entry: Entry): void => {
+    const before = entries.get(id);
+    entries.set(id, entry);
+    tx.undo.push(() => (before ? entries.set(id, before) : entries.delete(id)));
+  };
+
+  function look(claim: IdempotencyClaim): ClaimState {
+    const id = idOf(claim);
+    const entry = entries.get(id);
+    if (entry?.kind === "answered") {
+      return { state: "answered", fingerprint: entry.fingerprint, answer: entry.answer };
+    }
+    return entry || locked.has(id) ? { state: "in_progress" } : { state: "claimed" };
+  }
+
+  return {
+    entries,
+    commits: () => commits,
+    transaction: async (work) => {
+      const tx: ToyTx = { undo: [], release: [] };
+      try {
+        const result = await work(tx);
+        commits++;
+        return result;
+      } catch (error) {
+        for (const step of tx.undo.reverse()) step();
+        throw error;
+      } finally {
+        for (const step of tx.release) step();
+      }
+    },
+    claim: async (tx, claim) => {
+      const found = look(claim);
+      if (found.state !== "claimed") return found;
+      locked.add(idOf(claim));
+      tx.release.push(() => locked.delete(idOf(claim)));
+      return found;
+    },
+    claimCall: async (tx, claim, lease) => {
+      const found = look(claim);
+      if (found.state === "claimed") put(tx, idOf(claim), { kind: "calling", ...lease });
+      return found;
+    },
+    complete: async (tx, claim, answer) => {
+      put(tx, idOf(claim), { kind: "answered", fingerprint: claim.fingerprint, answer });
+    },
+    completeCall: async (tx, claim, token, answer) => {
+      const entry = entries.get(idOf(claim));
+      if (entry?.kind !== "calling" || entry.token !== token) return;
+      put(tx, idOf(claim), { kind: "answered", fingerprint: claim.fingerprint, answer });
+    },
+    releaseCall: async (_tx, claim, token) => {
+      const entry = entries.get(idOf(claim));
+      if (entry?.kind === "calling" && entry.token === token) entries.delete(idOf(claim));
+    },
+  };
+}
+
+function idOf({ accountId, keyId, idempotencyKey }: IdempotencyClaim): string {
+  return JSON.stringify([accountId, keyId, idempotencyKey]);
+}
+
+/** Counts requests in windows that never end by themselves. */
+export function createToyCounter(): {
+  readonly count: CountRequest;
+  reset(): void;
+  of(bucket: string): number;
+} {
+  const counts = new Map<string, number>();
+  return {
+    count: async (bucket, policy) => {
+      const requests = (counts.get(bucket) ?? 0) + 1;
+      counts.set(bucket, requests);
+      return { requests, resetMs: policy.windowSeconds * 1000 - 1 };
+    },
+    reset: () => counts.clear(),
+    of: (bucket) => counts.get(bucket) ?? 0,
+  };
+}
+
+export type ToyKeys = {
+  find(digest: Buffer): Promise<ApiKey | null>;
+  /** Makes a key and gives its text. */
+  add(key: Partial<ApiKey> & { readonly keyClass?: "live" | "test" }): string;
+};
+
+export function createToyKeys(): ToyKeys {
+  const keys = new Map<string, ApiKey>();
+  return {
+    find: async (digest) => keys.get(digest.toString("hex")) ?? null,
+    add: ({ keyClass = "test", ...key }) => {
+      const text = formatApiKey("svc", keyClass, Buffer.alloc(32, keys.size + 1));
+      keys.set(digestApiKey(text).toString("hex"), {
+        id: `key-${keys.size + 1}`,
+        accountId: null,
+        scopes: new Set(),
+        expiresAt: null,
+        revokedAt: null,
+        ...key,
+      });
+      return text;
+    },
+  };
+}
