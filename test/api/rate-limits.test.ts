@@ -1,0 +1,142 @@
+import { parseItem } from "structured-headers";
+import { afterEach, describe, expect, test } from "vitest";
+import { addressBucket } from "../../src/api/client-address.ts";
+import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
+
+let api: ToyApi;
+afterEach(() => api.app.close());
+
+async function start(overrides: ToyOverrides = {}): Promise<{ authorization: string }> {
+  api = await createToyApi(overrides);
+  await api.listen();
+  return { authorization: `Bearer ${api.key}` };
+}
+
+const get = (path: string, headers: Record<string, string>): Promise<Response> =>
+  fetch(`http://127.0.0.1:${api.port()}${path}`, { headers });
+
+describe("RateLimit", () => {
+  test("and its policy are structured headers, on success and error alike", async () => {
+    const auth = await start();
+    for (const [path, left] of [
+      ["/v1/boxes", 599],
+      ["/v1/nothing", 598],
+      ["/v1/boxes/none", 597],
+    ] as const) {
+      const { headers } = await get(path, auth);
+      expect(parseItem(headers.get("ratelimit") ?? "")).toEqual([
+        "default",
+        new Map([
+          ["r", left],
+          ["t", 60],
+        ]),
+      ]);
+      expect(parseItem(headers.get("ratelimit-policy") ?? "")).toEqual([
+        "default",
+        new Map([
+          ["q", 600],
+          ["w", 60],
+        ]),
+      ]);
+    }
+    const { headers } = await get("/v1/boxes", {});
+    expect(headers.get("ratelimit")).toBe('"address";r=59;t=60');
+    expect(headers.get("ratelimit-policy")).toBe('"address";q=60;w=60');
+  });
+
+  test("reached is 429 with Retry-After, and nothing is done", async () => {
+    const policies = {
+      key: { name: "default", requestsMax: 2, windowSeconds: 30 },
+      address: { name: "address", requestsMax: 1, windowSeconds: 10 },
+    };
+    const auth = await start({ policies });
+    const statuses = [];
+    for (let count = 0; count < 3; count++) statuses.push((await get("/v1/boxes", auth)).status);
+    expect(statuses).toEqual([200, 200, 429]);
+    const refused = await get("/v1/boxes", auth);
+    expect(refused.headers.get("retry-after")).toBe("30");
+    expect(refused.headers.get("ratelimit")).toBe('"default";r=0;t=30');
+    expect(await refused.json()).toMatchObject({ code: "rate_limited", status: 429 });
+
+    // Who has no valid key is counted by address, and does not use up anybody's key.
+    expect((await get("/v1/boxes", { authorization: "Bearer svc_test_nonsense" })).status).toBe(401);
+    const anonymous = await get("/v1/boxes", { authorization: "Bearer svc_test_nonsense" });
+    expect(anonymous.status).toBe(429);
+    expect(anonymous.headers.get("retry-after")).toBe("10");
+    expect((await get("/errors", {})).status).toBe(429);
+    expect((await get("/healthz", {})).status).toBe(200);
+  });
+
+  test("is per key, not per account", async () => {
+    const policies = {
+      key: { name: "default", requestsMax: 1, windowSeconds: 30 },
+      address: { name: "address", requestsMax: 1, windowSeconds: 30 },
+    };
+    const auth = await start({ policies });
+    const other = api.keys.add({ accountId: ADA, scopes: new Set(["boxes:read"]) });
+    expect((await get("/v1/boxes", auth)).status).toBe(200);
+    expect((await get("/v1/boxes", auth)).status).toBe(429);
+    expect((await get("/v1/boxes", { authorization: `Bearer ${other}` })).status).toBe(200);
+  });
+
+  test("lets everything through while its store fails, with the state last known", async () => {
+    let isAway = false;
+    const toy = await createToyApi();
+    const auth = await start({
+      countRequest: async (bucket, policy) => {
+        if (isAway) throw new Error("connection refused");
+        return toy.counter.count(bucket, policy);
+      },
+    });
+    await toy.app.close();
+    await get("/v1/boxes", auth);
+    isAway = true;
+    for (let count = 0; count < 3; count++) {
+      const response = await get("/v1/boxes", auth);
+      expect(response.status).toBe(200);
+      expect(response.headers.get("ratelimit")).toBe('"default";r=599;t=60');
+    }
+    const unseen = await get("/v1/boxes", {});
+    expect(unseen.headers.get("ratelimit")).toBe('"address";r=60;t=60');
+    expect(api.limiterFailures).toHaveLength(4);
+    expect(api.faults).toEqual([]);
+  });
+
+  test("lets through while its store hangs", async () => {
+    const auth = await start({ countRequest: () => new Promise(() => {}) });
+    const startMs = performance.now();
+    expect((await get("/v1/boxes", auth)).status).toBe(200);
+    expect(performance.now() - startMs).toBeLessThan(2000);
+    expect(api.limiterFailures).toHaveLength(1);
+  });
+
+  test.each([
+    ["192.0.2.1", "address:192.0.2.1"],
+    ["::ffff:192.0.2.1", "address:192.0.2.1"],
+    ["2001:db8:1:2:3:4:5:6", "address:2001:db8:1:2::/64"],
+    ["2001:db8:1:2::9", "address:2001:db8:1:2::/64"],
+    ["2001:db8:1:3::9", "address:2001:db8:1:3::/64"],
+    ["2001:0db8::1", "address:2001:db8:0:0::/64"],
+    ["::1", "address:0:0:0:0::/64"],
+    ["fe80::1%eth0", "address:fe80:0:0:0::/64"],
+    ["64:ff9b::192.0.2.1", "address:64:ff9b:0:0::/64"],
+  ])("counts %s as %s", async (address, bucket) => {
+    await start();
+    expect(addressBucket(address)).toBe(bucket);
+  });
+
+  test("takes the client's address from X-Forwarded-For only where it is told to", async () => {
+    const forwarded = { "x-forwarded-for": "198.51.100.1, 203.0.113.9" };
+    for (const [trustProxy, bucket] of [
+      [false, "address:127.0.0.1"],
+      [1, "address:203.0.113.9"],
+      [2, "address:198.51.100.1"],
+      ["127.0.0.1", "address:203.0.113.9"],
+    ] as const) {
+      await start({ trustProxy });
+      await get("/v1/boxes", forwarded);
+      expect(api.counter.of(bucket), String(trustProxy)).toBe(1);
+      if (trustProxy !== "127.0.0.1") await api.app.close();
+    }
+  });
+});
