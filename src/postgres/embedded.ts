@@ -1,7 +1,7 @@
 import { lendAccount } from "./account.ts";
 import { findBinaries } from "./binaries.ts";
 import { createCluster, DATABASE_USER } from "./cluster.ts";
-import { dataFolderIn, prepareFolders } from "./folders.ts";
+import { dataFolderIn, leaveFolders, prepareFolders } from "./folders.ts";
 import { endOrphan } from "./orphan.ts";
 import { claimFolder } from "./ownership.ts";
 import { launchServer, PORT } from "./server.ts";
@@ -9,7 +9,7 @@ import { launchServer, PORT } from "./server.ts";
 export type EmbeddedPostgresOptions = {
   /** The server's own folder, made when missing. Its data stays there from one start to the next. */
   readonly dataDir: string;
-  /** Gets every line of the server's log: errors with their statements, without parameters and row values. */
+  /** Gets every line of the server's log: errors without the statement and the values that caused them. */
   readonly log?: (line: string) => void;
   /** PostgreSQL settings, as in postgresql.conf. `fsync: "off"` is for data that may be lost. */
   readonly settings?: Readonly<Record<string, string>>;
@@ -26,8 +26,14 @@ export type EmbeddedPostgres = {
   stop(): Promise<void>;
 };
 
-// `terse` keeps the values of rows out of the log: without it a refused row is quoted in a DETAIL line.
-const DEFAULT_SETTINGS = { max_connections: "200", log_error_verbosity: "terse" };
+const DEFAULT_SETTINGS = {
+  max_connections: "200",
+  // The job queue's tables turn over many times a minute.
+  autovacuum_naptime: "10s",
+  // An analysis is no business of a log: without these, an error quotes the row and the statement it is about.
+  log_error_verbosity: "terse",
+  log_min_error_statement: "panic",
+};
 
 /**
  * Starts a PostgreSQL server of our own: as root under a lent account, else as the user we are. It ends when
@@ -41,6 +47,10 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   const account = await lendAccount(dataFolderIn(dataDir));
   const folders = await prepareFolders(dataDir, account);
   const claim = await claimFolder(folders.owners, dataDir);
+  const leave = async () => {
+    await claim.release();
+    await leaveFolders(folders);
+  };
   try {
     const binaries = await findBinaries(account, options.nativeFolder ?? null);
     await endOrphan(folders.data, log);
@@ -51,11 +61,11 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
       ended: server.ended,
       stop: async () => {
         await server.stop();
-        await claim.release();
+        await leave();
       },
     };
   } catch (error) {
-    await claim.release();
+    await leave();
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { chmod, chown, lstat, mkdir, realpath } from "node:fs/promises";
-import { join } from "node:path";
+import { chmod, chown, lstat, mkdir, realpath, rmdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { type Account, canEnter } from "./account.ts";
 
 /** What belongs to an embedded server. */
@@ -42,6 +42,11 @@ export async function prepareFolders(dataDir: string, account: Account | null): 
   await makePrivate(owners, account);
   await makePrivate(sockets, account);
   return { data: dataFolderIn(root), isReachable, owners, sockets };
+}
+
+/** Takes away what lies outside of the data folder; rmdir, so that a folder somebody else uses again stays. */
+export async function leaveFolders({ data, sockets }: Folders): Promise<void> {
+  if (dirname(sockets) !== dirname(data)) await rmdir(sockets).catch(() => undefined);
 }
 
 /**

@@ -116,6 +116,22 @@ describe("startEmbeddedPostgres", () => {
     expect(await readRow(await start())).toBe(7);
   });
 
+  test("logs errors without the values they are about", async () => {
+    const lines: string[] = [];
+    const { promise: logged, resolve: seen } = Promise.withResolvers<void>();
+    const log = (line: string) => {
+      lines.push(line);
+      if (line.includes("duplicate key")) seen();
+    };
+    const server = await start({ log });
+    const { value } = await connect(server);
+    await value("create temporary table secrets (s text primary key)");
+    await value("insert into secrets values ('whisper'), ('whisper')").catch(() => undefined);
+    await logged;
+    await server.stop();
+    expect(lines.join("\n")).not.toContain("whisper");
+  });
+
   test("refuses a folder that a running process has, and leaves that one alone", async () => {
     const owner = await own();
     const error = await startEmbeddedPostgres({ dataDir, settings }).catch((error: unknown) => error);
@@ -228,7 +244,7 @@ describe("startEmbeddedPostgres", () => {
     await first.stop();
     expect(await readRow(await start({ dataDir: away }))).toBe(7);
     await stopAll();
-    await rm(sockets, { recursive: true });
+    await expect(lstat(sockets), "its folder goes with it").rejects.toThrow("ENOENT");
   }
 
   describe("with a platform package of its own", () => {

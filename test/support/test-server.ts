@@ -41,14 +41,20 @@ async function startEmbedded(options: TestServerOptions): Promise<TestServer> {
   // A benchmark that asks for fsync wants a disk, too.
   const mayBeLost = options.settings?.fsync === "off";
   const dataDir = mayBeLost ? await makeThrowAwayFolder() : await mkdtemp("/tmp/sealpost-test-");
-  const server = await startEmbeddedPostgres({ dataDir, ...options });
-  return {
-    url: (name) => withDatabase(server.databaseUrl, name),
-    stop: async () => {
-      await server.stop();
-      await rm(dataDir, { recursive: true, force: true });
-    },
-  };
+  const removeData = () => rm(dataDir, { recursive: true, force: true });
+  try {
+    const server = await startEmbeddedPostgres({ dataDir, ...options });
+    return {
+      url: (name) => withDatabase(server.databaseUrl, name),
+      stop: async () => {
+        await server.stop();
+        await removeData();
+      },
+    };
+  } catch (error) {
+    await removeData();
+    throw error;
+  }
 }
 
 async function startContainer(settings: Readonly<Record<string, string>>): Promise<TestServer> {
