@@ -44,9 +44,9 @@ export type ClaimedDelivery =
  */
 const CLAIM = `
 with due as (
-  select delivery_id, account_id, run, attempts_in_run, interruptions, body_bytes,
+  select delivery_id, account_id, lane, interruptions, body_bytes,
     lease_number is not null as was_cut, coalesce(lease_run = run, false) as cut_counts,
-    lease_number is not null and lease_alone as was_cut_alone,
+    lease_alone and lease_run = run as was_cut_alone,
     lease_run, lease_number, lease_started_at, lease_until
   from sealpost.open_deliveries
   where delivery_id = any ($1::uuid[])
@@ -75,22 +75,23 @@ with due as (
       then coalesce($6::timestamptz, now()) + $3::float8 * interval '1 millisecond' end,
     lease_started_at = coalesce($6::timestamptz, now()),
     lease_run = o.run,
-    -- No number, no attempt: a lease that is only for ending a run whose attempts are used up.
-    lease_number = case when judged.kind = 'leased' then nullif(
+    -- No number, no attempt: a lease that is only for ending a run, because its attempts are used up, or because
+    -- the last one was cut although it was alone (which stays known until the run has ended).
+    lease_number = case when judged.kind = 'leased' and not judged.was_cut_alone then nullif(
       o.attempts_in_run + (judged.was_cut and judged.cut_counts)::integer + 1, $8::integer + 1) end,
-    lease_alone = $5::boolean,
+    lease_alone = $5::boolean or judged.was_cut_alone,
     wake_at = case when judged.kind = 'leased'
       then least(o.wake_at, coalesce($6::timestamptz, now()) + $3::float8 * interval '1 millisecond')
       else o.wake_at end
   from judged
-  where o.delivery_id = judged.delivery_id
+  where o.delivery_id = judged.delivery_id and judged.kind <> 'left'
   returning o.delivery_id, o.account_id, o.lane, o.run, o.lease_number, o.run_started_at, o.body_bytes,
     judged.kind, judged.was_cut, judged.was_cut_alone
 ), cut as (
   insert into sealpost.attempts
     (delivery_id, account_id, run, number, started_at, ended_at, outcome, error_code)
   select delivery_id, account_id, lease_run, lease_number, lease_started_at, lease_until, 'interrupted', 'interrupted'
-  from judged where was_cut
+  from judged where was_cut and kind <> 'left'
 ), told as (
   update sealpost.deliveries as d
   set
@@ -99,7 +100,7 @@ with due as (
     last_error_code = 'interrupted',
     last_status_code = null
   from judged
-  where judged.was_cut and d.account_id = judged.account_id and d.id = judged.delivery_id
+  where judged.was_cut and judged.kind <> 'left' and d.account_id = judged.account_id and d.id = judged.delivery_id
 )
 select
   claimed.kind, claimed.delivery_id, claimed.account_id, claimed.lane, claimed.run, claimed.lease_number,
@@ -118,7 +119,12 @@ from claimed
 left join sealpost.deliveries as d
   on claimed.kind = 'leased' and d.account_id = claimed.account_id and d.id = claimed.delivery_id
 left join sealpost.bodies as b on claimed.kind = 'leased' and b.delivery_id = claimed.delivery_id
-left join sealpost.endpoints on claimed.kind = 'leased' and endpoints.account_id = claimed.account_id`;
+left join sealpost.endpoints on claimed.kind = 'leased' and endpoints.account_id = claimed.account_id
+union all
+select kind, delivery_id, account_id, lane, null, null, null, was_cut, was_cut_alone, body_bytes,
+  null, null, null, null, null, null, null,
+  extract(epoch from coalesce($6::timestamptz, clock_timestamp())) * 1000
+from judged where kind = 'left'`;
 
 type Row = {
   kind: "leased" | "must_go_alone" | "left";
