@@ -83,4 +83,13 @@ create table sealpost.leader (
   until timestamptz not null
 );
 
+-- The jobs table turns over completely every second under load: the default thresholds, a share of its size, would let
+-- it bloat a thousandfold before anybody vacuums.
+alter table graphile_worker._private_jobs set (
+  autovacuum_vacuum_scale_factor = 0,
+  autovacuum_vacuum_threshold = 10000,
+  autovacuum_analyze_scale_factor = 0,
+  autovacuum_analyze_threshold = 10000
+);
+
 revoke execute on all functions in schema sealpost from public;
