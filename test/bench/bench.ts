@@ -1,0 +1,123 @@
+// What every case works with: one receiver, one PostgreSQL, the limit loop, and how to start the rest.
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { type BenchDatabase, type BenchServer, startBenchServer } from "./database.ts";
+import { type AskedProcess, startAsked } from "./processes/asking.ts";
+import { type RunningDispatcher, startDispatcher } from "./processes/dispatcher.ts";
+import type { LimitMeasured, LimitWay, LimitWish } from "./processes/limit-process.ts";
+import type { Received, ReceiverManners } from "./processes/receiver-process.ts";
+
+export const ACCOUNTS = 1_000;
+export const HOSTS = 200;
+const IN_FLIGHT_TRIED = [16, 64, 256] as const;
+const POLL_MS = 20;
+
+export type BenchOptions = {
+  /** 1 is what the goals are for; less runs shorter. */
+  readonly scale: number;
+  /** DISPATCH_IN_FLIGHT_MAX; null: where the limit is best. */
+  readonly inFlightMax: number | null;
+  /** Flags of Node for the dispatchers, in place of the recommended ones. */
+  readonly nodeFlags: readonly string[] | null;
+  /** PostgreSQL settings besides the recommended ones. */
+  readonly settings: Readonly<Record<string, string>>;
+};
+
+export type Bench = BenchOptions & {
+  readonly server: BenchServer;
+  readonly receiverPid: number;
+  behave(manners: Partial<ReceiverManners>): Promise<void>;
+  received(): Promise<Received>;
+  /** On the shared clock, by sequence number below `count`; 0: has not come. */
+  firstBytesAtMs(count: number): Promise<Float64Array>;
+  limit(way: LimitWay): Promise<Limit>;
+  startDispatcher(database: BenchDatabase, options: DispatcherWish): Promise<RunningDispatcher>;
+  startPublisher(database: BenchDatabase): AskedProcess;
+  stop(): Promise<void>;
+};
+
+export type DispatcherWish = {
+  readonly inFlightMax: number;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly execArgv?: readonly string[];
+};
+
+/** The best of the numbers in flight. */
+export type Limit = LimitMeasured & { readonly inFlight: number };
+
+/** The endpoint of account `index`: five accounts share a host. */
+const hostOf = (index: number) => `h${index % HOSTS}.many.localhost`;
+
+export async function openBench(options: BenchOptions): Promise<Bench> {
+  const folder = await mkdtemp(join(tmpdir(), "sealpost-bench-"));
+  const receiver = startAsked("receiver-process.ts", {});
+  const { port, caPem } = await receiver.ask<{ port: number; caPem: string }>("address");
+  const caFile = join(folder, "ca.pem");
+  await writeFile(caFile, caPem);
+  const server = await startBenchServer(
+    { count: ACCOUNTS, endpointUrl: (index) => `https://${hostOf(index)}:${port}/hook/${index}` },
+    options.settings,
+  );
+
+  return {
+    ...options,
+    server,
+    receiverPid: receiver.pid,
+    behave: (manners) => receiver.ask("behave", { delayMs: 0, silentHosts: 0, isTiming: false, ...manners }),
+    received: () => receiver.ask<Received>("received"),
+    firstBytesAtMs: (count) => receiver.ask<Float64Array>("firstBytes", { count }),
+    limit: (way) => findLimit({ port, caPem, hosts: HOSTS }, way, Math.max(300, 1_500 * options.scale)),
+    startDispatcher: (database, wish) =>
+      startDispatcher({
+        databaseUrl: database.url,
+        receiverPort: port,
+        caFile,
+        ...(options.nodeFlags === null ? {} : { execArgv: options.nodeFlags }),
+        ...wish,
+      }),
+    startPublisher: (database) => startAsked("publisher-process.ts", { databaseUrl: database.publisherUrl }),
+    stop: async () => {
+      await receiver.stop();
+      await server.stop();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function findLimit(input: unknown, way: LimitWay, durationMs: number): Promise<Limit> {
+  const loop = startAsked("limit-process.ts", input);
+  const measure = (wish: LimitWish) => loop.ask<LimitMeasured>("measure", wish);
+  const limits: Limit[] = [];
+  for (const inFlight of IN_FLIGHT_TRIED) {
+    await measure({ inFlight, durationMs: durationMs / 2, way });
+    limits.push({ inFlight, ...(await measure({ inFlight, durationMs, way })) });
+  }
+  await loop.stop();
+  return limits.reduce((best, limit) => (limit.perSecond > best.perSecond ? limit : best));
+}
+
+/** Resolves once the receivers have answered `count` POSTs; tells the publisher meanwhile how far they are. */
+export async function untilAnswered(
+  bench: Bench,
+  count: number,
+  publisher: AskedProcess | null = null,
+  base = 0,
+): Promise<number> {
+  for (;;) {
+    const { answered } = await bench.received();
+    await publisher?.ask("answered", answered - base);
+    if (answered - base >= count) return answered - base;
+    await wait(POLL_MS);
+  }
+}
+
+/** Resolves once no delivery has an attempt to come. */
+export async function untilNoneOpen({ pool }: BenchDatabase): Promise<void> {
+  for (;;) {
+    const { rowCount } = await pool.query("/* bench */ select from sealpost.open_deliveries limit 1");
+    if (rowCount === 0) return;
+    await wait(POLL_MS);
+  }
+}

@@ -1,0 +1,102 @@
+import { type Bench, untilAnswered, untilNoneOpen } from "../bench.ts";
+import type { BenchDatabase } from "../database.ts";
+import type { BenchCase, Figure } from "../figures.ts";
+import { between, type Measured, takeSnapshot } from "../measuring/snapshot.ts";
+import type { Published } from "../processes/publisher-process.ts";
+import { amidLimits } from "./limit.ts";
+
+const WARM_UP = 10_000;
+const DELIVERIES = 50_000;
+const BATCH = 100;
+const CLIENTS = 4;
+const AHEAD_MAX = 5_000;
+
+export const throughput: BenchCase<Bench> = {
+  name: "throughput",
+  says:
+    "The whole path, published in batches of 100, delivered and recorded: publisher, PostgreSQL, one dispatcher and the " +
+    "receivers on one machine, 50,000 deliveries of 1,000 accounts to 200 hosts, from the first to the last recorded.",
+  run: async (bench, tell) => {
+    const { result, ...limits } = await amidLimits(bench, tell, (inFlight) => deliver(bench, inFlight, tell));
+    const { perSecond, statements, walBytes } = result.measured;
+    return [
+      { name: "deliveries", value: perSecond, unit: "/s" },
+      { name: "÷ limit", value: perSecond / limits.perSecond, unit: "", goal: { atLeast: 0.4 } },
+      { name: "÷ limit by a bare handler", value: perSecond / limits.bareHandlerPerSecond, unit: "" },
+      { name: "in flight at most", value: result.inFlight, unit: "" },
+      { name: "SQL statements", value: statements, unit: "per delivery", goal: { atMost: 0.25 } },
+      { name: "WAL, the publisher's included", value: walBytes, unit: "bytes per delivery" },
+      ...cpuFigures(result.measured),
+      { name: "RSS of the dispatcher", value: result.rssMib, unit: "MiB" },
+      { name: "fresh connections", value: result.connections, unit: "per delivery" },
+    ];
+  },
+};
+
+export function cpuFigures({ cpu }: Measured): Figure[] {
+  return [...cpu]
+    .filter(([, spent]) => spent >= 0.5)
+    .map(([name, spent]) => ({ name: `CPU of ${name}`, value: spent, unit: "µs per delivery" }));
+}
+
+type Delivered = { measured: Measured; inFlight: number; rssMib: number; connections: number };
+
+async function deliver(bench: Bench, inFlight: number, tell: (line: string) => void): Promise<Delivered> {
+  const database = await bench.server.createDatabase();
+  const publisher = bench.startPublisher(database);
+  const dispatcher = await bench.startDispatcher(database, { inFlightMax: inFlight });
+  const watched = {
+    database,
+    dispatcherPids: [dispatcher.pid],
+    receiverPid: bench.receiverPid,
+    publisherPid: publisher.pid,
+  };
+  await bench.behave({});
+  const base = await bench.received();
+  await publisher.ask("publishAhead", {
+    accountIds: bench.server.accountIds,
+    batch: BATCH,
+    clients: CLIENTS,
+    aheadMax: AHEAD_MAX,
+    total: null,
+  });
+
+  const warmed = await untilAnswered(bench, WARM_UP * bench.scale, publisher, base.answered);
+  const first = await takeSnapshot(watched);
+  const connected = await bench.received();
+  await untilAnswered(bench, warmed + DELIVERIES * bench.scale, publisher, base.answered);
+  const last = await takeSnapshot(watched);
+  const ended = await bench.received();
+
+  const { published } = await publisher.ask<Published>("stop");
+  await untilNoneOpen(database);
+  await checkEachOnce(database, published, (await bench.received()).answered - base.answered);
+  await dispatcher.stop();
+  for (const line of dispatcher.lines) tell(line);
+  await publisher.stop();
+  await database.drop();
+  const measured = between(first, last);
+  return {
+    measured,
+    inFlight,
+    rssMib: last.dispatcherRssMib,
+    connections: (ended.connections - connected.connections) / measured.deliveries,
+  };
+}
+
+/** A fast path that loses or doubles deliveries is worth nothing. */
+export async function checkEachOnce(
+  { pool }: BenchDatabase,
+  published: number,
+  answered: number,
+): Promise<void> {
+  const { rows } = await pool.query<{ succeeded: number; attempts: number }>(
+    `/* bench */ select (select count(*) from sealpost.deliveries where status = 'succeeded')::integer as succeeded,
+       (select count(*) from sealpost.attempts)::integer as attempts`,
+  );
+  const { succeeded, attempts } = rows[0]!;
+  if (succeeded === published && attempts === published && answered === published) return;
+  throw new Error(
+    `Of ${published} published deliveries ${succeeded} succeeded, with ${attempts} attempts, ${answered} answered.`,
+  );
+}

@@ -1,0 +1,70 @@
+/**
+ * `npm run bench`: measures how fast Sealpost is and whether anybody waits for somebody else.
+ *   -- --only limit,throughput    these cases alone
+ *   -- --scale 0.1                a quick run: a tenth of the deliveries and seconds
+ *   -- --json                     figures for machines on standard output
+ *   -- --in-flight 256            DISPATCH_IN_FLIGHT_MAX, in place of the number at which the limit is best
+ *   -- --node-flags "…"           Node's flags for the dispatcher, in place of the recommended ones
+ *   -- --postgres a=b,c=d         PostgreSQL settings besides the recommended ones
+ * Ends with exit code 1 when a case failed; a goal that is missed is no failure of the benchmark.
+ */
+import { parseArgs } from "node:util";
+import { type Bench, openBench } from "./bench.ts";
+import { backlog } from "./cases/backlog.ts";
+import { limit } from "./cases/limit.ts";
+import { throughput } from "./cases/throughput.ts";
+import { type BenchCase, type CaseReport, describeReport, isMet } from "./figures.ts";
+
+const CASES: readonly BenchCase<Bench>[] = [limit, throughput, backlog];
+
+const { values: wishes } = parseArgs({
+  options: {
+    only: { type: "string" },
+    scale: { type: "string", default: "1" },
+    json: { type: "boolean", default: false },
+    "in-flight": { type: "string" },
+    "node-flags": { type: "string" },
+    postgres: { type: "string" },
+  },
+});
+
+const names = wishes.only?.split(",");
+const unknown = names?.filter((name) => !CASES.some((known) => known.name === name)) ?? [];
+const scale = Number(wishes.scale);
+if (unknown.length > 0 || !(scale > 0)) {
+  const known = CASES.map((each) => each.name).join(",");
+  process.stderr.write(`Give --only some of ${known}, and --scale a number above 0.\n`);
+  process.exit(2);
+}
+
+const tell = (line: string) => process.stderr.write(`  ${line}\n`);
+const bench = await openBench({
+  scale,
+  inFlightMax: wishes["in-flight"] === undefined ? null : Number(wishes["in-flight"]),
+  nodeFlags: wishes["node-flags"]?.split(" ").filter((flag) => flag !== "") ?? null,
+  settings: Object.fromEntries(wishes.postgres?.split(",").map((setting) => setting.split("=")) ?? []),
+});
+
+const reports: CaseReport[] = [];
+try {
+  for (const each of CASES) {
+    if (names !== undefined && !names.includes(each.name)) continue;
+    process.stderr.write(`${each.name} …\n`);
+    try {
+      const report = { name: each.name, says: each.says, figures: await each.run(bench, tell) };
+      reports.push(report);
+      if (!wishes.json) process.stdout.write(`${describeReport(report)}\n\n`);
+    } catch (error) {
+      process.exitCode = 1;
+      process.stderr.write(`${each.name} failed: ${error instanceof Error ? error.stack : error}\n`);
+    }
+  }
+} finally {
+  await bench.stop();
+}
+if (wishes.json)
+  process.stdout.write(`${JSON.stringify({ scale, cases: reports.map(withVerdicts) }, null, 2)}\n`);
+
+function withVerdicts(report: CaseReport): unknown {
+  return { ...report, figures: report.figures.map((figure) => ({ ...figure, isMet: isMet(figure) })) };
+}
