@@ -48,6 +48,8 @@ export class Wakeups {
       const startedAt = performance.now();
       try {
         this.#runner = await run(this.#runOptions());
+        // Asked to stop while it was starting: stop() found no runner yet.
+        if (signal.aborted) await this.#runner.stop();
         await this.#runner.promise;
       } catch (cause) {
         error = cause;
