@@ -7,7 +7,9 @@ import { addKeyCommands } from "./key.ts";
 import { addMigrateCommand } from "./migrate.ts";
 import { Mistake } from "./mistake.ts";
 import { addSecretCommands } from "./secret.ts";
+import { addServeCommand } from "./serve.ts";
 import { addSignatureCommands } from "./signature.ts";
+import { addStartCommand } from "./start.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { addTargetCommands } from "./target.ts";
 
@@ -23,6 +25,8 @@ function createProgram(surroundings: Surroundings): Command {
       outputError: () => undefined,
     })
     .showSuggestionAfterError();
+  addStartCommand(program, surroundings);
+  addServeCommand(program, surroundings);
   addDispatchCommand(program, surroundings);
   addMigrateCommand(program, surroundings);
   addAccountCommands(program, surroundings);

@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { setTimeout as delay } from "node:timers/promises";
+import { createBackoff, pause } from "./backoff.ts";
 
 /** A process that is kept running. */
 export type ChildPlan = {
@@ -13,7 +13,7 @@ export type ChildPlan = {
 /** What the supervisor tells: one of these for each thing that happens to a child. */
 export type ChildNews =
   | { readonly kind: "started"; readonly name: string; readonly pid: number }
-  | { readonly kind: "told"; readonly name: string; readonly message: unknown }
+  | { readonly kind: "told"; readonly name: string; readonly pid: number; readonly message: unknown }
   | {
       readonly kind: "ended";
       readonly name: string;
@@ -60,16 +60,16 @@ export async function supervise(options: SupervisorOptions): Promise<number> {
 
 async function keepRunning(plan: ChildPlan, options: SupervisorOptions): Promise<number> {
   const { asked, hear } = options;
-  let againInMs = restartMsMin;
+  const backoff = createBackoff(restartMsMin, restartMsMax);
   while (!asked.aborted) {
     const startedAtMs = performance.now();
     const { code, how } = await runOnce(plan, options);
-    const isFinal = asked.aborted || code === mistakeExitCode;
-    if (performance.now() - startedAtMs > wellAfterMs) againInMs = restartMsMin;
-    hear({ kind: "ended", name: plan.name, how, againInMs: isFinal ? null : againInMs });
-    if (!asked.aborted && code === mistakeExitCode) return mistakeExitCode;
-    if (!isFinal) await delay(againInMs, undefined, { signal: asked }).catch(() => undefined);
-    againInMs = Math.min(2 * againInMs, restartMsMax);
+    if (performance.now() - startedAtMs > wellAfterMs) backoff.reset();
+    const isMistake = code === mistakeExitCode && !asked.aborted;
+    const againInMs = isMistake || asked.aborted ? null : backoff.nextMs();
+    hear({ kind: "ended", name: plan.name, how, againInMs });
+    if (isMistake) return mistakeExitCode;
+    if (againInMs !== null) await pause(againInMs, asked);
   }
   return 0;
 }
@@ -80,8 +80,10 @@ async function runOnce(
   { asked, hear, graceMs }: SupervisorOptions,
 ): Promise<{ code: number | null; how: string }> {
   const child = fork(file, args, { env, stdio: ["ignore", "inherit", "inherit", "ipc"] });
-  child.on("message", (message) => hear({ kind: "told", name, message }));
-  child.once("spawn", () => hear({ kind: "started", name, pid: child.pid ?? 0 }));
+  // Without a process id there is no process, and nothing but its error is heard.
+  const pid = child.pid ?? 0;
+  child.once("spawn", () => hear({ kind: "started", name, pid }));
+  child.on("message", (message) => hear({ kind: "told", name, pid, message }));
   const ended = untilEnded(child);
 
   let force: NodeJS.Timeout | undefined;

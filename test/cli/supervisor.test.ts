@@ -78,7 +78,7 @@ describe("the supervisor", () => {
     const { one } = await start();
     one?.socket.write("exit 1");
     await nextChild();
-    expect(news).toContainEqual({ kind: "told", name: "one", message: { ready: "one" } });
+    expect(news).toContainEqual({ kind: "told", name: "one", pid: one?.pid, message: { ready: "one" } });
   });
 
   test.each(["SIGTERM", "SIGINT", "SIGHUP"] as const)(

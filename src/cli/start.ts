@@ -1,0 +1,182 @@
+import { fileURLToPath } from "node:url";
+import type { Command } from "@commander-js/extra-typings";
+import type { Pool } from "pg";
+import type { Config } from "../config/config.ts";
+import { readConfig } from "../config/read-config.ts";
+import { createAccount, hasAccounts } from "../store/accounts.ts";
+import { createGeneralPool } from "../store/pools.ts";
+import { type Announce, createAnnounce } from "./announcements.ts";
+import { inColumns } from "./answer.ts";
+import { createBackoff, pause } from "./backoff.ts";
+import { createApiKey } from "./key.ts";
+import { prepareDatabase } from "./migrate.ts";
+import { Mistake } from "./mistake.ts";
+import { startOwnDatabase } from "./own-database.ts";
+import { scopes } from "./scopes.ts";
+import { secretsKeyOf } from "./state-folder.ts";
+import { type ChildNews, type ChildPlan, supervise } from "./supervisor.ts";
+import type { Surroundings } from "./surroundings.ts";
+
+const mainFile = fileURLToPath(new URL("../main.ts", import.meta.url));
+/** A dispatcher ends within the deadline of its attempts and 2 s; then there is no more reason to wait. */
+const graceBeyondDeadlineMs = 5_000;
+
+export function addStartCommand(program: Command, surroundings: Surroundings): void {
+  program
+    .command("start")
+    .description(
+      "run the service: the API and a dispatcher, and a database of its own when DATABASE_URL is unset",
+    )
+    .option("--json", "say what happens in JSON, a line each")
+    .action(async (options) => {
+      const asked = surroundings.untilAskedToEnd();
+      const announce = createAnnounce(surroundings, options);
+      asked.addEventListener("abort", () =>
+        announce("stopping", {}, "Stopping: what is under way is finished first."),
+      );
+      try {
+        await run(surroundings, asked, announce);
+      } catch (error) {
+        // Whoever asks it to end in the middle of its start cuts things short, and that is no failure.
+        if (!asked.aborted) throw error;
+      }
+      announce("stopped", {}, "Stopped.");
+    });
+}
+
+async function run(surroundings: Surroundings, asked: AbortSignal, announce: Announce): Promise<void> {
+  const config = readConfig(surroundings.env);
+  await secretsKeyOf(config);
+  warnOfUnsafe(config, announce);
+  const own = config.databaseUrl === null ? await startOwnDatabase(config.stateDir, announce) : null;
+  const databaseUrl = own?.databaseUrl ?? config.databaseUrl ?? "";
+  try {
+    await untilReachable(() => prepare(databaseUrl, config, own !== null, announce), asked, announce);
+    const code = await supervise({
+      children: childPlans(surroundings, config, databaseUrl),
+      asked,
+      hear: (news) => hear(news, announce),
+      graceMs: config.attemptDeadlineMs + graceBeyondDeadlineMs,
+    });
+    surroundings.setExitCode(code);
+  } finally {
+    await own?.stop();
+  }
+}
+
+function warnOfUnsafe(config: Config, announce: Announce): void {
+  if (!config.unsafeAllowedTargets) return;
+  const targets = config.unsafeAllowedTargets.join(", ");
+  announce(
+    "unsafe",
+    { targets },
+    `UNSAFE: webhooks may go to ${targets}, public or not (UNSAFE_ALLOWED_TARGETS).`,
+  );
+}
+
+/** Brings the schema up to date and, on an own database that nobody has used yet, makes a first account. */
+async function prepare(
+  databaseUrl: string,
+  config: Config,
+  isOwn: boolean,
+  announce: Announce,
+): Promise<void> {
+  const pool = createGeneralPool({
+    databaseUrl,
+    connectionsMax: 2,
+    applicationName: "sealpost start",
+    onError: () => undefined,
+  });
+  try {
+    const applied = await prepareDatabase(pool, databaseUrl, config, () => undefined);
+    const files = applied.length === 1 ? "1 file" : `${applied.length} files`;
+    if (applied.length > 0)
+      announce("migrated", { applied }, `The database's schema is up to date (${files} applied).`);
+    if (isOwn && !(await hasAccounts(pool))) await makeFirstAccount(pool, config, announce);
+  } finally {
+    await pool.end();
+  }
+}
+
+async function makeFirstAccount(pool: Pool, config: Config, announce: Announce): Promise<void> {
+  const { accountId, signingSecret } = await createAccount(pool, "First account", await secretsKeyOf(config));
+  const { keyId, apiKey } = await createApiKey(pool, config, {
+    accountId,
+    name: "First key",
+    scopes,
+    expiresInSeconds: null,
+  });
+  const fields = { account_id: accountId, key_id: keyId, api_key: apiKey, signing_secret: signingSecret };
+  const columns = inColumns({ account: accountId, "API key": apiKey, "signing secret": signingSecret });
+  announce(
+    "first_account",
+    fields,
+    `\nThis is the first start, so there is a first account now. Its key is shown this once:\n\n${columns}\n`,
+  );
+}
+
+/** Tries again for as long as it is the database that does not answer; a mistake is for people to mend. */
+async function untilReachable(
+  work: () => Promise<void>,
+  asked: AbortSignal,
+  announce: Announce,
+): Promise<void> {
+  const backoff = createBackoff(500, 5_000);
+  while (!asked.aborted) {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof Mistake) throw error;
+      const ms = backoff.nextMs();
+      const reason = reasonOf(error);
+      announce(
+        "database_away",
+        { reason },
+        `The database cannot be used (${reason}); trying again in ${ms / 1_000} s.`,
+      );
+      await pause(ms, asked);
+    }
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return message || code || "no answer";
+}
+
+function childPlans({ env }: Surroundings, config: Config, databaseUrl: string): ChildPlan[] {
+  const { metricsPort } = config;
+  const ours = { ...env, DATABASE_URL: databaseUrl };
+  // Both would listen on one port; 0 is any free one for each.
+  const next = metricsPort === 0 ? "0" : `${metricsPort + 1}`;
+  return [
+    { name: "API", file: mainFile, args: ["serve"], env: ours },
+    { name: "dispatcher", file: mainFile, args: ["dispatch"], env: { ...ours, METRICS_PORT: next } },
+  ];
+}
+
+/** How a child ends that did as it was asked; a second signal may reach it on its way out. */
+const ends = ["exit code 0", "SIGTERM", "SIGINT", "SIGHUP"];
+
+function hear(news: ChildNews, announce: Announce): void {
+  const { kind, name } = news;
+  switch (kind) {
+    case "started":
+      return;
+    case "told": {
+      const { listening } = news.message as { listening?: string };
+      const where = listening ? ` at ${listening}` : "";
+      announce("running", { name, pid: news.pid, url: listening ?? null }, `The ${name} runs${where}.`);
+      return;
+    }
+    case "ended": {
+      const { how, againInMs } = news;
+      const why = ends.includes(how) ? "" : ` (${how})`;
+      const next = againInMs === null ? "" : ` Starting it again in ${againInMs / 1_000} s.`;
+      announce("ended", { name, how, again_in_ms: againInMs }, `The ${name} ended${why}.${next}`);
+      return;
+    }
+    default:
+      kind satisfies never;
+  }
+}
