@@ -1,6 +1,8 @@
+import { errors } from "undici";
 import type { ErrorCode } from "../outcomes/error-codes.ts";
 import { TargetError } from "../target/target-error.ts";
 import { EgressProxyError } from "./connection-through-proxy.ts";
+import type { PostTimings } from "./post-result.ts";
 
 /** Why no connection came about. Unknown errors are told as such, never taken for the receiver's. */
 export function classifyConnectError(error: unknown): ErrorCode {
@@ -10,8 +12,16 @@ export function classifyConnectError(error: unknown): ErrorCode {
   return error.code === "aborted" ? "unexpected_failure" : error.code;
 }
 
+/** What was waited for when the deadline came before the connector's own. Behind a proxy there is no DNS step. */
+export function classifySlowConnect(timings: Pick<PostTimings, "dnsMs" | "connectMs">): ErrorCode {
+  if (timings.connectMs !== null) return "tls_timeout";
+  return timings.dnsMs === null ? "dns_timeout" : "connect_timeout";
+}
+
 /** Why a request that was begun got no answer, by the errors of undici, its HTTP parser, OpenSSL and the system. */
 export function classifyAnswerError(error: Error): ErrorCode {
+  // The parser's errors do not always have a code.
+  if (error instanceof errors.HTTPParserError) return "bad_response";
   const code = "code" in error ? String(error.code) : "";
   switch (code) {
     case "UND_ERR_HEADERS_OVERFLOW":
@@ -30,7 +40,6 @@ export function classifyAnswerError(error: Error): ErrorCode {
     case "ENETDOWN":
       return "connection_reset";
     default:
-      if (code.startsWith("HPE_")) return "bad_response";
       // Alerts that come after the handshake: a server that wants a client certificate says so only then.
       if (code.startsWith("ERR_SSL_") || code === "EPROTO") return "tls_protocol";
       return "unexpected_failure";

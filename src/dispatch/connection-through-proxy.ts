@@ -3,7 +3,8 @@ import { startCutoff } from "../target/cutoff.ts";
 import { untilEvent } from "../target/socket-event.ts";
 import { TargetError } from "../target/target-error.ts";
 import { createTargetSecureContext, openTls } from "../target/tls-connection.ts";
-import type { Connect, Target } from "./connections.ts";
+import { createTlsSessions, type TlsSessions } from "../target/tls-sessions.ts";
+import type { Connect, Target } from "./connection.ts";
 
 /** The way out failed, not the receiver: nothing was sent, and the attempt does not count. */
 export class EgressProxyError extends Error {
@@ -33,6 +34,7 @@ export function createConnectorThroughProxy(options: ProxyConnectorOptions): Con
     url: options.proxyUrl,
     authorization: authorizationFor(options.proxyUrl),
     secureContext: createTargetSecureContext(options.ca),
+    sessions: createTlsSessions(() => performance.now()),
   };
 
   return async (target, signal) => {
@@ -45,7 +47,9 @@ export function createConnectorThroughProxy(options: ProxyConnectorOptions): Con
       const connectMs = tunnelledAtMs - startedAtMs;
       const socket = await openTls(tunnel, {
         host: bareHost(target.hostname),
+        port: target.port,
         secureContext: proxy.secureContext,
+        sessions: proxy.sessions,
         cut,
       }).catch((error: unknown) => {
         if (error instanceof TargetError) {
@@ -66,6 +70,7 @@ type EgressProxy = {
   /** A header line, or nothing. */
   readonly authorization: string;
   readonly secureContext: ReturnType<typeof createTargetSecureContext>;
+  readonly sessions: TlsSessions;
 };
 
 /** @throws EgressProxyError, or TargetError connect_failed if the proxy says that the target is out of reach */
@@ -89,7 +94,7 @@ async function openTunnel({ hostname, port }: Target, proxy: EgressProxy, cut: A
   throw new EgressProxyError(`The egress proxy answered ${status} to CONNECT ${authority}.`);
 }
 
-async function openProxy({ url, secureContext }: EgressProxy, cut: AbortSignal): Promise<Socket> {
+async function openProxy({ url, secureContext, sessions }: EgressProxy, cut: AbortSignal): Promise<Socket> {
   const host = bareHost(url.hostname);
   const isSecure = url.protocol === "https:";
   const port = url.port === "" ? (isSecure ? 443 : 80) : Number(url.port);
@@ -101,7 +106,7 @@ async function openProxy({ url, secureContext }: EgressProxy, cut: AbortSignal):
       toSocketError: (cause) =>
         new EgressProxyError(`No connection to the egress proxy ${url.host}.`, { cause }),
     });
-    return isSecure ? await openTls(socket, { host, secureContext, cut }) : socket;
+    return isSecure ? await openTls(socket, { host, port, secureContext, sessions, cut }) : socket;
   } catch (cause) {
     if (cause instanceof EgressProxyError) throw cause;
     throw new EgressProxyError(`No TLS connection to the egress proxy ${url.host}.`, { cause });

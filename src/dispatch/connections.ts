@@ -1,47 +1,15 @@
-import type { Socket } from "node:net";
-import { Client } from "undici";
 import { judgeAddress } from "../target/address.ts";
 import { allowsUnsafely, type UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
+import {
+  type Connection,
+  ConnectionEndedError,
+  isByReceiver,
+  type OpenedConnection,
+  openConnection,
+  type Target,
+} from "./connection.ts";
+import { createDistrustedOrigins } from "./connection-distrust.ts";
 import type { PostLimits } from "./post-limits.ts";
-
-/** A fresh connection as a connector hands it over. */
-export type OpenedConnection = {
-  readonly socket: Socket;
-  /** The checked address; null if a proxy chose it. */
-  readonly remoteAddress: string | null;
-  readonly timings: { readonly dnsMs: number | null; readonly connectMs: number; readonly tlsMs: number };
-};
-
-/** `hostname` as in a URL: an IPv6 address stands in brackets. */
-export type Target = { readonly hostname: string; readonly port: number };
-
-/**
- * Opens a trustworthy TLS connection to the target. Aborting the signal ends the try at once; the error then
- * does not matter.
- */
-export type Connect = (target: Target, signal: AbortSignal) => Promise<OpenedConnection>;
-
-/**
- * One TLS connection with an undici client of its own, lent to one POST at a time. A client for each, because the
- * POST that runs into its deadline must end without its neighbours, and only destroying the client ends it.
- */
-export type Connection = {
-  readonly origin: string;
-  readonly target: Target;
-  readonly remoteAddress: string | null;
-  readonly client: Client;
-  readonly socket: Socket;
-  readonly openedAtMs: number;
-  /** Why it ended, or null while it is open. */
-  endedBy: Error | null;
-};
-
-/** A request found its connection ended before a byte of it was written. */
-export class ConnectionEndedError extends Error {
-  override readonly name = "ConnectionEndedError";
-  // undici reconnects for ever on errors that carry one of its own codes.
-  readonly code = "SEALPOST_CONNECTION_ENDED";
-}
 
 export type ConnectionsOptions = {
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
@@ -57,6 +25,8 @@ export type Connections = {
   open(origin: string, target: Target, opened: OpenedConnection): Connection;
   /** Keeps a connection whose answer was read to its end, if it is fit to be used again. */
   giveBack(connection: Connection): void;
+  /** To be told of a kept connection that its receiver ended, without having said that it would. */
+  distrust(connection: Connection): void;
   /** Ends a connection at once, with whatever is under way on it. */
   end(connection: Connection, cause: Error): void;
   endIdle(): void;
@@ -72,12 +42,19 @@ export function createConnections(options: ConnectionsOptions): Connections {
   // The same connections twice: the set is in order of idling, so that the first is the one to evict.
   const idle = new Set<Connection>();
   const idleByOrigin = new Map<string, Connection[]>();
+  const distrusted = createDistrustedOrigins(limits, now);
 
   function forgetIdle(connection: Connection): void {
     if (!idle.delete(connection)) return;
     const siblings = idleByOrigin.get(connection.origin) ?? [];
     if (siblings.length > 1) siblings.splice(siblings.lastIndexOf(connection), 1);
     else idleByOrigin.delete(connection.origin);
+  }
+
+  function onDisconnect(connection: Connection, error: Error): void {
+    const isSoon = idle.has(connection) && now() - connection.idleSinceMs < limits.soonMs;
+    if (isSoon && isByReceiver(error)) distrusted.add(connection.origin);
+    onEnded(connection, error);
   }
 
   function onEnded(connection: Connection, cause: Error): void {
@@ -122,27 +99,18 @@ export function createConnections(options: ConnectionsOptions): Connections {
     },
 
     open(origin, target, opened) {
-      const connection: Connection = {
-        origin,
-        target,
-        remoteAddress: opened.remoteAddress,
-        socket: opened.socket,
-        client: createClient(origin, opened.socket, limits, () => connection.endedBy),
-        openedAtMs: now(),
-        endedBy: null,
-      };
-      // Errors are told by the client; without a listener one that comes between two owners ends the process.
-      opened.socket.on("error", () => {});
-      connection.client.on("disconnect", (_origin, _clients, error) => onEnded(connection, error));
+      const connection = openConnection(origin, target, opened, limits, now());
+      connection.client.on("disconnect", (_origin, _clients, error) => onDisconnect(connection, error));
       open.add(connection);
       return connection;
     },
 
     giveBack(connection) {
-      if (!isFit(connection)) {
+      if (!isFit(connection) || distrusted.has(connection.origin)) {
         end(connection, new ConnectionEndedError("not fit to be kept"));
         return;
       }
+      connection.idleSinceMs = now();
       idle.add(connection);
       const siblings = idleByOrigin.get(connection.origin);
       if (siblings === undefined) idleByOrigin.set(connection.origin, [connection]);
@@ -153,6 +121,7 @@ export function createConnections(options: ConnectionsOptions): Connections {
       }
     },
 
+    distrust: ({ origin }) => distrusted.add(origin),
     end,
 
     endIdle() {
@@ -169,38 +138,4 @@ export function createConnections(options: ConnectionsOptions): Connections {
       return idleByOrigin.size;
     },
   };
-}
-
-/** A client that lives on this one socket: it never connects by itself, nor again. */
-function createClient(
-  origin: string,
-  socket: Socket,
-  limits: PostLimits,
-  endedBy: () => Error | null,
-): Client {
-  let isHandedOver = false;
-  return new Client(origin, {
-    connect(_options, callback) {
-      // Not at once: undici does not expect the answer before it has finished asking.
-      queueMicrotask(() => {
-        if (isHandedOver) {
-          callback(new ConnectionEndedError("the connection has ended", { cause: endedBy() }), null);
-          return;
-        }
-        isHandedOver = true;
-        callback(null, socket);
-      });
-    },
-    // Over HTTP/2 a refused stream would send the POST again, and header limits would not hold.
-    allowH2: false,
-    // The deadline is the POST's own: undici's timers count per chunk, restart at every 1xx and are coarse.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    maxHeaderSize: limits.responseHeadBytesMax,
-    maxRequestsPerClient: limits.requestsPerConnectionMax,
-    keepAliveTimeout: limits.idleMs,
-    // A receiver's Keep-Alive hint may only make it shorter. It closes at the hint; we before that.
-    keepAliveMaxTimeout: limits.idleMs,
-    keepAliveTimeoutThreshold: 500,
-  });
 }

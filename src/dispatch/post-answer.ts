@@ -61,15 +61,14 @@ export type BodyRead = {
   readonly bytesCount: number;
   /** The body did not come to its end: reset, too long or too slow. */
   readonly isCut: boolean;
-  readonly headers: IncomingHttpHeaders;
 };
 
 /**
  * The beginning of an answer's body as text, at most `bytesMax` bytes of UTF-8 with the mark that says that there
  * was more, or that it was cut off. Null for an empty body.
  */
-export function excerptOf(body: BodyRead, bytesMax: number): string | null {
-  const encoding = body.headers["content-encoding"];
+export function excerptOf(body: BodyRead, headers: IncomingHttpHeaders, bytesMax: number): string | null {
+  const encoding = headers["content-encoding"];
   if (encoding !== undefined && encoding.toLowerCase() !== "identity" && body.bytesCount > 0) {
     // Never decompressed: a few bytes can become gigabytes.
     return firstBytes(`[compressed: ${headerText(encoding, 40)}]`, bytesMax);

@@ -1,18 +1,18 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
-import { type ErrorCode, outcomeOfErrorCode } from "../outcomes/error-codes.ts";
-import { statusErrorCode } from "../outcomes/status.ts";
+import type { ErrorCode } from "../outcomes/error-codes.ts";
 import { TargetError } from "../target/target-error.ts";
-import { classifyAnswerError, classifyConnectError } from "./classify.ts";
+import { classifyAnswerError, classifyConnectError, classifySlowConnect } from "./classify.ts";
 import {
   type Connect,
   type Connection,
   ConnectionEndedError,
-  type Connections,
+  isByReceiver,
   type OpenedConnection,
   type Target,
-} from "./connections.ts";
-import { excerptOf, recordedHeaders, retryAfterOf } from "./post-answer.ts";
+} from "./connection.ts";
+import type { Connections } from "./connections.ts";
+import { endWithAnswer, endWithError, type PostEnding } from "./post-ending.ts";
 import type { PostLimits } from "./post-limits.ts";
 import type { PostRequest, PostResult, PostTimings } from "./post-result.ts";
 
@@ -69,8 +69,15 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   start(): void {
     const kept = this.#setting.connections.take(this.#request.url.origin);
-    if (kept === undefined) this.#connect();
-    else this.#send(kept, true);
+    if (kept === undefined) {
+      this.#connect();
+      return;
+    }
+    this.#use(kept, true);
+    // The receiver may have closed it while the event loop was busy, and a POST on a closed connection is lost. So
+    // the loop has to look at its sockets once before: undici waits for one more immediate, and between the two
+    // it does.
+    setImmediate(() => this.#isOver || this.#send(kept));
   }
 
   /** Ends it for a reason of ours, at once. An answer whose head is there stands. */
@@ -88,7 +95,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     else if (this.#connecting === null) this.#fail("connect_timeout");
     else {
       // The connector answers at once with how far it came; if it ever did not, the deadline still holds.
-      this.#connecting.abort(TIME_IS_UP);
+      this.#connecting.abort();
       setImmediate(() => this.#isOver || this.#fail("connect_timeout"));
     }
   }
@@ -100,7 +107,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#connecting = connecting;
     this.#setting.connect(target, connecting.signal).then(
       (opened) => this.#onConnected(target, opened),
-      (error: unknown) => this.#onConnectError(error, connecting.signal.reason === TIME_IS_UP),
+      (error: unknown) => this.#onConnectError(error),
     );
   }
 
@@ -111,25 +118,31 @@ export class Exchange implements Dispatcher.DispatchHandler {
     }
     this.#connecting = null;
     Object.assign(this.#timings, opened.timings);
-    this.#send(this.#setting.connections.open(this.#request.url.origin, target, opened), false);
+    const connection = this.#setting.connections.open(this.#request.url.origin, target, opened);
+    this.#use(connection, false);
+    this.#send(connection);
   }
 
-  #onConnectError(error: unknown, isTimeUp: boolean): void {
+  #onConnectError(error: unknown): void {
     if (this.#isOver) return;
     this.#connecting = null;
     if (error instanceof TargetError && error.progress !== null) {
       this.#remoteAddress = error.progress.remoteAddress;
       Object.assign(this.#timings, error.progress.timings);
     }
-    const isTargetSlow = isTimeUp && error instanceof TargetError;
-    this.#fail(isTargetSlow ? slowStep(this.#timings) : classifyConnectError(error));
+    // It is not over, so only the deadline can have aborted it.
+    const isTimeUp = error instanceof TargetError && error.code === "aborted";
+    this.#fail(isTimeUp ? classifySlowConnect(this.#timings) : classifyConnectError(error));
   }
 
-  #send(connection: Connection, isKept: boolean): void {
-    const { url, headers, body } = this.#request;
+  #use(connection: Connection, isKept: boolean): void {
     this.#connection = connection;
     this.#isKept = isKept;
     this.#remoteAddress = connection.remoteAddress;
+  }
+
+  #send(connection: Connection): void {
+    const { url, headers, body } = this.#request;
     connection.client.dispatch(
       { method: "POST", path: url.pathname + url.search, headers: headers as Record<string, string>, body },
       this,
@@ -183,9 +196,19 @@ export class Exchange implements Dispatcher.DispatchHandler {
     if (this.#isOver) return;
     if (this.#headers !== null) this.#answer({ isCut: true });
     else if ("code" in error && error.code === "UND_ERR_INVALID_ARG") this.#fault(error);
-    // Nothing was written, so this is still the same attempt: on with the next kept connection, or a fresh one.
-    else if (this.#isKept && !this.#mayHaveWritten) this.start();
+    else if (this.#isKept) this.#onKeptConnectionEnded(error);
     else this.#fail(classifyAnswerError(originalError(error)));
+  }
+
+  #onKeptConnectionEnded(error: Error): void {
+    const original = originalError(error);
+    if (this.#connection !== null && isByReceiver(original) && this.#timings.firstByteMs === null) {
+      this.#setting.connections.distrust(this.#connection);
+    }
+    // Once a byte may have been written it may have arrived, and sending again is for the next attempt.
+    if (this.#mayHaveWritten) this.#fail(classifyAnswerError(original));
+    // Still the same attempt: on with the next kept connection, or a fresh one.
+    else this.start();
   }
 
   /** The head has decided what the answer is worth; the body is for the record, and for keeping the connection. */
@@ -199,39 +222,19 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   #answer({ isCut }: { isCut: boolean }): void {
     const { connections, limits } = this.#setting;
-    const headers = this.#headers ?? {};
     if (isCut) this.#endConnection();
     else if (this.#connection !== null) connections.giveBack(this.#connection);
-    const isSuccess = this.#statusCode >= 200 && this.#statusCode < 300;
-    this.#finish({
-      outcome: isSuccess ? "succeeded" : "rejected",
-      errorCode: isSuccess ? null : statusErrorCode(this.#statusCode),
-      statusCode: this.#statusCode,
-      retryAfter: retryAfterOf(headers),
-      responseHeaders: recordedHeaders(headers),
-      responseExcerpt: excerptOf(
-        { chunks: this.#excerpt, bytesCount: this.#bodyBytesCount, isCut, headers },
-        limits.excerptBytesMax,
-      ),
-    });
+    const body = { chunks: this.#excerpt, bytesCount: this.#bodyBytesCount, isCut };
+    this.#finish(endWithAnswer(this.#statusCode, this.#headers ?? {}, body, limits.excerptBytesMax));
   }
 
   #fail(errorCode: ErrorCode): void {
-    const outcome = outcomeOfErrorCode(errorCode);
-    if (outcome === null) throw new Error(`${errorCode} is no error of an attempt`);
     this.#connecting?.abort();
     this.#endConnection();
-    this.#finish({
-      outcome,
-      errorCode,
-      statusCode: null,
-      retryAfter: null,
-      responseHeaders: null,
-      responseExcerpt: null,
-    });
+    this.#finish(endWithError(errorCode));
   }
 
-  #finish(ending: Ending): void {
+  #finish(ending: PostEnding): void {
     this.#close();
     this.#owner.onResult(this, {
       ...ending,
@@ -259,18 +262,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 }
 
-type Ending = Omit<PostResult, "remoteAddress" | "timings" | "durationMs" | "mayHaveWritten">;
-
-const TIME_IS_UP = Symbol("time is up");
-
 function onTimeIsUp(exchange: Exchange): void {
   exchange.onTimeIsUp();
-}
-
-/** What was being waited for when the deadline came before the connector's own. A proxy leaves DNS out. */
-function slowStep({ dnsMs, connectMs }: PostTimings): ErrorCode {
-  if (connectMs !== null) return "tls_timeout";
-  return dnsMs === null ? "dns_timeout" : "connect_timeout";
 }
 
 /** A connection that ended before the request was begun tells why by its cause. */

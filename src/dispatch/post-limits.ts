@@ -17,16 +17,24 @@ export type PostLimits = {
   readonly requestsPerConnectionMax: number;
   /** Over all origins, so no more origins than this are remembered either. In-flight POSTs come on top. */
   readonly idleConnectionsMax: number;
+  /** A receiver that closes a kept connection within this time, unannounced, closes all of them. */
+  readonly soonMs: number;
+  /** For how long connections to such a receiver are not kept; a restart of a good one looks the same. */
+  readonly distrustMs: number;
+  readonly distrustedOriginsMax: number;
 };
 
 export const POST_LIMITS: PostLimits = {
   responseBytesMax: 65_536,
   responseHeadBytesMax: 16_384,
-  informationalHeadsMax: 1_000,
+  informationalHeadsMax: 10_000,
   bodyReadMs: 2_000,
   excerptBytesMax: 1_024,
   idleMs: 1_500,
   connectionAgeMs: 300_000,
   requestsPerConnectionMax: 1_000,
   idleConnectionsMax: 80,
+  soonMs: 200,
+  distrustMs: 30_000,
+  distrustedOriginsMax: 1_000,
 };

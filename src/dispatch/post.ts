@@ -1,5 +1,6 @@
 import { NO_UNSAFE_ALLOWED_TARGETS, type UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
-import { type Connect, createConnections } from "./connections.ts";
+import type { Connect } from "./connection.ts";
+import { createConnections } from "./connections.ts";
 import { Exchange, type ExchangeOwner } from "./post-exchange.ts";
 import { POST_LIMITS, type PostLimits } from "./post-limits.ts";
 import type { PostRequest, PostResult } from "./post-result.ts";
