@@ -4,7 +4,7 @@ import { forgetIdempotencyKeys } from "../store/idempotency.ts";
 import {
   countOpenOfDay,
   dropPartition,
-  findPartitionsBefore,
+  findPartitionsOlderThan,
   forgetAnalysesOfDay,
   makePartitions,
   type PartitionedTable,
@@ -28,38 +28,54 @@ export type HouseLog = {
   readonly kept: (partition: string, openDeliveries: number) => void;
 };
 
+export type HouseWork = {
+  readonly retention: Retention;
+  /**
+   * The moment that ages are counted from. Null: the database's clock, so that no dispatcher whose own clock is a month
+   * ahead takes the month away.
+   */
+  readonly at: Date | null;
+  /** Ends the work between two steps, and a step that waits for others at once. */
+  readonly signal: AbortSignal;
+  readonly log: HouseLog;
+};
+
 /** Makes the days to come and drops those that are over. Every step is harmless to repeat. */
-export async function keepHouse(
-  pool: Pool,
-  retention: Retention,
-  nowMs: number,
-  log: HouseLog,
-): Promise<void> {
+export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
+  const { retention, signal } = work;
   const made = await makePartitions(pool);
-  if (made > 0) log.made(made);
-  await dropBefore(pool, "bodies", nowMs - retention.analysisRetentionMs - DAY_MS, log);
-  await dropBefore(pool, "deliveries", nowMs - retention.logRetentionMs, log);
-  await dropBefore(pool, "attempts", nowMs - retention.logRetentionMs, log);
-  while ((await forgetIdempotencyKeys(pool, retention.idempotencyRetentionMs, FORGOTTEN_PER_STEP)) > 0);
-  while ((await forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP)) > 0);
+  if (made > 0) work.log.made(made);
+  await dropOlderThan(pool, "bodies", retention.analysisRetentionMs + DAY_MS, work);
+  await dropOlderThan(pool, "deliveries", retention.logRetentionMs, work);
+  await dropOlderThan(pool, "attempts", retention.logRetentionMs, work);
+  await repeat(signal, () =>
+    forgetIdempotencyKeys(pool, retention.idempotencyRetentionMs, FORGOTTEN_PER_STEP),
+  );
+  await repeat(signal, () => forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP));
 }
 
-async function dropBefore(
+async function dropOlderThan(
   pool: Pool,
   table: PartitionedTable,
-  beforeMs: number,
-  log: HouseLog,
+  retentionMs: number,
+  { at, signal, log }: HouseWork,
 ): Promise<void> {
-  for (const partition of await findPartitionsBefore(pool, table, new Date(beforeMs))) {
+  for (const partition of await findPartitionsOlderThan(pool, table, retentionMs, at)) {
+    if (signal.aborted) return;
     const open = await countOpenOfDay(pool, partition.day);
     if (open > 0) {
       log.kept(partition.name, open);
       continue;
     }
     if (table === "deliveries") {
-      while ((await forgetAnalysesOfDay(pool, partition.day, FORGOTTEN_PER_STEP)) > 0);
+      await repeat(signal, () => forgetAnalysesOfDay(pool, partition.day, FORGOTTEN_PER_STEP));
     }
-    await dropPartition(pool, partition);
+    await dropPartition(pool, partition, signal);
     log.dropped(partition.name);
   }
+}
+
+/** Until a step finds nothing more to do. */
+async function repeat(signal: AbortSignal, step: () => Promise<number>): Promise<void> {
+  while (!signal.aborted && (await step()) > 0);
 }

@@ -22,8 +22,8 @@ export type LeaderOptions = {
   /** One paced step of the bulk replays. */
   readonly advanceReplays: () => Promise<number>;
   readonly sweepJobs: () => Promise<number>;
-  /** Partitions and retention: slow work, done beside the promoting and never twice at once. */
-  readonly keepHouse: () => Promise<void>;
+  /** Partitions and retention: slow work, done beside the promoting and never twice at once; the signal cuts it short. */
+  readonly keepHouse: (signal: AbortSignal) => Promise<void>;
   readonly keepHouseEveryMs: number;
   readonly onError: (work: LeaderWork, error: unknown) => void;
 };
@@ -86,7 +86,7 @@ export class Leader {
   #keepHouse(nowMs: number): void {
     if (this.#house !== null || nowMs - this.#keptHouseAt < this.#options.keepHouseEveryMs) return;
     this.#keptHouseAt = nowMs;
-    this.#house = this.#try("keep_house", this.#options.keepHouse).then(() => {
+    this.#house = this.#try("keep_house", () => this.#options.keepHouse(this.#stopping.signal)).then(() => {
       this.#house = null;
     });
   }

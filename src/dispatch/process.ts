@@ -82,7 +82,8 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     promote: () => promoteDue(housePool, null),
     advanceReplays: () => advanceReplays(housePool, config.analysisRetentionSeconds * 1000, null),
     sweepJobs: () => sweepStuckJobs(housePool),
-    keepHouse: () => keepHouse(housePool, retentionOf(config), options.wallClockMs(), houseLog(log)),
+    keepHouse: (signal) =>
+      keepHouse(housePool, { retention: retentionOf(config), at: null, signal, log: houseLog(log) }),
     keepHouseEveryMs: KEEP_HOUSE_EVERY_MS,
     onError: (work, err) => log.warn({ err, work }, "the leader's work failed; trying again"),
   });

@@ -1,4 +1,4 @@
-import type { Pool } from "pg";
+import type { ClientBase, Pool, QueryConfig } from "pg";
 
 /** Made ahead, so that a fortnight without anybody watching loses nothing. */
 const DAYS_AHEAD = 14;
@@ -15,22 +15,28 @@ export async function makePartitions(pool: Pool): Promise<number> {
 export type PartitionedTable = "deliveries" | "bodies" | "attempts";
 export type DayPartition = { readonly table: PartitionedTable; readonly name: string; readonly day: Date };
 
-/** Partitions whose day ended before `before`, oldest first. */
-export async function findPartitionsBefore(
+/**
+ * Days that ended at least `retentionMs` before `at` (null: the database's now), oldest first. A day that was detached
+ * but not yet dropped, because whoever did it died in between, is one of them.
+ */
+export async function findPartitionsOlderThan(
   pool: Pool,
   table: PartitionedTable,
-  before: Date,
+  retentionMs: number,
+  at: Date | null,
 ): Promise<DayPartition[]> {
   const { rows } = await pool.query<{ name: string; day: Date }>(
     // Names first, dates after: unfenced, the planner reads a date out of every name in the catalog.
     `with child as materialized (
-       select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
-       where i.inhparent = ('sealpost.' || $1)::regclass and c.relname ~ '_[0-9]{8}$'
+       select relname as name from pg_class
+       where relnamespace = 'sealpost'::regnamespace and relkind = 'r' and relname ~ ('^' || $1 || '_[0-9]{8}$')
      ), dated as (
        select name, to_date(right(name, 8), 'YYYYMMDD')::timestamp at time zone 'UTC' as day from child
      )
-     select name, day from dated where day + interval '1 day' <= $2 order by name`,
-    [table, before],
+     select name, day from dated
+     where day + interval '1 day' <= coalesce($3::timestamptz, now()) - $2::float8 * interval '1 millisecond'
+     order by name`,
+    [table, retentionMs, at],
   );
   return rows.map(({ name, day }) => ({ table, name, day }));
 }
@@ -46,33 +52,45 @@ export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
   return rows[0]!.n;
 }
 
+/** A detach waits for every transaction that can still see the day; a report of an hour must not end in a failure. */
+const DETACH_MS = 60_000;
+
 /**
  * Takes a day out of the log without stopping anybody. A plain DROP waits behind one open read, and everything else
- * behind the DROP (2 s measured); detached concurrently it waits for nobody's lock but old transactions.
+ * behind the DROP (2 s measured); detached concurrently it waits for nobody's lock but old transactions. It may end
+ * anywhere in between and be called again: a detach that was cut off half-way is finished first, as it would block
+ * every later one. The signal ends the waiting.
  */
-export async function dropPartition(pool: Pool, partition: DayPartition): Promise<void> {
+export async function dropPartition(pool: Pool, partition: DayPartition, signal: AbortSignal): Promise<void> {
   const client = await pool.connect();
+  const cut = () => void client.end();
+  signal.addEventListener("abort", cut);
   try {
-    // A detach that was cut off half-way is finished first; otherwise it blocks every later one.
+    signal.throwIfAborted();
     await client.query("set lock_timeout = '2s'");
-    await client.query("set statement_timeout = '60s'");
-    await client.query(
-      (await isDetachPending(client, partition.name))
-        ? `alter table sealpost.${partition.table} detach partition sealpost.${partition.name} finalize`
-        : `alter table sealpost.${partition.table} detach partition sealpost.${partition.name} concurrently`,
-    );
+    await client.query(`set statement_timeout = ${DETACH_MS}`);
+    const attachment = await findAttachment(client, partition.name);
+    if (attachment !== "none") {
+      await client.query({
+        text: `alter table sealpost.${partition.table} detach partition sealpost.${partition.name}
+          ${attachment === "pending" ? "finalize" : "concurrently"}`,
+        query_timeout: DETACH_MS,
+      } as QueryConfig);
+    }
     await client.query(`drop table sealpost.${partition.name}`);
   } finally {
+    signal.removeEventListener("abort", cut);
     client.release(true);
   }
 }
 
-async function isDetachPending(client: { query: Pool["query"] }, name: string): Promise<boolean> {
-  const { rows } = await client.query<{ pending: boolean }>(
-    "select inhdetachpending as pending from pg_inherits where inhrelid = ('sealpost.' || $1)::regclass",
+async function findAttachment(client: ClientBase, name: string): Promise<"attached" | "pending" | "none"> {
+  const { rows } = await client.query<{ is_pending: boolean }>(
+    "select inhdetachpending as is_pending from pg_inherits where inhrelid = ('sealpost.' || $1)::regclass",
     [name],
   );
-  return rows[0]?.pending ?? false;
+  if (rows[0] === undefined) return "none";
+  return rows[0].is_pending ? "pending" : "attached";
 }
 
 /**
