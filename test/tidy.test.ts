@@ -135,8 +135,8 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     right: { "sql/0002_long.sql": `-- ${"x".repeat(117)}`, "README.md": "x".repeat(500) },
   },
   "file length": {
-    wrong: { "src/api/long.ts": "x\n".repeat(301) },
-    right: { "src/api/long.ts": "x\n".repeat(300) },
+    wrong: { "src/api/long.ts": "x\n".repeat(301), "test/api/long.test.ts": "x\n".repeat(401) },
+    right: { "src/api/long.ts": "x\n".repeat(300), "test/api/long.test.ts": "x\n".repeat(400) },
   },
   "median length": {
     wrong: { "src/a.ts": "x\n".repeat(100), "src/b.ts": "x\n".repeat(100), "src/c.ts": "x\n" },

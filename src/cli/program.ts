@@ -6,6 +6,7 @@ import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands } from "./key.ts";
 import { addMigrateCommand } from "./migrate.ts";
 import { Mistake } from "./mistake.ts";
+import { addPublishCommand } from "./publish.ts";
 import { addSecretCommands } from "./secret.ts";
 import { addServeCommand } from "./serve.ts";
 import { addSignatureCommands } from "./signature.ts";
@@ -33,6 +34,7 @@ function createProgram(surroundings: Surroundings): Command {
   addKeyCommands(program, surroundings);
   addEndpointCommands(program, surroundings);
   addSecretCommands(program, surroundings);
+  addPublishCommand(program, surroundings);
   addTargetCommands(program, surroundings);
   addSignatureCommands(program, surroundings);
   return program;
