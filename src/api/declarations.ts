@@ -53,7 +53,7 @@ export type Operation<Tx> = {
   /** The heading that it stands under in the reference. */
   readonly tag: string;
   readonly summary: string;
-  readonly description: string | null;
+  readonly description: string;
   readonly method: Method;
   /** With `{name}` for each path parameter. */
   readonly path: string;
@@ -78,8 +78,10 @@ export type Operation<Tx> = {
 type Named = {
   readonly key: `${string}.${string}`;
   readonly tag: string;
+  /** A few words, without a full stop. */
   readonly summary: string;
-  readonly description?: string;
+  /** Sentences. */
+  readonly description: string;
   readonly path: `/v1/${string}`;
   readonly scope: `${string}:${string}`;
   readonly deprecated?: Deprecation;

@@ -124,7 +124,11 @@ export function createProblemResponses(problems: ProblemCatalogue, docsUrl: stri
     const schema: JsonSchema = {
       allOf: [
         { $ref: "#/components/schemas/Problem" },
-        { type: "object", properties: { status: { const: status }, code: { enum: codes } } },
+        {
+          type: "object",
+          properties: { status: { const: status }, code: { enum: codes } },
+          required: ["status", "code"],
+        },
       ],
     };
     const examples = Object.fromEntries(codes.map((code) => [code, { value: example(code) }]));

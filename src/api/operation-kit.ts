@@ -38,7 +38,7 @@ type Declared = {
   readonly key: string;
   readonly tag: string;
   readonly summary: string;
-  readonly description?: string;
+  readonly description: string;
   readonly method: Method;
   readonly path: string;
   readonly scope: string;
@@ -58,7 +58,7 @@ function operation<Tx>(declared: Declared, effect: Effect, work: Work<Tx>): Oper
     key: declared.key,
     tag: declared.tag,
     summary: declared.summary,
-    description: declared.description ?? null,
+    description: declared.description,
     method: declared.method,
     path: declared.path,
     scope: declared.scope,

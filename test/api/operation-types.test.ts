@@ -11,7 +11,13 @@ type Tx = { readonly put: (key: string, value: string) => void };
 const { read, write, callOut } = operationKit<Tx, "box_sealed">();
 
 const Box = z.strictObject({ id: z.string(), weight: z.int().nullable() });
-const named = { key: "boxes.get", tag: "Boxes", summary: "Read a box", path: "/v1/boxes/{id}" } as const;
+const named = {
+  key: "boxes.get",
+  tag: "Boxes",
+  summary: "Read a box",
+  description: "Reads.",
+  path: "/v1/boxes/{id}",
+} as const;
 const params = z.strictObject({ id: z.string() });
 const scope = "boxes:read";
 

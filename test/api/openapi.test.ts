@@ -1,0 +1,184 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { z } from "zod";
+import type { Operation } from "../../src/api/declarations.ts";
+import { kernelProblems } from "../../src/api/kernel-problems.ts";
+import { buildOpenApiDocument } from "../../src/api/openapi.ts";
+import { createSchemaWriter } from "../../src/api/openapi-schemas.ts";
+import { operationKit } from "../../src/api/operation-kit.ts";
+import { createRegistry } from "../../src/api/registry.ts";
+import { jsonAnswer } from "../../src/api/shapes.ts";
+import { lintDocument, withGeneratedClient } from "../support/api-document.ts";
+import { createToyApi, type ToyApi, toyInfo } from "../support/api-toy-server.ts";
+
+type Described = {
+  readonly responses: Readonly<Record<string, { readonly $ref?: string; readonly headers?: object }>>;
+  readonly [member: string]: unknown;
+};
+type Document = {
+  readonly openapi: string;
+  readonly info: Readonly<Record<string, unknown>>;
+  readonly servers: readonly { readonly url: string }[];
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Described>>>>;
+  readonly components: Readonly<Record<string, Readonly<Record<string, Described>>>>;
+};
+
+let api: ToyApi;
+let document: Document;
+beforeEach(async () => {
+  api = await createToyApi();
+  await api.listen();
+  const response = await fetch(`http://127.0.0.1:${api.port()}/v1/openapi.json`);
+  document = (await response.json()) as Document;
+});
+afterEach(() => api.app.close());
+
+describe("the OpenAPI document", () => {
+  test("satisfies an outside linter, which would see a fault", async () => {
+    expect(await lintDocument(document)).toEqual([]);
+    const { servers: _, ...rest } = document;
+    expect(await lintDocument({ ...rest, info: { title: "Boxes" } })).not.toEqual([]);
+  });
+
+  test("generates a client that compiles and works", { timeout: 60_000 }, async () => {
+    const usage = `
+      import { boxesCreate, boxesGet, boxesList, type Box } from "./client.ts";
+      export async function tour() {
+        const made = await boxesCreate("k1", { color: "blue", weight: 7 });
+        const box: Box | null = made.status === 201 ? made.data : null;
+        const listed = await boxesList({ color: "blue", limit: 1 });
+        const missing = await boxesGet("box-9", {});
+        const code = missing.status === 404 ? missing.data.code satisfies "not_found" : null;
+        return { box, total: listed.status === 200 ? listed.data.total : null, code };
+      }`;
+    await withGeneratedClient(document, usage, async (client, { tour }) => {
+      client.defaults.baseUrl = `http://127.0.0.1:${api.port()}`;
+      client.defaults.headers = { authorization: `Bearer ${api.key}` };
+      expect(await (tour as () => Promise<unknown>)()).toEqual({
+        box: { id: "box-1", color: "blue", weight: 7, made_at: "2026-01-02T03:04:05.678Z" },
+        total: 1,
+        code: "not_found",
+      });
+    });
+    const wrong = `import { boxesCreate } from "./client.ts"; boxesCreate("k", { color: "green" });`;
+    await expect(withGeneratedClient(document, wrong, async () => {})).rejects.toThrow("does not compile");
+  });
+
+  test("is of version 1.0.0 and answers If-None-Match", async () => {
+    expect(document.openapi).toBe("3.1.0");
+    expect(document.info.version).toBe("1.0.0");
+    expect(document.servers).toMatchObject([{ url: "https://boxes.test" }]);
+    const url = `http://127.0.0.1:${api.port()}/v1/openapi.json`;
+    const etag = (await fetch(url)).headers.get("etag") ?? "";
+    expect((await fetch(url, { headers: { "if-none-match": etag } })).status).toBe(304);
+  });
+
+  test("declares 16 errors on every operation, with the problem schema and the headers", () => {
+    const statuses = "400 401 402 403 404 405 409 410 413 415 422 429 500 502 503 504".split(" ");
+    const operations = Object.values(document.paths).flatMap((path) => Object.values(path));
+    expect(operations).toHaveLength(11);
+    for (const { responses, operationId } of operations) {
+      const errors = Object.keys(responses).filter((status) => Number(status) >= 400);
+      expect(errors, String(operationId)).toEqual(statuses);
+      for (const status of errors) {
+        const response = document.components.responses?.[responses[status]?.$ref?.split("/").at(-1) ?? ""];
+        expect(response?.content).toHaveProperty(["application/problem+json", "schema", "allOf", 0], {
+          $ref: "#/components/schemas/Problem",
+        });
+        const headers = Object.keys(response?.headers ?? {});
+        expect(headers).toEqual(expect.arrayContaining(["X-Request-Id", "RateLimit", "RateLimit-Policy"]));
+        expect(headers.includes("Retry-After")).toBe(status === "429" || status === "503");
+      }
+      const success = Object.entries(responses).find(([status]) => Number(status) < 300)?.[1];
+      const onSuccess = ["ETag", "Deprecation", "Sunset", "Idempotent-Replayed", "X-Request-Id", "RateLimit"];
+      expect(Object.keys(success?.headers ?? {})).toEqual(expect.arrayContaining(onSuccess));
+    }
+  });
+
+  test("carries the metadata of each operation", () => {
+    expect(document.paths["/v1/boxes/{box_id}/text"]?.put).toMatchObject({
+      operationId: "boxes.text.set",
+      "x-operation-key": "boxes.text.set",
+      "x-required-scope": "boxes:write",
+      "x-risk-level": "reversible",
+      "x-effect": "write",
+      "x-execution-mode": "async",
+      "x-idempotent": false,
+    });
+    expect(document.paths["/v1/boxes"]?.get).toMatchObject({ "x-risk-level": "none", "x-idempotent": true });
+    expect(document.paths["/v1/locks"]?.get).toMatchObject({ deprecated: true });
+    expect(document.paths["/v1/locks/{lock_id}/pick"]?.post).toMatchObject({ "x-retired": true });
+  });
+
+  test("names the server by where the document came from, when that is this machine", () => {
+    for (const publicUrl of ["http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"]) {
+      const { servers } = build([], publicUrl);
+      expect(servers).toMatchObject([{ url: "/" }]);
+    }
+    expect(build([], "https://api.example.org/").servers).toMatchObject([{ url: "https://api.example.org" }]);
+  });
+
+  test("wants a heading for each operation", () => {
+    const read = operationKit<unknown>().read({
+      key: "a.get",
+      tag: "Nowhere",
+      summary: "A",
+      description: "A.",
+      method: "GET",
+      path: "/v1/a",
+      scope: "a:read",
+      answer: jsonAnswer(200, z.object({})),
+      handle: async () => ({ body: {} }),
+    });
+    expect(() => build([read], "https://api.example.org")).toThrow('Operation a.get: no heading "Nowhere".');
+  });
+});
+
+function build(operations: readonly Operation<unknown>[], publicUrl: string) {
+  const registry = createRegistry(operations, kernelProblems);
+  return buildOpenApiDocument(registry, { info: toyInfo, publicUrl, docsUrl: publicUrl });
+}
+
+describe("a schema in the document", () => {
+  const Inner = z.strictObject({ at: z.iso.datetime({ precision: 3 }), n: z.int() }).meta({ id: "Inner" });
+  const Outer = z.strictObject({ inner: Inner, id: z.uuid(), minimum: z.int() }).meta({ id: "Outer" });
+
+  test("says what a reader needs and forbids no new member in an answer", () => {
+    const schemas = createSchemaWriter();
+    expect(schemas.write(Outer, "output")).toEqual({ $ref: "#/components/schemas/Outer" });
+    expect(schemas.components).toEqual({
+      Inner: {
+        type: "object",
+        properties: { at: { type: "string", format: "date-time" }, n: { type: "integer" } },
+        required: ["at", "n"],
+      },
+      Outer: {
+        type: "object",
+        properties: {
+          inner: { $ref: "#/components/schemas/Inner" },
+          id: { type: "string", format: "uuid" },
+          minimum: { type: "integer" },
+        },
+        required: ["inner", "id", "minimum"],
+      },
+    });
+  });
+
+  test("of a request has a name of its own where an answer's is taken for another shape", () => {
+    const schemas = createSchemaWriter();
+    schemas.write(z.array(Outer), "output");
+    const both = { properties: { inner: { $ref: "#/components/schemas/InnerInput" } } };
+    expect(schemas.write(Outer, "input")).toEqual({ $ref: "#/components/schemas/OuterInput" });
+    expect(schemas.write(z.object({ a: Outer }), "input")).toMatchObject({
+      properties: { a: { $ref: "#/components/schemas/OuterInput" } },
+    });
+    expect(schemas.components.OuterInput).toMatchObject({ ...both, additionalProperties: false });
+    expect(Object.keys(schemas.components)).toEqual(["Outer", "Inner", "OuterInput", "InnerInput"]);
+  });
+
+  test("must not share its name with another", () => {
+    const schemas = createSchemaWriter();
+    schemas.write(z.object({ a: z.string() }).meta({ id: "Same" }), "output");
+    const other = z.object({ b: z.string() }).meta({ id: "Same" });
+    expect(() => schemas.write(other, "output")).toThrow("Two schemas have the id Same.");
+  });
+});
