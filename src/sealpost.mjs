@@ -12,17 +12,26 @@ const ownNode = fileURLToPath(new URL("../node_modules/.bin/node", import.meta.u
 if (Number.parseInt(process.versions.node, 10) >= oldestMajor) {
   await import(main.href);
 } else if (existsSync(ownNode)) {
+  runOnOwnNode();
+} else {
+  refuse();
+}
+
+function runOnOwnNode() {
   // The channel tells the child when this process ends, even by kill -9.
   const child = spawn(ownNode, [fileURLToPath(main), ...process.argv.slice(2)], {
     stdio: ["inherit", "inherit", "inherit", "ipc"],
   });
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+  child.on("error", refuse);
   child.on("exit", (code, signal) => {
     if (signal === null) process.exit(code);
     process.removeAllListeners(signal);
     process.kill(process.pid, signal);
   });
-} else {
+}
+
+function refuse() {
   const found = process.versions.node;
   process.stderr.write(
     `Sealpost needs Node ${oldestMajor} or newer, and this is ${found}: run \`npm ci\`, which brings one.\n`,

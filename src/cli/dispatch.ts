@@ -18,6 +18,7 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
     .command("dispatch")
     .description("deliver what was published: run as many of these as you like beside one database")
     .option("--alone <delivery-id>", "post this one delivery and end (used by dispatch itself)")
+    .option("--json", "no difference: the log is JSON always")
     .action(async ({ alone }) => {
       const asked = surroundings.untilAskedToEnd();
       const options = await readOptions(surroundings);
@@ -25,6 +26,9 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
         await deliverAlone(options, alone);
         return;
       }
+      const { unsafeAllowedTargets } = options.config;
+      if (unsafeAllowedTargets)
+        options.log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
       const dispatching = startDispatching(options);
       surroundings.tellParent({ ready: true });
       options.log.info({ in_flight_max: options.config.dispatchInFlightMax }, "dispatching");

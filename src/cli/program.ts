@@ -1,6 +1,7 @@
 import { Command, CommanderError } from "@commander-js/extra-typings";
 import { ConfigError } from "../config/config-error.ts";
 import { addAccountCommands } from "./account.ts";
+import { addDemoCommand } from "./demo.ts";
 import { addDispatchCommand } from "./dispatch.ts";
 import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands } from "./key.ts";
@@ -29,6 +30,7 @@ function createProgram(surroundings: Surroundings): Command {
   addStartCommand(program, surroundings);
   addServeCommand(program, surroundings);
   addDispatchCommand(program, surroundings);
+  addDemoCommand(program);
   addMigrateCommand(program, surroundings);
   addAccountCommands(program, surroundings);
   addKeyCommands(program, surroundings);

@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
-import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { once } from "node:events";
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -11,14 +12,18 @@ const elsewhere = mkdtempSync(join(tmpdir(), "sealpost-launcher-"));
 afterAll(() => rmSync(elsewhere, { recursive: true }));
 
 /** Starts the launcher on a Node that says it is of another version. */
-function launch(file: string, version: string, args: string[], input = ""): Promise<Finished> {
+function spawnLauncher(file: string, version: string, args: string[]) {
   const versions = `{ ...process.versions, node: "${version}" }`;
   const pretend = `Object.defineProperty(process, "versions", { value: ${versions} })`;
-  const child = spawn(process.execPath, [
+  return spawn(process.execPath, [
     `--import=data:text/javascript,${encodeURIComponent(pretend)}`,
     file,
     ...args,
   ]);
+}
+
+function launch(file: string, version: string, args: string[], input = ""): Promise<Finished> {
+  const child = spawnLauncher(file, version, args);
   child.stdin.end(input);
   return untilFinished(child);
 }
@@ -33,12 +38,60 @@ describe.each(["20.19.0", "24.0.0"])("started by Node %s", (version) => {
   });
 });
 
-test("too old, and without the project's own Node, it says so in one sentence", async () => {
-  const alone = join(elsewhere, "sealpost.mjs");
-  copyFileSync(launcher, alone);
-  expect(await launch(alone, "20.19.0", ["start"])).toEqual({
+describe("too old, it says so in one sentence", () => {
+  const refused = {
     code: 2,
     stdout: "",
     stderr: "Sealpost needs Node 24 or newer, and this is 20.19.0: run `npm ci`, which brings one.\n",
+  };
+  const alone = join(elsewhere, "src", "sealpost.mjs");
+  mkdirSync(join(elsewhere, "src"));
+  copyFileSync(launcher, alone);
+
+  test("without the project's own Node", async () => {
+    expect(await launch(alone, "20.19.0", ["start"])).toEqual(refused);
+  });
+
+  test("with one that does not run", async () => {
+    mkdirSync(join(elsewhere, "node_modules", ".bin"), { recursive: true });
+    writeFileSync(join(elsewhere, "node_modules", ".bin", "node"), "");
+    expect(await launch(alone, "20.19.0", ["start"])).toEqual(refused);
+  });
+});
+
+describe("on a Node that is too old", () => {
+  /** A project of its own, whose command line is `main`; resolves once that runs and has said so. */
+  async function launchRunning(main: string) {
+    const project = mkdtempSync(join(elsewhere, "project-"));
+    mkdirSync(join(project, "src"));
+    mkdirSync(join(project, "node_modules", ".bin"), { recursive: true });
+    symlinkSync(process.execPath, join(project, "node_modules", ".bin", "node"));
+    copyFileSync(launcher, join(project, "src", "sealpost.mjs"));
+    writeFileSync(
+      join(project, "src", "main.ts"),
+      `setInterval(() => {}, 60_000); ${main}; console.log("runs");`,
+    );
+    const child = spawnLauncher(join(project, "src", "sealpost.mjs"), "20.19.0", []);
+    await once(child.stdout, "data");
+    return child;
+  }
+
+  test("a signal reaches the command, and the exit code comes back", async () => {
+    const child = await launchRunning('process.on("SIGTERM", () => process.exit(7))');
+    child.kill("SIGTERM");
+    expect(await once(child, "exit")).toEqual([7, null]);
+  });
+
+  test("a command that dies of a signal looks like that from outside", async () => {
+    const child = await launchRunning("");
+    child.kill("SIGINT");
+    expect(await once(child, "exit")).toEqual([null, "SIGINT"]);
+  });
+
+  test("the command learns of the launcher's end, even by kill -9", async () => {
+    const child = await launchRunning('process.on("disconnect", () => process.exit(0))');
+    child.kill("SIGKILL");
+    // The command has the same output; it closes when both have ended.
+    await once(child, "close");
   });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { runSealpost } from "../support/command.ts";
+import { startNameServer } from "../support/name-server.ts";
 
 function check(input: string | Uint8Array, env: Record<string, string> = {}, ...options: string[]) {
   return runSealpost(["target", "check", ...options], { input, env });
@@ -28,6 +29,47 @@ test("what is allowed unsafely is allowed", async () => {
     "allow",
     "refuse",
   ]);
+});
+
+describe("--resolve", () => {
+  test("judges the addresses too, as every connection does", async () => {
+    const names = await startNameServer();
+    names.script("public.example.com", [["1.1.1.1", "2606:4700::1111"]]);
+    names.script("private.example.com", [["10.0.0.1"]]);
+    names.script("mixed.example.com", [["1.1.1.1", "127.0.0.1"]]);
+    names.script("own.example.com", [["8.8.8.8"]]);
+    names.script("broken.example.com", ["servfail"]);
+    const hosts = ["public", "private", "mixed", "own", "broken", "missing"];
+    const urls = [
+      ...hosts.map((host) => `https://${host}.example.com/`),
+      "https://localhost/",
+      "https://1.0.0.1/",
+    ];
+    const env = { TARGET_DNS_SERVERS: names.address, OWN_ADDRESSES: "8.8.8.0/24" };
+    const { stdout } = await check(JSON.stringify(urls), env, "--resolve");
+    await names.close();
+    const answers: { url: string; code: string | null; href: string | null }[] = JSON.parse(stdout);
+    expect(answers.map(({ url, code }) => [url, code])).toEqual([
+      ["https://public.example.com/", null],
+      ["https://private.example.com/", "target_not_public"],
+      ["https://mixed.example.com/", "target_not_public"],
+      ["https://own.example.com/", "target_not_public"],
+      ["https://broken.example.com/", "dns_failed"],
+      ["https://missing.example.com/", "dns_not_found"],
+      ["https://localhost/", "name_not_public"],
+      ["https://1.0.0.1/", null],
+    ]);
+    expect(names.queries.some((query) => query.name === "localhost")).toBe(false);
+  });
+
+  test("asks no name server without it", async () => {
+    const names = await startNameServer();
+    const env = { TARGET_DNS_SERVERS: names.address };
+    const { stdout } = await check('["https://private.example.com/"]', env);
+    await names.close();
+    expect(JSON.parse(stdout)).toMatchObject([{ verdict: "allow" }]);
+    expect(names.queries).toEqual([]);
+  });
 });
 
 describe("a mistake ends with 2 and one sentence", () => {
