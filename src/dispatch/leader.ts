@@ -84,7 +84,8 @@ export class Leader {
   }
 
   #keepHouse(nowMs: number): void {
-    if (this.#house !== null || nowMs - this.#keptHouseAt < this.#options.keepHouseEveryMs) return;
+    if (this.#stopping.signal.aborted || this.#house !== null) return;
+    if (nowMs - this.#keptHouseAt < this.#options.keepHouseEveryMs) return;
     this.#keptHouseAt = nowMs;
     this.#house = this.#try("keep_house", () => this.#options.keepHouse(this.#stopping.signal)).then(() => {
       this.#house = null;

@@ -1,0 +1,168 @@
+import { randomUUID } from "node:crypto";
+import { EventEmitter, on, once } from "node:events";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { Leader, type LeaderOptions, sweepMs } from "../../src/dispatch/leader.ts";
+import { lead } from "../../src/store/promote.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+let database: TestDatabase;
+const leaders: Leader[] = [];
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(() => database.drop());
+beforeEach(() => database.pool.query("delete from sealpost.leader"));
+afterEach(async () => {
+  for (const leader of leaders.splice(0)) await leader.stop();
+});
+
+/** A leader on the real lease, with work that only tells that it was called. */
+function startLeader(options: Partial<LeaderOptions> = {}) {
+  const events = new EventEmitter();
+  const errors: [string, unknown][] = [];
+  const tell = (work: string) => async () => {
+    events.emit(work);
+    return 0;
+  };
+  const leader = new Leader({
+    sweepMs: 20,
+    holder: randomUUID(),
+    lead: (holder, leaseMs) => lead(database.pool, holder, leaseMs),
+    promote: async () => {
+      events.emit("promote");
+      return { woken: 0, isFull: false };
+    },
+    advanceReplays: tell("advance_replays"),
+    sweepJobs: tell("sweep_jobs"),
+    keepHouse: async () => void events.emit("keep_house"),
+    keepHouseEveryMs: 3_600_000,
+    onError: (work, error) => {
+      errors.push([work, error]);
+      events.emit("error in work", work);
+    },
+    ...options,
+  });
+  leaders.push(leader);
+  leader.start();
+  return { leader, events, errors };
+}
+
+const soon = (ms = 5_000) => ({ signal: AbortSignal.timeout(ms) });
+
+describe("how often the leader looks", () => {
+  it("is every second, or in proportion to a compressed window", () => {
+    expect(sweepMs(86_400_000)).toBe(1_000);
+    expect(sweepMs(100_000)).toBe(1_000);
+    expect(sweepMs(99_900)).toBe(999);
+    expect(sweepMs(6_000)).toBe(60);
+    expect(sweepMs(1)).toBe(50);
+  });
+});
+
+describe("of several leaders", () => {
+  it("one works, and another takes over within the lease when it stops", async () => {
+    const first = startLeader();
+    await once(first.events, "promote", soon());
+    const second = startLeader();
+    let secondPromoted = 0;
+    second.events.on("promote", () => secondPromoted++);
+    for (let n = 0; n < 5; n++) await once(first.events, "promote", soon());
+    expect(secondPromoted).toBe(0);
+    const stoppedAt = performance.now();
+    await first.leader.stop();
+    await once(second.events, "promote", soon());
+    expect(performance.now() - stoppedAt).toBeLessThan(3_500);
+  });
+
+  it("one that hangs in its work loses the lead to another", async () => {
+    const hanging = Promise.withResolvers<never>();
+    const first = startLeader({ promote: () => hanging.promise });
+    await expect
+      .poll(async () => (await database.pool.query("select from sealpost.leader")).rowCount)
+      .toBe(1);
+    const second = startLeader();
+    await once(second.events, "promote", soon());
+    hanging.reject(new Error("the connection was cut"));
+    await once(first.events, "error in work", soon());
+    expect(first.errors).toEqual([["promote", new Error("the connection was cut")]]);
+  });
+});
+
+describe("a leader's work", () => {
+  it("goes on after a failure of any of it", async () => {
+    let calls = 0;
+    const { events, errors } = startLeader({
+      lead: async () => {
+        if (++calls === 1) throw new Error("no connection");
+        return true;
+      },
+      advanceReplays: async () => {
+        throw new Error("refused");
+      },
+    });
+    await once(events, "promote", soon());
+    await once(events, "promote", soon());
+    expect(errors.map(([work]) => work).slice(0, 2)).toEqual(["lead", "advance_replays"]);
+  });
+
+  it("promotes on and on while there is more than a step takes", async () => {
+    let steps = 0;
+    const { events } = startLeader({
+      sweepMs: 600_000,
+      promote: async () => ({ woken: 10, isFull: ++steps < 5 }),
+    });
+    await once(events, "advance_replays", soon());
+    expect(steps).toBe(5);
+  });
+
+  it("does not promote for ever: after a second the lead is asked for again", async () => {
+    let asked = 0;
+    const leads = new EventEmitter();
+    startLeader({
+      lead: async () => {
+        leads.emit("asked", ++asked);
+        return true;
+      },
+      promote: async () => {
+        await new Promise((resolve) => setTimeout(resolve, 10));
+        return { woken: 10, isFull: true };
+      },
+    });
+    for await (const [nth] of on(leads, "asked", soon())) if (nth === 2) break;
+  });
+
+  it("keeps house beside the promoting, one at a time, and cuts it short when it stops", async () => {
+    let houses = 0;
+    let signal: AbortSignal | undefined;
+    const { leader, events } = startLeader({
+      keepHouseEveryMs: 0,
+      keepHouse: (given) => {
+        houses++;
+        signal = given;
+        return new Promise((resolve) => given.addEventListener("abort", () => resolve()));
+      },
+    });
+    for (let n = 0; n < 5; n++) await once(events, "promote", soon());
+    expect(houses).toBe(1);
+    expect(signal?.aborted).toBe(false);
+    await leader.stop();
+    expect(signal?.aborted).toBe(true);
+  });
+
+  it("sweeps stuck wake-ups when it begins to lead, and then once a minute", async () => {
+    const { events } = startLeader();
+    let swept = 0;
+    events.on("sweep_jobs", () => swept++);
+    for (let n = 0; n < 4; n++) await once(events, "promote", soon());
+    expect(swept).toBe(1);
+  });
+
+  it("ends within a step when it is asked to", async () => {
+    const { leader, events } = startLeader({ sweepMs: 600_000 });
+    await once(events, "promote", soon());
+    const askedAt = performance.now();
+    await leader.stop();
+    expect(performance.now() - askedAt).toBeLessThan(500);
+  });
+});
