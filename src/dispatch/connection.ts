@@ -30,6 +30,8 @@ export type Connection = {
   readonly client: Client;
   readonly socket: Socket;
   readonly openedAtMs: number;
+  /** Its origin had one POST lately, and no second one: nothing says yet that keeping it pays. */
+  isNewcomer: boolean;
   /** When it was last given back. */
   idleSinceMs: number;
   /** Why it ended, or null while it is open. */
@@ -63,6 +65,7 @@ export function openConnection(
     socket: opened.socket,
     client: createClient(origin, opened.socket, limits, () => connection.endedBy),
     openedAtMs: nowMs,
+    isNewcomer: true,
     idleSinceMs: nowMs,
     endedBy: null,
   };

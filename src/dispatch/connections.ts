@@ -10,6 +10,7 @@ import {
 } from "./connection.ts";
 import { createDistrustedOrigins } from "./connection-distrust.ts";
 import type { PostLimits } from "./post-limits.ts";
+import { createSeenOrigins } from "./seen-origins.ts";
 
 export type ConnectionsOptions = {
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
@@ -39,13 +40,16 @@ export type Connections = {
 export function createConnections(options: ConnectionsOptions): Connections {
   const { limits, now, unsafeAllowedTargets } = options;
   const open = new Set<Connection>();
-  // The same connections twice: the set is in order of idling, so that the first is the one to evict.
+  // The same connections twice: the sets are in order of idling, so that the first is the one to evict.
   const idle = new Set<Connection>();
+  const idleNewcomers = new Set<Connection>();
   const idleByOrigin = new Map<string, Connection[]>();
   const distrusted = createDistrustedOrigins(limits, now);
+  const seen = createSeenOrigins(limits, now);
 
   function forgetIdle(connection: Connection): void {
     if (!idle.delete(connection)) return;
+    idleNewcomers.delete(connection);
     const siblings = idleByOrigin.get(connection.origin) ?? [];
     if (siblings.length > 1) siblings.splice(siblings.lastIndexOf(connection), 1);
     else idleByOrigin.delete(connection.origin);
@@ -67,6 +71,13 @@ export function createConnections(options: ConnectionsOptions): Connections {
     onEnded(connection, cause);
     connection.client.destroy(cause, () => {});
     connection.socket.destroy();
+  }
+
+  function evictBeyond(max: number, kept: ReadonlySet<Connection>): void {
+    for (const longestIdle of kept) {
+      if (kept.size <= max) return;
+      end(longestIdle, new ConnectionEndedError("evicted"));
+    }
   }
 
   function isFit(connection: Connection): boolean {
@@ -93,7 +104,10 @@ export function createConnections(options: ConnectionsOptions): Connections {
         const connection = idleByOrigin.get(origin)?.at(-1);
         if (connection === undefined) return undefined;
         forgetIdle(connection);
-        if (isFit(connection) && isStillAllowed(connection)) return connection;
+        if (isFit(connection) && isStillAllowed(connection)) {
+          connection.isNewcomer = false;
+          return connection;
+        }
         end(connection, new ConnectionEndedError("too old to be used again"));
       }
     },
@@ -111,14 +125,14 @@ export function createConnections(options: ConnectionsOptions): Connections {
         return;
       }
       connection.idleSinceMs = now();
+      if (connection.isNewcomer) connection.isNewcomer = !seen.see(connection.origin);
+      if (connection.isNewcomer) idleNewcomers.add(connection);
       idle.add(connection);
       const siblings = idleByOrigin.get(connection.origin);
       if (siblings === undefined) idleByOrigin.set(connection.origin, [connection]);
       else siblings.push(connection);
-      for (const longestIdle of idle) {
-        if (idle.size <= limits.idleConnectionsMax) break;
-        end(longestIdle, new ConnectionEndedError("evicted"));
-      }
+      evictBeyond(limits.idleNewcomersMax, idleNewcomers);
+      evictBeyond(limits.idleConnectionsMax, idle);
     },
 
     distrust: ({ origin }) => distrusted.add(origin),

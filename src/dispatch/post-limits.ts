@@ -15,11 +15,16 @@ export type PostLimits = {
   /** So that a receiver which moved to another address is found there. */
   readonly connectionAgeMs: number;
   readonly requestsPerConnectionMax: number;
-  /**
-   * Over all origins, so no more origins than this are remembered either. In-flight POSTs come on top. With fewer than
-   * there are busy receivers most POSTs shake hands anew: 200 receivers and a limit of 80 took three times the CPU.
-   */
+  /** Over all origins, so no more origins than this are remembered either. In-flight POSTs come on top. */
   readonly idleConnectionsMax: number;
+  /**
+   * Of those, connections to origins that had one POST lately, and no second one within `idleMs`. A flood of receivers
+   * that get one POST each holds no more than these; 200 busy receivers in turn, held to as few, would shake hands
+   * anew for three POSTs out of four, at three times the CPU.
+   */
+  readonly idleNewcomersMax: number;
+  /** Origins of which it is known whether they had a POST lately. */
+  readonly seenOriginsMax: number;
   /** A receiver that closes a kept connection within this time, unannounced, closes all of them. */
   readonly soonMs: number;
   /** For how long connections to such a receiver are not kept; a restart of a good one looks the same. */
@@ -37,6 +42,8 @@ export const POST_LIMITS: PostLimits = {
   connectionAgeMs: 300_000,
   requestsPerConnectionMax: 1_000,
   idleConnectionsMax: 1_000,
+  idleNewcomersMax: 80,
+  seenOriginsMax: 10_000,
   soonMs: 200,
   distrustMs: 30_000,
   distrustedOriginsMax: 1_000,

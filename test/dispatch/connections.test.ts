@@ -3,6 +3,7 @@ import { connect as connectTls } from "node:tls";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { createDistrustedOrigins } from "../../src/dispatch/connection-distrust.ts";
 import { createPoster, type Poster } from "../../src/dispatch/post.ts";
+import { createSeenOrigins } from "../../src/dispatch/seen-origins.ts";
 import { sharedAuthority } from "../support/certificates.ts";
 import { startHostileReceiver } from "../support/hostile-receiver.ts";
 import { createTestPoster, postRequest, type TestPosterOptions } from "../support/poster.ts";
@@ -195,6 +196,40 @@ describe("kept connections in all", () => {
     const b = await poster.post(postRequest(manyUrl(receiver, "b")));
     expect(a.timings.tlsMs, "a is kept").toBeNull();
     expect(b.timings.tlsMs, "b was evicted").not.toBeNull();
+  });
+
+  it("are no more than few to origins that had one POST, but those of busy origins stay", async () => {
+    const { receiver, poster } = await setUp({ limits: { idleNewcomersMax: 1 } });
+    const handshakes = async (...names: string[]) => {
+      const results = [];
+      for (const name of names) results.push(await poster.post(postRequest(manyUrl(receiver, name))));
+      return results.filter(({ timings }) => timings.tlsMs !== null).length;
+    };
+    expect(await handshakes("a", "b", "c"), "all are new").toBe(3);
+    expect(poster.gauges().idleOrigins, "one newcomer is kept").toBe(1);
+    expect(await handshakes("a", "b"), "evicted, and now known").toBe(2);
+    expect(await handshakes("a", "b", "a", "b"), "busy origins are kept").toBe(0);
+    expect(await handshakes("d", "e", "f", "a", "b"), "newcomers do not drive them out").toBe(3);
+  });
+
+  it("are of newcomers again when an origin had no POST for longer than they would be kept", () => {
+    let nowMs = 0;
+    const seen = createSeenOrigins({ idleMs: 1_000, seenOriginsMax: 2 }, () => nowMs);
+    const see = (origin: string, atMs: number) => {
+      nowMs = atMs;
+      return seen.see(origin);
+    };
+    expect([see("a", 0), see("a", 999), see("a", 1_998), see("a", 2_998)]).toEqual([
+      false,
+      true,
+      true,
+      false,
+    ]);
+    expect([see("b", 3_000), see("c", 3_000), see("a", 3_000)], "the oldest is forgotten").toEqual([
+      false,
+      false,
+      false,
+    ]);
   });
 
   it("hold few descriptors however many hosts there are", async () => {
