@@ -5,9 +5,10 @@ export type ReadQuery = (query: Readonly<Record<string, unknown>>) => Record<str
 
 type ReadText = (text: string) => unknown;
 
+const JSON_NUMBER = /^-?\d{1,16}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?$/i;
 const asText: ReadText = (text) => text;
 const asInteger: ReadText = (text) => (/^-?\d{1,16}$/.test(text) ? Number(text) : text);
-const asNumber: ReadText = (text) => (/^-?\d{1,16}(?:\.\d{1,16})?$/.test(text) ? Number(text) : text);
+const asNumber: ReadText = (text) => (JSON_NUMBER.test(text) ? Number(text) : text);
 const asBoolean: ReadText = (text) => (text === "true" ? true : text === "false" ? false : text);
 
 /**
