@@ -15,7 +15,9 @@ as $$
       || substring(int4send((x'7000'::int | ((micros % 1000) * 4096 / 1000)::int)) from 3)
       || substring(set_byte(random_bytes, 8, (get_byte(random_bytes, 8) & 63) | 128) from 9),
     'hex')::uuid
-  from (select (extract(epoch from at) * 1000000)::bigint as micros, uuid_send(gen_random_uuid()) as random_bytes) as now
+  from (
+    select (extract(epoch from at) * 1000000)::bigint as micros, uuid_send(gen_random_uuid()) as random_bytes
+  ) as now
 $$;
 
 -- The smallest UUIDv7 of a moment: the bound of a partition, of a time filter, of a retention sweep.

@@ -73,7 +73,9 @@ begin
   if exists (
     select from unnest(unsafe) as lifted
     where lifted = host || ':' || coalesce(ltrim(port, '0'), '443')
-      or (lifted like '*.%' and right(host || ':' || coalesce(ltrim(port, '0'), '443'), length(lifted) - 1) = substr(lifted, 2))
+      or (
+        lifted like '*.%'
+        and right(host || ':' || coalesce(ltrim(port, '0'), '443'), length(lifted) - 1) = substr(lifted, 2))
   ) then
     return null;
   end if;
@@ -107,7 +109,9 @@ begin
   -- Anything but plain ASCII may turn into other characters when it is parsed: not judged here.
   if host ~ '^[a-z0-9._-]+$' and (
     host ~ '\.$' or strpos(host, '.') = 0 or host = 'metadata.goog'
-    or host ~ '\.(localhost|localdomain|local|internal|intranet|home|home\.arpa|lan|corp|private|test|invalid|alt|onion|arpa)$'
+    or host ~ (
+      '\.(localhost|localdomain|local|internal|intranet|home|home\.arpa|lan|corp|private|'
+      || 'test|invalid|alt|onion|arpa)$')
   ) then
     return 'its host name is not a public one';
   end if;
@@ -265,7 +269,11 @@ begin
     as input (account_id, analysis, webhook_url, analysis_id, n)
   cross join sealpost.settings
   left join sealpost.accounts on accounts.id = input.account_id
-  cross join lateral (select case when webhook_url is not null then sealpost.webhook_url_fault(webhook_url, unsafe_allowed_targets) end as fault)
+  cross join lateral (
+    select case when webhook_url is not null then
+      sealpost.webhook_url_fault(webhook_url, unsafe_allowed_targets)
+    end as fault
+  )
     as url
   cross join lateral (
     select

@@ -16,8 +16,8 @@ export type AloneOutcome = "recorded" | "busy" | "not_due";
  * Posts one delivery in a process where nothing else is in flight: one that was under way twice in a row when its
  * dispatcher died. If it is what killed them, it takes nobody along this time, and the claim after that abandons it.
  *
- * A process of its own, rather than an emptied dispatcher: a suspect whose receiver hangs would otherwise keep everybody
- * else waiting for a whole deadline.
+ * A process of its own, rather than an emptied dispatcher: a suspect whose receiver hangs would otherwise keep
+ * everybody else waiting for a whole deadline.
  */
 export async function deliverAlone(
   options: DispatchProcessOptions,

@@ -73,7 +73,9 @@ export class Dispatcher {
     });
   }
 
-  /** Resolves when there is room for another wake-up. Deliveries in lanes that are full do not count: they wait apart. */
+  /**
+   * Resolves when there is room for another wake-up. Deliveries in lanes that are full do not count: they wait apart.
+   */
   async wake(waiting: readonly WaitingDelivery[]): Promise<void> {
     let letGo = 0;
     for (const delivery of waiting) if (!this.lanes.add(delivery)) letGo++;

@@ -24,7 +24,8 @@ export const CONNECTING_ERRORS = {
       "The host name of the webhook URL leads to an address that is not public, so nothing was sent. " +
       "Webhooks go to public addresses only.",
     remedy:
-      "Let every A and AAAA record of the name point to a public address: one private address among them is enough to refuse it.",
+      "Let every A and AAAA record of the name point to a public address: " +
+      "one private address among them is enough to refuse it.",
   },
 
   // Connecting.

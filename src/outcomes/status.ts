@@ -89,7 +89,9 @@ export function explainStatus(status: number): Explanation {
   if (known !== undefined) return known;
   if (REDIRECTS.has(status)) {
     return {
-      message: `The receiver answered ${status}, a redirect. Webhooks are never redirected: nothing was sent to the other address.`,
+      message:
+        `The receiver answered ${status}, a redirect. Webhooks are never redirected: ` +
+        "nothing was sent to the other address.",
       remedy: "Set the final URL as the webhook URL; the answer's location header shows it.",
     };
   }

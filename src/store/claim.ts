@@ -58,7 +58,8 @@ with due as (
   select *, interruptions + was_cut::integer as interruptions_now,
     case
       when not (row_number() over in_order = 1 or sum(body_bytes) over in_order <= $4::bigint) then 'left'
-      when interruptions + was_cut::integer >= $7::integer and not $5::boolean and not was_cut_alone then 'must_go_alone'
+      when interruptions + was_cut::integer >= $7::integer and not $5::boolean and not was_cut_alone
+        then 'must_go_alone'
       else 'leased'
     end as kind
   from due
@@ -106,11 +107,13 @@ select
   claimed.kind, claimed.delivery_id, claimed.account_id, claimed.lane, claimed.run, claimed.lease_number,
   extract(epoch from claimed.run_started_at) * 1000 as run_started_at_ms,
   claimed.was_cut, claimed.was_cut_alone, claimed.body_bytes,
-  d.event, d.analysis_id, d.webhook_url, d.traceparent, endpoints.url as endpoint_url, b.analysis::text as analysis_text,
+  d.event, d.analysis_id, d.webhook_url, d.traceparent, endpoints.url as endpoint_url,
+  b.analysis::text as analysis_text,
   array(
     select s.id || ':' || encode(s.sealed, 'base64')
     from sealpost.signing_secrets as s
-    where s.account_id = claimed.account_id and (s.expires_at is null or s.expires_at > coalesce($6::timestamptz, now()))
+    where s.account_id = claimed.account_id
+      and (s.expires_at is null or s.expires_at > coalesce($6::timestamptz, now()))
     order by s.id desc
     limit 2
   ) as sealed_secrets,

@@ -39,7 +39,8 @@ export type DeliveryPage = {
 
 const COLUMNS = `d.id, d.event, d.analysis_id, d.status, d.reason, d.run, d.attempts_count, d.is_example, d.webhook_url,
   d.endpoint_url, d.last_error_code, d.last_status_code`;
-const OPEN_COLUMNS = `extract(epoch from o.due_at) * 1000 as due_at_ms, coalesce(o.lease_until > now(), false) as is_in_flight`;
+const OPEN_COLUMNS = `
+extract(epoch from o.due_at) * 1000 as due_at_ms, coalesce(o.lease_until > now(), false) as is_in_flight`;
 
 /**
  * A page of the account's log, newest first, in one statement.

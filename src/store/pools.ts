@@ -50,7 +50,8 @@ function createPool(options: PoolOptions, settings: string): pg.Pool {
     ...(settings === "" ? {} : { options: settings }),
   });
   pool.on("error", options.onError);
-  // A connection that breaks while it is lent out rejects its query; without this listener it would end the process too.
+  // A connection that breaks while it is lent out rejects its query; without this listener it would end the process
+  // too.
   pool.on("connect", (client) => client.on("error", () => undefined));
   return pool;
 }

@@ -91,7 +91,8 @@ with input as (
     reason = case when input.is_superseded or input.status = 'released' then d.reason else input.reason end,
     run = case when input.status = 'succeeded' then input.run else d.run end,
     attempts_count = d.attempts_count + (input.outcome is not null)::integer,
-    last_error_code = case when input.status = 'succeeded' then null else coalesce(input.error_code, d.last_error_code) end,
+    last_error_code = case
+      when input.status = 'succeeded' then null else coalesce(input.error_code, d.last_error_code) end,
     last_status_code = case when input.outcome is null then d.last_status_code else input.status_code end,
     endpoint_url = case when d.webhook_url is null then coalesce(input.target_url, d.endpoint_url) end
   from input

@@ -26,7 +26,8 @@ async function deliveryRow(id: string) {
 
 async function attemptRows(id: string) {
   const { rows } = await database.pool.query(
-    "select run, number, outcome, error_code, status_code from sealpost.attempts where delivery_id = $1 order by run, number",
+    "select run, number, outcome, error_code, status_code from sealpost.attempts " +
+      "where delivery_id = $1 order by run, number",
     [id],
   );
   return rows;

@@ -152,7 +152,8 @@ describe("dropping a day", () => {
     ending.abort();
     await cutShort;
     await pool.query(
-      "select pg_terminate_backend(pid) from pg_stat_activity where query like '%detach%concurrently%' and pid <> pg_backend_pid()",
+      "select pg_terminate_backend(pid) from pg_stat_activity " +
+        "where query like '%detach%concurrently%' and pid <> pg_backend_pid()",
     );
     await reader.query("commit");
     await dropPartition(pool, partition("deliveries_20200102", "2020-01-02"), NEVER);

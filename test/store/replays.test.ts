@@ -34,7 +34,8 @@ async function abandoned(): Promise<string> {
 
 async function openRow(id: string) {
   const { rows } = await database.pool.query(
-    "select run, attempts_in_run, due_at <= now() as is_due, lease_token from sealpost.open_deliveries where delivery_id = $1",
+    "select run, attempts_in_run, due_at <= now() as is_due, lease_token from sealpost.open_deliveries " +
+      "where delivery_id = $1",
     [id],
   );
   return rows[0];

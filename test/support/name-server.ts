@@ -20,7 +20,9 @@ export type NameServer = {
   /** `127.0.0.1:port`, as a resolver's `servers` takes it. */
   readonly address: string;
   readonly queries: readonly { name: string; type: RecordType }[];
-  /** What the first, second … query for a name gets, per record type; the last answer stays. Unknown names do not exist. */
+  /**
+   * What the first, second … query for a name gets, per record type; the last answer stays. Unknown names do not exist.
+   */
   script(name: string, answers: readonly Answer[], types?: readonly RecordType[]): void;
   /** Queries received for a name, counted for one record type. */
   count(name: string, type?: RecordType): number;

@@ -71,7 +71,8 @@ export type BlackHole = { readonly port: number; close(): Promise<void> };
  */
 export async function startBlackHole(host = "127.0.0.1", port = 0): Promise<BlackHole> {
   const program = `
-    const server = require("node:net").createServer().listen({ host: ${JSON.stringify(host)}, port: ${port}, backlog: 1 }, () => {
+    const where = { host: ${JSON.stringify(host)}, port: ${port}, backlog: 1 };
+    const server = require("node:net").createServer().listen(where, () => {
       require("node:fs").writeSync(1, server.address().port + "\\n");
       process.kill(process.pid, "SIGSTOP");
     });`;
