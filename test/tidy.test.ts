@@ -122,6 +122,13 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     },
     right: { "src/api/a.ts": "const serviceTime = managed(helperless);" },
   },
+  sleep: {
+    wrong: {
+      "test/api/a.test.ts": `${"await"} sleep(100);`,
+      "test/api/b.test.ts": `${"await"} new Promise((done) => setTimeout(done, 5));`,
+    },
+    right: { "test/api/a.test.ts": "await once(server, 'close');", "src/cli/a.ts": "await sleep(100);" },
+  },
   "put off": {
     wrong: { "sql/0001_start.sql": `-- ${"TO"}${"DO"}: an index` },
     right: { "README.md": "What is left to do" },

@@ -125,7 +125,7 @@ describe("a leader's work", () => {
         return true;
       },
       promote: async () => {
-        await new Promise((resolve) => setTimeout(resolve, 10));
+        await new Promise((resolve) => setImmediate(resolve));
         return { woken: 10, isFull: true };
       },
     });

@@ -70,6 +70,12 @@ const bans: readonly Ban[] = [
     instead: "say what it does: a verb for a function, a noun of the field for a thing",
   },
   {
+    name: "sleep",
+    pattern: /\bawait (?:sleep|delay|wait|pause|setTimeout)\(|\bawait new Promise\([^\n]*\bsetTimeout\(/,
+    where: /\.test\.ts$/,
+    instead: "wait for the event itself: once(), a receiver's waitForRequests(), a line of output",
+  },
+  {
     name: "put off",
     pattern: new RegExp(`\\b(?:${laterWords})\\b`),
     where: /./,
