@@ -124,10 +124,13 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
   },
   sleep: {
     wrong: {
-      "test/api/a.test.ts": `${"await"} sleep(100);`,
-      "test/api/b.test.ts": `${"await"} new Promise((done) => setTimeout(done, 5));`,
+      "test/api/a.test.ts": "\n    await sleep(100);",
+      "test/api/b.test.ts": "\n  await new Promise((done) => setTimeout(done, 5));",
     },
-    right: { "test/api/a.test.ts": "await once(server, 'close');", "src/cli/a.ts": "await sleep(100);" },
+    right: {
+      "test/api/a.test.ts": "\n    await once(server, 'close');\n        await sleep(100);",
+      "src/cli/a.ts": "\n  await sleep(100);",
+    },
   },
   "put off": {
     wrong: { "sql/0001_start.sql": `-- ${"TO"}${"DO"}: an index` },
