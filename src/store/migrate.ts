@@ -161,27 +161,30 @@ function chooseMissing(
 }
 
 async function apply(client: pg.Client, file: MigrationFile): Promise<void> {
+  // The file and its record are one: applied without a record, the next start would apply it again.
+  // After an error the session ends with us, and takes the open transaction back.
   await client.query("begin");
-  try {
-    await client.query(file.text);
-    await client.query("insert into sealpost.migrations (name, digest) values ($1, $2)", [
-      file.name,
-      file.digest,
-    ]);
-    await client.query("commit");
-  } catch (cause) {
-    await client.query("rollback").catch(() => undefined);
-    throw describeFailure(file, cause);
-  }
+  await client.query(file.text).catch((cause) => {
+    throw describeFailure(file.name, file.text, cause);
+  });
+  const record = "insert into sealpost.migrations (name, digest) values ($1, $2)";
+  await client.query(record, [file.name, file.digest]).catch((cause) => {
+    throw describeFailure(`${file.name}, when recorded`, null, cause);
+  });
+  // Constraints that are deferred speak up only now.
+  await client.query("commit").catch((cause) => {
+    throw describeFailure(`${file.name}, when committed`, null, cause);
+  });
 }
 
-function describeFailure(file: MigrationFile, cause: unknown): Error {
+/** @param text what PostgreSQL's position counts in; null when that is not the file. */
+function describeFailure(where: string, text: string | null, cause: unknown): Error {
   if (!(cause instanceof pg.DatabaseError)) return cause as Error;
   // Only errors that parsing finds carry a position; it counts characters from 1.
-  const offset = cause.position === undefined ? null : Number(cause.position) - 1;
-  const where = offset === null ? "" : `, ${place(file.text, offset)}`;
+  const isPlaced = text !== null && cause.position !== undefined;
+  const full = isPlaced ? `${where}, ${place(text, Number(cause.position) - 1)}` : where;
   const context = [cause.detail, cause.hint, cause.where].filter((part) => part !== undefined);
-  return new MigrationError([`${file.name}${where}: ${cause.message}`, ...context].join("\n"), { cause });
+  return new MigrationError([`${full}: ${cause.message}`, ...context].join("\n"), { cause });
 }
 
 function place(text: string, offset: number): string {

@@ -78,6 +78,27 @@ describe("migrate", () => {
     expect((await migrate({ databaseUrl, sqlDir })).applied).toEqual(["0002_bad.sql"]);
   });
 
+  test("takes a file back that cannot be recorded", async () => {
+    await write("0001_sawing.sql", "create table branch (); drop table sealpost.migrations;");
+    expect(await failure()).toMatch(
+      /^0001_sawing\.sql, when recorded: relation "sealpost\.migrations" does not exist/,
+    );
+    expect(await column("select to_regclass('branch')::text")).toEqual([null]);
+  });
+
+  test("takes a file back that cannot be committed", async () => {
+    await write(
+      "0001_deferred.sql",
+      `create table parents (id integer primary key);
+       create table children (parent integer references parents deferrable initially deferred);
+       insert into children values (1);`,
+    );
+    expect(await failure()).toMatch(
+      /^0001_deferred\.sql, when committed: insert or update on table "children"/,
+    );
+    expect(await column("select to_regclass('parents')::text")).toEqual([null]);
+  });
+
   test("names the file of an error without a position, and keeps its detail", async () => {
     await write(
       "0001_twice.sql",
