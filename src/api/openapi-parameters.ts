@@ -5,6 +5,8 @@ import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
 
 type Parameter = { readonly [member: string]: unknown };
 
+const PRINTABLE = "^[\\x20-\\x7e]*$";
+
 /** The headers that a request may or must carry, beside Authorization. */
 export const parameterComponents: Readonly<Record<string, Parameter>> = {
   XRequestId: {
@@ -12,7 +14,7 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
     in: "header",
     description:
       "Names the request in answers and logs. Printable ASCII; left out or empty, a fresh id is made.",
-    schema: { type: "string", maxLength: REQUEST_ID_CHARS_MAX },
+    schema: { type: "string", maxLength: REQUEST_ID_CHARS_MAX, pattern: PRINTABLE },
   },
   XAccountId: {
     name: "X-Account-Id",
@@ -27,7 +29,7 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
     description:
       "Names this write: repeated under the same key, the same request has its effect once and answers the same. " +
       "Kept for 24 hours, for each account and API key.",
-    schema: { type: "string", minLength: 1, maxLength: IDEMPOTENCY_KEY_CHARS_MAX },
+    schema: { type: "string", minLength: 1, maxLength: IDEMPOTENCY_KEY_CHARS_MAX, pattern: PRINTABLE },
   },
   IfNoneMatch: {
     name: "If-None-Match",

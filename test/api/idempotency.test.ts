@@ -162,10 +162,10 @@ describe("another request under the same key", () => {
     await start();
     const text = (id: string, body: unknown) =>
       send("k", { path: `/v1/boxes/${id}/text`, method: "PUT", body });
-    expect((await text("a", { id: 1 })).status).toBe(202);
-    expect((await text("a", { id: 1 })).headers.get("idempotent-replayed")).toBe("true");
-    await expectProblem(await text("b", { id: 1 }), 422, "idempotency_key_reused");
-    await expectProblem(await text("a", { id: 2 }), 422, "idempotency_key_reused");
+    expect((await text("a", { id: "1" })).status).toBe(202);
+    expect((await text("a", { id: "1" })).headers.get("idempotent-replayed")).toBe("true");
+    await expectProblem(await text("b", { id: "1" }), 422, "idempotency_key_reused");
+    await expectProblem(await text("a", { id: "2" }), 422, "idempotency_key_reused");
   });
 });
 

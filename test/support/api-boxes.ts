@@ -189,7 +189,9 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
       params: z.strictObject({ box_id: boxId }),
       body: rawBody({ documentedAs: z.looseObject({ id: z.string() }), bytesMax: 1000 }),
       answer: jsonAnswer(202, z.object({ bytes: z.int() })),
-      handle: async ({ accountId, params, body }) => {
+      handle: async ({ accountId, params, body, problem }) => {
+        const message = mistakeIn(body);
+        if (message) throw problem("invalid_request", [{ path: "body", message }]);
         boxes.texts.set(`${accountId}/${params.box_id}`, body);
         return { body: { bytes: body.length } };
       },
@@ -277,4 +279,15 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
     }),
   ];
   return [...operations, operationsList(operations)];
+}
+
+/** A raw body is for its operation to judge. Null: it is as documented. */
+function mistakeIn(body: Buffer): string | null {
+  try {
+    return z.looseObject({ id: z.string() }).safeParse(JSON.parse(body.toString())).success
+      ? null
+      : "Wants an id.";
+  } catch {
+    return "The body is not JSON.";
+  }
 }
