@@ -84,8 +84,8 @@ export function createAddressSet(entries: readonly string[]): (address: string) 
 
 /** Whether two spellings name the same address: the kernel and DNS may shorten an IPv6 address differently. */
 export function isSameAddress(one: string, other: string): boolean {
-  if (isIP(one) === 0 || isIP(other) === 0) return false;
-  return one === other || (isIP(one) === isIP(other) && createAddressSet([one])(other));
+  if (isIP(one) === 0 || one.includes("%")) return false;
+  return one === other || createAddressSet([one])(other);
 }
 
 function rangeList(entries: readonly string[]): BlockList {

@@ -189,6 +189,7 @@ describe("isSameAddress", () => {
     ["1.1.1.1", "1.1.1.2", false],
     ["1.1.1.1", "::ffff:1.1.1.1", false],
     ["nobody", "nobody", false],
+    ["fe80::1%lo", "fe80::1%lo", false],
   ])("of %s and %s is %s", (one, other, same) => {
     expect(isSameAddress(one, other)).toBe(same);
     expect(isSameAddress(other, one)).toBe(same);

@@ -48,6 +48,13 @@ describe("resolve", () => {
     ]);
   });
 
+  it("gives IPv4 first even when IPv6 is answered first", async () => {
+    nameServer.script("slow4.example.com", [{ addresses: ["1.1.1.1"], onlyOverTcp: true }], ["A"]);
+    nameServer.script("slow4.example.com", [["2606:4700::1"]], ["AAAA"]);
+    const found = await resolverFor().resolve("slow4.example.com");
+    expect(found.map(({ family }) => family)).toEqual([4, 6]);
+  });
+
   it("follows an alias", async () => {
     nameServer.script("alias.example.com", [{ addresses: ["1.1.1.1"], alias: "cdn.example.net" }]);
     expect(await resolverFor().resolve("alias.example.com")).toEqual([{ address: "1.1.1.1", family: 4 }]);
@@ -87,7 +94,9 @@ describe("resolve", () => {
   ] as const)("says %s when %s", async (code, _, ipv4, ipv6) => {
     nameServer.script("bad.example.com", [ipv4], ["A"]);
     nameServer.script("bad.example.com", [ipv6], ["AAAA"]);
+    const startedAt = performance.now();
     expect(await codeOf(resolverFor({ timeoutMs: 300 }).resolve("bad.example.com"))).toBe(code);
+    expect(performance.now() - startedAt).toBeLessThan(700);
   });
 
   it("says dns_failed when no name server listens", async () => {

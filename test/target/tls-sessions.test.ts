@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import type { TLSSocket } from "node:tls";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openTcp } from "../../src/target/tcp-connection.ts";
 import { createTargetSecureContext, openTls } from "../../src/target/tls-connection.ts";
@@ -26,12 +27,16 @@ async function startReceiver(options: { names?: string[]; port?: number; maxVers
   server = await startTlsServer({ key, cert, port, maxVersion });
 }
 
-/** Connects, waits until the session can have come, and says whether an earlier one was resumed. */
-async function isResumed(host = "localhost"): Promise<boolean> {
+async function connect(host: string): Promise<TLSSocket> {
   const cut = new AbortController().signal;
   const tcp = await openTcp({ address: "127.0.0.1", family: 4 }, server.port, cut);
   const secureContext = createTargetSecureContext(authority.caPem);
-  const socket = await openTls(tcp, { host, port: server.port, secureContext, sessions, cut });
+  return openTls(tcp, { host, port: server.port, secureContext, sessions, cut });
+}
+
+/** Connects, waits until the session can have come, and says whether an earlier one was resumed. */
+async function isResumed(host = "localhost"): Promise<boolean> {
+  const socket = await connect(host);
   const isReused = socket.isSessionReused();
   socket.resume();
   // TLS 1.3 sends it after the handshake, and not again while one is resumed.
@@ -60,6 +65,19 @@ describe("a session", () => {
     expect(await isResumed()).toBe(true);
     nowMs += 1;
     expect(await isResumed()).toBe(false);
+  });
+
+  it("is no younger for a ticket that comes on a resumed connection", async () => {
+    await startReceiver();
+    await isResumed();
+    nowMs += 4 * MINUTE_MS;
+    const socket = await connect("localhost");
+    expect(socket.isSessionReused()).toBe(true);
+    // Other servers than Node's send one.
+    socket.emit("session", Buffer.alloc(1_000));
+    socket.destroy();
+    nowMs += MINUTE_MS;
+    expect(sessions.recall(`localhost:${server.port}`)).toBeUndefined();
   });
 
   it("does not keep a server that has changed its certificate from being verified", async () => {
