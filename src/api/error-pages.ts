@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { escapeHtml, htmlPage, STATIC_PAGE_POLICY } from "./html.ts";
+import { escapeHtml, htmlPage, proseHtml, STATIC_PAGE_POLICY } from "./html.ts";
 import { Problem, type ProblemCatalogue, type ProblemKind } from "./problems.ts";
 
 type Explained = {
@@ -67,16 +67,16 @@ function errorPage({ code, status, title, meaning, remedy }: Explained): string 
 <h1>${escapeHtml(title)}</h1>
 <p><code>${escapeHtml(code)}</code>, status ${status}</p>
 <h2>What happened</h2>
-<p>${escapeHtml(meaning)}</p>
+<p>${proseHtml(meaning)}</p>
 <h2>What to do</h2>
-<p>${escapeHtml(remedy)}</p>`;
+<p>${proseHtml(remedy)}</p>`;
   return htmlPage(`${title} (${code})`, body);
 }
 
 function indexPage(all: readonly Explained[]): string {
   const rows = all.map(({ code, status, title, meaning }) => {
     const link = `<a href="errors/${encodeURIComponent(code)}"><code>${escapeHtml(code)}</code></a>`;
-    return `<tr><td>${status}</td><td>${link}</td><td>${escapeHtml(title)}</td><td>${escapeHtml(meaning)}</td></tr>`;
+    return `<tr><td>${status}</td><td>${link}</td><td>${escapeHtml(title)}</td><td>${proseHtml(meaning)}</td></tr>`;
   });
   const head = "<tr><th>Status</th><th>Code</th><th>Title</th><th>Meaning</th></tr>";
   return htmlPage("Errors", `<h1>Errors</h1>\n<table>\n${head}\n${rows.join("\n")}\n</table>`);

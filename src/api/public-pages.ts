@@ -49,11 +49,13 @@ export async function addPublicPages<Tx>(
     if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, tag)) return reply.code(304).send();
     return reply.header("content-type", "application/json").send(document);
   });
+  // Browsers ask for it unasked.
+  addPage(app, "/favicon.ico", beginPage, async (_request, reply) => reply.code(204).send());
   addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
   const errorPaths = addErrorPages(app, registry.problems, admit);
   const referencePaths = await addReferencePage(app, options.info.title, OPENAPI_PATH, admit);
 
-  const paths = ["/healthz", "/readyz", OPENAPI_PATH, "/", ...errorPaths, ...referencePaths];
+  const paths = ["/healthz", "/readyz", "/favicon.ico", OPENAPI_PATH, "/", ...errorPaths, ...referencePaths];
   return paths.map((path) => ({ method: "GET", path }));
 }
 
