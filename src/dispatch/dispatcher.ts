@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
 import { INTERRUPTIONS_BEFORE_ALONE } from "../schedule/life.ts";
 import type { Claim, LeasedDelivery } from "../store/claim.ts";
 import type { Recording } from "../store/record.ts";
@@ -59,7 +60,6 @@ export class Dispatcher {
   #bytesInFlight = 0;
   #isClaiming = false;
   #isStopping = false;
-  #claimFailures = 0;
   #roomWaiters: (() => void)[] = [];
 
   constructor(options: DispatcherOptions) {
@@ -113,38 +113,48 @@ export class Dispatcher {
     if (taken.length > 0) this.#pump();
   }
 
+  /**
+   * Claims until the database answers: a claim whose answer was lost may have leased its rows, and asking again with the
+   * same token gets them back, where they would otherwise count as interrupted.
+   */
   async #claim(taken: readonly WaitingDelivery[], bytesMax: number): Promise<void> {
-    const { clock, policy } = this.#options.delivering;
-    const askedAtMs = performance.now();
-    let claim: Claim;
-    try {
-      claim = await this.#options.claim({
-        deliveryIds: taken.map((waiting) => waiting.deliveryId),
-        leaseToken: randomUUID(),
-        leaseMs: this.#leaseMs,
-        bytesMax,
-        isAlone: false,
-        interruptionsBeforeAlone: INTERRUPTIONS_BEFORE_ALONE,
-        attemptsMax: policy.attempts,
+    const { observer, delivering, claim } = this.#options;
+    const input = {
+      deliveryIds: taken.map((waiting) => waiting.deliveryId),
+      leaseToken: randomUUID(),
+      leaseMs: this.#leaseMs,
+      bytesMax,
+      isAlone: false,
+      interruptionsBeforeAlone: INTERRUPTIONS_BEFORE_ALONE,
+      attemptsMax: delivering.policy.attempts,
+    };
+    for (let failures = 0; !this.#isStopping; failures++) {
+      const askedAtMs = performance.now();
+      const claimed = await claim(input).catch((error: unknown) => {
+        observer.failed("claim", error);
+        return this.#options.isRefusedData(error) ? "refused" : null;
       });
-      this.#claimFailures = 0;
-    } catch (error) {
-      this.#options.observer.failed("claim", error);
-      for (const waiting of taken) {
-        this.lanes.release(waiting.lane, "unknown");
-        this.lanes.add(waiting);
-      }
-      const delayMs = Math.min(CLAIM_RETRY_MS * 2 ** this.#claimFailures++, CLAIM_RETRY_MAX_MS);
-      await new Promise((resolve) => setTimeout(resolve, delayMs));
-      return;
+      if (claimed === "refused") return await this.#claimHalves(taken, bytesMax);
+      if (claimed !== null) return this.#start(taken, claimed, askedAtMs);
+      await wait(Math.min(CLAIM_RETRY_MS * 2 ** failures, CLAIM_RETRY_MAX_MS));
     }
-    const answeredAtMs = performance.now();
-    if (claim.databaseNowMs !== null) clock.observe(claim.databaseNowMs, askedAtMs, answeredAtMs);
-    this.#options.observer.claimed(taken.length, claim.deliveries.length, answeredAtMs - askedAtMs);
-    this.#start(taken, claim, askedAtMs);
+    for (const waiting of taken) this.lanes.release(waiting.lane, "unknown");
+  }
+
+  /** One row that the database refuses must not hold up its neighbours: alone it is let go, and stays due. */
+  async #claimHalves(taken: readonly WaitingDelivery[], bytesMax: number): Promise<void> {
+    if (taken.length === 1) return this.lanes.release(taken[0]!.lane, "unknown");
+    const middle = taken.length >> 1;
+    await this.#claim(taken.slice(0, middle), bytesMax >> 1);
+    await this.#claim(taken.slice(middle), bytesMax >> 1);
   }
 
   #start(taken: readonly WaitingDelivery[], claim: Claim, claimedAtMs: number): void {
+    const { observer, delivering } = this.#options;
+    const answeredAtMs = performance.now();
+    if (claim.databaseNowMs !== null)
+      delivering.clock.observe(claim.databaseNowMs, claimedAtMs, answeredAtMs);
+    observer.claimed(taken.length, claim.deliveries.length, answeredAtMs - claimedAtMs);
     const answers = new Map(claim.deliveries.map((delivery) => [delivery.deliveryId, delivery]));
     for (const waiting of taken) {
       const answer = answers.get(waiting.deliveryId);
@@ -155,7 +165,7 @@ export class Dispatcher {
       // Not due, leased by somebody else, or gone: whoever has it now sees to it.
       this.lanes.release(waiting.lane, "unknown");
       if (answer?.kind === "left") this.lanes.add(waiting);
-      if (answer?.kind === "must_go_alone") this.#options.observer.mustGoAlone(waiting.deliveryId);
+      if (answer?.kind === "must_go_alone") observer.mustGoAlone(waiting.deliveryId);
     }
   }
 
@@ -178,11 +188,13 @@ export class Dispatcher {
       observer.failed("deliver", error);
       delivered = releaseAfterFault(delivery, delivering);
     }
-    this.#bytesInFlight -= delivery.bodyBytes;
     this.lanes.release(lane, answerOf(delivered.result));
     this.#pump();
     const recorded = await this.recorder.record(delivered.recording, claimedAtMs + this.#leaseMs);
     observer.attemptRecorded(delivery, delivered, recorded);
+    this.#bytesInFlight -= delivery.bodyBytes;
+    // What is unrecorded holds claiming up, in number and in bytes; nobody else would start it again.
+    this.#pump();
   }
 
   #wakeRoomWaiters(): void {

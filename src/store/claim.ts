@@ -40,18 +40,23 @@ export type ClaimedDelivery =
  * Leases everything that may start now, in one statement. The lease is the open attempt: no row is written for it until
  * it ends. A claim that finds an expired lease writes the attempt that it stood for down as `interrupted`.
  *
+ * When the answer was lost, the same claim with the same token may be made again, as long as nothing was posted under
+ * it: what the first one leased comes back as if it were new.
+ *
  * Losing option: an attempt row opened at the claim and closed at the record; it cost three times as much PostgreSQL.
  */
 const CLAIM = `
 with due as (
   select delivery_id, account_id, lane, interruptions, body_bytes,
-    lease_number is not null as was_cut, coalesce(lease_run = run, false) as cut_counts,
-    lease_alone and lease_run = run as was_cut_alone,
+    lease_number is not null and lease_token is distinct from $2::uuid as was_cut,
+    coalesce(lease_run = run, false) as cut_counts,
+    lease_alone and lease_run = run and (lease_number is null or lease_token is distinct from $2::uuid)
+      as was_cut_alone,
     lease_run, lease_number, lease_started_at, lease_until
   from sealpost.open_deliveries
   where delivery_id = any ($1::uuid[])
     and due_at <= coalesce($6::timestamptz, now())
-    and (lease_until is null or lease_until <= coalesce($6::timestamptz, now()))
+    and (lease_until is null or lease_until <= coalesce($6::timestamptz, now()) or lease_token = $2::uuid)
   order by delivery_id
   for update skip locked
 ), judged as (
@@ -160,7 +165,7 @@ export async function claimDeliveries(
   pool: Pool,
   input: {
     readonly deliveryIds: readonly string[];
-    /** Fresh for every claim: the fence that a late result must pass. */
+    /** Fresh for every claim, but for one that is repeated because its answer was lost: the fence for late results. */
     readonly leaseToken: string;
     readonly leaseMs: number;
     /** At most so many bytes of analyses, but always at least one. */

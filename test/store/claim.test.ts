@@ -142,6 +142,31 @@ describe("a lease", () => {
     expect(await attemptRows(pool, id)).toHaveLength(1);
   });
 
+  it("comes back to whoever asks again with the same token, its answer having been lost", async () => {
+    const [first, second] = [await publishOne(), await publishOne()];
+    const leaseToken = randomUUID();
+    const lost = await claim(pool, [first, second], { at: T0, leaseToken });
+    expect((await claim(pool, [first], { at: later(50) })).deliveries, "nobody else's").toEqual([]);
+    const again = await claim(pool, [first, second], { at: later(100), leaseToken });
+    expect(again.deliveries).toEqual(lost.deliveries);
+    expect((await openRow(pool, first))!.lease_until).toEqual(later(100 + LEASE_MS));
+    expect(await attemptRows(pool, first)).toEqual([]);
+    expect(await claimOne(pool, first, { at: later(100 + LEASE_MS) })).toMatchObject({
+      number: 2,
+      wasInterrupted: true,
+    });
+  });
+
+  it("for going alone comes back in the same way, and as that", async () => {
+    const id = await publishOne();
+    await claimOne(pool, id, { at: T0 });
+    await claimOne(pool, id, { at: later(LEASE_MS) });
+    const options = { at: later(2 * LEASE_MS), isAlone: true, leaseToken: randomUUID() };
+    const lost = await claimOne(pool, id, options);
+    expect(await claimOne(pool, id, options)).toEqual({ ...lost, wasInterrupted: false });
+    expect(await openRow(pool, id)).toMatchObject({ lease_alone: true, lease_number: 3, interruptions: 2 });
+  });
+
   it("stays HOT as long as the promoter need not look sooner", async () => {
     const stats = async () => {
       await database.pool.query("select pg_stat_force_next_flush()").catch(() => undefined);

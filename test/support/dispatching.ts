@@ -4,6 +4,7 @@ import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
+import type { Config } from "../../src/config/config.ts";
 import { readConfig } from "../../src/config/read-config.ts";
 import type { Delivered } from "../../src/dispatch/deliver.ts";
 import { type DispatchProcess, startDispatching } from "../../src/dispatch/process.ts";
@@ -29,14 +30,10 @@ export type TestDispatcher = {
 };
 
 /** `env` as the environment would say it; short times by default. The receivers are what may be reached. */
-export function startTestDispatcher(
-  database: TestDatabase,
-  receivers: readonly Receiver[],
-  env: Record<string, string> = {},
-): TestDispatcher {
+export function testConfig(receivers: readonly Receiver[], env: Record<string, string> = {}): Config {
   const caFile = join(mkdtempSync(join(tmpdir(), "sealpost-ca-")), "ca.pem");
   writeFileSync(caFile, receivers.map((receiver) => receiver.caPem).join("\n"));
-  const config = readConfig({
+  return readConfig({
     TARGET_CA_FILE: caFile,
     UNSAFE_ALLOWED_TARGETS: unsafeAllowed(receivers).join(","),
     ATTEMPT_DEADLINE_MS: "2000",
@@ -44,6 +41,14 @@ export function startTestDispatcher(
     DISPATCH_IN_FLIGHT_MAX: "100",
     ...env,
   });
+}
+
+export function startTestDispatcher(
+  database: TestDatabase,
+  receivers: readonly Receiver[],
+  env: Record<string, string> = {},
+): TestDispatcher {
+  const config = testConfig(receivers, env);
   const events = new EventEmitter();
   const attempts: RecordedAttempt[] = [];
   const failures: { work: string; error: unknown }[] = [];

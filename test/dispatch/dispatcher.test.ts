@@ -1,0 +1,330 @@
+import { once } from "node:events";
+import type { Pool } from "pg";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { createDelivering } from "../../src/dispatch/delivering.ts";
+import { Dispatcher, type DispatcherOptions } from "../../src/dispatch/dispatcher.ts";
+import { LANE_LIMITS } from "../../src/dispatch/lanes.ts";
+import { claimDeliveries } from "../../src/store/claim.ts";
+import { isRefusedData } from "../../src/store/pools.ts";
+import { recordOutcomes } from "../../src/store/record.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { deliveryRow, openDispatchPool, openRow, publishAt } from "../support/delivery-rows.ts";
+import { createTestAccount, SECRETS_KEY, testConfig } from "../support/dispatching.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
+
+/** Stays shut until it is opened, or the test ends. */
+function gate() {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  gates.push(resolve);
+  return { open: resolve, opened: promise };
+}
+
+type Claiming = DispatcherOptions["claim"];
+type Writing = DispatcherOptions["write"];
+
+let database: TestDatabase;
+let pool: Pool;
+let receiver: Receiver;
+let published = 0;
+const stops: (() => Promise<void>)[] = [];
+const gates: (() => void)[] = [];
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  pool = openDispatchPool(database);
+});
+afterAll(async () => {
+  await pool.end();
+  await database.drop();
+});
+beforeEach(async () => {
+  receiver = await startReceiver();
+});
+afterEach(async () => {
+  for (const open of gates.splice(0)) open();
+  for (const stop of stops.splice(0)) await stop();
+  await receiver.close();
+});
+
+/** The way from a wake-up to the database and back, with a hand on the two statements between. */
+function startDispatcher(
+  hands: { claim?: (really: Claiming) => Claiming; write?: (really: Writing) => Writing },
+  limits: { inFlightMax?: number; laneInFlightMax?: number } = {},
+) {
+  const told = new EventTarget();
+  const recorded: string[] = [];
+  const alone: string[] = [];
+  const failures: { work: string; error: unknown }[] = [];
+  const delivering = createDelivering({
+    config: testConfig([receiver], { ATTEMPT_DEADLINE_MS: "15000" }),
+    secretsKey: SECRETS_KEY,
+    random: Math.random,
+  });
+  const claim: Claiming = (input) => claimDeliveries(pool, { ...input, at: null });
+  const write: Writing = (recordings) => recordOutcomes(pool, recordings);
+  const tell = () => told.dispatchEvent(new Event("told"));
+  const dispatcher = new Dispatcher({
+    delivering,
+    lanes: {
+      ...LANE_LIMITS,
+      laneIdsMin: 10_000,
+      inFlightMax: limits.inFlightMax ?? 200,
+      silentInFlightMax: 50,
+      laneInFlightMax: limits.laneInFlightMax ?? LANE_LIMITS.laneInFlightMax,
+    },
+    claim: hands.claim?.(claim) ?? claim,
+    write: hands.write?.(write) ?? write,
+    isRefusedData,
+    observer: {
+      attemptRecorded: (delivery, _delivered, outcome) => {
+        recorded.push(`${delivery.deliveryId} ${outcome}`);
+        tell();
+      },
+      mustGoAlone: (id) => {
+        alone.push(id);
+        tell();
+      },
+      letGo: () => undefined,
+      claimed: () => undefined,
+      failed: (work, error) => {
+        failures.push({ work, error });
+        tell();
+      },
+    },
+  });
+  stops.push(() => dispatcher.stop().then(() => delivering.poster.close()));
+  const until = async (isSo: () => boolean, timeoutMs = 15_000) => {
+    const signal = AbortSignal.timeout(timeoutMs);
+    while (!isSo()) await once(told, "told", { signal });
+  };
+  return { dispatcher, recorded, alone, failures, until };
+}
+
+/** `perLane` small analyses for each of `lanes` accounts, as their wake-ups would name them. */
+async function publishIn(lanes: number, perLane: number, text?: (id: string) => string) {
+  const waiting: { deliveryId: string; lane: string }[] = [];
+  for (let lane = 0; lane < lanes; lane++) {
+    const { accountId } = await createTestAccount(database, receiver.url("/").href);
+    for (let from = 0; from < perLane; from += 500) {
+      const names = Array.from({ length: Math.min(500, perLane - from) }, () => `d-${published++}`);
+      const ids = await publishAt(pool, accountId, new Date(), names.map(text ?? ((name) => name)));
+      waiting.push(...ids.map((deliveryId) => ({ deliveryId, lane: accountId })));
+    }
+  }
+  // Published a moment from now, as far as the database's microseconds go.
+  await database.pool.query("update sealpost.open_deliveries set due_at = due_at - interval '1 second'");
+  return waiting;
+}
+
+const statusOf = async (id: string) => (await deliveryRow(pool, id)).status;
+
+describe("claiming", () => {
+  it("takes what one turn of the event loop makes startable in one statement", async () => {
+    const batches: number[] = [];
+    const { dispatcher, recorded, until } = startDispatcher({
+      claim: (really) => (input) => {
+        batches.push(input.deliveryIds.length);
+        return really(input);
+      },
+    });
+    const waiting = await publishIn(5, 2);
+    for (const one of waiting) void dispatcher.wake([one]);
+    await until(() => recorded.length === 10);
+    expect(batches).toEqual([10]);
+    expect(receiver.requests).toHaveLength(10);
+  });
+
+  it("asks again, with the same token, for what a lost answer may have leased", async () => {
+    const tokens = new Set<string>();
+    let asked = 0;
+    const { dispatcher, recorded, failures, until } = startDispatcher({
+      claim: (really) => async (input) => {
+        tokens.add(input.leaseToken);
+        const claim = await really(input);
+        if (++asked <= 2) throw new Error("Connection terminated unexpectedly");
+        return claim;
+      },
+    });
+    const waiting = await publishIn(1, 2);
+    await dispatcher.wake(waiting);
+    await until(() => recorded.length === 2);
+    expect(failures.map(({ work }) => work)).toEqual(["claim", "claim"]);
+    expect(tokens.size).toBe(1);
+    for (const { deliveryId } of waiting) {
+      expect(await deliveryRow(pool, deliveryId)).toMatchObject({ status: "succeeded", attempts_count: 1 });
+    }
+  });
+
+  it("is not held up for ever by one row that the database refuses", async () => {
+    const waiting = await publishIn(4, 2);
+    const [bad] = waiting;
+    const { dispatcher, recorded, until } = startDispatcher({
+      claim: (really) => async (input) => {
+        if (input.deliveryIds.includes(bad!.deliveryId)) await pool.query("select 1/0");
+        return await really(input);
+      },
+    });
+    await dispatcher.wake(waiting);
+    await until(() => recorded.length === 7);
+    expect(await statusOf(bad!.deliveryId)).toBe("pending");
+    expect(dispatcher.lanes.inFlight).toBe(0);
+  });
+
+  it("hands those on that have to be posted alone, and posts them not", async () => {
+    const waiting = await publishIn(1, 1);
+    const id = waiting[0]!.deliveryId;
+    await database.pool.query(
+      "update sealpost.open_deliveries set interruptions = 2 where delivery_id = $1",
+      [id],
+    );
+    const { dispatcher, alone, until } = startDispatcher({});
+    await dispatcher.wake(waiting);
+    await until(() => alone.length === 1);
+    expect(alone).toEqual([id]);
+    expect(receiver.requests).toEqual([]);
+    expect(dispatcher.lanes.inFlight).toBe(0);
+  });
+
+  it("posts nothing of a claim that was answered too late, and gives the lease back unused", async () => {
+    const { dispatcher, recorded, until } = startDispatcher({
+      claim: (really) => async (input) => {
+        const claim = await really(input);
+        await new Promise((resolve) => setTimeout(resolve, 3_010));
+        return claim;
+      },
+    });
+    const waiting = await publishIn(1, 1);
+    await dispatcher.wake(waiting);
+    await until(() => recorded.length === 1);
+    expect(receiver.requests).toEqual([]);
+    const open = await openRow(pool, waiting[0]!.deliveryId);
+    expect(open).toMatchObject({ lease_token: null, attempts_in_run: 0 });
+    expect(open!.due_at.getTime()).toBeLessThanOrEqual(Date.now() + 1_000);
+  });
+
+  it("keeps the bytes of all that is under way or unrecorded within bounds", async () => {
+    const MIB = 1024 * 1024;
+    const held = gate();
+    const leased: number[] = [];
+    const { dispatcher, recorded, until } = startDispatcher({
+      claim: (really) => async (input) => {
+        const claim = await really(input);
+        leased.push(claim.deliveries.filter((one) => one.kind === "leased").length);
+        return claim;
+      },
+      write: (really) => async (recordings) => {
+        await held.opened;
+        return await really(recordings);
+      },
+    });
+    const big = (id: string) => `{"id":"${id}","status":"succeeded","x":"${"x".repeat(MIB - 60)}"}`;
+    const waiting = await publishIn(40, 2, big);
+    await dispatcher.wake(waiting);
+    const sum = () => leased.reduce((total, n) => total + n, 0);
+    await receiver.waitForRequests(65, 20_000);
+    await expect.poll(() => dispatcher.lanes.inFlight).toBe(0);
+    expect(Math.max(...leased)).toBeLessThanOrEqual(8);
+    // What is left of the 64 MiB still lets one more in, however big it is.
+    expect(sum()).toBe(65);
+    held.open();
+    await until(() => recorded.length === 80, 20_000);
+  });
+});
+
+describe("recording", () => {
+  it("holds claiming up while too much is unrecorded, and lets it go on afterwards", async () => {
+    const held = gate();
+    const { dispatcher, recorded, until } = startDispatcher(
+      {
+        write: (really) => async (recordings) => {
+          await held.opened;
+          return await really(recordings);
+        },
+      },
+      { laneInFlightMax: 100 },
+    );
+    const waiting = await publishIn(4, 700);
+    void dispatcher.wake(waiting);
+    await expect.poll(() => dispatcher.recorder.backlog, { timeout: 25_000 }).toBeGreaterThanOrEqual(2_000);
+    await expect.poll(() => dispatcher.lanes.inFlight, { timeout: 10_000 }).toBe(0);
+    expect(dispatcher.recorder.backlog).toBeLessThan(2_400);
+    held.open();
+    await until(() => recorded.length === 2_800, 25_000);
+  }, 60_000);
+
+  it("gives the lease back after a fault of our own, without charging the receiver", async () => {
+    const waiting = await publishIn(1, 1);
+    const id = waiting[0]!.deliveryId;
+    await database.pool.query("update sealpost.signing_secrets set sealed = '\\x00'");
+    const { dispatcher, recorded, failures, until } = startDispatcher({});
+    await dispatcher.wake(waiting);
+    await until(() => recorded.length === 1);
+    expect(failures.map(({ work }) => work)).toEqual(["deliver"]);
+    expect(receiver.requests).toEqual([]);
+    expect(await deliveryRow(pool, id)).toMatchObject({ status: "pending", attempts_count: 0 });
+    const open = await openRow(pool, id);
+    expect(open).toMatchObject({ lease_token: null, attempts_in_run: 0 });
+    expect(open!.due_at.getTime(), "not at once again").toBeGreaterThan(Date.now() + 5_000);
+  });
+});
+
+describe("back-pressure", () => {
+  it("lets a wake-up wait while enough could start, and go when there is room", async () => {
+    const held = gate();
+    const { dispatcher, recorded, until } = startDispatcher(
+      {
+        claim: (really) => async (input) => {
+          await held.opened;
+          return await really(input);
+        },
+      },
+      { inFlightMax: 2 },
+    );
+    const waiting = await publishIn(10, 1);
+    let hasRoom = false;
+    const woken = dispatcher.wake(waiting).then(() => {
+      hasRoom = true;
+    });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(hasRoom, "eight startable, four allowed").toBe(false);
+    held.open();
+    await woken;
+    expect(dispatcher.lanes.startableIds).toBeLessThanOrEqual(4);
+    await until(() => recorded.length === 10);
+  });
+
+  it("keeps nobody waiting in a dispatcher that stops", async () => {
+    const { dispatcher } = startDispatcher(
+      { claim: () => () => Promise.reject(new Error("no connection")) },
+      { inFlightMax: 1 },
+    );
+    const woken = dispatcher.wake(await publishIn(5, 1));
+    await dispatcher.stop();
+    await woken;
+  });
+});
+
+describe("stopping", () => {
+  it("finishes and records what is under way, and claims nothing more", async () => {
+    const answer = gate();
+    await receiver.close();
+    receiver = await startReceiver({
+      handler: async () => {
+        await answer.opened;
+        return {};
+      },
+    });
+    const { dispatcher, recorded } = startDispatcher({}, { inFlightMax: 3 });
+    const waiting = await publishIn(6, 1);
+    void dispatcher.wake(waiting);
+    await receiver.waitForRequests(3);
+    const stopped = dispatcher.stop();
+    answer.open();
+    await stopped;
+    expect(recorded).toHaveLength(3);
+    expect(receiver.requests).toHaveLength(3);
+    const statuses = await Promise.all(waiting.map(({ deliveryId }) => statusOf(deliveryId)));
+    expect(statuses.filter((status) => status === "succeeded")).toHaveLength(3);
+    expect(statuses.filter((status) => status === "pending")).toHaveLength(3);
+  });
+});
