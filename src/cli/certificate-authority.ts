@@ -1,0 +1,103 @@
+import "reflect-metadata"; // @peculiar/x509 needs it loaded first.
+
+import type { webcrypto } from "node:crypto";
+import { isIP } from "node:net";
+import * as x509 from "@peculiar/x509";
+
+export type CertificateRequest = {
+  /** Host names (`*.localhost` too) and IP addresses; each becomes a subject alternative name. */
+  readonly names: readonly string[];
+  readonly notBefore: Date;
+  readonly notAfter: Date;
+};
+
+/** `certPem` is the leaf alone; a client trusts it by the authority's `caPem`, or never if self-signed. */
+export type IssuedCertificate = { keyPem: string; certPem: string };
+
+/** Receivers on this machine get real certificates from it: no other machine ever trusts it. */
+export type CertificateAuthority = {
+  readonly caPem: string;
+  issue(request: CertificateRequest): Promise<IssuedCertificate>;
+  selfSigned(request: CertificateRequest): Promise<IssuedCertificate>;
+};
+
+// P-256: keys in a millisecond, where RSA takes a hundred.
+const ALGORITHM = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
+
+/** Makes an authority of its own: what one issues, another's `caPem` does not vouch for. */
+export async function createCertificateAuthority(
+  name: string,
+  validity: Pick<CertificateRequest, "notBefore" | "notAfter">,
+): Promise<CertificateAuthority> {
+  const keys = await generateKeys();
+  const certificate = await x509.X509CertificateGenerator.createSelfSigned({
+    ...common(validity),
+    name: `CN=${name}`,
+    keys,
+    extensions: [
+      new x509.BasicConstraintsExtension(true, 1, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+    ],
+  });
+
+  return {
+    caPem: certificate.toString("pem"),
+    async issue(request) {
+      const leafKeys = await generateKeys();
+      const leaf = await x509.X509CertificateGenerator.create({
+        ...common(request),
+        subject: subjectOf(request),
+        issuer: certificate.subject,
+        publicKey: leafKeys.publicKey,
+        signingKey: keys.privateKey,
+        extensions: [
+          ...leafExtensions(request),
+          await x509.AuthorityKeyIdentifierExtension.create(keys.publicKey),
+        ],
+      });
+      return { keyPem: await exportKey(leafKeys.privateKey), certPem: leaf.toString("pem") };
+    },
+    async selfSigned(request) {
+      const leafKeys = await generateKeys();
+      const leaf = await x509.X509CertificateGenerator.createSelfSigned({
+        ...common(request),
+        name: subjectOf(request),
+        keys: leafKeys,
+        extensions: leafExtensions(request),
+      });
+      return { keyPem: await exportKey(leafKeys.privateKey), certPem: leaf.toString("pem") };
+    },
+  };
+}
+
+function common({ notBefore, notAfter }: Pick<CertificateRequest, "notBefore" | "notAfter">) {
+  return {
+    serialNumber: crypto.randomUUID().replaceAll("-", "").replace(/^./, "1"), // never negative, never zero
+    notBefore,
+    notAfter,
+    signingAlgorithm: ALGORITHM,
+  };
+}
+
+function subjectOf(request: CertificateRequest): string {
+  return `CN=${(request.names[0] ?? "nobody").replace("*", "any")}`;
+}
+
+function leafExtensions(request: CertificateRequest): x509.Extension[] {
+  const names = request.names.map((value) => ({ type: isIP(value) === 0 ? "dns" : "ip", value }) as const);
+  return [
+    new x509.BasicConstraintsExtension(false),
+    new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
+    new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+    new x509.SubjectAlternativeNameExtension(names),
+  ];
+}
+
+function generateKeys(): Promise<webcrypto.CryptoKeyPair> {
+  return crypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
+}
+
+async function exportKey(key: webcrypto.CryptoKey): Promise<string> {
+  return x509.PemConverter.encode(await crypto.subtle.exportKey("pkcs8", key), "PRIVATE KEY");
+}
