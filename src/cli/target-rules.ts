@@ -25,7 +25,8 @@ export function targetRulesOf(config: Config): TargetRules {
   };
 }
 
-function unsafeAllowedTargetsOf(config: Config): UnsafeAllowedTargets {
+/** @throws ConfigError as `targetRulesOf` does. */
+export function unsafeAllowedTargetsOf(config: Config): UnsafeAllowedTargets {
   try {
     return parseUnsafeAllowedTargets(config.unsafeAllowedTargets?.join(",") ?? "");
   } catch (error) {

@@ -1,9 +1,16 @@
 import pg from "pg";
 
-/** How long a statement may take before the server ends it, and we give up waiting for it. */
-const STATEMENT_MS = 5_000;
-const ANSWER_MS = 6_000;
-const CONNECT_MS = 5_000;
+type Timeouts = {
+  /** How long a statement may take before the server ends it, and before we give up waiting for it. */
+  readonly statementMs: number;
+  readonly answerMs: number;
+  /** How long a connection may take, a free one of a busy pool included. */
+  readonly connectMs: number;
+};
+
+const TIMEOUTS: Timeouts = { statementMs: 5_000, answerMs: 6_000, connectMs: 5_000 };
+/** The API has its answer out within 5 s, so it has to know before that. */
+const API_TIMEOUTS: Timeouts = { statementMs: 3_000, answerMs: 3_500, connectMs: 2_000 };
 
 export type PoolOptions = {
   readonly databaseUrl: string;
@@ -32,19 +39,24 @@ export function createWakeupPool(options: PoolOptions): pg.Pool {
   return createPool({ ...options }, "-c plan_cache_mode=force_custom_plan");
 }
 
-/** For everything else: the API, the command line. */
+/** For the API, whose callers are told soon that the database is away. */
+export function createApiPool(options: PoolOptions): pg.Pool {
+  return createPool(options, "", API_TIMEOUTS);
+}
+
+/** For everything else: the command line, the leader's work. */
 export function createGeneralPool(options: PoolOptions): pg.Pool {
   return createPool(options, "");
 }
 
-function createPool(options: PoolOptions, settings: string): pg.Pool {
+function createPool(options: PoolOptions, settings: string, timeouts = TIMEOUTS): pg.Pool {
   const pool = new pg.Pool({
     connectionString: options.databaseUrl,
     max: options.connectionsMax,
     application_name: options.applicationName,
-    connectionTimeoutMillis: CONNECT_MS,
-    statement_timeout: STATEMENT_MS,
-    query_timeout: ANSWER_MS,
+    connectionTimeoutMillis: timeouts.connectMs,
+    statement_timeout: timeouts.statementMs,
+    query_timeout: timeouts.answerMs,
     idle_in_transaction_session_timeout: 10_000,
     keepAlive: true,
     ...(settings === "" ? {} : { options: settings }),

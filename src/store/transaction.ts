@@ -1,4 +1,5 @@
 import pg, { type ClientBase, type Pool } from "pg";
+import { isDatabaseAway } from "./availability.ts";
 
 /**
  * Runs `work` in a transaction: one of its own on a connection of the pool, or, given a client, the one that the client
@@ -10,18 +11,25 @@ export async function inTransaction<T>(
 ): Promise<T> {
   if (!(database instanceof pg.Pool)) return await work(database as ClientBase);
   const client = await database.connect();
-  let failure: Error | undefined;
+  let isBroken = false;
   try {
     await client.query("begin");
     const result = await work(client);
     await client.query("commit");
     return result;
   } catch (error) {
-    failure = error instanceof Error ? error : new Error(String(error));
-    // A connection that cannot even roll back is thrown away below; what went wrong first is what counts.
-    await client.query("rollback").catch(() => undefined);
+    isBroken = !(await rollBack(client, error));
     throw error;
   } finally {
-    client.release(failure !== undefined && !(failure instanceof pg.DatabaseError));
+    client.release(isBroken);
   }
+}
+
+/** Whether the connection can be used again. One that is cut or hangs is not even asked: it would not answer. */
+async function rollBack(client: ClientBase, error: unknown): Promise<boolean> {
+  if (isDatabaseAway(error) && !(error instanceof pg.DatabaseError)) return false;
+  return await client.query("rollback").then(
+    () => true,
+    () => false,
+  );
 }

@@ -1,0 +1,58 @@
+import type { ClientBase, Pool } from "pg";
+import type { FindApiKey } from "../api/api-keys.ts";
+import type { AccountExists } from "../api/gate.ts";
+import type { IdempotencyStore } from "../api/idempotency.ts";
+import type { RecordWrite } from "../api/write-once.ts";
+import { accountExists } from "../store/accounts.ts";
+import { findApiKey, noteApiKeyUse } from "../store/api-keys.ts";
+import { writeAuditEntry } from "../store/audit-log.ts";
+import {
+  claimIdempotencyKey,
+  claimIdempotentCall,
+  releaseIdempotentCall,
+  storeAnswer,
+  storeCallAnswer,
+} from "../store/idempotency.ts";
+import { inTransaction } from "../store/transaction.ts";
+import type { SayAway } from "./database-away.ts";
+
+const USE_NOTED_EVERY_MS = 60_000;
+
+/** Looks keys up, and notes that they are used; nobody waits for the note, and it may get lost. */
+export function createFindApiKey(pool: Pool, sayAway: SayAway, now: () => number): FindApiKey {
+  return async (digest) => {
+    const key = await sayAway(findApiKey(pool, digest));
+    if (key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_NOTED_EVERY_MS) {
+      noteApiKeyUse(pool, key.id).catch(() => undefined);
+    }
+    return key;
+  };
+}
+
+export function createAccountExists(pool: Pool, sayAway: SayAway): AccountExists {
+  return (accountId) => sayAway(accountExists(pool, accountId));
+}
+
+/** Claims, answers and the transactions that they share with the effects. */
+export function createIdempotencyStore(
+  pool: Pool,
+  secretsKey: Uint8Array,
+  sayAway: SayAway,
+): IdempotencyStore<ClientBase> {
+  return {
+    transaction: (work) => sayAway(inTransaction(pool, work)),
+    claim: (tx, claim) => claimIdempotencyKey(tx, claim, secretsKey),
+    claimCall: (tx, claim, lease) => claimIdempotentCall(tx, claim, lease, secretsKey),
+    complete: (tx, claim, answer) => storeAnswer(tx, claim, answer, secretsKey),
+    completeCall: (tx, claim, token, answer) => storeCallAnswer(tx, claim, token, answer, secretsKey),
+    releaseCall: releaseIdempotentCall,
+  };
+}
+
+/** What support staff write is kept in the audit log; tenants act for themselves. */
+export const recordStaffWrite: RecordWrite<ClientBase> = async (tx, write) => {
+  const { caller, accountId, operationKey, requestId, params, status } = write;
+  if (!caller.isStaff) return;
+  const details = { params, status };
+  await writeAuditEntry(tx, { accountId, keyId: caller.keyId, requestId, operationKey, details });
+};

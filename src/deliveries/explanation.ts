@@ -1,0 +1,123 @@
+import { explainEndReason, explainErrorCode } from "../outcomes/error-codes.ts";
+import type { EndReason } from "../outcomes/outcome.ts";
+import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
+import { createdAtMs } from "../store/delivery-id.ts";
+
+/** What stands in the log of a delivery that its explanation depends on. */
+export type Explainable = Pick<
+  LoggedDelivery,
+  | "id"
+  | "status"
+  | "reason"
+  | "run"
+  | "attemptsCount"
+  | "nextAttemptAtMs"
+  | "isInFlight"
+  | "webhookUrl"
+  | "endpointUrl"
+  | "lastErrorCode"
+  | "lastStatusCode"
+>;
+
+/**
+ * A delivery in plain words, for viewers of the log: what happened, what happens next and when, and what the customer
+ * can do about it. Times in it are absolute, so that the words stay true for as long as the row stays as it is.
+ *
+ * @param analysisRetentionMs how long a delivery can be replayed, and its analysis read, after it was published
+ */
+export function explainDelivery(delivery: Explainable, analysisRetentionMs: number): string {
+  const { status } = delivery;
+  switch (status) {
+    case "pending":
+      return sentences(
+        whatIsPending(delivery),
+        whatIsNext(delivery, "The attempt"),
+        earlierFailure(delivery),
+      );
+    case "failed":
+      return sentences(
+        lastFailure(delivery),
+        whatIsNext(delivery, "The next attempt"),
+        lastRemedy(delivery),
+        "A replay tries at once.",
+      );
+    case "succeeded":
+      return sentences(`The receiver accepted the event${withStatus(delivery)}. Nothing is left to be done.`);
+    case "abandoned":
+      return sentences(...whyAbandoned(delivery), untilWhen(delivery, analysisRetentionMs));
+    default:
+      throw new Error(`Unknown status ${status satisfies never}`);
+  }
+}
+
+/** One attempt in plain words: what happened and what can be done; null for one that succeeded. */
+export function explainAttempt({ errorCode }: Pick<LoggedAttempt, "errorCode">): string | null {
+  if (errorCode === null) return null;
+  const { message, remedy } = explainErrorCode(errorCode);
+  return sentences(message, remedy);
+}
+
+function whatIsPending({ run }: Explainable): string {
+  return run === 1 ? "The event has not been delivered yet." : "A replay was asked for.";
+}
+
+function whatIsNext({ isInFlight, nextAttemptAtMs }: Explainable, attempt: string): string {
+  if (isInFlight) return `${attempt} is being made now.`;
+  if (nextAttemptAtMs === null) return `${attempt} follows shortly.`;
+  return `${attempt} is due at ${timeInWords(nextAttemptAtMs)}.`;
+}
+
+/** Of a run before this one: why there is another. */
+function earlierFailure({ lastErrorCode }: Explainable): string {
+  return lastErrorCode === null ? "" : `Before that: ${explainErrorCode(lastErrorCode).message}`;
+}
+
+function lastFailure({ lastErrorCode }: Explainable): string {
+  return lastErrorCode === null ? "The last attempt failed." : explainErrorCode(lastErrorCode).message;
+}
+
+function lastRemedy({ lastErrorCode }: Explainable): string {
+  return lastErrorCode === null ? "" : explainErrorCode(lastErrorCode).remedy;
+}
+
+function withStatus({ lastStatusCode }: Explainable): string {
+  return lastStatusCode === null ? "" : ` with status ${lastStatusCode}`;
+}
+
+function whyAbandoned(delivery: Explainable): readonly string[] {
+  const reason = delivery.reason as EndReason | null;
+  if (reason === null) return [lastFailure(delivery), lastRemedy(delivery)];
+  const { message, remedy } = explainEndReason(reason);
+  switch (reason) {
+    // The reason only says that it is over; the last attempt says why.
+    case "attempts_exhausted":
+    case "window_ended":
+      if (delivery.lastErrorCode === null) return [message, remedy];
+      return [message, `The last attempt: ${lastFailure(delivery)}`, lastRemedy(delivery)];
+    // The code says which rule the URL breaks.
+    case "target_refused":
+      if (delivery.lastErrorCode === null) return [message, remedy];
+      return [lastFailure(delivery), lastRemedy(delivery)];
+    case "no_target":
+    case "analysis_expired":
+    case "interrupted":
+      return [message, remedy];
+    default:
+      throw new Error(`Unknown reason ${reason satisfies never}`);
+  }
+}
+
+function untilWhen({ id, reason }: Explainable, analysisRetentionMs: number): string {
+  if (reason === "analysis_expired") return "";
+  const until = timeInWords(createdAtMs(id) + analysisRetentionMs);
+  return `It can be replayed, and the analysis be read through the API, until ${until}.`;
+}
+
+/** 2026-03-01T12:00:05.123Z → 2026-03-01 12:00:05 UTC */
+function timeInWords(ms: number): string {
+  return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}
+
+function sentences(...parts: readonly string[]): string {
+  return parts.filter((part) => part !== "").join(" ");
+}

@@ -1,0 +1,20 @@
+import type { OpenApiInfo } from "../api/openapi.ts";
+
+export const apiInfo: OpenApiInfo = {
+  title: "Sealpost",
+  description:
+    "Tells your servers that a document analysis has finished: signed webhooks, a day of retries, a log of every " +
+    "attempt, and replays. Requests carry an API key as `Authorization: Bearer …`; keys have scopes, and are of one " +
+    "environment.",
+  tags: [
+    {
+      name: "Analyses",
+      description: "What was published, readable for 7 days: the fallback when webhooks fail.",
+    },
+    { name: "Endpoint", description: "Where the account's webhooks go that name no URL of their own." },
+    { name: "Signing secret", description: "What signs the account's webhooks." },
+    { name: "Deliveries", description: "The log of every webhook and every attempt." },
+    { name: "Replays", description: "Delivering again what did not arrive, many at a time and at a pace." },
+    { name: "Operations", description: "This list of operations, for programs." },
+  ],
+};

@@ -1,0 +1,16 @@
+import type { Pool } from "pg";
+import type { UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
+
+/** What the operations need of the world; handed in where the API is put together. */
+export type Dependencies = {
+  /** For reads: one statement each. Writes are given the connection of their transaction. */
+  readonly pool: Pool;
+  /** Opens and seals signing secrets: 32 bytes. */
+  readonly secretsKey: Uint8Array;
+  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  readonly analysisBytesMax: number;
+  /** How long an analysis stays readable after it was published. */
+  readonly analysisRetentionMs: number;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+};

@@ -1,0 +1,97 @@
+import { z } from "zod";
+import { Problem } from "../api/problems.ts";
+import { emptyAnswer, jsonAnswer, jsonBody } from "../api/shapes.ts";
+import * as store from "../store/endpoints.ts";
+import { judgeTargetUrl, type TargetUrlOptions } from "../target/target-url.ts";
+import type { Dependencies } from "./dependencies.ts";
+import { time } from "./fields.ts";
+import { read, type SealpostOperation, write } from "./kit.ts";
+
+const tag = "Endpoint";
+const path = "/v1/webhooks/endpoint";
+
+const Endpoint = z
+  .object({
+    url: z.string().describe("As it is asked for: the normal form of what was set."),
+    created_at: time,
+    updated_at: time,
+  })
+  .meta({ id: "Endpoint", description: "Where the account's webhooks go that name no URL of their own." });
+
+const NewEndpoint = z.strictObject({
+  // The rules themselves bound its length, and say so in their own words.
+  url: z.string().describe("A public https:// URL of at most 2,048 characters."),
+});
+
+/** The account's configured URL. */
+export function endpointOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+  const { pool, unsafeAllowedTargets } = dependencies;
+  return [
+    read({
+      key: "webhooks.endpoint.get",
+      tag,
+      summary: "Read the endpoint",
+      description: "The account's endpoint; 404 while none is set.",
+      method: "GET",
+      path,
+      scope: "webhooks:read",
+      answer: jsonAnswer(200, Endpoint),
+      errors: ["not_found"],
+      handle: async ({ accountId, problem }) => {
+        const endpoint = await store.findEndpoint(pool, accountId);
+        if (endpoint === null) throw problem("not_found");
+        return { body: endpointBody(endpoint) };
+      },
+    }),
+    write({
+      key: "webhooks.endpoint.set",
+      tag,
+      summary: "Set the endpoint",
+      description:
+        "Sets the account's endpoint, or changes it. Attempts from now on go there, those of older deliveries included.",
+      method: "PUT",
+      path,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      body: jsonBody(NewEndpoint),
+      answer: jsonAnswer(200, Endpoint),
+      errors: ["target_refused"],
+      handle: async ({ accountId, body }, tx) => {
+        const url = allowed(body.url, { unsafeAllowedTargets });
+        return { body: endpointBody(await store.setEndpoint(tx, accountId, url)) };
+      },
+    }),
+    write({
+      key: "webhooks.endpoint.remove",
+      tag,
+      summary: "Remove the endpoint",
+      description:
+        "From now on only analyses with a webhook_url of their own are delivered; what was under way to the endpoint " +
+        "is abandoned as `no_target` when its next attempt is due.",
+      method: "DELETE",
+      path,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      answer: emptyAnswer(),
+      errors: ["not_found"],
+      handle: async ({ accountId, problem }, tx) => {
+        if (!(await store.removeEndpoint(tx, accountId))) throw problem("not_found");
+      },
+    }),
+  ];
+}
+
+/** The normal form of a URL that webhooks may go to. Throws 422 for any other. */
+function allowed(url: string, rules: TargetUrlOptions): string {
+  const judged = judgeTargetUrl(url, rules);
+  if (judged.verdict === "allow") return judged.href;
+  throw new Problem("target_refused", { errors: [{ path: "body.url", message: judged.message }] });
+}
+
+function endpointBody({ url, createdAt, updatedAt }: store.Endpoint): z.output<typeof Endpoint> {
+  return { url, created_at: createdAt.toISOString(), updated_at: updatedAt.toISOString() };
+}

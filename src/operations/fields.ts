@@ -1,0 +1,26 @@
+import { z } from "zod";
+
+/** The id of anything of ours. Any UUID will do: one that we never gave out is unknown, not malformed. */
+export const id = z.guid();
+
+/** The pipeline gives these. */
+export const analysisId = z
+  .string()
+  .regex(/^[A-Za-z0-9._:-]{1,200}$/)
+  .describe("The analysis's id, as the pipeline gave it.");
+
+/** ISO 8601, UTC, with milliseconds. */
+export const time = z.iso.datetime({ precision: 3 });
+
+/** @param ms milliseconds since the epoch */
+export function timeText(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** @param ms milliseconds since the epoch; null stays null */
+export function timeTextOrNull(ms: number | null): string | null {
+  return ms === null ? null : timeText(ms);
+}
+
+export const event = z.enum(["analysis.succeeded", "analysis.failed"]);
+export const deliveryStatus = z.enum(["pending", "failed", "succeeded", "abandoned"]);

@@ -1,0 +1,101 @@
+import { z } from "zod";
+import { jsonAnswer, jsonBody } from "../api/shapes.ts";
+import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "../store/signing-secrets.ts";
+import type { Dependencies } from "./dependencies.ts";
+import { time } from "./fields.ts";
+import { read, type SealpostOperation, write } from "./kit.ts";
+
+const tag = "Signing secret";
+const path = "/v1/webhooks/signing-secret";
+const DAY_SECONDS = 86_400;
+
+const secret = z
+  .string()
+  .describe("The key of the signature: all of this text, `whsec_` included and nothing decoded.");
+
+const SigningSecretShape = z
+  .object({
+    signing_secret: secret,
+    created_at: time,
+    previous: z
+      .object({ signing_secret: secret, created_at: time, expires_at: time })
+      .nullable()
+      .describe("The one before it while it still signs, second in the header; null when its time is over."),
+  })
+  .meta({ id: "SigningSecret", description: "What signs the account's webhooks." });
+
+const Rotation = z.strictObject({
+  overlap_seconds: z
+    .int()
+    .min(0)
+    .max(7 * DAY_SECONDS)
+    .default(DAY_SECONDS)
+    .describe("How long the old secret signs along, at most 7 days. 0 when it has leaked: it ends at once."),
+});
+
+/** What signs, and changing it while receivers keep verifying. */
+export function signingSecretOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+  const { pool, secretsKey } = dependencies;
+  return [
+    read({
+      key: "webhooks.signing_secret.get",
+      tag,
+      summary: "Read the signing secret",
+      description: "The secret that receivers verify with, and the one before it while that still signs too.",
+      method: "GET",
+      path,
+      scope: "webhooks:secrets",
+      holdsSecret: true,
+      answer: jsonAnswer(200, SigningSecretShape),
+      errors: ["not_found"],
+      handle: async ({ accountId, problem }) => {
+        const body = secretsBody(await findSigningSecrets(pool, accountId, secretsKey));
+        if (body === null) throw problem("not_found");
+        return { body };
+      },
+    }),
+    write({
+      key: "webhooks.signing_secret.rotate",
+      tag,
+      summary: "Rotate the signing secret",
+      description:
+        "Makes a new secret. Until the overlap ends every webhook carries two signatures, the new secret's first, so " +
+        "that receivers can change over without missing one.",
+      method: "POST",
+      path: `${path}/rotate`,
+      scope: "webhooks:secrets",
+      risk: "irreversible",
+      mode: "sync",
+      idempotency: "key_required",
+      holdsSecret: true,
+      body: jsonBody(Rotation, { isOptional: true }),
+      answer: jsonAnswer(200, SigningSecretShape),
+      handle: async ({ accountId, body }, tx) => {
+        await rotateSigningSecret(tx, accountId, body.overlap_seconds, secretsKey);
+        const rotated = secretsBody(await findSigningSecrets(tx, accountId, secretsKey));
+        if (rotated === null) throw new Error("the secret that was just made is not there");
+        return { body: rotated };
+      },
+    }),
+  ];
+}
+
+/** @param secrets the current first; null: there is none */
+function secretsBody(secrets: readonly SigningSecret[]): z.output<typeof SigningSecretShape> | null {
+  const [current, previous] = secrets;
+  if (current === undefined) return null;
+  return {
+    signing_secret: current.secret,
+    created_at: current.createdAt.toISOString(),
+    previous: previous === undefined ? null : previousBody(previous),
+  };
+}
+
+function previousBody({ secret, createdAt, expiresAt }: SigningSecret) {
+  if (expiresAt === null) throw new Error("an account has two current signing secrets");
+  return {
+    signing_secret: secret,
+    created_at: createdAt.toISOString(),
+    expires_at: expiresAt.toISOString(),
+  };
+}

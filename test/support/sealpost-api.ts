@@ -1,0 +1,155 @@
+// The real API on a test database: everything but the process around it.
+import { randomUUID } from "node:crypto";
+import type { AddressInfo } from "node:net";
+import { Writable } from "node:stream";
+import type pg from "pg";
+import { pino } from "pino";
+import { createApiServer } from "../../src/cli/api-server.ts";
+import { createApiKey } from "../../src/cli/key.ts";
+import { scopes as everyScope } from "../../src/cli/scopes.ts";
+import { readConfig } from "../../src/config/read-config.ts";
+import { createAccount } from "../../src/store/accounts.ts";
+import { createApiPool } from "../../src/store/pools.ts";
+import type { TestDatabase } from "./database.ts";
+import { SECRETS_KEY } from "./dispatching.ts";
+
+export type Json = Record<string, unknown>;
+
+export type TestAccount = {
+  readonly accountId: string;
+  readonly secret: string;
+  /** A key of this account with every scope. */
+  readonly key: string;
+};
+
+export type AskOptions = {
+  /** An API key; null sends none. Default: every scope of the API's first account. */
+  readonly key?: string | null;
+  /** Sent as JSON; a text or bytes are sent as they are. */
+  readonly body?: unknown;
+  readonly headers?: Record<string, string>;
+  /** Default: a fresh one for each write. */
+  readonly idempotencyKey?: string | null;
+};
+
+export type Asked = {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly bytes: Buffer;
+  /** The body as JSON; null where there is none. */
+  readonly body: Json;
+};
+
+export type TestApi = {
+  readonly url: string;
+  readonly account: TestAccount;
+  /** Everything that it logged, as JSON. */
+  readonly log: readonly Json[];
+  /** Statements sent to the database so far. */
+  statements(): readonly string[];
+  ask(method: string, path: string, options?: AskOptions): Promise<Asked>;
+  newAccount(): Promise<TestAccount>;
+  /** `accountId` null: a staff key. */
+  newKey(accountId: string | null, scopes?: readonly string[], env?: Record<string, string>): Promise<string>;
+  close(): Promise<void>;
+};
+
+/** Listens on loopback. `env` as the environment would say it; requests are hardly limited by default. */
+export async function startTestApi(
+  database: TestDatabase,
+  env: Record<string, string> = {},
+): Promise<TestApi> {
+  const config = readConfig({ RATE_LIMIT_REQUESTS: "1000000", ...env });
+  const log: Json[] = [];
+  const statements: string[] = [];
+  const options = { databaseUrl: database.url, applicationName: "test api", onError: () => undefined };
+  const pool = createApiPool({ ...options, connectionsMax: 10 });
+  pool.on("connect", (client) => countStatements(client, statements));
+  const app = await createApiServer({
+    config,
+    pool,
+    secretsKey: SECRETS_KEY,
+    publicUrl: "https://api.sealpost.test",
+    log: pino({ level: "info" }, linesInto(log)),
+    now: Date.now,
+    isChecking: true,
+  });
+  await app.listen({ host: "127.0.0.1", port: 0 });
+  const url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
+
+  async function newKey(accountId: string | null, scopes = everyScope as readonly string[], keyEnv = env) {
+    const asked = { accountId, name: null, scopes, expiresInSeconds: null };
+    return (await createApiKey(database.pool, readConfig(keyEnv), asked)).apiKey;
+  }
+  async function newAccount(): Promise<TestAccount> {
+    const { accountId, signingSecret } = await createAccount(database.pool, "test", SECRETS_KEY);
+    return { accountId, secret: signingSecret, key: await newKey(accountId) };
+  }
+  const account = await newAccount();
+
+  return {
+    url,
+    account,
+    log,
+    statements: () => [...statements],
+    newKey,
+    newAccount,
+    ask: async (method, path, asked = {}) => {
+      const answer = await ask(url, method, path, { key: account.key, ...asked });
+      // No test here means to provoke one.
+      if (answer.status === 500)
+        throw new Error(`${method} ${path} met a fault: ${JSON.stringify(log.at(-2))}`);
+      return answer;
+    },
+    close: async () => {
+      await app.close();
+      await pool.end();
+    },
+  };
+}
+
+/** One request to any API. */
+export async function ask(url: string, method: string, path: string, options: AskOptions): Promise<Asked> {
+  const { key, body, idempotencyKey = method === "GET" || method === "HEAD" ? null : randomUUID() } = options;
+  const isRaw = typeof body === "string" || body instanceof Uint8Array;
+  const response = await fetch(new URL(path, url), {
+    method,
+    headers: {
+      ...(key == null ? {} : { authorization: `Bearer ${key}` }),
+      ...(idempotencyKey === null ? {} : { "idempotency-key": idempotencyKey }),
+      ...(body === undefined ? {} : { "content-type": "application/json" }),
+      ...options.headers,
+    },
+    redirect: "manual",
+    ...(body === undefined ? {} : { body: isRaw ? (body as string) : JSON.stringify(body) }),
+  });
+  const bytes = Buffer.from(await response.arrayBuffer());
+  const isJson = /json/.test(response.headers.get("content-type") ?? "") && bytes.length > 0;
+  return {
+    status: response.status,
+    headers: response.headers,
+    bytes,
+    body: isJson ? (JSON.parse(bytes.toString()) as Json) : (null as unknown as Json),
+  };
+}
+
+/** Every statement of a connection goes through its `query`. */
+function countStatements(client: pg.ClientBase, statements: string[]): void {
+  const query = client.query.bind(client) as (...args: unknown[]) => unknown;
+  Object.assign(client, {
+    query: (...args: unknown[]) => {
+      const [first] = args;
+      statements.push(typeof first === "string" ? first : String((first as { text?: string }).text));
+      return query(...args);
+    },
+  });
+}
+
+function linesInto(log: Json[]): Writable {
+  return new Writable({
+    write: (line, _encoding, done) => {
+      log.push(JSON.parse(String(line)));
+      done();
+    },
+  });
+}
