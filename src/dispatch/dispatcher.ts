@@ -11,7 +11,7 @@ import { type Recorded, Recorder } from "./recorder.ts";
 /** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
 export const LEASE_MARGIN_MS = 5_000;
 /** A POST starts only while its claim is younger than this, so that it ends, recorded, within the lease. */
-const START_WITHIN_MS = 3_000;
+export const START_WITHIN_MS = 3_000;
 const CLAIM_ROWS_MAX = 200;
 const CLAIM_BYTES_MAX = 8 * 1024 * 1024;
 const IN_FLIGHT_BYTES_MAX = 64 * 1024 * 1024;

@@ -23,7 +23,8 @@ export class Suspects {
   async #run(): Promise<void> {
     this.#isRunning = true;
     for (const deliveryId of this.#waiting) {
-      await this.#deliverAlone(deliveryId);
+      // A process that could not even be started is no reason to stop: the row stays due and comes back.
+      await this.#deliverAlone(deliveryId).catch(() => undefined);
       this.#waiting.delete(deliveryId);
     }
     this.#isRunning = false;
