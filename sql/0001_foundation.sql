@@ -4,11 +4,13 @@
 create schema if not exists sealpost;
 revoke all on schema sealpost from public;
 
+-- Small functions that call nothing but pg_catalog have no SET clause: it would keep SQL ones from being inlined, and
+-- costs more than they do. Whoever calls them from a SECURITY DEFINER function has set its search_path.
+
 -- UUIDv7 (RFC 9562): 48 bits of Unix milliseconds, 12 bits of the millisecond's fraction (so that ids made in
 -- one statement still sort roughly by time), the rest random. PostgreSQL 18 has uuidv7(), 15 to 17 do not.
 create function sealpost.uuid_v7(at timestamptz default clock_timestamp()) returns uuid
 language sql volatile parallel safe
-set search_path = pg_catalog, pg_temp
 as $$
   select encode(
     substring(int8send(micros / 1000) from 3)
@@ -23,7 +25,6 @@ $$;
 -- The smallest UUIDv7 of a moment: the bound of a partition, of a time filter, of a retention sweep.
 create function sealpost.uuid_v7_floor(at timestamptz) returns uuid
 language sql immutable parallel safe
-set search_path = pg_catalog, pg_temp
 as $$
   select encode(
     substring(int8send(floor(extract(epoch from at) * 1000)::bigint) from 3) || '\x70008000000000000000'::bytea,
@@ -33,7 +34,6 @@ $$;
 -- When a UUIDv7 was made, to the millisecond: a delivery's created_at is read from its id and stored nowhere else.
 create function sealpost.uuid_v7_time(id uuid) returns timestamptz
 language sql immutable parallel safe
-set search_path = pg_catalog, pg_temp
 as $$
   select to_timestamp(('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint / 1000.0)
 $$;

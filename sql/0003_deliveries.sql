@@ -10,10 +10,14 @@ create table sealpost.analyses (
   primary key (account_id, id)
 );
 
+-- What is sent, and never changes: all that a claim needs besides the open row, so that it reads one partition only.
 -- The exact text: `json`, never `jsonb`, which would refuse \u0000, drop duplicate keys and rewrite numbers.
 create table sealpost.bodies (
   delivery_id uuid not null,
   account_id uuid not null,
+  event text not null,
+  webhook_url text,
+  traceparent text,
   analysis json not null,
   primary key (delivery_id)
 ) partition by range (delivery_id);

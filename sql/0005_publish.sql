@@ -42,7 +42,6 @@ $$;
 -- unsafe: what UNSAFE_ALLOWED_TARGETS lifts the name, address and port rules for.
 create function sealpost.webhook_url_fault(url text, unsafe text[]) returns text
 language plpgsql immutable parallel safe
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   authority text;
@@ -123,7 +122,6 @@ $$;
 -- A hash collision only makes two lanes share their turns.
 create function sealpost.lane(account_id uuid, webhook_url text) returns bigint
 language sql immutable parallel safe
-set search_path = pg_catalog, pg_temp
 as $$
   select hashtextextended(
     account_id::text || coalesce(lower(substring(webhook_url from '^[^:]*://[^/?]*')), ' endpoint'), 0)
@@ -153,70 +151,122 @@ begin
 end
 $$;
 
+-- The analysis as id and status may be read from it. `json -> 'id'` fails on a text that holds \u0000 or a lone surrogate
+-- anywhere, so escapes are blanked to `?`. Null: "id" or "status" stands in it as a member name written with escapes,
+-- which a JSON parser would take for one and the blanked copy hides.
+create function sealpost.without_escapes(body text) returns json
+language plpgsql immutable
+as $$
+declare
+  escape constant text := '\\(?:u[0-9a-fA-F]{4}|.)';
+  unslashed constant text := replace(body, '\\', '??');
+  plain constant json := regexp_replace(unslashed, escape, '?', 'g')::json;
+  decoded json;
+begin
+  if unslashed ~ '\\u00[67]' then
+    decoded := regexp_replace(
+      replace(replace(replace(replace(replace(replace(unslashed,
+        '\u0069', 'i'), '\u0064', 'd'), '\u0073', 's'), '\u0074', 't'), '\u0061', 'a'), '\u0075', 'u'),
+      escape, '?', 'g')::json;
+    if (select count(*) from json_object_keys(decoded) as name where name in ('id', 'status'))
+      <> (select count(*) from json_object_keys(plain) as name where name in ('id', 'status'))
+    then
+      return null;
+    end if;
+  end if;
+  return plain;
+end
+$$;
+
 -- What publishing reads of an analysis, or why it is refused (state, code and fault are null when it is not).
---
--- `json ->> 'id'` fails on a text that holds \u0000 or a lone surrogate anywhere, so a copy is read in which escapes
--- are blanked to `?`. An id, a status or the name of one that is written with escapes is thereby refused.
 create type sealpost.read_analysis as (id text, event text, state text, code text, fault text);
 
 create function sealpost.read_analysis(analysis json, bytes_max integer) returns sealpost.read_analysis
 language plpgsql immutable
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   body constant text := analysis::text;
-  plain text := body;
-  decoded text;
-  member record;
-  result sealpost.read_analysis;
+  bytes constant integer := octet_length(body);
+  readable json := analysis;
+  id json;
+  status json;
+  id_text text;
+  fault text;
 begin
-  result.state := 'SP002';
-  result.code := 'invalid_analysis';
-  if octet_length(body) > bytes_max then
-    result.state := 'SP003';
-    result.code := 'analysis_too_large';
-    result.fault := format('it has %s bytes, more than the %s that are allowed', octet_length(body), bytes_max);
-    return result;
+  if bytes > bytes_max then
+    return row(null, null, 'SP003', 'analysis_too_large',
+      format('it has %s bytes, more than the %s that are allowed', bytes, bytes_max))::sealpost.read_analysis;
   end if;
-  if body is null or body !~ '^[ \t\n\r]*\{' then
-    result.fault := 'it is not a JSON object';
-    return result;
+  if analysis is null or json_typeof(analysis) <> 'object' then
+    return row(null, null, 'SP002', 'invalid_analysis', 'it is not a JSON object')::sealpost.read_analysis;
   end if;
-  if length(body) - length(translate(body, '[{', '')) > 512 and sealpost.json_depth(body) > 512 then
-    result.fault := 'it is nested more than 512 levels deep';
-    return result;
+  -- 513 levels need 513 opening brackets and as many closing ones: most texts are too short, or have too few.
+  if bytes >= 1026
+    and bytes - octet_length(replace(replace(body, '[', ''), '{', '')) > 512
+    and sealpost.json_depth(body) > 512
+  then
+    return row(null, null, 'SP002', 'invalid_analysis', 'it is nested more than 512 levels deep')::sealpost.read_analysis;
   end if;
   if strpos(body, '\') > 0 then
-    plain := replace(body, '\\', '??');
-    decoded := plain;
-    plain := regexp_replace(plain, '\\(?:u[0-9a-fA-F]{4}|.)', '?', 'g');
-    -- Could an escaped member name read "id" or "status" to a JSON parser, while the blanked copy hides it?
-    if decoded ~ '\\u00[67]' then
-      decoded := replace(replace(replace(replace(replace(replace(decoded,
-        '\u0069', 'i'), '\u0064', 'd'), '\u0073', 's'), '\u0074', 't'), '\u0061', 'a'), '\u0075', 'u');
-      decoded := regexp_replace(decoded, '\\(?:u[0-9a-fA-F]{4}|.)', '?', 'g');
-      if (select count(*) from json_object_keys(decoded::json) as name where name in ('id', 'status'))
-        <> (select count(*) from json_object_keys(plain::json) as name where name in ('id', 'status'))
-      then
-        result.fault := 'the member name "id" or "status" is written with escapes';
-        return result;
-      end if;
-    end if;
+    readable := sealpost.without_escapes(body);
   end if;
-  select * into member from json_to_record(plain::json) as member (id json, status json);
-  result.fault := case
-    when member.id is null then 'it has no member "id"'
-    when left(member.id::text, 1) <> '"' then 'its "id" is not a string'
-    when member.id #>> '{}' !~ '^[A-Za-z0-9._:-]{1,200}$' then
+  id := readable -> 'id';
+  status := readable -> 'status';
+  id_text := id #>> '{}';
+  fault := case
+    when readable is null then 'the member name "id" or "status" is written with escapes'
+    when id is null then 'it has no member "id"'
+    when json_typeof(id) <> 'string' then 'its "id" is not a string'
+    when length(id_text) not between 1 and 200 or id_text ~ '[^A-Za-z0-9._:-]' then
       'its "id" is not 1 to 200 characters out of A-Z a-z 0-9 . _ : - (written without escapes)'
-    when member.status is null then 'it has no member "status"'
-    when member.status::text not in ('"succeeded"', '"failed"') then
+    when status is null then 'it has no member "status"'
+    when status::text not in ('"succeeded"', '"failed"') then
       'its "status" is neither "succeeded" nor "failed" (written without escapes)'
   end;
-  if result.fault is null then
-    result := (member.id #>> '{}', 'analysis.' || (member.status #>> '{}'), null, null, null);
+  if fault is not null then
+    return row(null, null, 'SP002', 'invalid_analysis', fault)::sealpost.read_analysis;
   end if;
-  return result;
+  return row(id_text, 'analysis.' || (status #>> '{}'), null, null, null)::sealpost.read_analysis;
+end
+$$;
+
+-- Raises the error that names the first element which publishing refuses, and why.
+create function sealpost.refuse_publication(account_ids uuid[], analyses json[], webhook_urls text[]) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  refused record;
+begin
+  select input.n, fault.* into refused
+  from unnest(account_ids, analyses, webhook_urls) with ordinality as input (account_id, analysis, webhook_url, n)
+  cross join sealpost.settings
+  left join sealpost.accounts on accounts.id = input.account_id
+  cross join lateral sealpost.webhook_url_fault(coalesce(webhook_url, 'https://a.example'), unsafe_allowed_targets)
+    as url_fault
+  cross join lateral sealpost.read_analysis(analysis, analysis_bytes_max) as reading
+  cross join lateral (
+    select 'SP001' as state, 'unknown_account' as code,
+      format('there is no account %s', coalesce(input.account_id::text, 'null')) as fault,
+      'Create the account first: sealpost account create --name NAME' as hint
+    where accounts.id is null
+    union all
+    select 'SP004', 'target_refused', 'its webhook_url is refused: ' || url_fault,
+      'Give a public https:// URL: sealpost target check tells what it thinks of one.'
+    where url_fault is not null
+    union all
+    select reading.state, reading.code, reading.fault,
+      case reading.code
+        when 'analysis_too_large' then 'Publish a smaller analysis, or raise ANALYSIS_BYTES_MAX and run migrate again.'
+        else 'Send the analysis as a JSON object with a string "id" and "status": "succeeded" or "failed".'
+      end
+    where reading.fault is not null
+    limit 1
+  ) as fault
+  order by input.n
+  limit 1;
+  perform sealpost.publish_fault(refused.state, refused.n::integer, refused.code,
+    format('analysis at index %s: %s', refused.n - 1, refused.fault), refused.hint);
 end
 $$;
 
@@ -235,14 +285,17 @@ declare
   -- always noticed within a sweep of its end.
   wake_after constant interval := '15 seconds';
   total constant integer := coalesce(cardinality(account_ids), 0);
-  refused record;
   analysis_ids text[];
   events text[];
+  digests bytea[];
+  have_target boolean[];
   delivery_ids uuid[];
+  is_refused boolean;
   fresh uuid[];
   open_ids uuid[];
   open_lanes bigint[];
   known record;
+  trace constant text := nullif(left(current_setting('sealpost.traceparent', true), 55), '');
 begin
   if total <> coalesce(cardinality(analyses), 0) or total <> coalesce(cardinality(webhook_urls), 0) then
     perform sealpost.publish_fault('SP006', 1, 'invalid_request',
@@ -256,45 +309,29 @@ begin
   end if;
 
   -- 1. Read and judge everything before anything is stored.
-  select array_agg(id order by n), array_agg(event order by n), array_agg(sealpost.uuid_v7(at) order by n)
-  into analysis_ids, events, delivery_ids
-  from unnest(analyses) with ordinality as input (analysis, n)
-  cross join sealpost.settings
-  cross join lateral sealpost.read_analysis(analysis, analysis_bytes_max) as reading;
-
-  select input.n, coalesce(judged.state, reading.state) as state, coalesce(judged.code, reading.code) as code,
-    coalesce(judged.fault, reading.fault) as fault
-  into refused
-  from unnest(account_ids, analyses, webhook_urls, analysis_ids) with ordinality
-    as input (account_id, analysis, webhook_url, analysis_id, n)
-  cross join sealpost.settings
-  left join sealpost.accounts on accounts.id = input.account_id
-  cross join lateral (
-    select case when webhook_url is not null then
-      sealpost.webhook_url_fault(webhook_url, unsafe_allowed_targets)
-    end as fault
-  )
-    as url
-  cross join lateral (
+  select
+    array_agg((reading).id), array_agg((reading).event), array_agg(digest), array_agg(has_target),
+    array_agg(sealpost.uuid_v7(at)), bool_or(is_unknown or url_fault is not null or (reading).fault is not null)
+  into analysis_ids, events, digests, have_target, delivery_ids, is_refused
+  from (
     select
-      case when accounts.id is null then 'SP001' when url.fault is not null then 'SP004' end as state,
-      case when accounts.id is null then 'unknown_account' when url.fault is not null then 'target_refused' end as code,
-      case when accounts.id is null then format('there is no account %s', coalesce(input.account_id::text, 'null'))
-        when url.fault is not null then format('its webhook_url is refused: %s', url.fault) end as fault
-  ) as judged
-  left join lateral sealpost.read_analysis(analysis, analysis_bytes_max) as reading on analysis_id is null
-  where judged.state is not null or analysis_id is null
-  order by input.n
-  limit 1;
-  if found then
-    perform sealpost.publish_fault(refused.state, refused.n::integer, refused.code,
-      format('analysis at index %s: %s', refused.n - 1, refused.fault),
-      case refused.state
-        when 'SP001' then 'Create the account first: sealpost account create --name NAME'
-        when 'SP002' then 'Send the analysis as a JSON object with a string "id" and "status": "succeeded" or "failed".'
-        when 'SP003' then 'Publish a smaller analysis, or raise ANALYSIS_BYTES_MAX and run migrate again.'
-        when 'SP004' then 'Give a public https:// URL: sealpost target check tells what it thinks of one.'
-      end);
+      sealpost.read_analysis(analysis, analysis_bytes_max) as reading,
+      sha256(convert_to(analysis::text, 'UTF8')) as digest,
+      coalesce(webhook_url, endpoints.url) is not null as has_target,
+      accounts.id is null as is_unknown,
+      case when webhook_url is not null then
+        sealpost.webhook_url_fault(webhook_url, unsafe_allowed_targets)
+      end as url_fault
+    from unnest(account_ids, analyses, webhook_urls) with ordinality
+      as input (account_id, analysis, webhook_url, n)
+    cross join sealpost.settings
+    left join sealpost.accounts on accounts.id = input.account_id
+    left join sealpost.endpoints on endpoints.account_id = input.account_id
+    order by n
+    offset 0
+  ) as judged;
+  if is_refused then
+    perform sealpost.refuse_publication(account_ids, analyses, webhook_urls);
   end if;
 
   -- 2. Register, in one order for everybody (batches in different orders would deadlock). Whoever comes second
@@ -302,9 +339,9 @@ begin
   -- one statement loses that race.
   with registered as (
     insert into sealpost.analyses (account_id, id, delivery_id, digest)
-    select account_id, analysis_id, delivery_id, sha256(convert_to(analysis::text, 'UTF8'))
-    from unnest(account_ids, analysis_ids, delivery_ids, analyses)
-      as input (account_id, analysis_id, delivery_id, analysis)
+    select account_id, analysis_id, delivery_id, digest
+    from unnest(account_ids, analysis_ids, delivery_ids, digests)
+      as input (account_id, analysis_id, delivery_id, digest)
     order by account_id, analysis_id
     on conflict (account_id, id) do nothing
     returning delivery_id
@@ -314,10 +351,10 @@ begin
   if cardinality(fresh) < total then
     for known in
       select input.n, input.analysis_id, registry.delivery_id,
-        registry.digest = sha256(convert_to(input.analysis::text, 'UTF8'))
+        registry.digest = input.digest
           and coalesce(logged.webhook_url, earlier.webhook_url) is not distinct from input.webhook_url as is_same
-      from unnest(account_ids, analyses, webhook_urls, analysis_ids, delivery_ids) with ordinality
-        as input (account_id, analysis, webhook_url, analysis_id, delivery_id, n)
+      from unnest(account_ids, digests, webhook_urls, analysis_ids, delivery_ids) with ordinality
+        as input (account_id, digest, webhook_url, analysis_id, delivery_id, n)
       left join sealpost.analyses as registry
         on registry.account_id = input.account_id and registry.id = input.analysis_id
       left join sealpost.deliveries as logged
@@ -344,23 +381,23 @@ begin
 
   -- 3. Store what is new. Without any target a delivery ends here, visible in the log, and nothing is woken.
   with input as (
-    select input.*, coalesce(webhook_url, endpoints.url) is not null as has_target
-    from unnest(account_ids, analyses, webhook_urls, analysis_ids, delivery_ids, events)
-      as input (account_id, analysis, webhook_url, analysis_id, delivery_id, event)
-    left join sealpost.endpoints on endpoints.account_id = input.account_id
+    select *
+    from unnest(account_ids, analyses, webhook_urls, analysis_ids, delivery_ids, events, have_target)
+      as input (account_id, analysis, webhook_url, analysis_id, delivery_id, event, has_target)
     where cardinality(fresh) = total or delivery_id = any (fresh)
-  ), added as (
+  ), added as materialized (
+    -- An analysis that is twice in the batch stands here twice.
     select distinct on (delivery_id) * from input order by delivery_id
   ), body as (
-    insert into sealpost.bodies (delivery_id, account_id, analysis)
-    select delivery_id, account_id, analysis from added
+    insert into sealpost.bodies (delivery_id, account_id, event, webhook_url, traceparent, analysis)
+    select delivery_id, account_id, event, webhook_url, trace, analysis from added
   ), logged as (
     insert into sealpost.deliveries
-      (id, account_id, is_example, event, status, reason, analysis_id, webhook_url, traceparent)
+      (id, account_id, is_example, event, status, reason, analysis_id, webhook_url)
     select delivery_id, account_id, is_example, event,
       case when has_target then 'pending' else 'abandoned' end,
       case when not has_target then 'no_target' end,
-      analysis_id, webhook_url, nullif(left(current_setting('sealpost.traceparent', true), 55), '')
+      analysis_id, webhook_url
     from added
   ), opened as (
     insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, body_bytes)

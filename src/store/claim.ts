@@ -1,4 +1,6 @@
 import type { Pool } from "pg";
+import { groupByDay, queryDay } from "./day.ts";
+import { createdAtMs } from "./delivery-id.ts";
 
 /** One attempt, leased: all that is needed to post it. Times in ms since the epoch, database time. */
 export type LeasedDelivery = {
@@ -17,7 +19,6 @@ export type LeasedDelivery = {
   readonly wasInterruptedAlone: boolean;
   readonly createdAtMs: number;
   readonly event: string;
-  readonly analysisId: string;
   readonly webhookUrl: string | null;
   readonly endpointUrl: string | null;
   /** Null: the body's partition is gone. */
@@ -37,22 +38,22 @@ export type ClaimedDelivery =
   | { readonly kind: "must_go_alone" | "left"; readonly deliveryId: string; readonly lane: string };
 
 /**
- * Leases everything that may start now, in one statement. The lease is the open attempt: no row is written for it until
- * it ends. A claim that finds an expired lease writes the attempt that it stood for down as `interrupted`.
+ * Leases everything that may start now, in one statement per day of publishing. The lease is the open attempt: no row is
+ * written for it until it ends. A row whose lease has run out comes back as `cut`; RECOVER sees to it first.
+ *
+ * The day's partition is named, because a statement over the parent locks every partition there is before it runs: with
+ * six weeks of them that was a quarter of its cost.
  *
  * When the answer was lost, the same claim with the same token may be made again, as long as nothing was posted under
  * it: what the first one leased comes back as if it were new.
  *
  * Losing option: an attempt row opened at the claim and closed at the record; it cost three times as much PostgreSQL.
  */
-const CLAIM = `
+const claimText = (bodies: string) => `
 with due as (
-  select delivery_id, account_id, lane, interruptions, body_bytes,
-    lease_number is not null and lease_token is distinct from $2::uuid as was_cut,
-    coalesce(lease_run = run, false) as cut_counts,
-    lease_alone and lease_run = run and (lease_number is null or lease_token is distinct from $2::uuid)
-      as was_cut_alone,
-    lease_run, lease_number, lease_started_at, lease_until
+  select delivery_id, lane, interruptions, body_bytes,
+    lease_token is not null and lease_token <> $2::uuid as was_cut,
+    lease_alone and lease_run = run and lease_number is null as was_cut_alone
   from sealpost.open_deliveries
   where delivery_id = any ($1::uuid[])
     and due_at <= coalesce($6::timestamptz, now())
@@ -60,11 +61,12 @@ with due as (
   order by delivery_id
   for update skip locked
 ), judged as (
-  select *, interruptions + was_cut::integer as interruptions_now,
+  select delivery_id, lane, was_cut_alone,
     case
-      when not (row_number() over in_order = 1 or sum(body_bytes) over in_order <= $4::bigint) then 'left'
-      when interruptions + was_cut::integer >= $7::integer and not $5::boolean and not was_cut_alone
-        then 'must_go_alone'
+      when was_cut then 'cut'
+      when not ((row_number() over in_order = 1 and $4::bigint > 0) or sum(body_bytes) over in_order <= $4::bigint)
+        then 'left'
+      when interruptions >= $7::integer and not $5::boolean and not was_cut_alone then 'must_go_alone'
       else 'leased'
     end as kind
   from due
@@ -72,48 +74,26 @@ with due as (
 ), claimed as (
   update sealpost.open_deliveries as o
   set
-    attempts_in_run = o.attempts_in_run + (judged.was_cut and judged.cut_counts)::integer,
-    interruptions = judged.interruptions_now,
-    run_started_at = case when judged.kind = 'leased'
-      then coalesce(o.run_started_at, coalesce($6::timestamptz, now())) else o.run_started_at end,
-    lease_token = case when judged.kind = 'leased' then $2::uuid end,
-    lease_until = case when judged.kind = 'leased'
-      then coalesce($6::timestamptz, now()) + $3::float8 * interval '1 millisecond' end,
+    run_started_at = coalesce(o.run_started_at, coalesce($6::timestamptz, now())),
+    lease_token = $2::uuid,
+    lease_until = coalesce($6::timestamptz, now()) + $3::float8 * interval '1 millisecond',
     lease_started_at = coalesce($6::timestamptz, now()),
     lease_run = o.run,
     -- No number, no attempt: a lease that is only for ending a run, because its attempts are used up, or because
     -- the last one was cut although it was alone (which stays known until the run has ended).
-    lease_number = case when judged.kind = 'leased' and not judged.was_cut_alone then nullif(
-      o.attempts_in_run + (judged.was_cut and judged.cut_counts)::integer + 1, $8::integer + 1) end,
+    lease_number = case when not judged.was_cut_alone then nullif(o.attempts_in_run + 1, $8::integer + 1) end,
     lease_alone = $5::boolean or judged.was_cut_alone,
-    wake_at = case when judged.kind = 'leased'
-      then least(o.wake_at, coalesce($6::timestamptz, now()) + $3::float8 * interval '1 millisecond')
-      else o.wake_at end
+    wake_at = least(o.wake_at, coalesce($6::timestamptz, now()) + $3::float8 * interval '1 millisecond')
   from judged
-  where o.delivery_id = judged.delivery_id and judged.kind <> 'left'
+  where o.delivery_id = judged.delivery_id and judged.kind = 'leased'
   returning o.delivery_id, o.account_id, o.lane, o.run, o.lease_number, o.run_started_at, o.body_bytes,
-    judged.kind, judged.was_cut, judged.was_cut_alone
-), cut as (
-  insert into sealpost.attempts
-    (delivery_id, account_id, run, number, started_at, ended_at, outcome, error_code)
-  select delivery_id, account_id, lease_run, lease_number, lease_started_at, lease_until, 'interrupted', 'interrupted'
-  from judged where was_cut and kind <> 'left'
-), told as (
-  update sealpost.deliveries as d
-  set
-    attempts_count = d.attempts_count + 1,
-    status = case when judged.cut_counts then 'failed' else d.status end,
-    last_error_code = 'interrupted',
-    last_status_code = null
-  from judged
-  where judged.was_cut and judged.kind <> 'left' and d.account_id = judged.account_id and d.id = judged.delivery_id
+    judged.was_cut_alone
 )
 select
-  claimed.kind, claimed.delivery_id, claimed.account_id, claimed.lane, claimed.run, claimed.lease_number,
+  'leased' as kind, claimed.delivery_id, claimed.account_id, claimed.lane, claimed.run, claimed.lease_number,
   extract(epoch from claimed.run_started_at) * 1000 as run_started_at_ms,
-  claimed.was_cut, claimed.was_cut_alone, claimed.body_bytes,
-  d.event, d.analysis_id, d.webhook_url, d.traceparent, endpoints.url as endpoint_url,
-  b.analysis::text as analysis_text,
+  claimed.was_cut_alone, claimed.body_bytes,
+  b.event, b.webhook_url, b.traceparent, endpoints.url as endpoint_url, b.analysis::text as analysis_text,
   array(
     select s.id || ':' || encode(s.sealed, 'base64')
     from sealpost.signing_secrets as s
@@ -124,29 +104,62 @@ select
   ) as sealed_secrets,
   extract(epoch from coalesce($6::timestamptz, clock_timestamp())) * 1000 as now_ms
 from claimed
-left join sealpost.deliveries as d
-  on claimed.kind = 'leased' and d.account_id = claimed.account_id and d.id = claimed.delivery_id
-left join sealpost.bodies as b on claimed.kind = 'leased' and b.delivery_id = claimed.delivery_id
-left join sealpost.endpoints on claimed.kind = 'leased' and endpoints.account_id = claimed.account_id
+left join ${bodies} as b on b.delivery_id = claimed.delivery_id
+left join sealpost.endpoints on endpoints.account_id = claimed.account_id
 union all
-select kind, delivery_id, account_id, lane, null, null, null, was_cut, was_cut_alone, body_bytes,
-  null, null, null, null, null, null, null,
+select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, null, null, null,
   extract(epoch from coalesce($6::timestamptz, clock_timestamp())) * 1000
-from judged where kind = 'left'`;
+from judged where kind <> 'leased'`;
+
+/**
+ * Writes attempts whose lease has run out down as `interrupted`, and frees their rows. A cut attempt that was alone
+ * leaves lease_alone behind, so that the next claim knows it even if nobody claims for a while.
+ */
+const RECOVER = `
+with cut as (
+  select delivery_id, account_id, run, lease_run, lease_number, lease_started_at, lease_until,
+    lease_number is not null as had_attempt, coalesce(lease_run = run, false) as is_of_this_run
+  from sealpost.open_deliveries
+  where delivery_id = any ($1::uuid[])
+    and lease_token is not null and lease_until <= coalesce($2::timestamptz, now())
+  order by delivery_id
+  for update skip locked
+), freed as (
+  update sealpost.open_deliveries as o
+  set
+    lease_token = null, lease_until = null, lease_number = null,
+    attempts_in_run = o.attempts_in_run + (cut.had_attempt and cut.is_of_this_run)::integer,
+    interruptions = o.interruptions + cut.had_attempt::integer
+  from cut
+  where o.delivery_id = cut.delivery_id
+), logged as (
+  insert into sealpost.attempts
+    (delivery_id, account_id, run, number, started_at, ended_at, outcome, error_code)
+  select delivery_id, account_id, lease_run, lease_number, lease_started_at, lease_until, 'interrupted', 'interrupted'
+  from cut where had_attempt
+), told as (
+  update sealpost.deliveries as d
+  set
+    attempts_count = d.attempts_count + 1,
+    status = case when cut.is_of_this_run then 'failed' else d.status end,
+    last_error_code = 'interrupted',
+    last_status_code = null
+  from cut
+  where cut.had_attempt and d.account_id = cut.account_id and d.id = cut.delivery_id
+)
+select delivery_id, had_attempt from cut`;
 
 type Row = {
-  kind: "leased" | "must_go_alone" | "left";
+  kind: "leased" | "cut" | "must_go_alone" | "left";
   delivery_id: string;
   account_id: string;
   lane: string;
   run: number;
   lease_number: number | null;
   run_started_at_ms: string;
-  was_cut: boolean;
   was_cut_alone: boolean;
   body_bytes: number;
   event: string;
-  analysis_id: string;
   webhook_url: string | null;
   traceparent: string | null;
   endpoint_url: string | null;
@@ -161,46 +174,92 @@ export type Claim = {
   readonly databaseNowMs: number | null;
 };
 
-export async function claimDeliveries(
-  pool: Pool,
-  input: {
-    readonly deliveryIds: readonly string[];
-    /** Fresh for every claim, but for one that is repeated because its answer was lost: the fence for late results. */
-    readonly leaseToken: string;
-    readonly leaseMs: number;
-    /** At most so many bytes of analyses, but always at least one. */
-    readonly bytesMax: number;
-    /** Post alone whatever comes back (see the life of a delivery, interruptions). */
-    readonly isAlone: boolean;
-    readonly interruptionsBeforeAlone: number;
-    /** Attempts of one run. */
-    readonly attemptsMax: number;
-    /** Tests and the simulation give a moment; null: the database's own clock. */
-    readonly at: Date | null;
-  },
-): Promise<Claim> {
-  const { rows } = await pool.query<Row>({
-    name: "claim",
-    text: CLAIM,
-    values: [
-      `{${input.deliveryIds.join(",")}}`,
-      input.leaseToken,
-      input.leaseMs,
-      input.bytesMax,
-      input.isAlone,
-      input.at,
-      input.interruptionsBeforeAlone,
-      input.attemptsMax,
-    ],
-  });
+export type ClaimInput = {
+  readonly deliveryIds: readonly string[];
+  /** Fresh for every claim, but for one that is repeated because its answer was lost: the fence for late results. */
+  readonly leaseToken: string;
+  readonly leaseMs: number;
+  /** At most so many bytes of analyses, but always at least one. */
+  readonly bytesMax: number;
+  /** Post alone whatever comes back (see the life of a delivery, interruptions). */
+  readonly isAlone: boolean;
+  readonly interruptionsBeforeAlone: number;
+  /** Attempts of one run. */
+  readonly attemptsMax: number;
+  /** Tests and the simulation give a moment; null: the database's own clock. */
+  readonly at: Date | null;
+};
+
+/** Claims what is due of these ids; first, what a dead dispatcher left behind is written down as interrupted. */
+export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Claim> {
+  const rows: Row[] = [];
+  const interrupted = new Set<string>();
+  let bytesLeft = input.bytesMax;
+  const take = (claimed: readonly Row[]) => {
+    for (const row of claimed) {
+      if (row.kind === "cut") continue;
+      rows.push(row);
+      bytesLeft -= row.body_bytes ?? 0;
+    }
+  };
+  for (const [day, ids] of groupByDay(input.deliveryIds, (id) => id)) {
+    const claimed = await claimOfDay(pool, input, day, ids, bytesLeft);
+    take(claimed);
+    const cutIds = claimed.filter((row) => row.kind === "cut").map((row) => row.delivery_id);
+    if (cutIds.length === 0) continue;
+    const recoveredIds = await recover(pool, cutIds, input.at, interrupted);
+    take(await claimOfDay(pool, input, day, recoveredIds, bytesLeft));
+  }
   return {
-    deliveries: rows.map((row) => fromRow(row, input.leaseToken)),
-    databaseNowMs: rows[0] === undefined ? null : Number(rows[0].now_ms),
+    deliveries: rows.map((row) => fromRow(row, input.leaseToken, interrupted)),
+    databaseNowMs: rows[0] === undefined ? null : Number(rows.at(-1)!.now_ms),
   };
 }
 
-function fromRow(row: Row, leaseToken: string): ClaimedDelivery {
-  if (row.kind !== "leased") return { kind: row.kind, deliveryId: row.delivery_id, lane: row.lane };
+async function recover(
+  pool: Pool,
+  cutIds: readonly string[],
+  at: Date | null,
+  interrupted: Set<string>,
+): Promise<readonly string[]> {
+  const { rows } = await pool.query<{ delivery_id: string; had_attempt: boolean }>({
+    name: "recover",
+    text: RECOVER,
+    values: [`{${cutIds.join(",")}}`, at],
+  });
+  for (const row of rows) if (row.had_attempt) interrupted.add(row.delivery_id);
+  return rows.map((row) => row.delivery_id);
+}
+
+async function claimOfDay(
+  pool: Pool,
+  input: ClaimInput,
+  day: string,
+  ids: readonly string[],
+  bytesMax: number,
+): Promise<readonly Row[]> {
+  const values = [
+    `{${ids.join(",")}}`,
+    input.leaseToken,
+    input.leaseMs,
+    bytesMax,
+    input.isAlone,
+    input.at,
+    input.interruptionsBeforeAlone,
+    input.attemptsMax,
+  ];
+  const { rows } = await queryDay<Row>(pool, day, {
+    name: "claim",
+    text: (partition) => claimText(partition("bodies")),
+    values,
+  });
+  return rows;
+}
+
+function fromRow(row: Row, leaseToken: string, interrupted: ReadonlySet<string>): ClaimedDelivery {
+  if (row.kind !== "leased") {
+    return { kind: row.kind === "cut" ? "left" : row.kind, deliveryId: row.delivery_id, lane: row.lane };
+  }
   return {
     kind: "leased",
     deliveryId: row.delivery_id,
@@ -210,11 +269,10 @@ function fromRow(row: Row, leaseToken: string): ClaimedDelivery {
     run: row.run,
     number: row.lease_number,
     runStartedAtMs: Number(row.run_started_at_ms),
-    wasInterrupted: row.was_cut,
+    wasInterrupted: interrupted.has(row.delivery_id),
     wasInterruptedAlone: row.was_cut_alone,
     createdAtMs: createdAtMs(row.delivery_id),
     event: row.event,
-    analysisId: row.analysis_id,
     webhookUrl: row.webhook_url,
     endpointUrl: row.endpoint_url,
     analysisText: row.analysis_text,
@@ -222,9 +280,4 @@ function fromRow(row: Row, leaseToken: string): ClaimedDelivery {
     traceparent: row.traceparent,
     sealedSecrets: row.sealed_secrets,
   };
-}
-
-/** A delivery's created_at is the time in its UUIDv7, to the millisecond. */
-export function createdAtMs(deliveryId: string): number {
-  return Number.parseInt(deliveryId.slice(0, 8) + deliveryId.slice(9, 13), 16);
 }

@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import { groupByDay, queryDay } from "./day.ts";
 
 /** One attempt as it ended. Times in ms since the epoch, database time; null: not known or did not happen. */
 export type AttemptRow = {
@@ -41,7 +42,7 @@ export type Recording = {
  *
  * `input` is the one join over unnest; the later steps read it. Joining CTEs with each other goes quadratic.
  */
-const RECORD = `
+const recordText = (attempts: string, deliveries: string) => `
 with input as (
   select o.account_id, i.*,
     o.run <> i.run and i.status <> 'succeeded' as is_superseded
@@ -77,7 +78,7 @@ with input as (
   where o.delivery_id = input.delivery_id
     and (input.is_superseded or input.status in ('failed', 'released'))
 ), logged as (
-  insert into sealpost.attempts (
+  insert into ${attempts} (
     delivery_id, account_id, run, number, started_at, ended_at, dns_ms, connect_ms, tls_ms, first_byte_ms, status_code,
     outcome, error_code, target_url, remote_address, response_headers, response_excerpt)
   select delivery_id, account_id, run, number, to_timestamp(started_at_ms / 1000), to_timestamp(ended_at_ms / 1000),
@@ -85,7 +86,7 @@ with input as (
     outcome, error_code, target_url, remote_address, response_headers, response_excerpt
   from input where outcome is not null
 ), told as (
-  update sealpost.deliveries as d
+  update ${deliveries} as d
   set
     status = case when input.is_superseded or input.status = 'released' then d.status else input.status end,
     reason = case when input.is_superseded or input.status = 'released' then d.reason else input.reason end,
@@ -109,12 +110,16 @@ export async function recordOutcomes(
   pool: Pool,
   recordings: readonly Recording[],
 ): Promise<ReadonlySet<string>> {
-  const { rows } = await pool.query<{ delivery_id: string }>({
-    name: "record",
-    text: RECORD,
-    values: toColumns(recordings),
-  });
-  return new Set(rows.map((row) => row.delivery_id));
+  const ours = new Set<string>();
+  for (const [day, ofDay] of groupByDay(recordings, (recording) => recording.deliveryId)) {
+    const { rows } = await queryDay<{ delivery_id: string }>(pool, day, {
+      name: "record",
+      text: (partition) => recordText(partition("attempts"), partition("deliveries")),
+      values: toColumns(ofDay),
+    });
+    for (const row of rows) ours.add(row.delivery_id);
+  }
+  return ours;
 }
 
 /**

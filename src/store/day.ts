@@ -1,0 +1,65 @@
+import pg, { type Pool, type QueryResult, type QueryResultRow } from "pg";
+import { createdAtMs } from "./delivery-id.ts";
+
+const DAY_MS = 86_400_000;
+
+/** Partitions are named by the day (UTC) in which their deliveries were made: `deliveries_20261120`. */
+function dayOf(deliveryId: string): string {
+  return nameOfDay(Math.floor(createdAtMs(deliveryId) / DAY_MS));
+}
+
+let lastDay = { number: Number.NaN, name: "" };
+
+function nameOfDay(number: number): string {
+  // Nearly always the same one; formatting a date costs more than all the rest here.
+  if (lastDay.number !== number) {
+    const name = new Date(number * DAY_MS).toISOString().slice(0, 10).replaceAll("-", "");
+    lastDay = { number, name };
+  }
+  return lastDay.name;
+}
+
+/** By the day of each one's delivery; within a day in the order given. */
+export function groupByDay<T>(
+  items: readonly T[],
+  deliveryIdOf: (item: T) => string,
+): ReadonlyMap<string, readonly T[]> {
+  return Map.groupBy(items, (item) => dayOf(deliveryIdOf(item)));
+}
+
+/**
+ * Runs a statement that names one day's partitions. Where a day has no partition any more, the same statement runs over
+ * the parents: slower, and right.
+ */
+export async function queryDay<Row extends QueryResultRow>(
+  pool: Pool,
+  day: string,
+  query: {
+    readonly name: string;
+    readonly text: (partition: (table: string) => string) => string;
+    readonly values: readonly unknown[];
+  },
+): Promise<QueryResult<Row>> {
+  const values = [...query.values];
+  try {
+    const name = `${query.name}_${day}`;
+    let text = texts.get(name);
+    if (text === undefined) {
+      text = query.text((table) => `sealpost.${table}_${day}`);
+      if (texts.size > TEXTS_MAX) texts.clear();
+      texts.set(name, text);
+    }
+    return await pool.query<Row>({ name, text, values });
+  } catch (error) {
+    if (!(error instanceof pg.DatabaseError && error.code === UNDEFINED_TABLE)) throw error;
+    return await pool.query<Row>({
+      name: query.name,
+      text: query.text((table) => `sealpost.${table}`),
+      values,
+    });
+  }
+}
+
+const UNDEFINED_TABLE = "42P01";
+const TEXTS_MAX = 200;
+const texts = new Map<string, string>();
