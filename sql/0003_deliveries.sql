@@ -40,7 +40,6 @@ create table sealpost.deliveries (
   webhook_url text,
   endpoint_url text,
   last_error_code text,
-  traceparent text,
   check ((status = 'abandoned') = (reason is not null)),
   primary key (account_id, id)
 ) partition by range (id);
