@@ -16,7 +16,7 @@ export async function publish(
   rules: { readonly unsafeAllowedTargets?: UnsafeAllowedTargets } = {},
 ): Promise<readonly string[]> {
   const judged = publications.map((publication, index) => {
-    if (publication.webhookUrl === null) return publication;
+    if (publication.webhookUrl == null) return publication;
     const verdict = judgeTargetUrl(publication.webhookUrl, rules);
     if (verdict.verdict === "allow") return { ...publication, webhookUrl: verdict.href };
     const message = `analysis at index ${index}: its webhook_url is refused: ${verdict.message}`;

@@ -4,7 +4,8 @@ export type Publication = {
   readonly accountId: string;
   /** The analysis's exact JSON text. */
   readonly analysis: string;
-  readonly webhookUrl: string | null;
+  /** Where this one goes; null or left out: the account's endpoint. */
+  readonly webhookUrl?: string | null;
 };
 
 /** Why publishing was refused; the SQLSTATEs of sql/0005_publish.sql by their codes. */
@@ -73,7 +74,7 @@ async function publish(
     const { rows } = await database.query<{ ids: string[] }>(text, [
       publications.map(({ accountId }) => accountId),
       publications.map(({ analysis }) => analysis),
-      publications.map(({ webhookUrl }) => webhookUrl),
+      publications.map(({ webhookUrl }) => webhookUrl ?? null),
     ]);
     return rows[0]!.ids;
   } catch (error) {
