@@ -30,8 +30,12 @@ export function compileAnswer<Tx>(
       const type = answer.kind === "bytes" ? answer.mediaType : "application/octet-stream";
       return { status: answer.status, headers: { "content-type": type }, body, etag: isTagged ? tag : null };
     }
-    const body = Buffer.from(JSON.stringify(result.body));
     const headers: Record<string, string> = { "content-type": "application/json" };
+    if ("other" in result) {
+      const status = answer.kind === "json" && answer.other ? answer.other.status : answer.status;
+      return { status, headers, body: Buffer.from(JSON.stringify(result.other)), etag: null };
+    }
+    const body = Buffer.from(JSON.stringify(result.body));
     for (const [name, value] of Object.entries(result.headers ?? {})) {
       if (value !== undefined) headers[name.toLowerCase()] = value;
     }
@@ -44,8 +48,13 @@ function checkResult<Tx>({ key, answer }: Operation<Tx>, result: ErasedResult): 
   const kind = result === undefined ? "empty" : "bytes" in result ? "bytes" : "json";
   if (kind !== answer.kind) throw new Error(`Operation ${key} declares ${answer.kind} and returned ${kind}.`);
   if (answer.kind !== "json" || result === undefined || "bytes" in result) return;
-  const checked = answer.schema.safeParse(result.body);
-  if (!checked.success) throw new Error(`Operation ${key} returned what it does not declare.`, checked.error);
+  const isOther = "other" in result;
+  const checked = isOther
+    ? answer.other?.schema.safeParse(result.other)
+    : answer.schema.safeParse(result.body);
+  if (!checked?.success)
+    throw new Error(`Operation ${key} returned what it does not declare.`, checked?.error);
+  if (isOther) return;
   const undeclared = Object.keys(result.headers ?? {}).filter((name) => !(name in answer.headers));
   if (undeclared.length > 0)
     throw new Error(`Operation ${key} does not declare the header ${undeclared.join()}.`);

@@ -33,6 +33,7 @@ type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
 export type ErasedResult =
   | { readonly body: unknown; readonly headers?: Readonly<Record<string, string | undefined>> }
   | { readonly bytes: Uint8Array; readonly etag?: string }
+  | { readonly other: unknown }
   | undefined;
 
 /** How an operation does its work. Only the three kinds of write ever meet the idempotency store. */

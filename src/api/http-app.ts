@@ -43,6 +43,16 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   // Every body arrives as bytes; the operation's declaration says what becomes of them.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+  // A connection that is about to be closed says so, lest its client send the next request into the void.
+  let isClosing = false;
+  app.addHook("preClose", (done) => {
+    isClosing = true;
+    done();
+  });
+  app.addHook("onSend", (_request, reply, payload, done) => {
+    if (isClosing) reply.header("connection", "close");
+    done(null, payload);
+  });
   // A client that expects what we do not know (Expect: …) is answered like any other, not with a bare 417.
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   return app;

@@ -68,7 +68,14 @@ export function successResponses<Tx>(operation: Operation<Tx>, schemas: SchemaWr
   );
   const headers = { ...onSuccess, ...own };
   const content = contentOf(operation, schemas);
-  const success = { [answer.status]: { description: describeSuccess(answer.status), headers, ...content } };
+  const success: Record<string, Described> = {
+    [answer.status]: { description: describeSuccess(answer.status), headers, ...content },
+  };
+  if (answer.kind === "json" && answer.other) {
+    const { status, schema, description } = answer.other;
+    const otherContent = { "application/json": { schema: schemas.write(schema, "output") } };
+    success[status] = { description, headers: onSuccess, content: otherContent };
+  }
   if (effect !== "read") return success;
   return {
     ...success,

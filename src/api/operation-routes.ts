@@ -92,7 +92,7 @@ export function addOperationRoute<Tx>(
     const idempotencyKey = readIdempotencyKey(idempotencyHeader(request));
     const fingerprint = fingerprintOf({ operationKey, params, query, body });
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
-    return { claim, holdsSecret, caller, requestId, params };
+    return { claim, holdsSecret, caller, requestId, params, body };
   }
 
   app.route({

@@ -44,7 +44,11 @@ function* mistakesOf<Tx>(operation: Operation<Tx>, problems: ProblemCatalogue): 
   if (deprecated?.sunsetAt && !(Date.parse(deprecated.sunsetAt) >= Date.parse(deprecated.at))) {
     yield "its sunset is no date, or before its deprecation";
   }
-  if (work.kind === "read" && answer.kind === "json" && answer.status !== 200) yield "a read answers 200";
+  if (work.kind === "read" && answer.kind === "json" && (answer.status !== 200 || answer.other)) {
+    yield "a read answers 200";
+  }
+  if (answer.kind === "json" && answer.other?.status === answer.status)
+    yield "both successes have one status";
   if (body !== null && !(body.bytesMax > 0)) yield "its body has no room";
 }
 

@@ -35,11 +35,25 @@ export type BodyOf<Body> =
   Body extends JsonBody<infer Schema> ? z.output<Schema> : Body extends RawBody ? Buffer : undefined;
 
 /** A success whose body is `schema` as JSON. `headers`: those that this operation adds, each with its meaning. */
-export type JsonAnswer<Schema extends z.ZodType = z.ZodType, Header extends string = string> = {
+export type JsonAnswer<
+  Schema extends z.ZodType = z.ZodType,
+  Header extends string = string,
+  Other extends z.ZodType = z.ZodType,
+> = {
   readonly kind: "json";
   readonly status: 200 | 201 | 202;
   readonly schema: Schema;
   readonly headers: Readonly<Record<Header, string>>;
+  /** Another success that the operation may end with; null: there is none. */
+  readonly other: OtherSuccess<Other> | null;
+};
+
+/** A second success under a status of its own, such as the outcome of a dry run. */
+export type OtherSuccess<Schema extends z.ZodType = z.ZodType> = {
+  readonly status: 200 | 201 | 202;
+  readonly schema: Schema;
+  /** When it is given, as a sentence. */
+  readonly description: string;
 };
 
 /** A success whose body is bytes that exist already, sent as they are. */
@@ -64,8 +78,16 @@ export function jsonAnswer<Schema extends z.ZodType, const Header extends string
   status: 200 | 201 | 202,
   schema: Schema,
   headers = {} as Readonly<Record<Header, string>>,
-): JsonAnswer<Schema, Header> {
-  return { kind: "json", status, schema, headers };
+): JsonAnswer<Schema, Header, z.ZodNever> {
+  return { kind: "json", status, schema, headers, other: null };
+}
+
+/** `answer`, or another success in its place. */
+export function eitherAnswer<Schema extends z.ZodType, Header extends string, Other extends z.ZodType>(
+  answer: JsonAnswer<Schema, Header, z.ZodNever>,
+  other: OtherSuccess<Other>,
+): JsonAnswer<Schema, Header, Other> {
+  return { ...answer, other };
 }
 
 export function bytesAnswer(options: { mediaType: string; documentedAs: z.ZodType }): BytesAnswer {
@@ -80,10 +102,17 @@ type HeadersOf<Header extends string> = [Header] extends [never]
   ? Readonly<Record<string, never>>
   : Readonly<Partial<Record<Header, string>>>;
 
+/** A handler's result where it is the other success. */
+type OtherResult<Other> = Other extends z.ZodNever
+  ? never
+  : Other extends z.ZodType
+    ? { readonly other: z.output<Other> }
+    : never;
+
 /** What a handler returns. `etag`: an opaque tag of the bytes, where the store has one; else it is computed. */
 export type ResultOf<Answer> =
-  Answer extends JsonAnswer<infer Schema, infer Header>
-    ? { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> }
+  Answer extends JsonAnswer<infer Schema, infer Header, infer Other>
+    ? { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> } | OtherResult<Other>
     : Answer extends BytesAnswer
       ? { readonly bytes: Uint8Array; readonly etag?: string }
       : // biome-ignore lint/suspicious/noConfusingVoidType: what an async handler without a return gives.

@@ -12,6 +12,8 @@ export type RecordedWrite = {
   readonly caller: Caller;
   readonly requestId: string;
   readonly params: unknown;
+  /** As checked: the bytes of a raw body, undefined where there is none. */
+  readonly body: unknown;
   readonly status: number;
 };
 export type RecordWrite<Tx> = (tx: Tx, write: RecordedWrite) => Promise<void>;
@@ -23,6 +25,7 @@ export type Write = {
   readonly caller: Caller;
   readonly requestId: string;
   readonly params: unknown;
+  readonly body: unknown;
 };
 
 export type WrittenAnswer = { readonly answer: Answer; readonly isReplayed: boolean };
@@ -47,9 +50,9 @@ export function createWriteOnce<Tx>(options: {
   const { store, recordWrite, newToken, onFault } = options;
 
   const record = (tx: Tx, write: Write, status: number): Promise<void> => {
-    const { claim, caller, requestId, params } = write;
+    const { claim, caller, requestId, params, body } = write;
     const { operationKey, accountId } = claim;
-    return recordWrite(tx, { operationKey, accountId, caller, requestId, params, status });
+    return recordWrite(tx, { operationKey, accountId, caller, requestId, params, body, status });
   };
 
   return {

@@ -112,7 +112,14 @@ describe("an account", () => {
   );
 
   test("is named by staff: missing 400, unknown 404", async () => {
-    await start();
+    const asked: string[] = [];
+    api = await createToyApi({
+      accountExists: async (id) => {
+        asked.push(id);
+        return id === ADA || id === BOB;
+      },
+    });
+    await api.listen();
     const staff = api.keys.add({ accountId: null, scopes });
     await expectProblem(await read(staff), 400, "account_required");
     await expectProblem(await read(staff, { "x-account-id": "" }), 400, "account_required");
@@ -123,6 +130,8 @@ describe("an account", () => {
       expect((await read(staff, { "x-account-id": account })).status).toBe(200);
       expect(api.answered.at(-1)).toMatchObject({ accountId: account.toLowerCase() });
     }
+    // What is no id at all never comes near the database.
+    expect(new Set(asked)).toEqual(new Set([ADA, BOB, "33333333-3333-4333-8333-333333333333"]));
   });
 
   test("of somebody else has nothing that can be told from nothing", async () => {

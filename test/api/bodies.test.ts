@@ -71,6 +71,15 @@ describe("a body", () => {
     ]);
   });
 
+  test("may hold any number of brackets in its texts", async () => {
+    const body = JSON.stringify({ color: "red", note: `\\"${"[{".repeat(40)}` });
+    expect((await post({ body, headers: json })).status).toBe(201);
+    const long = JSON.stringify({ color: "red", note: `\\"${"[".repeat(600)}` });
+    expect(await (await post({ body: long, headers: json })).json()).toMatchObject({
+      errors: [{ path: "body.note" }],
+    });
+  });
+
   test("that is not UTF-8 is 400", async () => {
     const body = Buffer.from('{"color":"\xff"}', "latin1");
     const message = "The body is not UTF-8.";
@@ -104,6 +113,29 @@ describe("a body", () => {
   test.each([100_000, 5_000_000])("of %d bytes is 413, and the answer is seen", async (bytes) => {
     const response = await post({ body: `"${"x".repeat(bytes)}"`, headers: json });
     await expectProblem(response, 413, "payload_too_large");
+  });
+
+  test("that is refused is read to its end, for a client that reads no answer before", async () => {
+    const auth = await start();
+    await api.listen();
+    const socket = connect(api.port(), "127.0.0.1");
+    const bytes = 5_000_000;
+    const headers = [
+      "Host: x",
+      `Authorization: ${auth.authorization}`,
+      "Content-Type: application/json",
+      "Idempotency-Key: k",
+      `Content-Length: ${bytes}`,
+    ].join("\r\n");
+    socket.write(`POST /v1/boxes HTTP/1.1\r\n${headers}\r\n\r\n`);
+    await new Promise<void>((resolve, reject) => {
+      socket.write(Buffer.alloc(bytes, 32), (error) => (error ? reject(error) : resolve()));
+    });
+    // The connection is still good for another request.
+    socket.write("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    const answers = await text(socket);
+    expect(answers).toMatch(/^HTTP\/1\.1 413 /);
+    expect(answers).toContain('{"status":"ok"}');
   });
 
   test("of unannounced length is 413 past the bound", async () => {

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterEach, describe, expect, test } from "vitest";
@@ -97,5 +98,36 @@ describe("broken HTTP", () => {
     const headers = `Host: x\r\nExpect: the-unexpected\r\nAuthorization: ${auth.authorization}\r\nConnection: close`;
     socket.write(`GET /v1/boxes HTTP/1.1\r\n${headers}\r\n\r\n`);
     expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 /);
+  });
+});
+
+describe("a server that closes", () => {
+  test("still answers what has begun, and says that the connection ends", async () => {
+    const auth = await start();
+    await api.listen();
+    const { promise: opened, resolve: open } = Promise.withResolvers<void>();
+    const { promise: entered, resolve: enter } = Promise.withResolvers<void>();
+    api.boxes.gate = () => {
+      enter();
+      return opened;
+    };
+    const working = fetch(`${api.app.listeningOrigin}/v1/boxes`, { headers: auth });
+    await entered;
+
+    // Another connection has got half of its next request across: the answer to the one before shows it.
+    const socket = connect(api.port(), "127.0.0.1");
+    socket.write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /v1/nothing HTTP/1.1\r\nHost: x\r\n");
+    await once(socket, "readable");
+    const closed = api.app.close();
+    await expect.poll(() => api.app.server.listening).toBe(false);
+    socket.write("\r\n");
+    open();
+
+    const response = await working;
+    expect([response.status, response.headers.get("connection")]).toEqual([200, "close"]);
+    const answers = await text(socket);
+    expect(answers.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 404"]);
+    expect(answers).toContain('"code":"not_found"');
+    await closed;
   });
 });

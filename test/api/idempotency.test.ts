@@ -2,20 +2,13 @@ import { afterEach, describe, expect, test } from "vitest";
 import { readIdempotencyKey } from "../../src/api/idempotency.ts";
 import { TemporarilyUnavailable } from "../../src/api/problems.ts";
 import { expectProblem } from "../support/api-expect.ts";
-import {
-  ADA,
-  ALL_SCOPES,
-  BOB,
-  createToyApi,
-  type ToyApi,
-  type ToyOverrides,
-} from "../support/api-toy-server.ts";
+import { ADA, ALL_SCOPES, BOB, createToyApi, type ToyApi } from "../support/api-toy-server.ts";
 
 let api: ToyApi;
 afterEach(() => api.app.close());
 
-async function start(overrides: ToyOverrides = {}): Promise<void> {
-  api = await createToyApi(overrides);
+async function start(): Promise<void> {
+  api = await createToyApi();
   await api.listen();
 }
 
@@ -55,6 +48,7 @@ describe("an Idempotency-Key", () => {
     await expectProblem(await send(null), 400, "idempotency_key_required");
     await expectProblem(await send(""), 400, "idempotency_key_required");
     await expectProblem(await send(null, weigh), 400, "idempotency_key_required");
+    await expectProblem(await send(null, { body: { color: "green" } }), 400, "idempotency_key_required");
     const remove = { path: "/v1/boxes/box-1", method: "DELETE", body: null };
     await expectProblem(await send(null, remove), 400, "idempotency_key_required");
     expect(api.boxes.rows.size).toBe(0);

@@ -1,6 +1,10 @@
 import { afterEach, describe, expect, test } from "vitest";
+import { z } from "zod";
+import { operationKit } from "../../src/api/operation-kit.ts";
+import { jsonAnswer } from "../../src/api/shapes.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
+import type { ToyTx } from "../support/api-toy-stores.ts";
 
 let api: ToyApi;
 afterEach(() => api.app.close());
@@ -41,6 +45,26 @@ describe("parameters", () => {
   ])("%s are read as what the schema says", async (query) => {
     const auth = await start();
     expect((await fetch(`${await api.listen()}/v1/boxes${query}`, { headers: auth })).status).toBe(200);
+  });
+
+  test("are refused even where a schema forgot to", async () => {
+    const { read } = operationKit<ToyTx>();
+    const lax = read({
+      key: "boxes.lax",
+      tag: "Boxes",
+      summary: "Be lax",
+      description: "Is lax.",
+      method: "GET",
+      path: "/v1/lax",
+      scope: "boxes:read",
+      query: z.object({ a: z.string().optional() }),
+      answer: jsonAnswer(200, z.object({})),
+      handle: async () => ({ body: {} }),
+    });
+    const auth = await start({ more: [lax] });
+    const url = `${await api.listen()}/v1/lax`;
+    expect((await fetch(`${url}?a=1`, { headers: auth })).status).toBe(200);
+    expect((await fetch(`${url}?b=1`, { headers: auth })).status).toBe(400);
   });
 
   test("of an operation that takes none are refused", async () => {
