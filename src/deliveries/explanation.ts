@@ -107,10 +107,11 @@ function whyAbandoned(delivery: Explainable): readonly string[] {
   }
 }
 
+/** After which moment a replay is answered with 410, and so is the analysis. */
 function untilWhen({ id, reason }: Explainable, analysisRetentionMs: number): string {
   if (reason === "analysis_expired") return "";
   const until = timeInWords(createdAtMs(id) + analysisRetentionMs);
-  return `It can be replayed, and the analysis be read through the API, until ${until}.`;
+  return `Replays are possible until ${until}; the analysis is readable as long.`;
 }
 
 /** 2026-03-01T12:00:05.123Z → 2026-03-01 12:00:05 UTC */

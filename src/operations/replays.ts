@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { createCursors, pageOf, pageQuery } from "../api/pagination.ts";
 import { invalidRequest, type Problem } from "../api/problems.ts";
-import { jsonAnswer, jsonBody } from "../api/shapes.ts";
+import { eitherAnswer, jsonAnswer, jsonBody } from "../api/shapes.ts";
 import {
   cancelReplay,
+  countReplayable,
   createReplay,
   findReplay,
   listReplays,
@@ -37,6 +38,10 @@ const NewReplay = z.strictObject({
   dry_run: z.boolean().default(false).describe("Only count what would be taken; nothing is done."),
 });
 
+const DryRun = z
+  .object({ dry_run: z.literal(true), matched: z.int().describe("Deliveries that the replay would take.") })
+  .meta({ id: "ReplayDryRun", description: "What a replay would do." });
+
 /** Replaying many deliveries at a pace. */
 export function replayOperations(dependencies: Dependencies): readonly SealpostOperation[] {
   const { pool } = dependencies;
@@ -56,9 +61,18 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       mode: "async",
       idempotency: "key_required",
       body: jsonBody(NewReplay),
-      answer: jsonAnswer(202, Replay),
+      answer: eitherAnswer(jsonAnswer(202, Replay), {
+        status: 200,
+        schema: DryRun,
+        description: "With `dry_run`: counted, nothing done.",
+      }),
       handle: async ({ accountId, body }, tx) => {
-        const { filter: asked, rate_per_second } = body;
+        const { filter: asked, rate_per_second, dry_run } = body;
+        if (dry_run) {
+          const matched = await countReplayable(tx, accountId, filterOf(asked));
+          if (matched > REPLAY_DELIVERIES_MAX) throw tooMany();
+          return { other: { dry_run, matched } };
+        }
         const replay = await createReplay(tx, accountId, filterOf(asked), asked, rate_per_second);
         if (replay === null) throw tooMany();
         return { body: replayBody(replay) };

@@ -278,6 +278,7 @@ describe("every write", () => {
         caller: { keyId: "key-2", isStaff: true },
         requestId: "r1",
         params: {},
+        body: { color: "red", weight: null },
         status: 201,
       },
       expect.objectContaining({ operationKey: "boxes.weigh", accountId: ADA, status: 200 }),
