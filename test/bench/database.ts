@@ -54,6 +54,8 @@ export async function startBenchServer(
     return url.href;
   };
   const admin = new pg.Pool({ connectionString: urlOf("postgres"), max: 1 });
+  // The server cuts what is idle when it ends.
+  admin.on("error", () => undefined);
   await admin.query(`create role ${PIPELINE} login`);
   await admin.query("create extension pg_stat_statements");
   await admin.query(`create database ${TEMPLATE}`);

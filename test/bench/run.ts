@@ -2,6 +2,7 @@
  * `npm run bench`: measures how fast Sealpost is and whether anybody waits for somebody else.
  *   -- --only limit,throughput    these cases alone
  *   -- --scale 0.1                a quick run: a tenth of the deliveries and seconds
+ *   -- --profile                  where the time of a delivery goes; this alone
  *   -- --json                     figures for machines on standard output
  *   -- --in-flight 256            DISPATCH_IN_FLIGHT_MAX, in place of the number at which the limit is best
  *   -- --node-flags "…"           Node's flags for the dispatcher, in place of the recommended ones
@@ -11,16 +12,23 @@
 import { parseArgs } from "node:util";
 import { type Bench, openBench } from "./bench.ts";
 import { backlog } from "./cases/backlog.ts";
+import { isolation } from "./cases/isolation.ts";
+import { latency } from "./cases/latency.ts";
 import { limit } from "./cases/limit.ts";
+import { profile } from "./cases/profile.ts";
+import { scaleOut } from "./cases/scale-out.ts";
 import { throughput } from "./cases/throughput.ts";
 import { type BenchCase, type CaseReport, describeReport, isMet } from "./figures.ts";
 
-const CASES: readonly BenchCase<Bench>[] = [limit, throughput, backlog];
+const CASES: readonly BenchCase<Bench>[] = [limit, throughput, backlog, latency, isolation, scaleOut];
+/** Only when they are asked for. */
+const ASKED_CASES: readonly BenchCase<Bench>[] = [profile];
 
 const { values: wishes } = parseArgs({
   options: {
     only: { type: "string" },
     scale: { type: "string", default: "1" },
+    profile: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
     "in-flight": { type: "string" },
     "node-flags": { type: "string" },
@@ -29,6 +37,7 @@ const { values: wishes } = parseArgs({
 });
 
 const names = wishes.only?.split(",");
+const chosen = wishes.profile ? ASKED_CASES : CASES.filter(({ name }) => names?.includes(name) ?? true);
 const unknown = names?.filter((name) => !CASES.some((known) => known.name === name)) ?? [];
 const scale = Number(wishes.scale);
 if (unknown.length > 0 || !(scale > 0)) {
@@ -47,8 +56,7 @@ const bench = await openBench({
 
 const reports: CaseReport[] = [];
 try {
-  for (const each of CASES) {
-    if (names !== undefined && !names.includes(each.name)) continue;
+  for (const each of chosen) {
     process.stderr.write(`${each.name} …\n`);
     try {
       const report = { name: each.name, says: each.says, figures: await each.run(bench, tell) };

@@ -17,8 +17,11 @@ export const throughput: BenchCase<Bench> = {
     "The whole path, published in batches of 100, delivered and recorded: publisher, PostgreSQL, one dispatcher and the " +
     "receivers on one machine, 50,000 deliveries of 1,000 accounts to 200 hosts, from the first to the last recorded.",
   run: async (bench, tell) => {
-    const { result, ...limits } = await amidLimits(bench, tell, (inFlight) => deliver(bench, inFlight, tell));
+    const { result, ...limits } = await amidLimits(bench, tell, (inFlight) =>
+      deliver(bench, { inFlight, tell }),
+    );
     const { perSecond, statements, walBytes } = result.measured;
+    bench.throughputPerSecond = perSecond;
     return [
       { name: "deliveries", value: perSecond, unit: "/s" },
       { name: "÷ limit", value: perSecond / limits.perSecond, unit: "", goal: { atLeast: 0.4 } },
@@ -39,12 +42,42 @@ export function cpuFigures({ cpu }: Measured): Figure[] {
     .map(([name, spent]) => ({ name: `CPU of ${name}`, value: spent, unit: "µs per delivery" }));
 }
 
-type Delivered = { measured: Measured; inFlight: number; rssMib: number; connections: number };
+/** What the case has found, or a shorter run of it. */
+export async function knownThroughput(bench: Bench, tell: (line: string) => void): Promise<number> {
+  if (bench.throughputPerSecond === null) {
+    const inFlight = bench.inFlightMax ?? 256;
+    const { measured } = await deliver({ ...bench, scale: bench.scale / 2 }, { inFlight, tell });
+    bench.throughputPerSecond = measured.perSecond;
+    tell(`throughput: ${Math.round(measured.perSecond)}/s`);
+  }
+  return bench.throughputPerSecond;
+}
 
-async function deliver(bench: Bench, inFlight: number, tell: (line: string) => void): Promise<Delivered> {
+type Delivered = {
+  readonly measured: Measured;
+  readonly inFlight: number;
+  readonly rssMib: number;
+  readonly connections: number;
+  /** Of the whole run, its warm-up and its end included. */
+  readonly published: number;
+};
+
+type DeliverWish = {
+  readonly inFlight: number;
+  readonly tell: (line: string) => void;
+  readonly execArgv?: readonly string[];
+  /** Called when everything is delivered, before the database goes. */
+  readonly inspect?: (database: BenchDatabase) => Promise<void>;
+};
+
+export async function deliver(bench: Bench, wish: DeliverWish): Promise<Delivered> {
+  const { inFlight, tell } = wish;
   const database = await bench.server.createDatabase();
   const publisher = bench.startPublisher(database);
-  const dispatcher = await bench.startDispatcher(database, { inFlightMax: inFlight });
+  const dispatcher = await bench.startDispatcher(database, {
+    inFlightMax: inFlight,
+    ...(wish.execArgv === undefined ? {} : { execArgv: wish.execArgv }),
+  });
   const watched = {
     database,
     dispatcherPids: [dispatcher.pid],
@@ -71,6 +104,7 @@ async function deliver(bench: Bench, inFlight: number, tell: (line: string) => v
   const { published } = await publisher.ask<Published>("stop");
   await untilNoneOpen(database);
   await checkEachOnce(database, published, (await bench.received()).answered - base.answered);
+  await wish.inspect?.(database);
   await dispatcher.stop();
   for (const line of dispatcher.lines) tell(line);
   await publisher.stop();
@@ -79,6 +113,7 @@ async function deliver(bench: Bench, inFlight: number, tell: (line: string) => v
   return {
     measured,
     inFlight,
+    published,
     rssMib: last.dispatcherRssMib,
     connections: (ended.connections - connected.connections) / measured.deliveries,
   };

@@ -1,5 +1,5 @@
 // The real `dispatch` command in a process of its own.
-import { fork } from "node:child_process";
+import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { pidOf } from "./asking.ts";
@@ -9,23 +9,23 @@ export type DispatcherOptions = {
   readonly receiverPort: number;
   readonly caFile: string;
   readonly inFlightMax: number;
-  readonly env?: Readonly<Record<string, string>>;
+  readonly env: Readonly<Record<string, string>>;
   /** Flags of Node. */
-  readonly execArgv?: readonly string[];
+  readonly execArgv: readonly string[];
 };
 
 export type RunningDispatcher = {
   readonly pid: number;
   /** What it said: nothing, unless something went wrong (the level is `warn`). */
   readonly lines: readonly string[];
+  /** As an operator does: what is under way is finished first. */
   stop(): Promise<void>;
+  /** Without waiting for receivers that never answer. */
+  kill(): Promise<void>;
 };
 
 /** The key that the accounts' secrets were sealed with. */
 export const SECRETS_KEY = Buffer.alloc(32, 7);
-
-/** What an operator is told to give a dispatcher; measured, see the README. */
-const NODE_FLAGS = ["--max-semi-space-size=32"] as const;
 
 const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 
@@ -44,7 +44,7 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Runni
       METRICS_PORT: "0",
       ...options.env,
     },
-    execArgv: [...(options.execArgv ?? NODE_FLAGS)],
+    execArgv: [...options.execArgv],
     stdio: ["ignore", "pipe", "pipe", "ipc"],
   });
   const lines: string[] = [];
@@ -59,11 +59,14 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Runni
   return {
     pid: pidOf(child),
     lines,
-    stop: async () => {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      const exited = once(child, "exit");
-      child.kill("SIGTERM");
-      await exited;
-    },
+    stop: () => end(child, "SIGTERM"),
+    kill: () => end(child, "SIGKILL"),
   };
+}
+
+async function end(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, "exit");
+  child.kill(signal);
+  await exited;
 }

@@ -144,6 +144,8 @@ answerQuestions({
     answered = count;
     return published;
   },
+  /** Sequence numbers given so far. */
+  timed: () => timed,
   /** Resolves when every stream has reached its total. */
   finish: async () => {
     await Promise.all(streams);

@@ -1,0 +1,60 @@
+// A paced stream of numbered analyses, timed from COMMIT to the first byte at the receiver.
+import { setTimeout as wait } from "node:timers/promises";
+import type { Bench } from "./bench.ts";
+import { percentile } from "./figures.ts";
+import type { AskedProcess } from "./processes/asking.ts";
+import type { PacedWish, Published } from "./processes/publisher-process.ts";
+
+const POLL_MS = 100;
+/** After the last one was published, so long at most until the last one has come. */
+const ARRIVE_WITHIN_MS = 60_000;
+
+export type TimedWish = Omit<PacedWish, "isTimed"> & {
+  readonly warmUpMs: number;
+  readonly durationMs: number;
+};
+
+export type Timed = {
+  readonly count: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly longestMs: number;
+  /** The furthest that the publisher itself was behind its pace. */
+  readonly publisherBehindMs: number;
+};
+
+/** The receivers must be timing. `meanwhile` is called when the warm-up is over. */
+export async function timeStream(
+  bench: Bench,
+  publisher: AskedProcess,
+  wish: TimedWish,
+  meanwhile: () => Promise<void> = async () => undefined,
+): Promise<Timed> {
+  const { warmUpMs, durationMs, ...stream } = wish;
+  await publisher.ask("publishPaced", { ...stream, isTimed: true });
+  await wait(warmUpMs);
+  const [first] = await Promise.all([publisher.ask<number>("timed"), meanwhile(), wait(durationMs)]);
+  const { commitsAtMs, behindMaxMs } = await publisher.ask<Published>("stop");
+  const latencies = await untilArrived(bench, commitsAtMs, first + 1);
+  return {
+    count: latencies.length,
+    p50Ms: percentile(latencies, 0.5),
+    p99Ms: percentile(latencies, 0.99),
+    longestMs: percentile(latencies, 1 - Number.EPSILON),
+    publisherBehindMs: behindMaxMs,
+  };
+}
+
+/** From the sequence number `first` on. @throws Error when one has not come in time */
+async function untilArrived(bench: Bench, commitsAtMs: Float64Array, first: number): Promise<Float64Array> {
+  const giveUpAtMs = performance.now() + ARRIVE_WITHIN_MS;
+  for (;;) {
+    const firstBytesAtMs = await bench.firstBytesAtMs(commitsAtMs.length);
+    const missing = firstBytesAtMs.slice(first).filter((atMs) => atMs === 0).length;
+    if (missing === 0) {
+      return commitsAtMs.slice(first).map((atMs, index) => (firstBytesAtMs[first + index] ?? 0) - atMs);
+    }
+    if (performance.now() > giveUpAtMs) throw new Error(`${missing} deliveries have not arrived.`);
+    await wait(POLL_MS);
+  }
+}
