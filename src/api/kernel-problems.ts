@@ -133,5 +133,3 @@ export const kernelProblems = {
     isRaised: false,
   },
 } as const satisfies ProblemCatalogue;
-
-export type KernelProblemCode = keyof typeof kernelProblems;

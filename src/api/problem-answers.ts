@@ -78,8 +78,8 @@ function unknownCode(code: string, cause: unknown): Error {
 
 /** Null for an error that fastify did not raise about the request. */
 function frameworkProblem(error: unknown): Problem | null {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
-  switch (code) {
+  if (!(error instanceof Error)) return null;
+  switch ("code" in error ? error.code : undefined) {
     case "FST_ERR_CTP_BODY_TOO_LARGE":
       return new Problem("payload_too_large");
     case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
@@ -89,9 +89,10 @@ function frameworkProblem(error: unknown): Problem | null {
     case "FST_ERR_BAD_URL":
       return new Problem("invalid_request", { errors: BAD_URL });
     case "FST_ERR_CTP_INVALID_CONTENT_LENGTH":
-    case "ECONNRESET":
-    case "ERR_STREAM_PREMATURE_CLOSE":
       return new Problem("invalid_request", { errors: BAD_BODY });
+    case "ECONNRESET":
+      // Fastify marks those of the request's own stream; a connection of ours that broke is no fault of the caller.
+      return "statusCode" in error ? new Problem("invalid_request", { errors: BAD_BODY }) : null;
     default:
       return null;
   }

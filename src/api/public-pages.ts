@@ -19,7 +19,7 @@ export type PageOptions = {
 
 export type PageRoute = { readonly method: "GET"; readonly path: string };
 
-export const OPENAPI_PATH = "/v1/openapi.json";
+const OPENAPI_PATH = "/v1/openapi.json";
 
 /** Adds what needs no API key: health, the OpenAPI document, the reference, the pages about errors. */
 export async function addPublicPages<Tx>(

@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { invalidRequest } from "./problems.ts";
 
-export const REFERENCE_PATH = "/reference";
+const REFERENCE_PATH = "/reference";
 
 /**
  * Adds the reference, which draws the OpenAPI document in the reader's browser. The script comes from this server,

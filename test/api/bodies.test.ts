@@ -71,9 +71,13 @@ describe("a body", () => {
     ]);
   });
 
-  test("may hold any number of brackets in its texts", async () => {
+  test("may hold any number of brackets, as long as they are shallow or in its texts", async () => {
     const body = JSON.stringify({ color: "red", note: `\\"${"[{".repeat(40)}` });
     expect((await post({ body, headers: json })).status).toBe(201);
+    const wide = await post({ body: JSON.stringify(Array(2000).fill([])), headers: json });
+    expect(await wide.json()).toMatchObject({
+      errors: [{ path: "body", message: "Invalid input: expected object, received array" }],
+    });
     const long = JSON.stringify({ color: "red", note: `\\"${"[".repeat(600)}` });
     expect(await (await post({ body: long, headers: json })).json()).toMatchObject({
       errors: [{ path: "body.note" }],

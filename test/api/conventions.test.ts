@@ -189,3 +189,19 @@ describe("each answer", () => {
     expect(JSON.stringify(api.answered)).not.toContain(api.key);
   });
 });
+
+describe("an operation with two successes", () => {
+  test("answers each under its status, and again as it was", async () => {
+    const auth = await start();
+    const oil = async (key: string, dry_run: boolean) => {
+      const headers = { ...auth, "idempotency-key": key, "content-type": "application/json" };
+      const init = { method: "POST", headers, body: JSON.stringify({ dry_run }) };
+      const response = await fetch(`http://127.0.0.1:${api.port()}/v1/locks/oil`, init);
+      return [response.status, await response.json()];
+    };
+    for (const _ of ["first", "again"]) {
+      expect(await oil("a", true)).toEqual([200, { locks: 2 }]);
+      expect(await oil("b", false)).toEqual([202, { started: true }]);
+    }
+  });
+});

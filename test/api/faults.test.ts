@@ -1,3 +1,5 @@
+import { connect } from "node:net";
+import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
 import { kernelProblems } from "../../src/api/kernel-problems.ts";
 import { PROBLEM_STATUSES, Problem, TemporarilyUnavailable } from "../../src/api/problems.ts";
@@ -22,6 +24,33 @@ describe("our own faults", () => {
     expect(await response.clone().text()).not.toContain("hunter2");
     await expectProblem(response, 500, "internal_error");
     expect(api.faults).toMatchObject([{ message: "password=hunter2" }]);
+  });
+
+  test("include a connection of ours that broke, though a caller's may break alike", async () => {
+    const auth = await start();
+    api.boxes.gate = () =>
+      Promise.reject(Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" }));
+    await expectProblem(
+      await fetch(`${await api.listen()}/v1/boxes`, { headers: auth }),
+      500,
+      "internal_error",
+    );
+    api.faults.length = 0;
+
+    const socket = connect(api.port(), "127.0.0.1");
+    const headers = [
+      "Host: x",
+      `Authorization: ${auth.authorization}`,
+      "Content-Type: application/json",
+      "Idempotency-Key: k",
+      "Content-Length: 100",
+    ];
+    socket.write(`POST /v1/boxes HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n{`);
+    await expect.poll(() => api.counter.of("key:key-1")).toBe(2);
+    socket.resetAndDestroy();
+    await expect.poll(() => promisify(api.app.server.getConnections.bind(api.app.server))()).toBe(1);
+    expect((await fetch(`${api.app.listeningOrigin}/healthz`)).status).toBe(200);
+    expect(api.faults).toEqual([]);
   });
 
   test("include a code that no catalogue has", async () => {

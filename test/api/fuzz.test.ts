@@ -50,7 +50,7 @@ describe("requests made from the document", () => {
   }, async () => {
     const report = await fuzzApi(await start());
     expect(api.faults).toEqual([]);
-    expect(report.size).toBe(11);
+    expect(report.size).toBe(12);
     for (const key of report.keys()) {
       if (key !== "locks.pick") expect(countOf(report, key, 200), `${key} 2xx`).toBeGreaterThanOrEqual(20);
       expect(countOf(report, key, 400), `${key} 4xx`).toBeGreaterThanOrEqual(20);

@@ -81,7 +81,7 @@ describe("the list of operations", () => {
     const get = (query: string) =>
       api.app.inject({ url: `/v1/operations${query}`, headers: { authorization: `Bearer ${api.key}` } });
     const all = (await get("")).json();
-    expect(all).toMatchObject({ next_cursor: null, total: 11 });
+    expect(all).toMatchObject({ next_cursor: null, total: 12 });
     expect(all.items).toContainEqual({
       key: "operations.list",
       method: "GET",

@@ -11,6 +11,7 @@ import {
 } from "../../src/api/pagination.ts";
 import type { ProblemCatalogue } from "../../src/api/problems.ts";
 import { bytesAnswer, emptyAnswer, jsonAnswer, jsonBody, rawBody } from "../../src/api/shapes.ts";
+import { createLockOperations } from "./api-locks.ts";
 import type { ToyTx } from "./api-toy-stores.ts";
 
 export const boxProblems = {
@@ -57,7 +58,7 @@ export type Boxes = {
 
 /** A small API of every kind of operation that the kernel knows. */
 export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
-  const { read, write, callOut, retired } = operationKit<ToyTx, keyof typeof boxProblems>();
+  const { read, write, callOut } = operationKit<ToyTx, keyof typeof boxProblems>();
   const cursors = createCursors(z.string());
   const own = (accountId: string): Box[] =>
     [...boxes.rows.values()]
@@ -238,45 +239,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
         return { body: { calls: boxes.calls } };
       },
     }),
-    write({
-      key: "locks.combination.rotate",
-      tag: "Locks",
-      summary: "Change the combination",
-      description: "Change the combination, for a test.",
-      method: "POST",
-      path: "/v1/locks/combination/rotate",
-      scope: "locks:write",
-      risk: "irreversible",
-      mode: "sync",
-      idempotency: "key_required",
-      holdsSecret: true,
-      answer: jsonAnswer(200, z.object({ combination: z.string() })),
-      handle: async () => ({ body: { combination: "1-2-3" } }),
-    }),
-    read({
-      key: "locks.old_list",
-      tag: "Locks",
-      summary: "List the locks as before",
-      description: "List the locks as before, for a test.",
-      method: "GET",
-      path: "/v1/locks",
-      scope: "locks:read",
-      deprecated: { at: "2023-07-01T00:00:00Z", sunsetAt: "2030-06-30T23:59:59Z" },
-      answer: jsonAnswer(200, z.object({ locks: z.array(z.string()) })),
-      handle: async () => ({ body: { locks: ["front", "back"] } }),
-    }),
-    retired({
-      key: "locks.pick",
-      tag: "Locks",
-      summary: "Pick a lock",
-      description: "Pick a lock, for a test.",
-      method: "POST",
-      path: "/v1/locks/{lock_id}/pick",
-      scope: "locks:write",
-      risk: "irreversible",
-      mode: "sync",
-      deprecated: { at: "2020-01-01", sunsetAt: "2021-01-01" },
-    }),
+    ...createLockOperations(),
   ];
   return [...operations, operationsList(operations)];
 }
