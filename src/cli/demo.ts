@@ -1,13 +1,97 @@
+import { once } from "node:events";
 import type { Command } from "@commander-js/extra-typings";
-import { Mistake } from "./mistake.ts";
+import { inColumns } from "./answer.ts";
+import { type Play, play } from "./demo/play.ts";
+import type { Stage } from "./demo/stage.ts";
+import { summaryFields, summaryTable } from "./demo/summary.ts";
+import { createWords, type Words } from "./demo/words.ts";
+import type { Surroundings } from "./surroundings.ts";
 
-export function addDemoCommand(program: Command): void {
+/** It takes a quarter of this on an idle machine. */
+const TIME_LIMIT_MS = 80_000;
+
+export function addDemoCommand(program: Command, surroundings: Surroundings): void {
   program
     .command("demo")
-    .description("show deliveries to a receiver of its own, from the first attempt to a replay, and end")
+    .description("show deliveries to receivers of its own, from the first attempt to a replay, and end")
     .option("--stay", "keep it running, and say under which address and key")
     .option("--json", "say what happens in JSON, a line each")
-    .action(() => {
-      throw new Mistake("The demo cannot be run yet.");
+    .action(async (options) => {
+      const words = createWords(surroundings, options);
+      const asked = surroundings.untilAskedToEnd();
+      const failure = new AbortController();
+      const signal = AbortSignal.any([asked, failure.signal, AbortSignal.timeout(TIME_LIMIT_MS)]);
+      const isRight = await run(surroundings, words, {
+        isToStay: options.stay === true,
+        asked,
+        signal,
+        fail: (error) => failure.abort(error),
+      });
+      surroundings.setExitCode(isRight ? 0 : 1);
     });
+}
+
+type RunOptions = {
+  readonly isToStay: boolean;
+  /** Aborted when the process is asked to end. */
+  readonly asked: AbortSignal;
+  /** The same, and when time is up or the service cannot go on. */
+  readonly signal: AbortSignal;
+  readonly fail: (error: Error) => void;
+};
+
+/** Whether all went as it should. Leaves nothing behind, however it ends. */
+async function run(surroundings: Surroundings, words: Words, options: RunOptions): Promise<boolean> {
+  const { asked, signal, fail, isToStay } = options;
+  await using stack = new AsyncDisposableStack();
+  try {
+    const outcome = await play({ surroundings, words, stack, signal, fail });
+    conclude(outcome, words);
+    if (outcome.faults.length > 0) return false;
+    if (isToStay) await stay(outcome.stage, words, asked);
+    return true;
+  } catch (error) {
+    const reason = reasonFor(signal.aborted ? signal.reason : error, asked);
+    words.announce("failed", { reason }, `\n${words.bad("The demo has failed.")} ${reason}`);
+    return false;
+  }
+}
+
+function conclude({ played, faults, stage }: Play, words: Words): void {
+  words.heading("Summary");
+  const table = summaryTable(played, stage.receivers);
+  words.announce("summary", { deliveries: played.map(summaryFields), faults }, table);
+  const verdict =
+    faults.length === 0
+      ? words.good(
+          "All went as it should: every analysis that was committed has arrived, signed, exactly once accepted; " +
+            "the one rolled back was never sent.",
+        )
+      : [words.bad("Not all went as it should."), ...faults].join("\n  ");
+  words.announce("verdict", { is_right: faults.length === 0 }, `\n${verdict}`);
+}
+
+function reasonFor(error: unknown, asked: AbortSignal): string {
+  if (asked.aborted) return "It was asked to end before it was done.";
+  if (error instanceof DOMException && error.name === "TimeoutError") {
+    return `It was not done after ${TIME_LIMIT_MS / 1_000} s; this machine may be too busy.`;
+  }
+  return error instanceof Error ? error.message : String(error);
+}
+
+async function stay(stage: Stage, words: Words, asked: AbortSignal): Promise<void> {
+  const { apiUrl, apiKey, signingSecret, accountId, receivers } = stage;
+  const endpoint = receivers.url("steady");
+  words.announce(
+    "staying",
+    { url: apiUrl, api_key: apiKey, signing_secret: signingSecret, account_id: accountId, endpoint },
+    `\nIt keeps running until Ctrl-C.\n\n${inColumns({
+      API: apiUrl,
+      "API key": apiKey,
+      account: accountId,
+      "signing secret": signingSecret,
+      endpoint,
+    })}\n\nTry: curl -H "Authorization: Bearer ${apiKey}" ${apiUrl}/v1/webhooks/deliveries`,
+  );
+  if (!asked.aborted) await once(asked, "abort");
 }

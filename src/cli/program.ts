@@ -30,7 +30,7 @@ function createProgram(surroundings: Surroundings): Command {
   addStartCommand(program, surroundings);
   addServeCommand(program, surroundings);
   addDispatchCommand(program, surroundings);
-  addDemoCommand(program);
+  addDemoCommand(program, surroundings);
   addMigrateCommand(program, surroundings);
   addAccountCommands(program, surroundings);
   addKeyCommands(program, surroundings);

@@ -144,7 +144,8 @@ function reasonOf(error: unknown): string {
   return message || code || "no answer";
 }
 
-function childPlans({ env }: Surroundings, config: Config, databaseUrl: string): ChildPlan[] {
+/** The processes that the service consists of, beside its database. */
+export function childPlans({ env }: Surroundings, config: Config, databaseUrl: string): ChildPlan[] {
   const { metricsPort } = config;
   const ours = { ...env, DATABASE_URL: databaseUrl };
   // Both would listen on one port; 0 is any free one for each.

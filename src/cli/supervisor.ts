@@ -8,6 +8,8 @@ export type ChildPlan = {
   readonly file: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Descriptor of the file that gets what it writes; left out: our own output. */
+  readonly output?: number;
 };
 
 /** What the supervisor tells: one of these for each thing that happens to a child. */
@@ -76,10 +78,11 @@ async function keepRunning(plan: ChildPlan, options: SupervisorOptions): Promise
 
 /** From one start to the end of the process. */
 async function runOnce(
-  { name, file, args, env }: ChildPlan,
+  { name, file, args, env, output }: ChildPlan,
   { asked, hear, graceMs }: SupervisorOptions,
 ): Promise<{ code: number | null; how: string }> {
-  const child = fork(file, args, { env, stdio: ["ignore", "inherit", "inherit", "ipc"] });
+  const writesTo = output ?? "inherit";
+  const child = fork(file, args, { env, stdio: ["ignore", writesTo, writesTo, "ipc"] });
   // Without a process id there is no process, and nothing but its error is heard.
   const pid = child.pid ?? 0;
   child.once("spawn", () => hear({ kind: "started", name, pid }));

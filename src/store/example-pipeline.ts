@@ -1,0 +1,42 @@
+import type { ClientBase, Pool } from "pg";
+
+/** The role that the example pipeline connects as. */
+export const EXAMPLE_PIPELINE_ROLE = "example_pipeline";
+
+/**
+ * What the demo's pipeline has of its own in the same database: a table for its results, and a role that may write
+ * there and publish, and nothing else.
+ */
+const PREPARE = `
+create role ${EXAMPLE_PIPELINE_ROLE} login;
+create schema pipeline authorization ${EXAMPLE_PIPELINE_ROLE};
+create table pipeline.results (analysis_id text primary key, result json not null);
+alter table pipeline.results owner to ${EXAMPLE_PIPELINE_ROLE};
+grant usage on schema sealpost to ${EXAMPLE_PIPELINE_ROLE};
+grant execute on function sealpost.publish_analysis(uuid, json, text) to ${EXAMPLE_PIPELINE_ROLE}`;
+
+/** Once per database. */
+export async function prepareExamplePipeline(pool: Pool): Promise<void> {
+  await pool.query(PREPARE);
+}
+
+export type ExampleResult = {
+  readonly accountId: string;
+  readonly analysisId: string;
+  /** The analysis's exact JSON text. */
+  readonly analysis: string;
+  readonly webhookUrl: string | null;
+};
+
+/** How a pipeline ends its work, inside the transaction that the client has begun. Returns the delivery's id. */
+export async function storeExampleResult(client: ClientBase, result: ExampleResult): Promise<string> {
+  await client.query("insert into pipeline.results (analysis_id, result) values ($1, $2)", [
+    result.analysisId,
+    result.analysis,
+  ]);
+  const { rows } = await client.query<{ delivery_id: string }>(
+    "select sealpost.publish_analysis($1, $2, $3) as delivery_id",
+    [result.accountId, result.analysis, result.webhookUrl],
+  );
+  return rows[0]!.delivery_id;
+}

@@ -1,0 +1,104 @@
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, watch } from "node:fs";
+import { createServer } from "node:net";
+import { createInterface } from "node:readline";
+import { afterEach, describe, expect, test } from "vitest";
+import { startSealpost, untilFinished } from "../support/command.ts";
+
+type Told = { readonly event: string; readonly [field: string]: unknown };
+
+let running: ChildProcess | null = null;
+
+afterEach(async () => {
+  if (running === null || running.exitCode !== null || running.signalCode !== null) return;
+  running.kill("SIGTERM");
+  await once(running, "close");
+});
+
+/** Starts the demo; `until` waits for something that it tells. */
+function startDemo(args: readonly string[] = [], env: Record<string, string> = {}) {
+  const child = startSealpost(["demo", "--json", ...args], { stdio: ["ignore", "pipe", "pipe"], env });
+  running = child;
+  const told: Told[] = [];
+  const lines = createInterface({ input: child.stdout! });
+  lines.on("line", (line) => told.push(JSON.parse(line)));
+  const finished = untilFinished(child);
+  const until = async (wanted: (one: Told) => boolean): Promise<Told> => {
+    while (!told.some(wanted)) await once(lines, "line");
+    return told.find(wanted)!;
+  };
+  const folder = async () => String((await until(startedAt("database"))).text);
+  return { child, told, until, finished, folder };
+}
+
+const startedAt = (step: string) => (one: Told) => one.event === "started" && one.step === step;
+
+describe("the demo", { timeout: 120_000 }, () => {
+  test("delivers, retries, abandons, replays and refuses; stays when told to; leaves nothing behind", async () => {
+    const { child, told, until, finished, folder } = startDemo(["--stay"]);
+    const path = await folder();
+    expect(existsSync(path)).toBe(true);
+    const { url, api_key } = await Promise.race([
+      until(({ event }) => event === "staying"),
+      finished.then(() => Promise.reject(new Error(`It has not stayed: ${JSON.stringify(told)}`))),
+    ]);
+    expect(told).toContainEqual({ event: "verdict", is_right: true });
+    const headers = { authorization: `Bearer ${api_key}` };
+    const response = await fetch(`${url}/v1/webhooks/deliveries`, { headers });
+    expect(await response.json()).toMatchObject({ total: 6 });
+
+    const attempts = told.filter(({ event }) => event === "attempt");
+    const outcomesOf = (analysisId: string) =>
+      attempts.filter((one) => one.analysis_id === analysisId).map((one) => one.status_code);
+    expect(outcomesOf("invoice-1001")).toEqual([204]);
+    expect(outcomesOf("report-1004")).toEqual([503, 503, 204]);
+    expect(outcomesOf("statement-1006")).toEqual([...Array(8).fill(500), 204]);
+    expect(outcomesOf("draft-1007")).toEqual([]);
+    expect(told.find(({ event }) => event === "replayed")).toMatchObject({ status: 202 });
+    expect(told.find(({ event }) => event === "forgery")).toMatchObject({ status: 400 });
+
+    child.kill("SIGINT");
+    expect(await finished).toMatchObject({ code: 0, stderr: "" });
+    expect(existsSync(path)).toBe(false);
+  });
+
+  test("asked to end in the middle, it does, and says so", async () => {
+    const { child, told, until, finished, folder } = startDemo();
+    await until(({ event }) => event === "published");
+    child.kill("SIGTERM");
+    expect((await finished).code).toBe(1);
+    expect(told.at(-1)).toEqual({ event: "failed", reason: "It was asked to end before it was done." });
+    expect(existsSync(await folder())).toBe(false);
+  });
+
+  test("killed, it takes its processes and its folder along", async () => {
+    const { child, until, finished, folder } = startDemo();
+    await until(startedAt("api"));
+    const path = await folder();
+    child.kill("SIGKILL");
+    // Its children hold the other end of the same output: it closes when the last of them has ended.
+    await finished;
+    await untilGone(path);
+  });
+
+  test("says what is wrong when the service does not start", async () => {
+    const other = createServer();
+    await once(other.listen(0, "127.0.0.1"), "listening");
+    const { port } = other.address() as { port: number };
+    const { told, finished } = startDemo([], { PORT: `${port}` });
+    expect((await finished).code).toBe(1);
+    const failed = told.find(({ event }) => event === "failed");
+    expect(failed?.reason).toContain(`The API cannot listen on HOST 127.0.0.1, PORT ${port} (EADDRINUSE).`);
+    other.close();
+  });
+});
+
+async function untilGone(path: string): Promise<void> {
+  const watcher = watch("/tmp");
+  try {
+    while (existsSync(path)) await once(watcher, "change");
+  } finally {
+    watcher.close();
+  }
+}
