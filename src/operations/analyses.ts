@@ -144,7 +144,7 @@ function problemOf(refusal: PublishRefusedError): Problem | null {
 
 /** What is wrong and what to do. Publishing speaks of batches; here there is one. */
 function fieldError(path: string, { message, remedy }: PublishRefusedError): FieldError {
-  const fault = message.replace(/^analysis at index 0: /, "");
+  const fault = message.replace(/^analysis at index 0: (?:its webhook_url is refused: )?/, "");
   const isWhole = fault.endsWith(remedy);
   const sentence = `${fault.charAt(0).toUpperCase()}${fault.slice(1)}`.replace(/[^.]$/, "$&.");
   return { path, message: isWhole ? sentence : `${sentence} ${remedy}` };

@@ -58,6 +58,7 @@ export type TestApi = {
 export async function startTestApi(
   database: TestDatabase,
   env: Record<string, string> = {},
+  world: { readonly now?: () => number } = {},
 ): Promise<TestApi> {
   const config = readConfig({ RATE_LIMIT_REQUESTS: "1000000", ...env });
   const log: Json[] = [];
@@ -71,7 +72,7 @@ export async function startTestApi(
     secretsKey: SECRETS_KEY,
     publicUrl: "https://api.sealpost.test",
     log: pino({ level: "info" }, linesInto(log)),
-    now: Date.now,
+    now: world.now ?? Date.now,
     isChecking: true,
   });
   await app.listen({ host: "127.0.0.1", port: 0 });
