@@ -1,5 +1,8 @@
 import type { Logger } from "pino";
+import type { LeasedDelivery } from "../store/claim.ts";
+import type { Delivered } from "./deliver.ts";
 import type { DispatchObserver } from "./dispatcher.ts";
+import type { Recorded } from "./recorder.ts";
 
 /**
  * One wide line per attempt, and one per failure of our own. Never a body, a header, a signature or a secret: what the
@@ -8,27 +11,13 @@ import type { DispatchObserver } from "./dispatcher.ts";
  */
 export function createAttemptLog(log: Logger, mustGoAlone: (deliveryId: string) => void): DispatchObserver {
   return {
-    attemptRecorded: (delivery, { recording, result }, recorded) => {
-      const { attempt, next } = recording;
-      const line = {
-        account_id: delivery.accountId,
-        delivery_id: delivery.deliveryId,
-        run: delivery.run,
-        number: attempt?.number ?? null,
-        host: attempt === null ? null : new URL(attempt.targetUrl).host,
-        outcome: attempt?.outcome ?? null,
-        error_code: attempt?.errorCode ?? null,
-        status_code: attempt?.statusCode ?? null,
-        duration_ms: result === null ? null : Math.round(result.durationMs),
-        ...(result?.timings ?? {}),
-        next: next.status,
-        ...("reason" in next ? { reason: next.reason } : {}),
-        ...("dueAtMs" in next ? { due_at: new Date(next.dueAtMs).toISOString() } : {}),
-        trace_parent: delivery.traceparent,
-        recorded,
-      };
-      if (recorded === "ours") log.info(line, "attempt");
-      else log.warn(line, "attempt whose lease was gone when it ended");
+    attemptRecorded: (delivery, delivered, recorded) => {
+      // Making the line costs as much as signing; nobody pays for one that is not written.
+      if (recorded !== "ours") {
+        log.warn(attemptLine(delivery, delivered, recorded), "attempt whose lease was gone when it ended");
+      } else if (log.isLevelEnabled("info")) {
+        log.info(attemptLine(delivery, delivered, recorded), "attempt");
+      }
     },
     mustGoAlone: (deliveryId) => {
       log.warn({ delivery_id: deliveryId }, "interrupted twice in a row: it is posted alone");
@@ -37,5 +26,30 @@ export function createAttemptLog(log: Logger, mustGoAlone: (deliveryId: string) 
     letGo: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
     claimed: () => undefined,
     failed: (work, err) => log.error({ work, err }, "our own fault, or the database's; trying again"),
+  };
+}
+
+function attemptLine(
+  delivery: LeasedDelivery,
+  { recording, result }: Delivered,
+  recorded: Recorded,
+): Record<string, unknown> {
+  const { attempt, next } = recording;
+  return {
+    account_id: delivery.accountId,
+    delivery_id: delivery.deliveryId,
+    run: delivery.run,
+    number: attempt?.number ?? null,
+    host: attempt === null ? null : new URL(attempt.targetUrl).host,
+    outcome: attempt?.outcome ?? null,
+    error_code: attempt?.errorCode ?? null,
+    status_code: attempt?.statusCode ?? null,
+    duration_ms: result === null ? null : Math.round(result.durationMs),
+    ...(result?.timings ?? {}),
+    next: next.status,
+    ...("reason" in next ? { reason: next.reason } : {}),
+    ...("dueAtMs" in next ? { due_at: new Date(next.dueAtMs).toISOString() } : {}),
+    trace_parent: delivery.traceparent,
+    recorded,
   };
 }
