@@ -6,7 +6,6 @@ import { type Logger, pino } from "pino";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { createApiPool } from "../store/pools.ts";
-import { createApiServer } from "./api-server.ts";
 import { Mistake } from "./mistake.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 import type { Surroundings } from "./surroundings.ts";
@@ -31,6 +30,8 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
       });
       const port = config.port === 0 ? await freePort(config.host) : config.port;
       const url = `http://${hostInUrl(config.host)}:${port}`;
+      // Loaded here, so that no other command pays for the HTTP stack in time and memory.
+      const { createApiServer } = await import("./api-server.ts");
       const app = await createApiServer({
         config,
         pool,
