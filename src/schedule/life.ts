@@ -66,9 +66,12 @@ export function decideAfterAttempt(attempt: EndedAttempt, policy: RetryPolicy, r
   return { status: "failed", dueAtMs: nextDueAtMs({ policy, random, ...attempt }) };
 }
 
+/** A run of this many attempts is what a release's wait is measured by, however few the run really has. */
+const RELEASE_ATTEMPTS = 8;
+
 /**
  * When a delivery is due again whose attempt was cut before its first byte (shutdown, our egress proxy down): it used
- * up no attempt, and waits no longer than a first retry does.
+ * up no attempt, and waits as long as a first retry of eight does.
  */
 export function dueAfterRelease(
   policy: RetryPolicy,
@@ -78,7 +81,7 @@ export function dueAfterRelease(
 ): number {
   if (isOurOwnStop) return nowMs;
   return nextDueAtMs({
-    policy,
+    policy: { ...policy, attempts: RELEASE_ATTEMPTS },
     number: 1,
     runStartedAtMs: nowMs,
     endedAtMs: nowMs,

@@ -161,4 +161,10 @@ describe("decisions", () => {
     expect(dueAfterRelease(DAY, 7, true, MIDDLE)).toBe(7);
     expect(dueAfterRelease(DAY, 7, false, MIDDLE)).toBeCloseTo(7 + nominalDelayMs(DAY, 1), 6);
   });
+  it("gives it back as soon when a run has fewer attempts, or only one", () => {
+    for (const attempts of [1, 2, 7]) {
+      const due = dueAfterRelease({ ...DAY, attempts }, 7, false, MIDDLE);
+      expect(due).toBeCloseTo(7 + nominalDelayMs(DAY, 1), 6);
+    }
+  });
 });
