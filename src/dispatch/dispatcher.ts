@@ -117,11 +117,15 @@ export class Dispatcher {
    * Claims until the database answers: a claim whose answer was lost may have leased its rows, and asking again with the
    * same token gets them back, where they would otherwise count as interrupted.
    */
-  async #claim(taken: readonly WaitingDelivery[], bytesMax: number): Promise<void> {
+  async #claim(
+    taken: readonly WaitingDelivery[],
+    bytesMax: number,
+    leaseToken: string = randomUUID(),
+  ): Promise<void> {
     const { observer, delivering, claim } = this.#options;
     const input = {
       deliveryIds: taken.map((waiting) => waiting.deliveryId),
-      leaseToken: randomUUID(),
+      leaseToken,
       leaseMs: this.#leaseMs,
       bytesMax,
       isAlone: false,
@@ -134,19 +138,22 @@ export class Dispatcher {
         observer.failed("claim", error);
         return this.#options.isRefusedData(error) ? "refused" : null;
       });
-      if (claimed === "refused") return await this.#claimHalves(taken, bytesMax);
+      if (claimed === "refused") return await this.#claimHalves(taken, bytesMax, leaseToken);
       if (claimed !== null) return this.#start(taken, claimed, askedAtMs);
       await wait(Math.min(CLAIM_RETRY_MS * 2 ** failures, CLAIM_RETRY_MAX_MS));
     }
     for (const waiting of taken) this.lanes.release(waiting.lane, "unknown");
   }
 
-  /** One row that the database refuses must not hold up its neighbours: alone it is let go, and stays due. */
-  async #claimHalves(taken: readonly WaitingDelivery[], bytesMax: number): Promise<void> {
+  /**
+   * One row that the database refuses must not hold up its neighbours: alone it is let go, and stays due. Still the same
+   * token: what was leased before the refusal is among the halves.
+   */
+  async #claimHalves(taken: readonly WaitingDelivery[], bytesMax: number, leaseToken: string): Promise<void> {
     if (taken.length === 1) return this.lanes.release(taken[0]!.lane, "unknown");
     const middle = taken.length >> 1;
-    await this.#claim(taken.slice(0, middle), bytesMax >> 1);
-    await this.#claim(taken.slice(middle), bytesMax >> 1);
+    await this.#claim(taken.slice(0, middle), bytesMax >> 1, leaseToken);
+    await this.#claim(taken.slice(middle), bytesMax >> 1, leaseToken);
   }
 
   #start(taken: readonly WaitingDelivery[], claim: Claim, claimedAtMs: number): void {
