@@ -114,8 +114,8 @@ export class Dispatcher {
   }
 
   /**
-   * Claims until the database answers: a claim whose answer was lost may have leased its rows, and asking again with the
-   * same token gets them back, where they would otherwise count as interrupted.
+   * Claims until the database answers: a claim whose answer was lost may have leased its rows, and asking again with
+   * the same token gets them back, where they would otherwise count as interrupted.
    */
   async #claim(
     taken: readonly WaitingDelivery[],
@@ -146,8 +146,8 @@ export class Dispatcher {
   }
 
   /**
-   * One row that the database refuses must not hold up its neighbours: alone it is let go, and stays due. Still the same
-   * token: what was leased before the refusal is among the halves.
+   * One row that the database refuses must not hold up its neighbours: alone it is let go, and stays due. Still the
+   * same token: what was leased before the refusal is among the halves.
    */
   async #claimHalves(taken: readonly WaitingDelivery[], bytesMax: number, leaseToken: string): Promise<void> {
     if (taken.length === 1) return this.lanes.release(taken[0]!.lane, "unknown");

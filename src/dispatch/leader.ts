@@ -22,7 +22,7 @@ export type LeaderOptions = {
   /** One paced step of the bulk replays. */
   readonly advanceReplays: () => Promise<number>;
   readonly sweepJobs: () => Promise<number>;
-  /** Partitions and retention: slow work, done beside the promoting and never twice at once; the signal cuts it short. */
+  /** Partitions and retention: slow work, done beside the promoting, never twice at once; the signal cuts it short. */
   readonly keepHouse: (signal: AbortSignal) => Promise<void>;
   readonly keepHouseEveryMs: number;
   readonly onError: (work: LeaderWork, error: unknown) => void;

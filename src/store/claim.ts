@@ -38,8 +38,8 @@ export type ClaimedDelivery =
   | { readonly kind: "must_go_alone" | "left"; readonly deliveryId: string; readonly lane: string };
 
 /**
- * Leases everything that may start now, in one statement per day of publishing. The lease is the open attempt: no row is
- * written for it until it ends. A row whose lease has run out comes back as `cut`; RECOVER sees to it first.
+ * Leases everything that may start now, in one statement per day of publishing. The lease is the open attempt: no row
+ * is written for it until it ends. A row whose lease has run out comes back as `cut`; RECOVER sees to it first.
  *
  * The day's partition is named, because a statement over the parent locks every partition there is before it runs: with
  * six weeks of them that was a quarter of its cost.

@@ -11,8 +11,8 @@ import { BODY_BYTES, FIRST_MOMENT, RETENTION_MS } from "./setting.ts";
 const URLS = { allowed: "https://receiver.example.com/", refused: "https://0x7f.1:8443/" } as const;
 
 /**
- * Plays histories against the real statements: whatever the rows in memory were asked, PostgreSQL is asked with the same
- * clock, must answer the same, and must hold the same rows after every step. Needs a database with nothing open in it.
+ * Plays histories against the real statements: whatever the rows in memory were asked, PostgreSQL is asked with the
+ * same clock, must answer the same, and must hold the same rows after every step. Needs a database with nothing open in it.
  */
 export class SqlTwin {
   readonly #pool: Pool;
