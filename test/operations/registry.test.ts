@@ -1,0 +1,63 @@
+import { describe, expect, test } from "vitest";
+import { operationsTable } from "../../src/api/operations-table.ts";
+import { scopes } from "../../src/cli/scopes.ts";
+import { problems } from "../../src/operations/problems.ts";
+import { declaredOperations } from "../support/sealpost-operations.ts";
+
+const operations = declaredOperations();
+
+test("the scopes that keys can have are those that operations require", () => {
+  expect([...new Set(operations.map(({ scope }) => scope))].sort()).toEqual([...scopes]);
+});
+
+test("every code of our own is raised by some operation, and explained", () => {
+  const raised = new Set(operations.flatMap(({ errors }) => errors));
+  const own = ["analysis_conflict", "delivery_not_replayable", "analysis_expired"];
+  expect([...raised].sort()).toEqual([...own, "invalid_analysis", "not_found", "target_refused"].sort());
+  for (const code of raised) {
+    const { meaning, remedy } = problems[code as keyof typeof problems];
+    expect(meaning).toMatch(/^[A-Z].*\.$/);
+    expect(remedy).toMatch(/^[A-Z].*\.$/);
+  }
+});
+
+/** The table of the design, in its order of groups. */
+const DECLARED = `
+analyses.get GET /v1/analyses/{analysis_id} analyses:read none read sync
+analyses.publish POST /v1/analyses analyses:publish irreversible write async
+webhooks.endpoint.get GET /v1/webhooks/endpoint webhooks:read none read sync
+webhooks.endpoint.set PUT /v1/webhooks/endpoint webhooks:write reversible write sync
+webhooks.endpoint.remove DELETE /v1/webhooks/endpoint webhooks:write reversible write sync
+webhooks.signing_secret.get GET /v1/webhooks/signing-secret webhooks:secrets none read sync
+webhooks.signing_secret.rotate POST /v1/webhooks/signing-secret/rotate webhooks:secrets irreversible write sync
+webhooks.deliveries.list GET /v1/webhooks/deliveries webhooks:read none read sync
+webhooks.deliveries.get GET /v1/webhooks/deliveries/{delivery_id} webhooks:read none read sync
+webhooks.deliveries.replay POST /v1/webhooks/deliveries/{delivery_id}/replay webhooks:replay irreversible write async
+webhooks.replays.create POST /v1/webhooks/replays webhooks:replay irreversible write async
+webhooks.replays.list GET /v1/webhooks/replays webhooks:replay none read sync
+webhooks.replays.get GET /v1/webhooks/replays/{replay_id} webhooks:replay none read sync
+webhooks.replays.cancel POST /v1/webhooks/replays/{replay_id}/cancel webhooks:replay irreversible write async
+operations.list GET /v1/operations operations:read none read sync
+`;
+
+describe("the operations are those that were agreed upon", () => {
+  const lines = DECLARED.trim().split("\n");
+  test.each(lines)("%s", (line) => {
+    const [key] = line.split(" ", 1);
+    const operation = operations.find((one) => one.key === key);
+    if (!operation) throw new Error("It is not declared.");
+    const { method, path, scope, risk, effect, mode, isIdempotent } = operation;
+    expect([key, method, path, scope, risk, effect, mode].join(" ")).toBe(line);
+    expect(isIdempotent).toBe(effect === "read");
+  });
+
+  test("and no others", () => {
+    expect(operations.map(({ key }) => key).sort()).toEqual(lines.map((line) => line.split(" ")[0]).sort());
+    expect(operationsTable(operations).trim().split("\n")).toHaveLength(lines.length + 2);
+  });
+});
+
+test("only the operations on secrets hold secrets", () => {
+  const keys = operations.filter(({ holdsSecret }) => holdsSecret).map(({ key }) => key);
+  expect(keys).toEqual(["webhooks.signing_secret.get", "webhooks.signing_secret.rotate"]);
+});

@@ -1,0 +1,201 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { advanceReplays } from "../../src/store/replays.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+
+const path = "/v1/webhooks/replays";
+const WEEK_MS = 7 * 86_400_000;
+const UNKNOWN = "01900000-0000-7000-8000-000000000000";
+
+let database: TestDatabase;
+let api: TestApi;
+let account: TestAccount;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startTestApi(database);
+});
+beforeEach(async () => {
+  // What earlier tests left running would take part in the steps of this one.
+  await database.pool.query("delete from sealpost.replays");
+  account = await api.newAccount();
+});
+afterAll(async () => {
+  await api.close();
+  await database.drop();
+});
+
+/** Abandoned for want of a target; the first `failed` of them failed instead. Oldest first. */
+async function abandon(count: number, failed = 0, of = account): Promise<string[]> {
+  const ids: string[] = [];
+  for (let n = 0; n < count; n++) {
+    const body = { analysis: { id: `r-${n}`, status: "succeeded" } };
+    ids.push((await api.ask("POST", "/v1/analyses", { ...of, body })).body.delivery_id as string);
+  }
+  await database.pool.query(
+    "update sealpost.deliveries set status = 'failed', reason = null where id = any ($1)",
+    [ids.slice(0, failed)],
+  );
+  return ids;
+}
+
+const create = (body: unknown, idempotencyKey?: string) =>
+  api.ask("POST", path, { ...account, body, ...(idempotencyKey ? { idempotencyKey } : {}) });
+const read = async (id: unknown) => (await api.ask("GET", `${path}/${id}`, account)).body;
+const step = (seconds: number) =>
+  advanceReplays(database.pool, WEEK_MS, new Date(Date.now() + seconds * 1000));
+
+const NO_FILTER = {
+  status: null,
+  event: null,
+  analysis_id: null,
+  target_host: null,
+  error_code: null,
+  status_code: null,
+  created_after: null,
+  created_before: null,
+};
+
+describe("creating a replay", () => {
+  test("fixes its set, and goes through it at its pace", async () => {
+    await abandon(25, 3);
+    const created = await create({ filter: {} });
+    expect(created.status).toBe(202);
+    expect(created.body).toEqual({
+      id: expect.any(String),
+      status: "running",
+      filter: NO_FILTER,
+      rate_per_second: 10,
+      matched: 25,
+      replayed: 0,
+      skipped: 0,
+      succeeded: 0,
+      failed: 0,
+      created_at: expect.stringMatching(/^\d{4}-.*\.\d{3}Z$/),
+      ended_at: null,
+    });
+    const { id } = created.body;
+    await step(1);
+    expect(await read(id)).toMatchObject({ status: "running", replayed: 10, skipped: 0 });
+    await step(2);
+    expect(await read(id)).toMatchObject({ replayed: 20 });
+    await step(3);
+    expect(await read(id)).toMatchObject({
+      status: "done",
+      replayed: 25,
+      ended_at: expect.any(String),
+    });
+  });
+
+  test("takes what fits the filter and nothing else", async () => {
+    await abandon(4, 1);
+    const filter = { status: "abandoned", analysis_id: "r-2", event: null };
+    const { body } = await create({ filter, rate_per_second: 1000 });
+    expect(body).toMatchObject({
+      matched: 1,
+      rate_per_second: 1000,
+      filter: { ...NO_FILTER, status: "abandoned", analysis_id: "r-2" },
+    });
+  });
+
+  test("takes none of another account's", async () => {
+    await abandon(2, 0, await api.newAccount());
+    expect((await create({ filter: {} })).body).toMatchObject({ matched: 0, status: "done" });
+  });
+
+  test("skips what another replay has taken", async () => {
+    await abandon(3);
+    const [first, second] = [await create({ filter: {} }), await create({ filter: {} })];
+    await step(1);
+    expect(await read(first.body.id)).toMatchObject({ replayed: 3, skipped: 0 });
+    expect(await read(second.body.id)).toMatchObject({ replayed: 0, skipped: 3, status: "done" });
+  });
+
+  test("under one Idempotency-Key happens once", async () => {
+    await abandon(1);
+    const first = await create({ filter: {} }, "once");
+    const again = await create({ filter: {} }, "once");
+    expect([again.status, again.body]).toEqual([202, first.body]);
+    expect((await create({ filter: {}, rate_per_second: 1 }, "once")).status).toBe(422);
+    expect((await api.ask("GET", path, account)).body.total).toBe(1);
+  });
+
+  test("as a dry run counts, and does nothing", async () => {
+    await abandon(3, 1);
+    const dry = await create({ filter: { status: "failed" }, dry_run: true });
+    expect([dry.status, dry.body]).toEqual([200, { dry_run: true, matched: 1 }]);
+    expect((await api.ask("GET", path, account)).body).toEqual({ items: [], next_cursor: null, total: 0 });
+  });
+
+  test("of more than 100,000 is refused, as a dry run too", async () => {
+    await database.pool.query(
+      `insert into sealpost.deliveries (id, account_id, event, status, reason, analysis_id)
+       select sealpost.uuid_v7(), $1, 'analysis.succeeded', 'abandoned', 'no_target', 'm-' || n
+       from generate_series(1, 100001) as n`,
+      [account.accountId],
+    );
+    for (const dry_run of [true, false]) {
+      const refused = await create({ filter: {}, dry_run });
+      expect([refused.status, refused.body.code]).toEqual([400, "invalid_request"]);
+      expect(refused.body.errors).toEqual([
+        { path: "body.filter", message: expect.stringMatching(/^More than 100,000/) },
+      ]);
+    }
+    await database.pool.query("delete from sealpost.deliveries where account_id = $1", [account.accountId]);
+  });
+
+  test.each([
+    [{}, "body.filter"],
+    [{ filter: [] }, "body.filter"],
+    [{ filter: { status: "succeeded" } }, "body.filter.status"],
+    [{ filter: { status: "pending" } }, "body.filter.status"],
+    [{ filter: { limit: 5 } }, "body.filter.limit"],
+    [{ filter: { created_after: "now" } }, "body.filter.created_after"],
+    [{ filter: {}, rate_per_second: 0 }, "body.rate_per_second"],
+    [{ filter: {}, rate_per_second: 1001 }, "body.rate_per_second"],
+    [{ filter: {}, rate_per_second: "10" }, "body.rate_per_second"],
+    [{ filter: {}, dry_run: 1 }, "body.dry_run"],
+  ])("with %j is refused", async (body, wrongPath) => {
+    const refused = await create(body);
+    expect([refused.status, refused.body.code]).toEqual([400, "invalid_request"]);
+    expect(refused.body.errors).toMatchObject([{ path: wrongPath }]);
+  });
+});
+
+describe("a replay that exists", () => {
+  test("is listed, the newest first, page by page", async () => {
+    await abandon(1);
+    const made: unknown[] = [];
+    for (let n = 0; n < 5; n++) made.unshift((await create({ filter: {} })).body);
+    const first = await api.ask("GET", `${path}?limit=3`, account);
+    expect(first.body).toMatchObject({ items: made.slice(0, 3), total: 5 });
+    const second = await api.ask("GET", `${path}?limit=3&cursor=${first.body.next_cursor}`, account);
+    expect(second.body).toEqual({ items: made.slice(3), next_cursor: null, total: 5 });
+  });
+
+  test("is cancelled: what it has replayed stays so, and no more follows", async () => {
+    await abandon(15);
+    const { id } = (await create({ filter: {} })).body;
+    await step(1);
+    const cancelled = await api.ask("POST", `${path}/${id}/cancel`, account);
+    expect(cancelled.status).toBe(200);
+    expect(cancelled.body).toMatchObject({ id, status: "cancelled", replayed: 10, matched: 15 });
+    expect(cancelled.body.ended_at).not.toBeNull();
+    await step(5);
+    expect(await read(id)).toEqual(cancelled.body);
+    expect((await api.ask("POST", `${path}/${id}/cancel`, account)).body).toEqual(cancelled.body);
+  });
+
+  test("that has ended stays as it is when it is cancelled", async () => {
+    const { body } = await create({ filter: {} });
+    const cancelled = await api.ask("POST", `${path}/${(body as Json).id}/cancel`, account);
+    expect([cancelled.status, cancelled.body]).toEqual([200, body]);
+  });
+
+  test.each(["GET", "POST"])("and one that does not, and what is no id: %s", async (method) => {
+    const end = method === "POST" ? "/cancel" : "";
+    const unknown = await api.ask(method, `${path}/${UNKNOWN}${end}`, account);
+    expect([unknown.status, unknown.body.code]).toEqual([404, "not_found"]);
+    const malformed = await api.ask(method, `${path}/x${end}`, account);
+    expect([malformed.status, malformed.body.code]).toEqual([400, "invalid_request"]);
+  });
+});

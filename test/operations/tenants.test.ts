@@ -1,0 +1,156 @@
+import { fc } from "@fast-check/vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { SealpostOperation } from "../../src/operations/kit.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type Asked, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { declaredOperations } from "../support/sealpost-operations.ts";
+
+const PROBES = 100;
+
+let database: TestDatabase;
+let api: TestApi;
+/** Whose things they are, and who asks for them. */
+let owner: TestAccount;
+let stranger: TestAccount;
+let keys: { otherClass: string; otherBrand: string; noScope: string; unknown: string; revoked: string };
+let things: Record<"analysis_id" | "delivery_id" | "replay_id", string>;
+let before: string;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startTestApi(database);
+  owner = api.account;
+  stranger = await api.newAccount();
+  keys = {
+    otherClass: await api.newKey(owner.accountId, undefined, {
+      ENVIRONMENT: "production",
+      SECRETS_KEY: Buffer.alloc(32).toString("base64"),
+    }),
+    otherBrand: await api.newKey(owner.accountId, undefined, { API_KEY_BRAND: "acme" }),
+    noScope: await api.newKey(owner.accountId, []),
+    unknown: `svc_test_${"A".repeat(43)}`,
+    revoked: await api.newKey(owner.accountId),
+  };
+  await database.pool.query(
+    `update sealpost.api_keys set revoked_at = now() where id = (select max(id::text)::uuid from sealpost.api_keys)`,
+  );
+  const body = { analysis: { id: "theirs", status: "succeeded" } };
+  const published = await api.ask("POST", "/v1/analyses", { body });
+  await api.ask("PUT", "/v1/webhooks/endpoint", { body: { url: "https://hooks.example.com/" } });
+  const replay = await api.ask("POST", "/v1/webhooks/replays", { body: { filter: {} } });
+  things = {
+    analysis_id: "theirs",
+    delivery_id: String(published.body.delivery_id),
+    replay_id: String(replay.body.id),
+  };
+  before = await everythingOfTheOwner();
+});
+afterAll(async () => {
+  expect(await everythingOfTheOwner()).toBe(before);
+  await api.close();
+  await database.drop();
+});
+
+async function everythingOfTheOwner(): Promise<string> {
+  const tables =
+    "analyses bodies deliveries open_deliveries attempts endpoints signing_secrets replays".split(" ");
+  const texts = tables.map((table) =>
+    database.pool.query(`select t::text from sealpost.${table} as t where account_id = $1 order by t::text`, [
+      owner.accountId,
+    ]),
+  );
+  return JSON.stringify((await Promise.all(texts)).map(({ rows }) => rows));
+}
+
+/** The whole answer, without what names the request and its time. */
+function told({ status, headers, bytes }: Asked): unknown {
+  const kept = [...headers].filter(([name]) => !["x-request-id", "date", "ratelimit", "etag"].includes(name));
+  return {
+    status,
+    headers: kept,
+    text: bytes.toString().replaceAll(/"request_id":"[^"]*"/g, '"request_id":"…"'),
+  };
+}
+
+const bodies: Readonly<Record<string, unknown>> = {
+  "analyses.publish": { analysis: { id: "theirs", status: "failed" } },
+  "webhooks.endpoint.set": { url: "https://stranger.example.com/" },
+  "webhooks.replays.create": { filter: {} },
+};
+
+function addressOf(operation: SealpostOperation, ids: Readonly<Record<string, string>>): string {
+  return operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? "");
+}
+
+function send(
+  operation: SealpostOperation,
+  ids: Readonly<Record<string, string>>,
+  key: string,
+  headers = {},
+) {
+  const body = bodies[operation.key];
+  return api.ask(operation.method, addressOf(operation, ids), { key, body, headers });
+}
+
+/** Ids that nobody has, different every time. */
+function unknownIds(n: number): Record<string, string> {
+  const [one = "", other = ""] = fc.sample(fc.uuid({ version: 7 }), { numRuns: 2, seed: n });
+  return { analysis_id: `none-${n}`, delivery_id: one, replay_id: other };
+}
+
+const operations = declaredOperations();
+const withIds = operations.filter(({ path }) => path.includes("{"));
+
+test("there are operations of both kinds to probe", () => {
+  expect(operations.length).toBeGreaterThanOrEqual(15);
+  expect(withIds.length).toBeGreaterThanOrEqual(5);
+});
+
+describe("another account's id answers exactly as one that does not exist", () => {
+  test.each(withIds)("$key", async (operation) => {
+    const theirs = told(await send(operation, things, stranger.key));
+    expect(theirs).toMatchObject({ status: 404 });
+    for (let n = 0; n < PROBES; n++) {
+      const probe = n % 2 === 0 ? unknownIds(n) : things;
+      expect(told(await send(operation, probe, stranger.key))).toEqual(theirs);
+    }
+  });
+});
+
+describe("a key that is not valid here answers exactly as none, whatever it asks for", () => {
+  test.each(operations)("$key", async (operation) => {
+    const invalid = [keys.otherClass, keys.otherBrand, keys.unknown, keys.revoked, "", "x", `${owner.key}x`];
+    const expected = told(await send(operation, unknownIds(0), keys.unknown));
+    expect(expected).toMatchObject({ status: 401 });
+    for (let n = 0; n < PROBES; n++) {
+      const ids = n % 3 === 0 ? unknownIds(n) : things;
+      expect(told(await send(operation, ids, invalid[n % invalid.length] ?? ""))).toEqual(expected);
+    }
+  });
+});
+
+describe("a key without the scope is denied before anything is looked up", () => {
+  test.each(operations)("$key", async (operation) => {
+    const others = (await api.newKey(owner.accountId, scopesBut(operation.scope))) as string;
+    const expected = told(await send(operation, unknownIds(0), keys.noScope));
+    expect(expected).toMatchObject({ status: 403 });
+    for (let n = 0; n < PROBES; n++) {
+      const key = n % 2 === 0 ? keys.noScope : others;
+      expect(told(await send(operation, n % 3 === 0 ? unknownIds(n) : things, key))).toEqual(expected);
+    }
+  });
+});
+
+describe("naming another account", () => {
+  test.each(operations)("is denied to a tenant: $key", async (operation) => {
+    const header = (accountId: string) => ({ "x-account-id": accountId });
+    const existing = await send(operation, things, stranger.key, header(owner.accountId));
+    const missing = await send(operation, things, stranger.key, header(unknownIds(1).delivery_id ?? ""));
+    expect(existing.status).toBe(403);
+    expect(told(existing)).toEqual(told(missing));
+  });
+});
+
+function scopesBut(scope: string): readonly string[] {
+  return [...new Set(operations.map((operation) => operation.scope))].filter((one) => one !== scope);
+}

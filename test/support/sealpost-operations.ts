@@ -1,0 +1,16 @@
+import pg from "pg";
+import type { SealpostOperation } from "../../src/operations/kit.ts";
+import { createSealpostRegistry } from "../../src/operations/operations.ts";
+import { parseUnsafeAllowedTargets } from "../../src/target/unsafe-allowed-targets.ts";
+
+/** Every operation as it is declared, with nothing behind it. */
+export function declaredOperations(): readonly SealpostOperation[] {
+  return createSealpostRegistry({
+    pool: new pg.Pool(),
+    secretsKey: Buffer.alloc(32),
+    unsafeAllowedTargets: parseUnsafeAllowedTargets(""),
+    analysisBytesMax: 1_048_576,
+    analysisRetentionMs: 7 * 86_400_000,
+    now: () => 0,
+  }).operations;
+}
