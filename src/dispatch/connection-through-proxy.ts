@@ -136,13 +136,13 @@ function readStatus(socket: Socket, cut: AbortSignal): Promise<number> {
         return;
       }
       const status = /^HTTP\/1\.[01] (\d{3})(?: |\r\n)/.exec(read.toString("latin1", 0, end + 2))?.[1];
-      if (status === undefined) {
-        fail("The egress proxy does not answer in HTTP/1.1.");
+      // In TLS it is the client that speaks first, so nothing can follow the head.
+      if (status === undefined || (status === "200" && read.length > end + 4)) {
+        fail("The egress proxy does not answer CONNECT in HTTP/1.1.");
         return;
       }
       release();
       socket.pause();
-      if (read.length > end + 4) socket.unshift(read.subarray(end + 4));
       resolve(Number(status));
     }
     if (cut.aborted) onCut();

@@ -69,8 +69,6 @@ export function openConnection(
     idleSinceMs: nowMs,
     endedBy: null,
   };
-  // Errors are told by the client; without a listener one that comes between two owners ends the process.
-  opened.socket.on("error", () => {});
   return connection;
 }
 

@@ -34,7 +34,8 @@ const encoder = new TextEncoder();
 
 /** Drops what must not be stored: control characters but `\n` and `\t`, and lone surrogates. */
 export function recordableText(text: string): string {
-  return text.replace(CONTROL_CHARACTERS, "").replace(LONE_SURROGATES, "");
+  const kept = text.replace(CONTROL_CHARACTERS, "");
+  return kept.isWellFormed() ? kept : kept.replace(LONE_SURROGATES, "");
 }
 
 /** The headers worth recording; null if there are none. */

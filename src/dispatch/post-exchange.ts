@@ -113,7 +113,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   #onConnected(target: Target, opened: OpenedConnection): void {
     if (this.#isOver) {
-      opened.socket.on("error", () => {}).destroy();
+      opened.socket.destroy();
       return;
     }
     this.#connecting = null;

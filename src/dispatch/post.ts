@@ -5,7 +5,7 @@ import { Exchange, type ExchangeOwner } from "./post-exchange.ts";
 import { POST_LIMITS, type PostLimits } from "./post-limits.ts";
 import type { PostRequest, PostResult } from "./post-result.ts";
 
-export type { PostRequest, PostResult, PostTimings } from "./post-result.ts";
+export type { PostRequest, PostResult } from "./post-result.ts";
 
 export type PosterOptions = {
   /** From `createConnector`, or `createConnectorThroughProxy` where there is an egress proxy. */

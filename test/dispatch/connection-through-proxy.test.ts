@@ -6,13 +6,15 @@ import { type EgressProxyOptions, startEgressProxy, type TestEgressProxy } from 
 import { postRequest } from "../support/poster.ts";
 import { type ReceiverOptions, startReceiver } from "../support/receiver.ts";
 
+const CONNECT_TIMEOUT_MS = 4_000;
+
 const open: { close(): Promise<void> }[] = [];
 
 afterEach(async () => {
   for (const one of open.splice(0).reverse()) await one.close();
 });
 
-async function posterThrough(proxyUrl: string, connectTimeoutMs = 2_000): Promise<Poster> {
+async function posterThrough(proxyUrl: string, connectTimeoutMs = CONNECT_TIMEOUT_MS): Promise<Poster> {
   const { caPem } = await sharedAuthority();
   const connect = createConnectorThroughProxy({ proxyUrl: new URL(proxyUrl), ca: caPem, connectTimeoutMs });
   const poster = createPoster({ connect, now: () => performance.now() });
@@ -91,13 +93,16 @@ describe("an egress proxy that fails", () => {
     ["forbids the target", { answer: "HTTP/1.1 403 Forbidden\r\n\r\n" }],
     ["is broken", { answer: "HTTP/1.1 500 Internal Server Error\r\n\r\n" }],
     ["redirects", { answer: "HTTP/1.1 302 Found\r\nlocation: http://localhost/\r\n\r\n" }],
+    ["goes on after its answer", { answer: "HTTP/1.1 200 OK\r\n\r\n<html>" }],
     ["speaks another protocol", { answer: "SSH-2.0-OpenSSH_9.9\r\n\r\n" }],
     ["answers without end", { answer: `HTTP/1.1 200 OK\r\nx-a: ${"b".repeat(20_000)}` }],
     ["hangs up without an answer", { answer: "", hangsUp: true }],
     ["hangs up in its answer", { answer: "HTTP/1.1 200 Conn", hangsUp: true }],
   ])("is our failure and not the receiver's: %s", async (_how, proxyOptions) => {
     const { receiver, poster } = await setUp(proxyOptions);
-    expect(await poster.post(postRequest(receiver.url()))).toMatchObject(EGRESS_PROXY_FAILED);
+    const result = await poster.post(postRequest(receiver.url()));
+    expect(result).toMatchObject(EGRESS_PROXY_FAILED);
+    expect(result.durationMs).toBeLessThan(CONNECT_TIMEOUT_MS / 2);
     expect(receiver.connectionsCount).toBe(0);
     expect(poster.gauges().openConnections).toBe(0);
   });

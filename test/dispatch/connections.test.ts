@@ -37,6 +37,14 @@ describe("a kept connection", () => {
     expect(poster.gauges()).toEqual({ inFlight: 0, openConnections: 5, idleConnections: 5, idleOrigins: 1 });
   });
 
+  it("is the one that was used last, so that the others can go", async () => {
+    const { receiver, poster } = await setUp();
+    await Promise.all(Array.from({ length: 3 }, () => poster.post(postRequest(receiver.url()))));
+    for (let n = 0; n < 5; n += 1) await poster.post(postRequest(receiver.url()));
+    const used = receiver.requests.slice(3).map((request) => request.connection);
+    expect(new Set(used).size).toBe(1);
+  });
+
   it("serves its own origin only", async () => {
     const { receiver, poster } = await setUp();
     await poster.post(postRequest(receiver.url("/", "localhost")));
@@ -48,7 +56,7 @@ describe("a kept connection", () => {
   it("that idles out is no reason for distrust", async () => {
     const { receiver, poster } = await setUp({ limits: { idleMs: 50 } });
     await poster.post(postRequest(receiver.url()));
-    await receiver.waitForNoConnections();
+    await vi.waitFor(() => expect(poster.gauges().openConnections).toBe(0), { interval: 5 });
     await poster.post(postRequest(receiver.url()));
     expect(poster.gauges().idleConnections).toBe(1);
   });
@@ -67,6 +75,7 @@ describe("a kept connection", () => {
   it("is ended before the receiver's own Keep-Alive hint", async () => {
     const { receiver, poster } = await setUp({}, { answers: [{ headers: { "keep-alive": "timeout=1" } }] });
     await poster.post(postRequest(receiver.url()));
+    expect(poster.gauges().idleConnections).toBe(1);
     const idleSinceMs = performance.now();
     await receiver.waitForNoConnections();
     expect(performance.now() - idleSinceMs).toBeLessThan(950);
@@ -160,10 +169,34 @@ describe("connections that their receiver closes unannounced", () => {
   });
 
   it("cost at most one POST for each connection kept before that was known", async () => {
-    const { poster, request } = await setUpClosing();
+    const { poster, request } = await setUpClosing({ limits: { soonMs: 0 } });
     const outcomes: string[] = [];
     for (let n = 0; n < 50; n += 1) outcomes.push((await poster.post(request)).outcome);
     expect(outcomes.filter((outcome) => outcome !== "succeeded").length).toBeLessThanOrEqual(1);
+  });
+
+  it("are told by a POST that got no answer on a kept one; it is reported, and never sent again", async () => {
+    const served = new Set<number>();
+    const { receiver, poster } = await setUp(
+      {},
+      {
+        handler: ({ connection }) => {
+          const isSecond = served.has(connection);
+          served.add(connection);
+          return { hangUp: isSecond };
+        },
+      },
+    );
+    await poster.post(postRequest(receiver.url("/1")));
+    expect(await poster.post(postRequest(receiver.url("/2")))).toMatchObject({
+      outcome: "unreachable",
+      errorCode: "connection_closed",
+      mayHaveWritten: true,
+      timings: { tlsMs: null, firstByteMs: null },
+    });
+    expect(receiver.requests.map((request) => request.path)).toEqual(["/1", "/2"]);
+    await poster.post(postRequest(receiver.url("/3")));
+    expect(poster.gauges().idleConnections).toBe(0);
   });
 
   it("are kept again afterwards: a restart of a good receiver looks the same", async () => {
@@ -237,7 +270,7 @@ describe("kept connections in all", () => {
     await poster.post(postRequest(receiver.url()));
     const before = readdirSync("/proc/self/fd").length;
     let most = 0;
-    const hosts = Array.from({ length: 400 }, (_, n) => n).values();
+    const hosts = Array.from({ length: 200 }, (_, n) => n).values();
     const inFlight = 16;
     await Promise.all(
       Array.from({ length: inFlight }, async () => {

@@ -1,5 +1,8 @@
+import { once } from "node:events";
 import { createServer } from "node:net";
+import { connect as connectTls } from "node:tls";
 import { afterEach, describe, expect, it } from "vitest";
+import type { Connect } from "../../src/dispatch/connection.ts";
 import { createPoster, type Poster } from "../../src/dispatch/post.ts";
 import { createTestPoster, postRequest } from "../support/poster.ts";
 import { type Receiver, type ReceiverOptions, startReceiver } from "../support/receiver.ts";
@@ -173,12 +176,20 @@ describe("a POST that comes to no connection", () => {
 
   it("throws away a connection that comes too late", async () => {
     const { receiver } = await setUp();
-    const late = createTestPoster({ ports: [receiver.port], caPem: receiver.caPem });
-    open.push(late);
-    const posting = late.post(postRequest(receiver.url(), { deadlineMs: 1 }));
-    expect((await posting).outcome).not.toBe("succeeded");
+    const { passed, pass } = gate();
+    const connectLate: Connect = async ({ port }) => {
+      const socket = connectTls({ port, host: "127.0.0.1", servername: "localhost", ca: receiver.caPem });
+      await once(socket, "secureConnect");
+      await passed;
+      return { socket, remoteAddress: null, timings: { dnsMs: null, connectMs: 0, tlsMs: 0 } };
+    };
+    const poster = createPoster({ connect: connectLate, now: () => performance.now() });
+    const result = await poster.post(postRequest(receiver.url(), { deadlineMs: 100 }));
+    expect(result.errorCode).toBe("connect_timeout");
+    pass();
     await receiver.waitForNoConnections();
-    expect(late.gauges()).toMatchObject({ inFlight: 0, openConnections: 0 });
+    expect(receiver.requests).toEqual([]);
+    expect(poster.gauges()).toMatchObject({ inFlight: 0, openConnections: 0 });
   });
 
   it("reports an error that nobody knows as unexpected", async () => {
@@ -254,6 +265,15 @@ describe("closing the poster", () => {
       idleConnections: 0,
       idleOrigins: 0,
     });
+  });
+
+  it("ends kept connections at once", async () => {
+    const { receiver, poster } = await setUp();
+    await poster.post(postRequest(receiver.url()));
+    expect(poster.gauges().idleConnections).toBe(1);
+    await poster.close();
+    expect(poster.gauges().openConnections).toBe(0);
+    await receiver.waitForNoConnections(1_000);
   });
 
   it("ends a connection that is being made", async () => {

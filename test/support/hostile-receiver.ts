@@ -74,7 +74,7 @@ const writeAndReset =
 const CHUNKED_HEAD = `${OK_HEAD}transfer-encoding: chunked\r\n\r\n`;
 
 /** 50 MB of zeros in 50 kB. */
-let bomb: Buffer | undefined;
+const BOMB = gzipSync(Buffer.alloc(50_000_000));
 
 export const HOSTILE_BEHAVIOURS = {
   // No answer, or one that comes too slowly.
@@ -105,9 +105,8 @@ export const HOSTILE_BEHAVIOURS = {
   bad_chunk: { onRequest: writeAndEnd(CHUNKED_HEAD, "2\r\nok\r\nzz\r\nno\r\n") },
   gzip_bomb: {
     onRequest: ({ socket }) => {
-      bomb ??= gzipSync(Buffer.alloc(50_000_000));
-      socket.write(`${OK_HEAD}content-encoding: gzip\r\ncontent-length: ${bomb.length}\r\n\r\n`);
-      socket.end(bomb);
+      socket.write(`${OK_HEAD}content-encoding: gzip\r\ncontent-length: ${BOMB.length}\r\n\r\n`);
+      socket.end(BOMB);
     },
   },
 
