@@ -7,10 +7,11 @@ import type { Operation } from "../api/declarations.ts";
 import type { AnsweredRequest } from "../api/exchange.ts";
 import { createApi } from "../api/server.ts";
 import type { Config } from "../config/config.ts";
+import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
+import { createRegistry } from "../metrics/registry.ts";
 import { apiInfo } from "../operations/api-info.ts";
 import type { Transaction } from "../operations/kit.ts";
 import { createSealpostRegistry } from "../operations/operations.ts";
-import { checkDatabase } from "../store/availability.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
 import {
   createAccountExists,
@@ -19,6 +20,7 @@ import {
   recordStaffWrite,
 } from "./api-stores.ts";
 import { createSayAway, type SayAway } from "./database-away.ts";
+import { createCheckReady, createFindHindrances } from "./readiness.ts";
 import { unsafeAllowedTargetsOf } from "./target-rules.ts";
 
 export type ApiServerOptions = {
@@ -30,6 +32,8 @@ export type ApiServerOptions = {
   readonly log: Logger;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
+  /** Absent: counted where nobody looks. */
+  readonly metrics?: ApiMetrics;
   /** Check what operations return against what they declare: for tests. */
   readonly isChecking?: boolean;
 };
@@ -37,6 +41,7 @@ export type ApiServerOptions = {
 /** The whole API, put together: the kernel, the operations, and the store's functions. Ready to listen. */
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
   const { config, pool, secretsKey, publicUrl, log, now, isChecking = false } = options;
+  const metrics = options.metrics ?? createApiMetrics(createRegistry());
   const sayAway = createSayAway((err) => log.warn({ err }, "the database does not answer"));
   const { operations, problems } = createSealpostRegistry({
     pool,
@@ -52,7 +57,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     info: apiInfo,
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
-    checkReady: () => sayAway(checkDatabase(pool)),
+    checkReady: createCheckReady(await createFindHindrances(pool)),
     findApiKey: createFindApiKey(pool, sayAway, now),
     keyPrefix: apiKeyPrefix(config.apiKeyBrand, config.environment === "production" ? "live" : "test"),
     accountExists: createAccountExists(pool, sayAway),
@@ -64,9 +69,18 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     now,
     newId: randomUUID,
     isChecking,
-    onAnswered: (answered) => log.info(lineOf(answered), "answered"),
-    onFault: (err, requestId) => log.error({ err, request_id: requestId }, "a fault of our own"),
-    onRateLimitFailure: (err) => log.warn({ err }, "a request was let through uncounted"),
+    onAnswered: (answered) => {
+      countRequest(metrics, answered);
+      log.info(lineOf(answered), "answered");
+    },
+    onFault: (err, requestId) => {
+      metrics.faults.of({}).add();
+      log.error({ err, request_id: requestId }, "a fault of our own");
+    },
+    onRateLimitFailure: (err) => {
+      metrics.limiterFailures.of({}).add();
+      log.warn({ err }, "a request was let through uncounted");
+    },
   });
 }
 
@@ -89,6 +103,15 @@ function lineOf(answered: AnsweredRequest) {
     key_id: answered.keyId,
     account_id: answered.accountId,
   };
+}
+
+function countRequest(
+  metrics: ApiMetrics,
+  { operationKey, status, durationMs, keyId }: AnsweredRequest,
+): void {
+  metrics.requests.of({ operation: operationKey, status: String(status) }).add();
+  metrics.requestSeconds.of({ operation: operationKey }).observe(durationMs / 1_000);
+  if (status === 429) metrics.limiterRefusals.of({ policy: keyId === null ? "address" : "key" }).add();
 }
 
 function proxiesOf({ trustProxy }: Config): boolean | number | string {

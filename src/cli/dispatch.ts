@@ -2,12 +2,22 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { Command } from "@commander-js/extra-typings";
-import { type Logger, pino } from "pino";
+import type { Logger } from "pino";
 import { readConfig } from "../config/read-config.ts";
 import { deliverAlone } from "../dispatch/alone.ts";
 import { createAttemptLog } from "../dispatch/attempt-log.ts";
+import { createAttemptMetrics } from "../dispatch/attempt-metrics.ts";
+import { bothObservers } from "../dispatch/observers.ts";
 import { type DispatchProcessOptions, startDispatching } from "../dispatch/process.ts";
+import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
 import { Suspects } from "../dispatch/suspects.ts";
+import { createQueueMetrics } from "../metrics/queue-metrics.ts";
+import { createRegistry } from "../metrics/registry.ts";
+import { createGaugePool } from "../store/pools.ts";
+import { type Monitoring, startMonitoring } from "./monitoring.ts";
+import { createProcessLog } from "./process-log.ts";
+import { createQueueGauges } from "./queue-gauges.ts";
+import { createFindHindrances } from "./readiness.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 import type { Surroundings } from "./surroundings.ts";
 
@@ -29,20 +39,28 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
       const { unsafeAllowedTargets } = options.config;
       if (unsafeAllowedTargets)
         options.log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
+      const monitoring = await startDispatchMonitoring(options);
       const dispatching = startDispatching(options);
-      surroundings.tellParent({ ready: true });
-      options.log.info({ in_flight_max: options.config.dispatchInFlightMax }, "dispatching");
+      surroundings.tellParent({ ready: true, metrics: monitoring.url });
+      options.log.info(
+        { in_flight_max: options.config.dispatchInFlightMax, metrics_url: monitoring.url },
+        "dispatching",
+      );
       if (!asked.aborted) await once(asked, "abort");
       options.log.info("stopping: nothing more is claimed, what is under way is finished");
       await dispatching.stop();
+      await monitoring.close();
       options.log.info("stopped");
     });
 }
 
-async function readOptions(surroundings: Surroundings): Promise<DispatchProcessOptions> {
+type Options = DispatchProcessOptions & { readonly metrics: ProcessMetrics };
+
+async function readOptions(surroundings: Surroundings): Promise<Options> {
   const config = readConfig(surroundings.env);
-  const log = pino({ level: config.logLevel, base: { process: "dispatch" } }, surroundings.stdout);
+  const log = createProcessLog(config, surroundings, "dispatch");
   const suspects = new Suspects((deliveryId) => runAlone(deliveryId, surroundings, log));
+  const metrics = createProcessMetrics(createRegistry());
   return {
     config,
     databaseUrl: await databaseUrlOf(config),
@@ -50,7 +68,49 @@ async function readOptions(surroundings: Surroundings): Promise<DispatchProcessO
     log,
     random: surroundings.random,
     wallClockMs: surroundings.now,
-    observer: createAttemptLog(log, (deliveryId) => suspects.add(deliveryId)),
+    metrics,
+    observer: bothObservers(
+      createAttemptMetrics(metrics.dispatch),
+      createAttemptLog(log, (deliveryId) => suspects.add(deliveryId)),
+    ),
+  };
+}
+
+const DAY_MS = 86_400_000;
+
+/** Its one connection is its own: metrics and probes answer even while the dispatcher has none to spare. */
+async function startDispatchMonitoring(options: Options): Promise<Monitoring> {
+  const { config, databaseUrl, log, metrics, wallClockMs } = options;
+  const { registry, database } = metrics;
+  const pool = createGaugePool({
+    databaseUrl,
+    connectionsMax: 1,
+    applicationName: "sealpost metrics",
+    onError: (err) => log.warn({ err }, "a database connection broke"),
+    onQuery: database.observer("gauges"),
+  });
+  database.watch("gauges", pool);
+  const logMs = config.logRetentionDays * DAY_MS;
+  const setGauges = createQueueGauges({
+    pool,
+    database,
+    queue: createQueueMetrics(registry),
+    // A body stays a day longer than its analysis can be read.
+    retentionMs: {
+      deliveries: logMs,
+      attempts: logMs,
+      bodies: config.analysisRetentionSeconds * 1_000 + DAY_MS,
+    },
+  });
+  const findHindrances = await createFindHindrances(pool);
+  const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };
+  const monitoring = await startMonitoring(watched);
+  return {
+    url: monitoring.url,
+    close: async () => {
+      await monitoring.close();
+      await pool.end();
+    },
   };
 }
 

@@ -2,11 +2,17 @@ import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import type { Command } from "@commander-js/extra-typings";
 import type { FastifyInstance } from "fastify";
-import { type Logger, pino } from "pino";
+import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
+import { createApiMetrics } from "../metrics/api-metrics.ts";
+import { createDatabaseMetrics } from "../metrics/database-metrics.ts";
+import { createRegistry } from "../metrics/registry.ts";
 import { createApiPool } from "../store/pools.ts";
-import { Mistake } from "./mistake.ts";
+import { cannotListen, httpUrl } from "./listening.ts";
+import { startMonitoring } from "./monitoring.ts";
+import { createProcessLog } from "./process-log.ts";
+import { createFindHindrances } from "./readiness.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 import type { Surroundings } from "./surroundings.ts";
 
@@ -22,14 +28,19 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
       const asked = surroundings.untilAskedToEnd();
       const config = readConfig(surroundings.env);
       const log = createServeLog(config, surroundings);
+      const registry = createRegistry();
+      const database = createDatabaseMetrics(registry);
       const pool = createApiPool({
         databaseUrl: await databaseUrlOf(config),
         connectionsMax: CONNECTIONS_MAX,
         applicationName: "sealpost serve",
         onError: (err) => log.warn({ err }, "a database connection broke"),
+        onQuery: database.observer("api"),
       });
+      database.watch("api", pool);
+      const findHindrances = await createFindHindrances(pool);
       const port = config.port === 0 ? await freePort(config.host) : config.port;
-      const url = `http://${hostInUrl(config.host)}:${port}`;
+      const url = httpUrl(config.host, port);
       // Loaded here, so that no other command pays for the HTTP stack in time and memory.
       const { createApiServer } = await import("./api-server.ts");
       const app = await createApiServer({
@@ -39,22 +50,24 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
         publicUrl: config.publicUrl ?? url,
         log,
         now: surroundings.now,
+        metrics: createApiMetrics(registry),
       });
       await listen(app, config, port);
-      surroundings.tellParent({ listening: url });
-      log.info({ url }, "listening");
+      const watched = { config, registry, database, pool, findHindrances, wallClockMs: surroundings.now };
+      const monitoring = await startMonitoring(watched);
+      surroundings.tellParent({ listening: url, metrics: monitoring.url });
+      log.info({ url, metrics_url: monitoring.url }, "listening");
       if (!asked.aborted) await once(asked, "abort");
       log.info("stopping: what is under way is answered");
       await app.close();
+      await monitoring.close();
       await pool.end();
       log.info("stopped");
     });
 }
 
-function createServeLog(config: Config, { stdout }: Surroundings): Logger {
-  // PostgreSQL puts the values of the row at fault into these two.
-  const redact = { paths: ["err.detail", "err.where"], remove: true };
-  const log = pino({ level: config.logLevel, base: { process: "serve" }, redact }, stdout);
+function createServeLog(config: Config, surroundings: Surroundings): Logger {
+  const log = createProcessLog(config, surroundings, "serve");
   const { unsafeAllowedTargets: targets } = config;
   if (targets) log.warn({ targets }, "UNSAFE: these targets may be set, public or not");
   return log;
@@ -65,7 +78,7 @@ async function listen(app: FastifyInstance, { host }: Config, port: number): Pro
   try {
     await app.listen({ host, port });
   } catch (error) {
-    throw cannotListen(host, port, error);
+    throw cannotListen("The API", host, "PORT", port, error);
   }
 }
 
@@ -75,19 +88,10 @@ async function freePort(host: string): Promise<number> {
   try {
     await once(server, "listening");
   } catch (error) {
-    throw cannotListen(host, 0, error);
+    throw cannotListen("The API", host, "PORT", 0, error);
   }
   const { port } = server.address() as AddressInfo;
   server.close();
   await once(server, "close");
   return port;
-}
-
-function cannotListen(host: string, port: number, error: unknown): Mistake {
-  const { code } = error as NodeJS.ErrnoException;
-  return new Mistake(`The API cannot listen on HOST ${host}, PORT ${port} (${code}).`, { cause: error });
-}
-
-function hostInUrl(host: string): string {
-  return host.includes(":") ? `[${host}]` : host;
 }

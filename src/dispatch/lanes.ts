@@ -80,6 +80,13 @@ export class Lanes {
     return held;
   }
 
+  /** Lanes whose receiver gave no answer last time. */
+  get silentLanes(): number {
+    let silent = 0;
+    for (const lane of this.#lanes.values()) if (lane.isSilent) silent++;
+    return silent;
+  }
+
   /** False: let go, because the lane (or the process) remembers enough. Its row stays due. */
   add(waiting: WaitingDelivery): boolean {
     const lane = this.#laneOf(waiting.lane);

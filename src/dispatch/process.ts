@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
+import type { PoolName } from "../metrics/database-metrics.ts";
+import { createRegistry } from "../metrics/registry.ts";
 import { claimDeliveries } from "../store/claim.ts";
 import { createDispatchPool, createGeneralPool, createWakeupPool, isRefusedData } from "../store/pools.ts";
 import { lead, promoteDue, sweepStuckJobs } from "../store/promote.ts";
@@ -11,6 +13,13 @@ import { Dispatcher, type DispatchObserver } from "./dispatcher.ts";
 import { keepHouse } from "./housekeeping.ts";
 import { LANE_LIMITS } from "./lanes.ts";
 import { Leader, sweepMs } from "./leader.ts";
+import {
+  countLeaderWork,
+  countRecords,
+  createProcessMetrics,
+  type ProcessMetrics,
+  watchDispatcher,
+} from "./process-metrics.ts";
 import { Wakeups } from "./wakeups.ts";
 
 /** Of the attempts under way, the share that receivers which do not answer may hold. */
@@ -27,6 +36,8 @@ export type DispatchProcessOptions = DeliveringOptions & {
   readonly observer: DispatchObserver;
   /** Wall clock, milliseconds since the epoch: only for saying which days are over. */
   readonly wallClockMs: () => number;
+  /** Absent: counted where nobody looks. */
+  readonly metrics?: ProcessMetrics;
 };
 
 export type DispatchProcess = {
@@ -39,19 +50,20 @@ export type DispatchProcess = {
 export function startDispatching(options: DispatchProcessOptions): DispatchProcess {
   const { config, log, databaseUrl } = options;
   const onError = (error: Error) => log.warn({ err: error }, "a database connection broke");
-  const common = { databaseUrl, onError };
+  const metrics = options.metrics ?? createProcessMetrics(createRegistry());
+  const common = (name: PoolName) => ({ databaseUrl, onError, onQuery: metrics.database.observer(name) });
   const pool = createDispatchPool({
-    ...common,
+    ...common("dispatch"),
     connectionsMax: DISPATCH_CONNECTIONS,
     applicationName: "sealpost dispatch",
   });
   const wakeupPool = createWakeupPool({
-    ...common,
+    ...common("wakeups"),
     connectionsMax: WAKEUP_CONNECTIONS,
     applicationName: "sealpost wakeups",
   });
   const housePool = createGeneralPool({
-    ...common,
+    ...common("leader"),
     connectionsMax: HOUSE_CONNECTIONS,
     applicationName: "sealpost leader",
   });
@@ -65,29 +77,42 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
       silentInFlightMax: Math.max(1, Math.floor(config.dispatchInFlightMax * SILENT_SHARE)),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),
-    write: (recordings) => recordOutcomes(pool, recordings),
+    write: countRecords(metrics, (recordings) => recordOutcomes(pool, recordings)),
     isRefusedData,
     observer: options.observer,
   });
   const wakeups = new Wakeups({
     pool: wakeupPool,
     wake: (waiting) => dispatcher.wake(waiting),
-    onRunnerEnded: (err, restarts) =>
-      log.warn({ err, restarts }, "the wake-up runner ended; running it again"),
+    onRunnerEnded: (err, restarts) => {
+      metrics.dispatch.wakeupRunnerRestarts.of({}).add();
+      log.warn({ err, restarts }, "the wake-up runner ended; running it again");
+    },
   });
   const leader = new Leader({
     sweepMs: sweepMs(delivering.policy.windowMs),
     holder: randomUUID(),
-    lead: (holder, leaseMs) => lead(housePool, holder, leaseMs),
-    promote: () => promoteDue(housePool, null),
-    advanceReplays: () => advanceReplays(housePool, config.analysisRetentionSeconds * 1000, null),
-    sweepJobs: () => sweepStuckJobs(housePool),
-    keepHouse: (signal) =>
-      keepHouse(housePool, { retention: retentionOf(config), at: null, signal, log: houseLog(log) }),
+    ...countLeaderWork(metrics, {
+      lead: (holder, leaseMs) => lead(housePool, holder, leaseMs),
+      promote: () => promoteDue(housePool, null),
+      advanceReplays: () => advanceReplays(housePool, config.analysisRetentionSeconds * 1000, null),
+      sweepJobs: () => sweepStuckJobs(housePool),
+      keepHouse: (signal) =>
+        keepHouse(housePool, {
+          retention: retentionOf(config),
+          at: null,
+          signal,
+          log: houseLog(log, metrics),
+        }),
+    }),
     keepHouseEveryMs: KEEP_HOUSE_EVERY_MS,
     onError: (work, err) => log.warn({ err, work }, "the leader's work failed; trying again"),
   });
 
+  watchDispatcher(metrics, dispatcher, delivering.poster, config.dispatchInFlightMax);
+  metrics.database.watch("dispatch", pool);
+  metrics.database.watch("wakeups", wakeupPool);
+  metrics.database.watch("leader", housePool);
   wakeups.start();
   leader.start();
   return {
@@ -109,10 +134,16 @@ function retentionOf(config: Config) {
   };
 }
 
-function houseLog(log: Logger) {
+function houseLog(log: Logger, { dispatch }: ProcessMetrics) {
   return {
-    made: (count: number) => log.info({ count }, "made partitions"),
-    dropped: (partition: string) => log.info({ partition }, "dropped a partition"),
+    made: (count: number) => {
+      dispatch.partitions.of({ change: "made" }).add(count);
+      log.info({ count }, "made partitions");
+    },
+    dropped: (partition: string) => {
+      dispatch.partitions.of({ change: "dropped" }).add();
+      log.info({ partition }, "dropped a partition");
+    },
     kept: (partition: string, openDeliveries: number) =>
       log.warn({ partition, openDeliveries }, "an old partition stays: it still has open deliveries"),
   };

@@ -1,4 +1,4 @@
-import pg, { type Pool } from "pg";
+import pg from "pg";
 
 /**
  * SQLSTATEs that say "not now", where the same again may well succeed: no connection (08) or none that is let in (28,
@@ -17,9 +17,4 @@ export function isDatabaseAway(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   // A refused or cut connection is an error of the socket's.
   return "syscall" in error || error instanceof AggregateError || DRIVER_SAYS.test(error.message);
-}
-
-/** Rejects while the database is away or lacks the tables of the newest file that the API needs. */
-export async function checkDatabase(pool: Pool): Promise<void> {
-  await pool.query("select from sealpost.idempotency_keys limit 0");
 }

@@ -76,8 +76,13 @@ create table if not exists sealpost.migrations (
   digest text not null
 )`;
 
+/** The names of all migrations that there are, in order: what a database has when it is up to date. */
+export async function readMigrationNames(sqlDir = PROJECT_SQL_DIR): Promise<readonly string[]> {
+  return (await readdir(sqlDir)).filter((name) => name.endsWith(".sql")).sort();
+}
+
 async function readMigrationFiles(sqlDir: string): Promise<MigrationFile[]> {
-  const names = (await readdir(sqlDir)).filter((name) => name.endsWith(".sql")).sort();
+  const names = await readMigrationNames(sqlDir);
   if (names.length === 0) throw new MigrationError(`There are no migrations in ${sqlDir}.`);
   const numbers = new Set<string>();
   for (const name of names) {

@@ -1,4 +1,5 @@
 import pg from "pg";
+import { type OnQuery, timedClient } from "./timed-client.ts";
 
 type Timeouts = {
   /** How long a statement may take before the server ends it, and before we give up waiting for it. */
@@ -18,6 +19,7 @@ export type PoolOptions = {
   readonly applicationName: string;
   /** Connections that break while idle; the pool replaces them by itself. */
   readonly onError: (error: Error) => void;
+  readonly onQuery?: OnQuery | undefined;
 };
 
 /**
@@ -44,6 +46,11 @@ export function createApiPool(options: PoolOptions): pg.Pool {
   return createPool(options, "", API_TIMEOUTS);
 }
 
+/** For metrics and probes, which whoever reads them waits for. */
+export function createGaugePool(options: PoolOptions): pg.Pool {
+  return createPool(options, "", API_TIMEOUTS);
+}
+
 /** For everything else: the command line, the leader's work. */
 export function createGeneralPool(options: PoolOptions): pg.Pool {
   return createPool(options, "");
@@ -60,6 +67,7 @@ function createPool(options: PoolOptions, settings: string, timeouts = TIMEOUTS)
     idle_in_transaction_session_timeout: 10_000,
     keepAlive: true,
     ...(settings === "" ? {} : { options: settings }),
+    ...(options.onQuery === undefined ? {} : { Client: timedClient(options.onQuery) }),
   });
   pool.on("error", options.onError);
   // A connection that breaks while it is lent out rejects its query; without this listener it would end the process

@@ -6,8 +6,8 @@ export type Finished = { readonly code: number | null; readonly stdout: string; 
 
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 
-/** Nothing of the tests' own environment but what Node itself needs to run. */
-const plainEnv = { PATH: process.env.PATH, HOME: process.env.HOME };
+/** Nothing of the tests' own environment but what Node itself needs to run. Several processes share this machine. */
+const plainEnv = { PATH: process.env.PATH, HOME: process.env.HOME, METRICS_PORT: "0" };
 
 /** Starts the real command line in a process of its own, on the Node that runs the tests. */
 export function startSealpost(

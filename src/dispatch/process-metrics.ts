@@ -1,0 +1,107 @@
+import { createDatabaseMetrics, type DatabaseMetrics } from "../metrics/database-metrics.ts";
+import { createDispatchMetrics, type DispatchMetrics } from "../metrics/dispatch-metrics.ts";
+import type { Registry } from "../metrics/registry.ts";
+import type { Recording } from "../store/record.ts";
+import type { Dispatcher } from "./dispatcher.ts";
+import type { LeaderOptions, LeaderWork } from "./leader.ts";
+import type { Poster } from "./post.ts";
+
+/** All that a dispatcher's process counts. */
+export type ProcessMetrics = {
+  readonly registry: Registry;
+  readonly dispatch: DispatchMetrics;
+  readonly database: DatabaseMetrics;
+};
+
+export function createProcessMetrics(registry: Registry): ProcessMetrics {
+  return {
+    registry,
+    dispatch: createDispatchMetrics(registry),
+    database: createDatabaseMetrics(registry),
+  };
+}
+
+type Write = (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
+
+/** The same, with the batches' sizes and times counted. */
+export function countRecords({ dispatch }: ProcessMetrics, write: Write): Write {
+  const rows = dispatch.batchRows.of({ batch: "record" });
+  const seconds = dispatch.batchSeconds.of({ batch: "record" });
+  return async (recordings) => {
+    const startedAt = performance.now();
+    const ours = await write(recordings);
+    rows.observe(recordings.length);
+    seconds.observe((performance.now() - startedAt) / 1_000);
+    return ours;
+  };
+}
+
+type LeaderSteps = Pick<LeaderOptions, "lead" | "promote" | "advanceReplays" | "sweepJobs" | "keepHouse">;
+
+/** The same, with every step counted, and whether this dispatcher leads. */
+export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps): LeaderSteps {
+  const leads = dispatch.leads.of({});
+  const rows = {
+    promote: dispatch.leaderRows.of({ work: "promote" }),
+    advance_replays: dispatch.leaderRows.of({ work: "advance_replays" }),
+    sweep_jobs: dispatch.leaderRows.of({ work: "sweep_jobs" }),
+  };
+
+  async function count<T>(work: LeaderWork, does: () => Promise<T>): Promise<T> {
+    try {
+      const result = await does();
+      dispatch.leaderRuns.of({ work, result: "done" }).add();
+      return result;
+    } catch (error) {
+      dispatch.leaderRuns.of({ work, result: "failed" }).add();
+      if (work === "lead") leads.set(0);
+      throw error;
+    }
+  }
+
+  return {
+    lead: async (holder, leaseMs) => {
+      const isLeader = await count("lead", () => steps.lead(holder, leaseMs));
+      leads.set(isLeader ? 1 : 0);
+      return isLeader;
+    },
+    promote: async () => {
+      const promotion = await count("promote", steps.promote);
+      rows.promote.add(promotion.woken);
+      return promotion;
+    },
+    advanceReplays: async () => {
+      const advanced = await count("advance_replays", steps.advanceReplays);
+      rows.advance_replays.add(advanced);
+      return advanced;
+    },
+    sweepJobs: async () => {
+      const swept = await count("sweep_jobs", steps.sweepJobs);
+      rows.sweep_jobs.add(swept);
+      return swept;
+    },
+    keepHouse: (signal) => count("keep_house", () => steps.keepHouse(signal)),
+  };
+}
+
+/** Sets what is known of the moment whenever the metrics are read. */
+export function watchDispatcher(
+  { registry, dispatch }: ProcessMetrics,
+  dispatcher: Dispatcher,
+  poster: Poster,
+  inFlightMax: number,
+): void {
+  dispatch.inFlightMax.of({}).set(inFlightMax);
+  dispatch.leads.of({}).set(0);
+  registry.onRead(() => {
+    const { lanes, recorder } = dispatcher;
+    dispatch.inFlight.of({}).set(lanes.inFlight);
+    dispatch.waiting.of({}).set(lanes.waitingIds);
+    dispatch.unrecordedNow.of({}).set(recorder.backlog);
+    dispatch.lanes.of({ state: "held" }).set(lanes.heldLanes);
+    dispatch.lanes.of({ state: "silent" }).set(lanes.silentLanes);
+    const { openConnections, idleConnections } = poster.gauges();
+    dispatch.connections.of({ state: "busy" }).set(openConnections - idleConnections);
+    dispatch.connections.of({ state: "idle" }).set(idleConnections);
+  });
+}

@@ -1,0 +1,78 @@
+import type { Registry } from "./registry.ts";
+
+export type DatabaseMetrics = ReturnType<typeof createDatabaseMetrics>;
+
+const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+
+/** Who holds connections: claims and records; graphile-worker; the leader's work; the API; the gauges themselves. */
+export const POOLS = ["dispatch", "wakeups", "leader", "api", "gauges"] as const;
+export type PoolName = (typeof POOLS)[number];
+
+/** What of a pool of connections is looked at. */
+export type WatchedPool = {
+  readonly totalCount: number;
+  readonly idleCount: number;
+  readonly waitingCount: number;
+};
+
+/** How PostgreSQL serves this process. */
+export function createDatabaseMetrics(registry: Registry) {
+  const queries = registry.histogram({
+    name: "sealpost_database_query_seconds",
+    help: "Time of one statement as this process sees it, by the pool of its connection.",
+    unit: "seconds",
+    labels: { pool: null },
+    buckets: QUERY_SECONDS,
+  });
+  const failures = registry.counter({
+    name: "sealpost_database_query_failures_total",
+    help: "Statements that ended in an error, refused data included.",
+    unit: "statements",
+    labels: { pool: null },
+  });
+  const connections = registry.gauge({
+    name: "sealpost_database_connections",
+    help: "Connections to the database, busy or idle.",
+    unit: "connections",
+    labels: { pool: null, state: null },
+  });
+  const waiting = registry.gauge({
+    name: "sealpost_database_connections_awaited",
+    help: "Requests for a connection that wait because all of the pool's are busy.",
+    unit: "requests",
+    labels: { pool: null },
+  });
+  return {
+    up: registry.gauge({
+      name: "sealpost_database_up",
+      help: "1 if the database answered this process when the metrics were read, 0 if it did not.",
+      unit: "boolean",
+      labels: {},
+    }),
+    clockDifference: registry.gauge({
+      name: "sealpost_clock_difference_seconds",
+      help: "How far this machine's wall clock is ahead of the database's.",
+      unit: "seconds",
+      labels: {},
+    }),
+    /** To be told of every statement of the pool. */
+    observer: (pool: PoolName) => {
+      const seconds = queries.of({ pool });
+      const failed = failures.of({ pool });
+      return (durationMs: number, hasFailed: boolean): void => {
+        seconds.observe(durationMs / 1_000);
+        if (hasFailed) failed.add();
+      };
+    },
+    watch: (pool: PoolName, watched: WatchedPool): void => {
+      const busy = connections.of({ pool, state: "busy" });
+      const idle = connections.of({ pool, state: "idle" });
+      const awaited = waiting.of({ pool });
+      registry.onRead(() => {
+        busy.set(watched.totalCount - watched.idleCount);
+        idle.set(watched.idleCount);
+        awaited.set(watched.waitingCount);
+      });
+    },
+  };
+}

@@ -1,0 +1,76 @@
+import { once } from "node:events";
+import { createServer, type RequestListener, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type Registry, TEXT_FORMAT } from "./registry.ts";
+
+export type MetricsServerOptions = {
+  readonly registry: Registry;
+  readonly host: string;
+  /** 0: any free one. */
+  readonly port: number;
+  /** What keeps the process from doing its work, as sentences; empty: nothing. Must not reject. */
+  readonly findHindrances: () => Promise<readonly string[]>;
+};
+
+export type MetricsServer = { readonly port: number; close(): Promise<void> };
+
+/** A few monitors and probes; whoever else finds the port is not to hold it up. */
+const CONNECTIONS_MAX = 50;
+const REQUEST_WITHIN_MS = 5_000;
+
+/**
+ * `/metrics`, and the two probes, on a port of their own: not for the world, and there for processes without an API.
+ *
+ * @throws the socket's error when the port cannot be had
+ */
+export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
+  const server = createServer(
+    { requestTimeout: REQUEST_WITHIN_MS, headersTimeout: REQUEST_WITHIN_MS },
+    createListener(options),
+  );
+  server.maxConnections = CONNECTIONS_MAX;
+  server.listen(options.port, options.host);
+  await once(server, "listening");
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: async () => {
+      const closed = once(server, "close");
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+function createListener({ registry, findHindrances }: MetricsServerOptions): RequestListener {
+  const pages: Readonly<Record<string, (response: ServerResponse) => Promise<void>>> = {
+    "/metrics": async (response) => send(response, 200, TEXT_FORMAT, await registry.read()),
+    "/healthz": async (response) => sendJson(response, 200, { status: "ok" }),
+    "/readyz": async (response) => {
+      const hindrances = await findHindrances();
+      if (hindrances.length === 0) sendJson(response, 200, { status: "ok" });
+      else sendJson(response, 503, { status: "not_ready", hindrances });
+    },
+  };
+  return (request, response) => {
+    request.resume();
+    const [path = "/"] = (request.url ?? "/").split("?", 1);
+    const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
+    if (page === undefined) return sendJson(response, 404, { status: "not_found" });
+    if (request.method !== "GET" && request.method !== "HEAD") {
+      response.setHeader("allow", "GET, HEAD");
+      return sendJson(response, 405, { status: "method_not_allowed" });
+    }
+    page(response).catch(() => sendJson(response, 500, { status: "failed" }));
+  };
+}
+
+function sendJson(response: ServerResponse, status: number, body: unknown): void {
+  send(response, status, "application/json", JSON.stringify(body));
+}
+
+/** Node leaves the text out of an answer to HEAD by itself. */
+function send(response: ServerResponse, status: number, type: string, text: string): void {
+  response.writeHead(status, { "content-type": type, "content-length": Buffer.byteLength(text) });
+  response.end(text);
+}

@@ -1,0 +1,116 @@
+import * as prometheus from "prom-client";
+import type { Declaration, Declared, HistogramDeclaration, LabelValues } from "./declaration.ts";
+
+/** Series of one metric. None of ours has a tenth of it: what comes beyond is counted as `other`, not remembered. */
+const SERIES_MAX = 1_000;
+
+export type Tally = { add(by?: number): void };
+export type Distribution = { observe(value: number): void };
+export type Level = { set(value: number): void };
+
+/** A metric's series by their labels, each made once: a hot path asks for its own at the start and keeps it. */
+export type Labelled<Label extends string, Series> = { of(labels: LabelValues<Label>): Series };
+
+export type Registry = {
+  counter<Label extends string>(declaration: Declaration<Label>): Labelled<Label, Tally>;
+  histogram<Label extends string>(declaration: HistogramDeclaration<Label>): Labelled<Label, Distribution>;
+  gauge<Label extends string>(declaration: Declaration<Label>): Labelled<Label, Level> & { clear(): void };
+  /** Adds what Node tells of the process: memory, CPU, the event loop's delay, garbage collection. */
+  addProcess(): void;
+  /** Called before every reading, and waited for: sets gauges. Must not reject. */
+  onRead(prepare: () => void | Promise<void>): void;
+  readonly declared: readonly Declared[];
+  /** Everything in Prometheus's text format. */
+  read(): Promise<string>;
+};
+
+/** The type of `read`'s text in HTTP. */
+export const TEXT_FORMAT = prometheus.Registry.PROMETHEUS_CONTENT_TYPE;
+
+/**
+ * A process's metrics.
+ *
+ * Series whose labels are all known beforehand are there from the start, as 0: a rate needs a first point to rise from,
+ * and an alert on what has never happened has to find something.
+ */
+export function createRegistry(): Registry {
+  const registry = new prometheus.Registry();
+  const declared: Declared[] = [];
+  const preparing: (() => void | Promise<void>)[] = [];
+
+  const configOf = <Label extends string>({ name, help, labels }: Declaration<Label>) => ({
+    name,
+    help,
+    labelNames: Object.keys(labels) as Label[],
+    registers: [registry],
+  });
+
+  return {
+    counter: (declaration) => {
+      declared.push({ kind: "counter", ...declaration });
+      const counter = new prometheus.Counter(configOf(declaration));
+      return seriesOf(declaration, (labels) => {
+        const child = counter.labels(labels);
+        child.inc(0);
+        return { add: (by) => child.inc(by) };
+      });
+    },
+    histogram: (declaration) => {
+      declared.push({ kind: "histogram", ...declaration });
+      const buckets = [...declaration.buckets];
+      const histogram = new prometheus.Histogram({ ...configOf(declaration), buckets });
+      return seriesOf(declaration, (labels) => {
+        histogram.zero(labels);
+        return histogram.labels(labels);
+      });
+    },
+    gauge: (declaration) => {
+      declared.push({ kind: "gauge", ...declaration });
+      const gauge = new prometheus.Gauge(configOf(declaration));
+      // What a gauge says is not known before somebody has looked: no series until it is set.
+      const clear = () => {
+        gauge.reset();
+        if (Object.keys(declaration.labels).length === 0) gauge.remove({});
+      };
+      clear();
+      return { of: (labels) => gauge.labels(labels), clear };
+    },
+    addProcess: () => prometheus.collectDefaultMetrics({ register: registry }),
+    onRead: (prepare) => preparing.push(prepare),
+    declared,
+    read: async () => {
+      await Promise.all(preparing.map((prepare) => prepare()));
+      return await registry.metrics();
+    },
+  };
+}
+
+function seriesOf<Label extends string, Series>(
+  { labels }: Declaration<Label>,
+  make: (values: LabelValues<Label>) => Series,
+): Labelled<Label, Series> {
+  const names = Object.keys(labels) as Label[];
+  const series = new Map<string, Series>();
+  const of = (values: LabelValues<Label>): Series => {
+    const key = names.map((name) => values[name]).join("\n");
+    const known = series.get(key);
+    if (known !== undefined) return known;
+    const isBeyond = series.size >= SERIES_MAX;
+    const other = Object.fromEntries(names.map((name) => [name, "other"])) as LabelValues<Label>;
+    const made = make(isBeyond ? other : values);
+    if (!isBeyond) series.set(key, made);
+    return made;
+  };
+  for (const values of knownValues(labels)) of(values);
+  return { of };
+}
+
+/** Every combination of the labels' values; none where a label's values are kept elsewhere. */
+function knownValues<Label extends string>(labels: Declaration<Label>["labels"]): LabelValues<Label>[] {
+  let combinations: Record<string, string>[] = [{}];
+  for (const [name, values] of Object.entries<readonly string[] | null>(labels)) {
+    if (values === null) return [];
+    combinations = combinations.flatMap((before) => values.map((value) => ({ ...before, [name]: value })));
+  }
+  return combinations as LabelValues<Label>[];
+}

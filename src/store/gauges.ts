@@ -1,0 +1,139 @@
+import type { Pool } from "pg";
+import type { PartitionedTable } from "./partitions.ts";
+
+/** Of what is due, so many rows are looked at: 20 to 30 ms of PostgreSQL when there are that many, and never more. */
+const ROWS_LOOKED_AT_MAX = 20_000;
+const WAKEUPS_COUNTED_MAX = 1_000;
+const DAYS_LOOKED_AHEAD = 31;
+
+/** The queue as the database sees it. */
+export type QueueLevels = {
+  readonly due: number;
+  /** Due for over a minute. */
+  readonly overdue: number;
+  readonly leased: number;
+  /** Seconds that the oldest due one has been due, in lanes without an attempt under way and in those with one. */
+  readonly oldestDueIdleSeconds: number;
+  readonly oldestDueAtWorkSeconds: number;
+  readonly wakeupsWaiting: number;
+  readonly replaysRunning: number;
+  /** Rows ever inserted into the registry of analyses, since PostgreSQL's statistics began. */
+  readonly publishedEver: number;
+};
+
+/**
+ * Publishing and promoting set wake_at to 15 s from then, so that whatever is due or under way has a wake_at that is
+ * past or near: its index leads to all of it. A lane that was flooded with a million deliveries has some of them
+ * further ahead; they are not counted.
+ */
+const QUEUE = `
+with looked_at as materialized (
+  select
+    lane, coalesce(lease_until > now(), false) as is_leased, extract(epoch from now() - due_at)::float8 as due_for
+  from sealpost.open_deliveries
+  where wake_at <= now() + interval '30 seconds'
+  order by wake_at
+  limit ${ROWS_LOOKED_AT_MAX}
+), lanes as (
+  select
+    bool_or(is_leased) as is_at_work,
+    count(*) filter (where is_leased) as leased,
+    count(*) filter (where not is_leased and due_for >= 0) as due,
+    count(*) filter (where not is_leased and due_for > 60) as overdue,
+    max(due_for) filter (where not is_leased) as oldest
+  from looked_at
+  group by lane
+)
+select
+  coalesce(sum(due), 0)::integer as due,
+  coalesce(sum(overdue), 0)::integer as overdue,
+  coalesce(sum(leased), 0)::integer as leased,
+  greatest(max(oldest) filter (where not is_at_work), 0) as oldest_idle,
+  greatest(max(oldest) filter (where is_at_work), 0) as oldest_at_work,
+  (select count(*)::integer from (
+    select from graphile_worker._private_jobs where locked_at is null limit ${WAKEUPS_COUNTED_MAX}) as jobs
+  ) as wakeups_waiting,
+  (select count(*)::integer from sealpost.replays where status = 'running') as replays_running,
+  pg_stat_get_tuples_inserted('sealpost.analyses'::regclass)::float8 as published_ever
+from lanes`;
+
+export async function readQueueLevels(pool: Pool): Promise<QueueLevels> {
+  const { rows } = await pool.query<{
+    due: number;
+    overdue: number;
+    leased: number;
+    oldest_idle: number;
+    oldest_at_work: number;
+    wakeups_waiting: number;
+    replays_running: number;
+    published_ever: number;
+  }>({ name: "queue_levels", text: QUEUE });
+  const row = rows[0]!;
+  return {
+    due: row.due,
+    overdue: row.overdue,
+    leased: row.leased,
+    oldestDueIdleSeconds: row.oldest_idle,
+    oldestDueAtWorkSeconds: row.oldest_at_work,
+    wakeupsWaiting: row.wakeups_waiting,
+    replaysRunning: row.replays_running,
+    publishedEver: row.published_ever,
+  };
+}
+
+export type PartitionLevels = {
+  readonly table: PartitionedTable;
+  /** Days after today that have a partition, without a gap; -1: today has none. */
+  readonly ahead: number;
+  /** When the oldest day that is still there ended, in ms since the epoch; null: there is none. */
+  readonly oldestDayEndedAtMs: number | null;
+  /** The database's now. */
+  readonly nowMs: number;
+};
+
+// Names first, dates after: unfenced, the planner reads a date out of every name in the catalog.
+const PARTITIONS = `
+with child as materialized (
+  select relname as name from pg_class
+  where relnamespace = 'sealpost'::regnamespace and relkind = 'r'
+    and relname ~ '^(deliveries|bodies|attempts)_[0-9]{8}$'
+)
+select
+  parent.name as "table",
+  (
+    select coalesce(min(n), ${DAYS_LOOKED_AHEAD}) - 1
+    from generate_series(0, ${DAYS_LOOKED_AHEAD - 1}) as n
+    where not exists (
+      select from child
+      where child.name = parent.name || '_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD'))
+  )::integer as ahead,
+  (
+    select extract(epoch from (to_date(right(min(child.name), 8), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC') * 1000
+    from child where child.name like parent.name || '\\_%'
+  )::float8 as oldest_ended_ms,
+  (extract(epoch from now()) * 1000)::float8 as now_ms
+from (values ('deliveries'), ('bodies'), ('attempts')) as parent (name)`;
+
+export async function readPartitionLevels(pool: Pool): Promise<readonly PartitionLevels[]> {
+  const { rows } = await pool.query<{
+    table: PartitionedTable;
+    ahead: number;
+    oldest_ended_ms: number | null;
+    now_ms: number;
+  }>({ name: "partition_levels", text: PARTITIONS });
+  return rows.map(({ table, ahead, oldest_ended_ms, now_ms }) => ({
+    table,
+    ahead,
+    oldestDayEndedAtMs: oldest_ended_ms,
+    nowMs: now_ms,
+  }));
+}
+
+/** The database's clock, in ms since the epoch. */
+export async function readDatabaseClock(pool: Pool): Promise<number> {
+  const { rows } = await pool.query<{ now_ms: number }>({
+    name: "database_clock",
+    text: "select (extract(epoch from clock_timestamp()) * 1000)::float8 as now_ms",
+  });
+  return rows[0]!.now_ms;
+}
