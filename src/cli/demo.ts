@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { Command } from "@commander-js/extra-typings";
 import { inColumns } from "./answer.ts";
-import { type Play, play } from "./demo/play.ts";
+import type { Play } from "./demo/play.ts";
 import type { Stage } from "./demo/stage.ts";
 import { summaryFields, summaryTable } from "./demo/summary.ts";
 import { createWords, type Words } from "./demo/words.ts";
@@ -45,6 +45,8 @@ async function run(surroundings: Surroundings, words: Words, options: RunOptions
   const { asked, signal, fail, isToStay } = options;
   await using stack = new AsyncDisposableStack();
   try {
+    // Loaded here, so that no other command pays for making certificates in time and memory.
+    const { play } = await import("./demo/play.ts");
     const outcome = await play({ surroundings, words, stack, signal, fail });
     conclude(outcome, words);
     if (outcome.faults.length > 0) return false;

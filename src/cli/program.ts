@@ -8,6 +8,7 @@ import { addKeyCommands } from "./key.ts";
 import { addMigrateCommand } from "./migrate.ts";
 import { Mistake } from "./mistake.ts";
 import { addPublishCommand } from "./publish.ts";
+import { addReceiverCommands } from "./receiver.ts";
 import { addSecretCommands } from "./secret.ts";
 import { addServeCommand } from "./serve.ts";
 import { addSignatureCommands } from "./signature.ts";
@@ -39,6 +40,7 @@ function createProgram(surroundings: Surroundings): Command {
   addPublishCommand(program, surroundings);
   addTargetCommands(program, surroundings);
   addSignatureCommands(program, surroundings);
+  addReceiverCommands(program, surroundings);
   return program;
 }
 

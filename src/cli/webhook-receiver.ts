@@ -37,7 +37,7 @@ export type WebhookReceiverOptions = {
   /** Unix time in milliseconds. */
   readonly now: () => number;
   /** The status to answer with. */
-  readonly answer: (arrival: Arrival) => number;
+  readonly answer: (arrival: Arrival) => number | Promise<number>;
 };
 
 export type WebhookReceiver = { readonly port: number; close(): Promise<void> };
@@ -93,7 +93,7 @@ async function receive(
     }
     chunks.push(chunk);
   }
-  const status = options.answer({
+  const status = await options.answer({
     path: request.url ?? "/",
     hostname: (request.headers.host ?? "").replace(/:\d+$/, ""),
     headers: request.headers,

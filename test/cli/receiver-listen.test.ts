@@ -1,0 +1,135 @@
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { afterEach, describe, expect, test } from "vitest";
+import { importSigningKey, signatureHeader } from "../../src/signing/index.ts";
+import { runSealpost, startSealpost, untilFinished } from "../support/command.ts";
+import { createTestPoster, postRequest } from "../support/poster.ts";
+
+const SECRET = "whsec_bGlzdGVuIHRvIHdoYXQgYXJyaXZlcyBoZXJlIHRvZGF5";
+const OLD_SECRET = "whsec_dGhlIG9uZSBiZWZvcmUsIHdoaWxlIGl0IGlzIHJvdGF0ZWQ=";
+const folder = mkdtempSync(join(tmpdir(), "sealpost-listen-"));
+let running: ChildProcess | null = null;
+
+afterEach(async () => {
+  if (running === null || running.exitCode !== null) return;
+  running.kill("SIGTERM");
+  await once(running, "close");
+});
+
+async function listen(...more: readonly string[]) {
+  const args = ["receiver", "listen", "--port", "0", "--secret", SECRET, ...more];
+  const child = startSealpost(args, { stdio: ["ignore", "pipe", "pipe"] });
+  running = child;
+  // It keeps the lines that come before they are asked for.
+  const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
+  const finished = untilFinished(child);
+  const next = async () => String((await lines.next()).value);
+  const first = await next();
+  return { child, next, finished, url: /https?:\/\/[\d.:]+\//.exec(first)![0] };
+}
+
+function webhook(options: { secrets?: readonly string[]; ageSeconds?: number; event?: object } = {}) {
+  const { secrets = [SECRET], ageSeconds = 0, event = {} } = options;
+  const body = Buffer.from(
+    JSON.stringify({
+      id: "01a1f7b0-0000-7000-8000-000000000001",
+      event: "analysis.succeeded",
+      created_at: "2026-01-01T00:00:00.000Z",
+      data: { id: "an_1", status: "succeeded", example: true },
+      ...event,
+    }),
+  );
+  const timestampSeconds = Math.floor(Date.now() / 1_000) - ageSeconds;
+  const keys = secrets.map(importSigningKey);
+  const headers = {
+    "content-type": "application/json",
+    "extract-signature": signatureHeader({ timestampSeconds, body, keys }),
+  };
+  return { headers, body };
+}
+
+async function post(url: string, { headers, body }: ReturnType<typeof webhook>): Promise<number> {
+  const response = await fetch(url, { method: "POST", headers, body: new Uint8Array(body) });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+describe("receiver listen", () => {
+  test("accepts what is genuine and fresh, and says what it is", async () => {
+    const { url, next, child, finished } = await listen("--json");
+    expect(await post(url, webhook())).toBe(204);
+    expect(JSON.parse(await next())).toMatchObject({
+      event: "arrived",
+      status: 204,
+      is_valid: true,
+      reason: null,
+      is_repeat: false,
+      webhook: { event: "analysis.succeeded", data: { id: "an_1" } },
+    });
+    expect(await post(url, webhook())).toBe(204);
+    expect(JSON.parse(await next())).toMatchObject({ status: 204, is_repeat: true });
+    child.kill("SIGINT");
+    expect(await finished).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test("refuses the rest, and says why", async () => {
+    const { url, next } = await listen("--secret", OLD_SECRET, "--tolerance", "60", "--json");
+    expect(await post(url, webhook({ secrets: [OLD_SECRET] }))).toBe(204);
+    expect(JSON.parse(await next())).toMatchObject({ is_valid: true });
+    expect(await post(url, webhook({ secrets: ["whsec_anotherOne"] }))).toBe(400);
+    expect(JSON.parse(await next())).toMatchObject({ is_valid: false, reason: "no_signature_matches" });
+    expect(await post(url, webhook({ ageSeconds: 61 }))).toBe(400);
+    expect(JSON.parse(await next())).toMatchObject({ is_valid: false, reason: "timestamp_too_old" });
+    const { body, headers } = webhook();
+    expect(await post(url, { body, headers: { ...headers, "extract-signature": "" } })).toBe(400);
+    expect(JSON.parse(await next())).toMatchObject({ reason: "header_missing", webhook: null });
+    expect((await fetch(url)).status).toBe(405);
+  });
+
+  test("says nothing that a terminal would obey, and no secret", async () => {
+    const { url, next } = await listen();
+    await post(
+      url,
+      webhook({ event: { data: { id: "\u009b2J\u007f", status: "succeeded", example: true } } }),
+    );
+    const head = await next();
+    expect(head).toMatch(/POST \/ → 204 {2}analysis\.succeeded, delivery 01a1f7b0.* \(an example\)$/);
+    const shown = await next();
+    expect(shown).toContain('"status":"succeeded"');
+    expect(shown).not.toMatch(/\p{Cc}/u);
+    expect(head + shown).not.toContain(SECRET);
+  });
+
+  test("with --https answers a dispatcher that trusts its authority", async () => {
+    const caFile = join(folder, "ca.pem");
+    const { url } = await listen("--https", "--ca-file", caFile);
+    const { port } = new URL(url);
+    const { headers, body } = webhook();
+    const target = new URL(`https://localhost:${port}/webhooks`);
+    const trusting = createTestPoster({ ports: [Number(port)], caPem: readFileSync(caFile, "utf8") });
+    expect(await trusting.post(postRequest(target, { headers, body }))).toMatchObject({ statusCode: 204 });
+    await trusting.close();
+    const stranger = createTestPoster({ ports: [Number(port)] });
+    expect(await stranger.post(postRequest(target, { headers, body }))).toMatchObject({
+      outcome: "tls_failed",
+    });
+    await stranger.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  test.each([
+    [["--secret", " "], "empty"],
+    [["--secret", SECRET, "--host", "192.0.2.1"], "cannot listen"],
+    [["--secret", SECRET, "--ca-file", "x.pem"], "--https"],
+    [["--secret", SECRET, "--https", "--ca-file", "/no/such/folder/x.pem"], "cannot be written (ENOENT)"],
+  ])("says what is wrong with %s", async (args, text) => {
+    const { code, stderr } = await runSealpost(["receiver", "listen", "--port", "0", ...args]);
+    expect(code).toBe(2);
+    expect(stderr).toContain(text);
+    expect(stderr.split("\n")).toHaveLength(2);
+  });
+});
