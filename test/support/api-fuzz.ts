@@ -12,6 +12,8 @@ export type KnownValues = {
   readonly params?: Readonly<Record<string, fc.Arbitrary<string>>>;
   readonly query?: Readonly<Record<string, fc.Arbitrary<unknown>>>;
   readonly body?: fc.Arbitrary<unknown>;
+  /** Brings about what the operation needs, before each request: something to remove, say. */
+  readonly before?: () => Promise<void>;
 };
 
 export type FuzzOptions = {
@@ -65,7 +67,9 @@ export async function fuzzApi(options: FuzzOptions): Promise<FuzzReport> {
     const counts = new Map<number, number>();
     report.set(operation.key, counts);
     const requests = requestsFor(operation, known[operation.key] ?? {}, resolve, seed);
+    const before = known[operation.key]?.before;
     const property = fc.asyncProperty(requests, async (request) => {
+      await before?.();
       const status = await sendChecked(options, operation, request, check);
       counts.set(status, (counts.get(status) ?? 0) + 1);
     });

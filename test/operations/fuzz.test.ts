@@ -1,0 +1,85 @@
+import { fc } from "@fast-check/vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { setEndpoint } from "../../src/store/endpoints.ts";
+import type { OpenApiDocument } from "../support/api-answer-check.ts";
+import { countOf, fuzzApi, type KnownValues } from "../support/api-fuzz.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { publishAt } from "../support/delivery-rows.ts";
+import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+
+const RUNS = 300;
+
+let database: TestDatabase;
+let api: TestApi;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startTestApi(database);
+});
+afterAll(async () => {
+  await api.close();
+  await database.drop();
+});
+
+/** Things that exist, so that requests made from the document alone find some. */
+async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
+  const { pool } = database;
+  const { accountId } = api.account;
+  const names = Array.from({ length: RUNS }, (_, n) => `f-${n}`);
+  // For want of a target they are abandoned at once, and can be replayed.
+  const deliveries = await publishAt(pool, accountId, new Date(), names);
+  const replays: string[] = [];
+  for (let n = 0; n < 30; n++) {
+    const body = { filter: { analysis_id: `f-${n}` } };
+    replays.push((await api.ask("POST", "/v1/webhooks/replays", { body })).body.id as string);
+  }
+  const setSome = async () => {
+    await setEndpoint(pool, accountId, "https://hooks.example.com/");
+  };
+  const delivery = { delivery_id: fc.constantFrom(...deliveries) };
+  const replay = { replay_id: fc.constantFrom(...replays) };
+  const urls = fc.oneof(
+    fc.domain().map((host) => `https://${host}/hook`),
+    fc.webUrl({ withQueryParameters: true, withFragments: true }),
+    fc.string(),
+  );
+  const analyses = fc.record(
+    {
+      id: fc.stringMatching(/^[A-Za-z0-9._:-]{1,200}$/),
+      status: fc.constantFrom("succeeded", "failed"),
+      more: fc.jsonValue(),
+    },
+    { requiredKeys: ["id", "status"] },
+  );
+  return {
+    "analyses.get": { params: { analysis_id: fc.constantFrom(...names) } },
+    "analyses.publish": {
+      body: fc.record({ analysis: analyses, webhook_url: fc.option(urls) }, { requiredKeys: ["analysis"] }),
+    },
+    "webhooks.endpoint.get": { before: setSome },
+    "webhooks.endpoint.set": { body: fc.record({ url: urls }) },
+    "webhooks.endpoint.remove": { before: setSome },
+    "webhooks.deliveries.get": { params: delivery },
+    "webhooks.deliveries.replay": { params: delivery },
+    "webhooks.replays.get": { params: replay },
+    "webhooks.replays.cancel": { params: replay },
+  };
+}
+
+test("no request made from the document gets a 5xx, or an answer that is not in the document", {
+  timeout: 300_000,
+}, async () => {
+  const report = await fuzzApi({
+    document: (await api.ask("GET", "/v1/openapi.json")).body as unknown as OpenApiDocument,
+    baseUrl: api.url,
+    headers: { authorization: `Bearer ${api.account.key}` },
+    runsPerOperation: RUNS,
+    seed: 20260301,
+    known: await knownValues(),
+  });
+  expect(api.log.filter(({ level }) => Number(level) >= 50)).toEqual([]);
+  expect(report.size).toBe(15);
+  for (const key of report.keys()) {
+    expect(countOf(report, key, 200), `${key} 2xx`).toBeGreaterThanOrEqual(20);
+    expect(countOf(report, key, 400), `${key} 4xx`).toBeGreaterThanOrEqual(20);
+  }
+});

@@ -1,0 +1,66 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { lintDocument, withGeneratedClient } from "../support/api-document.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+
+let database: TestDatabase;
+let api: TestApi;
+let document: unknown;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startTestApi(database);
+  document = (await api.ask("GET", "/v1/openapi.json", { key: null })).body;
+});
+afterAll(async () => {
+  await api.close();
+  await database.drop();
+});
+
+test("an outside linter finds no fault in the document", { timeout: 120_000 }, async () => {
+  expect(await lintDocument(document)).toEqual([]);
+});
+
+const tour = `
+  import * as api from "./client.ts";
+
+  function of<T extends { status: number }, S extends T["status"]>(answer: T, status: S): Extract<T, { status: S }> {
+    if (answer.status !== status) throw new Error(JSON.stringify(answer));
+    return answer as Extract<T, { status: S }>;
+  }
+
+  export async function tour() {
+    const analysis = { id: "tour-1", status: "succeeded" as const, pages: 3 };
+    const published = of(await api.analysesPublish("k-1", { analysis }), 202).data;
+    const read: api.Analysis = of(await api.analysesGet(published.analysis_id, {}), 200).data;
+    const endpoint = of(await api.webhooksEndpointSet("k-2", { url: "https://hooks.example.com/" }), 200).data;
+    const listed = of(await api.webhooksDeliveriesList({ status: "abandoned", limit: 1 }), 200).data;
+    const delivery: api.DeliveryWithAttempts =
+      of(await api.webhooksDeliveriesGet(published.delivery_id, {}), 200).data;
+    const dry = of(await api.webhooksReplaysCreate("k-3", { filter: {}, dry_run: true }), 200).data;
+    const replay: api.Replay = of(await api.webhooksReplaysCreate("k-4", { filter: {} }), 202).data;
+    const missing = await api.webhooksReplaysGet(published.delivery_id, {});
+    const code = missing.status === 404 ? (missing.data.code satisfies "not_found") : null;
+    const operations = of(await api.operationsList({}), 200).data;
+    return {
+      read, url: endpoint.url, total: listed.total, attempts: delivery.attempts.length, reason: delivery.reason,
+      matched: dry.matched, status: replay.status, code, operations: operations.total,
+    };
+  }`;
+
+test("a client generated from it compiles, and takes a tour", { timeout: 120_000 }, async () => {
+  await withGeneratedClient(document, tour, async (client, usage) => {
+    client.defaults.baseUrl = api.url;
+    client.defaults.headers = { authorization: `Bearer ${api.account.key}` };
+    expect(await (usage.tour as () => Promise<unknown>)()).toEqual({
+      read: { id: "tour-1", status: "succeeded", pages: 3 },
+      url: "https://hooks.example.com/",
+      total: 1,
+      attempts: 0,
+      reason: "no_target",
+      matched: 1,
+      status: "running",
+      code: "not_found",
+      operations: 15,
+    });
+  });
+});
