@@ -295,7 +295,9 @@ declare
   open_ids uuid[];
   open_lanes bigint[];
   known record;
-  trace constant text := nullif(left(current_setting('sealpost.traceparent', true), 55), '');
+  -- What has another form is left out: it would go into a header.
+  trace constant text := substring(current_setting('sealpost.traceparent', true) from
+    '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$');
 begin
   if total <> coalesce(cardinality(analyses), 0) or total <> coalesce(cardinality(webhook_urls), 0) then
     perform sealpost.publish_fault('SP006', 1, 'invalid_request',

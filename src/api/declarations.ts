@@ -25,6 +25,8 @@ export type OperationRequest<Params, Query, Body, Code extends string> = {
   readonly accountId: string;
   readonly caller: Caller;
   readonly requestId: string;
+  /** The caller's trace (W3C Trace Context), to be handed on; null: none. */
+  readonly traceparent: string | null;
   /** `throw request.problem("not_found")`: one of the declared errors, or a mistake in the request. */
   problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
 };

@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ApiKey } from "./api-keys.ts";
 import { ANSWER_WITHIN_MS } from "./limits.ts";
+import { readTraceparent } from "./traceparent.ts";
 
 /** What becomes known of one request while it is answered. */
 export type Exchange = {
@@ -22,6 +23,8 @@ export type AnsweredRequest = {
   readonly problemCode: string | null;
   readonly durationMs: number;
   readonly requestId: string;
+  /** The caller's trace; null: none. */
+  readonly traceparent: string | null;
   /** Null without a valid key. */
   readonly keyId: string | null;
   /** Null where no account is known. */
@@ -57,6 +60,7 @@ export function answeredRequest(request: FastifyRequest, reply: FastifyReply): A
     problemCode,
     durationMs: reply.elapsedTime,
     requestId: request.id,
+    traceparent: readTraceparent(request.headers.traceparent),
     keyId: key?.id ?? null,
     accountId,
   };

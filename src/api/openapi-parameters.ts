@@ -31,6 +31,13 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
       "Kept for 24 hours, for each account and API key.",
     schema: { type: "string", minLength: 1, maxLength: IDEMPOTENCY_KEY_CHARS_MAX, pattern: PRINTABLE },
   },
+  Traceparent: {
+    name: "traceparent",
+    in: "header",
+    description:
+      "W3C Trace Context of the caller: logged, and sent along with the webhook of what is published.",
+    schema: { type: "string" },
+  },
   IfNoneMatch: {
     name: "If-None-Match",
     in: "header",
@@ -48,6 +55,7 @@ export function parametersOf<Tx>(operation: Operation<Tx>, schemas: SchemaWriter
     ...inPlace("query", query, schemas),
     component("XRequestId"),
     component("XAccountId"),
+    component("Traceparent"),
     component(effect === "write" ? "IdempotencyKey" : "IfNoneMatch"),
   ];
 }

@@ -11,6 +11,7 @@ import { Problem } from "./problems.ts";
 import { raisedCodes } from "./raised-codes.ts";
 import { routerPath } from "./registry.ts";
 import { compileRequestReader } from "./request-reader.ts";
+import { readTraceparent } from "./traceparent.ts";
 import type { Write, WriteOnce } from "./write-once.ts";
 
 type RouteOptions<Tx> = {
@@ -83,6 +84,7 @@ export function addOperationRoute<Tx>(
       accountId,
       caller: { keyId: key.id, isStaff: key.accountId === null },
       requestId: request.id,
+      traceparent: readTraceparent(request.headers.traceparent),
       problem: (code, errors = []) => new Problem(code, { errors }),
     };
   }

@@ -102,6 +102,7 @@ function lineOf(answered: AnsweredRequest) {
     request_id: answered.requestId,
     key_id: answered.keyId,
     account_id: answered.accountId,
+    traceparent: answered.traceparent,
   };
 }
 

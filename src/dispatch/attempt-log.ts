@@ -49,7 +49,7 @@ function attemptLine(
     next: next.status,
     ...("reason" in next ? { reason: next.reason } : {}),
     ...("dueAtMs" in next ? { due_at: new Date(next.dueAtMs).toISOString() } : {}),
-    trace_parent: delivery.traceparent,
+    traceparent: delivery.traceparent,
     recorded,
   };
 }

@@ -76,12 +76,12 @@ export function analysisOperations(dependencies: Dependencies): readonly Sealpos
       body: rawBody({ documentedAs: NewAnalysis, bytesMax: analysisBytesMax + ENVELOPE_BYTES }),
       answer: jsonAnswer(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
-      handle: async ({ accountId, body }, tx) => {
+      handle: async ({ accountId, body, traceparent }, tx) => {
         const sent = readBody(body);
         const { analysis } = sent;
         const webhookUrl = readWebhookUrl(sent.webhookUrl);
         const publication = { accountId, analysis, webhookUrl };
-        const delivery_id = await publishOne(tx, publication, { unsafeAllowedTargets });
+        const delivery_id = await publishOne(tx, publication, { unsafeAllowedTargets, traceparent });
         // Publishing has found it to be a string, written without escapes.
         const { id: analysis_id } = sent.parsed as { readonly id: string };
         return { body: { analysis_id, delivery_id } };

@@ -45,11 +45,13 @@ export class PublishRefusedError extends Error {
 export async function publishAnalyses(
   database: Pool | ClientBase,
   publications: readonly Publication[],
+  traceparent: string | null = null,
 ): Promise<readonly string[]> {
   return await publish(
     database,
     "select sealpost.publish_analyses($1::uuid[], $2::json[], $3::text[]) as ids",
     publications,
+    traceparent,
   );
 }
 
@@ -57,11 +59,13 @@ export async function publishAnalyses(
 export async function publishExample(
   database: Pool | ClientBase,
   publication: Publication,
+  traceparent: string | null = null,
 ): Promise<readonly string[]> {
   return await publish(
     database,
     "select sealpost.publish($1::uuid[], $2::json[], $3::text[], true, now()) as ids",
     [publication],
+    traceparent,
   );
 }
 
@@ -69,12 +73,16 @@ async function publish(
   database: Pool | ClientBase,
   text: string,
   publications: readonly Publication[],
+  traceparent: string | null,
 ): Promise<readonly string[]> {
+  // In the same statement: it is evaluated before the call, and one that the transaction has set itself stays.
+  const setting = traceparent === null ? "" : " from set_config('sealpost.traceparent', $4, true)";
   try {
-    const { rows } = await database.query<{ ids: string[] }>(text, [
+    const { rows } = await database.query<{ ids: string[] }>(`${text}${setting}`, [
       publications.map(({ accountId }) => accountId),
       publications.map(({ analysis }) => analysis),
       publications.map(({ webhookUrl }) => webhookUrl ?? null),
+      ...(traceparent === null ? [] : [traceparent]),
     ]);
     return rows[0]!.ids;
   } catch (error) {
