@@ -38,7 +38,22 @@ export function createDispatchPool(options: PoolOptions): pg.Pool {
  * second until the next autoanalyze.
  */
 export function createWakeupPool(options: PoolOptions): pg.Pool {
-  return createPool({ ...options }, "-c plan_cache_mode=force_custom_plan");
+  const pool = createPool(options, "-c plan_cache_mode=force_custom_plan");
+  pool.on("connect", ignoreMigrationNotices);
+  return pool;
+}
+
+/**
+ * graphile-worker stops when somebody says on this channel that its schema has changed, and any role that can connect
+ * can say so. Our own migrations tell nobody anything that way: after an upgrade dispatchers are restarted in turn.
+ */
+function ignoreMigrationNotices(client: pg.ClientBase): void {
+  const emit = client.emit.bind(client) as (event: string, ...args: unknown[]) => boolean;
+  client.emit = ((event: string, ...args: unknown[]) => {
+    const [notice] = args as [pg.Notification | undefined];
+    if (event === "notification" && notice?.channel === "worker:migrate") return false;
+    return emit(event, ...args);
+  }) as typeof client.emit;
 }
 
 /** For the API, whose callers are told soon that the database is away. */
