@@ -1,0 +1,109 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { ask, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { type RunningProcess, startProcess } from "../support/sealpost-processes.ts";
+
+const LIMIT = 50;
+
+let database: TestDatabase;
+beforeEach(async () => {
+  database = await createTestDatabase();
+});
+afterEach(() => database.drop());
+
+describe("two processes beside one database", () => {
+  let api: TestApi;
+  let processes: RunningProcess[];
+  beforeEach(async () => {
+    const env = { RATE_LIMIT_REQUESTS: `${LIMIT}`, RATE_LIMIT_WINDOW_SECONDS: "600" };
+    [api, ...processes] = await Promise.all([
+      startTestApi(database),
+      startProcess("serve", database, env),
+      startProcess("serve", database, env),
+    ]);
+  });
+  afterEach(async () => {
+    await api.close();
+    const codes = await Promise.all(processes.map((process) => process.end("SIGTERM")));
+    expect(codes).toEqual([0, 0]);
+  });
+
+  const send = (count: number, key: string | null) =>
+    Promise.all(
+      Array.from({ length: count }, (_, n) =>
+        ask(String(processes[n % 2]?.told.listening), "GET", "/v1/operations", { key }),
+      ),
+    );
+
+  test("count together, key by key", async () => {
+    const answers = await send(80, api.account.key);
+    const allowed = answers.filter(({ status }) => status === 200);
+    expect(allowed).toHaveLength(LIMIT);
+    const left = allowed.map(({ headers }) => Number(/r=(\d+)/.exec(headers.get("ratelimit") ?? "")?.[1]));
+    expect(left.sort((a, b) => a - b)).toEqual(Array.from({ length: LIMIT }, (_, n) => n));
+    for (const { status, body, headers } of answers) {
+      expect(headers.get("ratelimit-policy")).toBe(`"default";q=${LIMIT};w=600`);
+      if (status === 200) continue;
+      expect([status, body.code]).toEqual([429, "rate_limited"]);
+      const seconds = headers.get("retry-after");
+      expect(headers.get("ratelimit")).toBe(`"default";r=0;t=${seconds}`);
+      expect(Number(seconds)).toBeGreaterThan(590);
+    }
+    // Refused ones are refused from memory too.
+    expect((await send(4, api.account.key)).map(({ status }) => status)).toEqual([429, 429, 429, 429]);
+    const other = (await api.newAccount()).key;
+    expect((await send(2, other)).map(({ status }) => status)).toEqual([200, 200]);
+  });
+
+  test("count what comes without a key by its address, under a policy of its own", async () => {
+    const answers = await send(LIMIT + 10, null);
+    expect(answers.filter(({ status }) => status === 401)).toHaveLength(LIMIT);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(10);
+    expect(answers[0]?.headers.get("ratelimit-policy")).toBe(`"address";q=${LIMIT};w=600`);
+    expect((await send(1, api.account.key))[0]?.status).toBe(200);
+  });
+});
+
+describe("a limiter whose store fails", () => {
+  let api: TestApi;
+  beforeEach(async () => {
+    api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "5" });
+  });
+  afterEach(() => api.close());
+
+  test("lets requests through, with the state last known, and says so in the log", async () => {
+    await api.ask("GET", "/v1/operations");
+    await api.ask("GET", "/v1/operations");
+    await database.pool.query("alter table sealpost.rate_limits rename to gone");
+    for (let n = 0; n < 10; n++) {
+      const { status, headers } = await api.ask("GET", "/v1/operations");
+      expect([status, headers.get("ratelimit")]).toEqual([
+        200,
+        expect.stringMatching(/^"default";r=3;t=\d+$/),
+      ]);
+    }
+    expect((await api.ask("GET", "/v1/operations", { key: null })).status).toBe(401);
+    expect(api.log.filter(({ msg }) => msg === "a request was let through uncounted")).toHaveLength(11);
+    await database.pool.query("alter table sealpost.gone rename to rate_limits");
+    expect((await api.ask("GET", "/v1/operations")).headers.get("ratelimit")).toMatch(/r=2;/);
+  });
+
+  test("is not waited for", async () => {
+    const holder = await database.pool.connect();
+    await holder.query("begin; lock table sealpost.rate_limits in access exclusive mode");
+    const startMs = performance.now();
+    expect((await api.ask("GET", "/v1/operations")).status).toBe(200);
+    expect(performance.now() - startMs).toBeLessThan(1_500);
+    await holder.query("rollback");
+    holder.release();
+  });
+});
+
+test("a window ends, and the next begins anew", async () => {
+  const api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "2", RATE_LIMIT_WINDOW_SECONDS: "1" });
+  const statuses: number[] = [];
+  while (!statuses.includes(429)) statuses.push((await api.ask("GET", "/v1/operations")).status);
+  while (statuses.at(-1) === 429) statuses.push((await api.ask("GET", "/v1/operations")).status);
+  expect(statuses.filter((status) => status === 200).length).toBeGreaterThanOrEqual(3);
+  await api.close();
+});
