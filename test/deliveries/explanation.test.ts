@@ -1,0 +1,114 @@
+import { describe, expect, test } from "vitest";
+import { type Explainable, explainAttempt, explainDelivery } from "../../src/deliveries/explanation.ts";
+import { NAMED_ERROR_CODES, outcomeOfErrorCode } from "../../src/outcomes/error-codes.ts";
+import { END_REASONS } from "../../src/outcomes/outcome.ts";
+
+const WEEK_MS = 7 * 86_400_000;
+const DUE = Date.UTC(2026, 2, 1, 12, 0, 5, 678);
+
+const fresh: Explainable = {
+  // Made at 2026-03-01 12:00:00.000 UTC.
+  id: "019ca945-0a00-7000-8000-000000000000",
+  status: "pending",
+  reason: null,
+  run: 1,
+  attemptsCount: 0,
+  nextAttemptAtMs: DUE,
+  isInFlight: false,
+  webhookUrl: "https://hooks.example.com/",
+  endpointUrl: null,
+  lastErrorCode: null,
+  lastStatusCode: null,
+};
+const explain = (some: Partial<Explainable>) => explainDelivery({ ...fresh, ...some }, WEEK_MS);
+const failed = { status: "failed", attemptsCount: 1, lastErrorCode: "dns_not_found" } as const;
+
+describe("a delivery in plain words", () => {
+  test.each<[string, Partial<Explainable>, RegExp]>([
+    [
+      "nothing has happened yet",
+      {},
+      /^The event has not been delivered yet\. The attempt is due at 2026-03-01 12:00:05 UTC\.$/,
+    ],
+    [
+      "the first attempt is under way",
+      { isInFlight: true, nextAttemptAtMs: null },
+      /^The event has not been delivered yet\. The attempt is being made now\.$/,
+    ],
+    [
+      "a replay waits for its turn",
+      { run: 2, lastErrorCode: "status_503", attemptsCount: 8 },
+      /^A replay was asked for\. The attempt is due at .* UTC\. Before that: The receiver answered 503.*\.$/,
+    ],
+    [
+      "the last attempt failed",
+      failed,
+      /^The host name .*\. The next attempt is due at 2026-03-01 12:00:05 UTC\. .*\. A replay tries at once\.$/,
+    ],
+    [
+      "the next attempt is under way",
+      { ...failed, isInFlight: true, nextAttemptAtMs: null },
+      /The next attempt is being made now\./,
+    ],
+    ["the time of the next attempt is not known", { ...failed, nextAttemptAtMs: null }, /follows shortly\./],
+    [
+      "it has arrived",
+      { status: "succeeded", lastStatusCode: 204, nextAttemptAtMs: null },
+      /^The receiver accepted the event with status 204\. Nothing is left to be done\.$/,
+    ],
+    [
+      "all attempts are used up",
+      { status: "abandoned", reason: "attempts_exhausted", lastErrorCode: "status_401" },
+      /^All attempts failed.*The last attempt: The receiver answered 401.*signature.*until 2026-03-08 12:00:00 UTC/,
+    ],
+    [
+      "there was nowhere to go",
+      { status: "abandoned", reason: "no_target" },
+      /^There was no webhook URL.*Configure an endpoint.*until 2026-03-08 12:00:00 UTC/,
+    ],
+    [
+      "the URL breaks a rule",
+      { status: "abandoned", reason: "target_refused", lastErrorCode: "url_not_https" },
+      /^The webhook URL does not begin with https/,
+    ],
+    ["the URL breaks some rule", { status: "abandoned", reason: "target_refused" }, /public HTTPS address/],
+    [
+      "it is too late",
+      { status: "abandoned", reason: "analysis_expired" },
+      /no longer kept.*Run the analysis again/,
+    ],
+  ])("%s", (_, some, expected) => {
+    expect(explain(some)).toMatch(expected);
+  });
+
+  test("of one that can be replayed no longer says nothing of replays", () => {
+    expect(explain({ status: "abandoned", reason: "analysis_expired" })).not.toMatch(/Replays/);
+  });
+
+  const statuses = ["pending", "failed", "succeeded", "abandoned"] as const;
+  const every = statuses.flatMap((status) =>
+    (status === "abandoned" ? END_REASONS : [null]).flatMap((reason) =>
+      [null, "dns_not_found", "status_599", "from_the_future"].flatMap((lastErrorCode) =>
+        [true, false].map((isInFlight) => ({ status, reason, lastErrorCode, isInFlight, run: 2 })),
+      ),
+    ),
+  );
+  test.each(every)("is whole sentences: %j", (some) => {
+    expect(explain(some)).toMatch(/^[A-Z][^\n]*[.!]$/);
+    expect(explain(some)).not.toMatch(/undefined|null|NaN|\s{2}|\.\./);
+  });
+});
+
+describe("an attempt in plain words", () => {
+  const codes = NAMED_ERROR_CODES.filter((code) => outcomeOfErrorCode(code) !== null);
+  test.each([...codes, "status_302", "status_418", "status_503", "from_the_future"])(
+    "%s: what happened, and what can be done",
+    (errorCode) => {
+      expect(explainAttempt({ errorCode })).toMatch(/^[A-Z].*\. [A-Z].*\.$/);
+    },
+  );
+
+  test("needs none when it succeeded", () => {
+    expect(explainAttempt({ errorCode: null })).toBeNull();
+  });
+});
