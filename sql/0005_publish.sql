@@ -87,7 +87,7 @@ begin
     return format('port %s is not allowed (443, or 1024 and above except known services)', port);
   end if;
   if host ~ '^\[' then
-    if host !~ '^\[[23][0-9a-f]{3}:[0-9a-f:]*\]$' then
+    if host !~ '^\[[23][0-9a-f]{3}:[0-9a-f:.]*\]$' then
       return 'its address is not public';
     end if;
     return null;
