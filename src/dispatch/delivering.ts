@@ -1,15 +1,10 @@
-import { readFileSync } from "node:fs";
 import type { Config } from "../config/config.ts";
-import { createConnector } from "../target/connector.ts";
-import { createResolver } from "../target/resolver.ts";
-import { parseUnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
 import { DatabaseClock } from "./database-clock.ts";
 import type { Delivering } from "./deliver.ts";
 import { DeliveryTargets } from "./delivery-target.ts";
 import { createPoster } from "./post.ts";
 import { SigningKeys } from "./signing-keys.ts";
-
-const DNS_TIMEOUT_MS = 3_000;
+import { createTargetConnect } from "./target-connect.ts";
 
 export type DeliveringOptions = {
   readonly config: Config;
@@ -23,18 +18,7 @@ export type DeliveringOptions = {
 export function createDelivering(options: DeliveringOptions): Delivering {
   const { config } = options;
   const now = () => performance.now();
-  const unsafeAllowedTargets = parseUnsafeAllowedTargets((config.unsafeAllowedTargets ?? []).join(","));
-  const connect = createConnector({
-    resolver: createResolver({
-      timeoutMs: DNS_TIMEOUT_MS,
-      now,
-      ...(config.targetDnsServers === null ? {} : { servers: config.targetDnsServers }),
-    }),
-    unsafeAllowedTargets,
-    connectTimeoutMs: config.connectTimeoutMs,
-    ...(config.targetCaFile === null ? {} : { ca: readFileSync(config.targetCaFile, "utf8") }),
-    ...(config.ownAddresses === null ? {} : { ownAddresses: config.ownAddresses }),
-  });
+  const { connect, unsafeAllowedTargets } = createTargetConnect(config);
   return {
     targets: new DeliveryTargets(unsafeAllowedTargets),
     keys: new SigningKeys(options.secretsKey),
