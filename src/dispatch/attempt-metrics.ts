@@ -1,12 +1,16 @@
 import { STATUS_CODES } from "node:http";
 import type { DispatchMetrics } from "../metrics/dispatch-metrics.ts";
 import type { Distribution } from "../metrics/registry.ts";
+import { type ErrorCode, NAMED_ERROR_CODES, outcomeOfErrorCode } from "../outcomes/error-codes.ts";
+import { END_REASONS } from "../outcomes/outcome.ts";
+import { statusErrorCode } from "../outcomes/status.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import type { AttemptRow } from "../store/record.ts";
 import type { DispatchObserver } from "./dispatcher.ts";
 
 /** Counts what a dispatcher does. All of it together costs about a microsecond an attempt. */
 export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver {
+  beginAtZero(metrics);
   const succeeded = metrics.attempts.of({ outcome: "succeeded", error_code: "none" });
   const interrupted = metrics.attempts.of({ outcome: "interrupted", error_code: "interrupted" });
   const deliveriesSucceeded = metrics.deliveriesEnded.of({ status: "succeeded", reason: "none" });
@@ -46,7 +50,7 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
   }
 
   return {
-    attemptRecorded: (delivery, { recording }, recorded) => {
+    attemptRecorded: (delivery, { recording, result }, recorded) => {
       if (delivery.wasInterrupted) {
         leasesRecovered.add();
         interrupted.add();
@@ -55,6 +59,9 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
       if (recorded !== "ours") return unrecorded[recorded].add();
       const { attempt, next } = recording;
       if (attempt !== null) countAttempt(delivery, attempt);
+      if (next.status === "released") {
+        metrics.leasesReturned.of({ why: result?.errorCode ?? "not_posted" }).add();
+      }
       if (next.status === "abandoned") {
         metrics.deliveriesEnded.of({ status: "abandoned", reason: next.reason }).add();
       }
@@ -72,6 +79,19 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
     },
     failed: (work) => metrics.faults.of({ work }).add(),
   };
+}
+
+/** A series that is born as 1 has no rise that a rate could see: the first failure of its kind would be missed. */
+function beginAtZero(metrics: DispatchMetrics): void {
+  const statuses = Object.keys(STATUS_CODES)
+    .map(Number)
+    .filter((status) => status >= 300);
+  const codes: readonly ErrorCode[] = [...NAMED_ERROR_CODES, ...statuses.map(statusErrorCode)];
+  for (const code of codes) {
+    const outcome = outcomeOfErrorCode(code);
+    if (outcome !== null) metrics.attempts.of({ outcome, error_code: code });
+  }
+  for (const reason of END_REASONS) metrics.deliveriesEnded.of({ status: "abandoned", reason });
 }
 
 /** A closed set but for the statuses, which receivers choose: those that HTTP knows, and one label for the rest. */

@@ -64,6 +64,14 @@ export function createDispatchMetrics(registry: Registry) {
       unit: "attempts",
       labels: { how: ["taken_over", "given_up"] },
     }),
+    leasesReturned: registry.counter({
+      name: "sealpost_leases_returned_total",
+      help:
+        "Leases given back without using up an attempt: we stopped, the egress proxy is down, or nothing was posted " +
+        "because it was too late or met a fault of our own.",
+      unit: "leases",
+      labels: { why: ["shut_down", "egress_proxy_failed", "not_posted"] },
+    }),
     leasesRecovered: registry.counter({
       name: "sealpost_leases_recovered_total",
       help: "Leases found expired: the dispatcher that had them died, and the attempt was made again.",
