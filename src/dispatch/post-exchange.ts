@@ -112,7 +112,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   #onConnected(target: Target, opened: OpenedConnection): void {
-    if (this.#isOver) {
+    // Aborted and yet not over: the connection came about in the very moment of the deadline.
+    if (this.#isOver || this.#connecting?.signal.aborted) {
       opened.socket.destroy();
       return;
     }

@@ -192,6 +192,20 @@ describe("a POST that comes to no connection", () => {
     expect(poster.gauges()).toMatchObject({ inFlight: 0, openConnections: 0 });
   });
 
+  it("sends nothing on a connection that comes about in the moment of the deadline", async () => {
+    const { receiver } = await setUp();
+    const connectAtLast: Connect = async ({ port }, signal) => {
+      const socket = connectTls({ port, host: "127.0.0.1", servername: "localhost", ca: receiver.caPem });
+      await Promise.all([once(socket, "secureConnect"), once(signal, "abort")]);
+      return { socket, remoteAddress: null, timings: { dnsMs: null, connectMs: 0, tlsMs: 0 } };
+    };
+    const poster = createPoster({ connect: connectAtLast, now: () => performance.now() });
+    const result = await poster.post(postRequest(receiver.url(), { deadlineMs: 300 }));
+    expect(result).toMatchObject({ errorCode: "connect_timeout", mayHaveWritten: false });
+    await receiver.waitForNoConnections();
+    expect(receiver.requests).toEqual([]);
+  });
+
   it("reports an error that nobody knows as unexpected", async () => {
     const connect = () => Promise.reject(new TypeError("a bug"));
     const poster = createPoster({ connect, now: () => performance.now() });
