@@ -1,10 +1,18 @@
+import { EventEmitter } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
-import { Logger, type Runner, run } from "graphile-worker";
+import { Logger, type Runner, run, type WorkerEvents } from "graphile-worker";
 import type { Pool } from "pg";
 import type { WaitingDelivery } from "./lanes.ts";
 
 /** Wake-ups handled at once. A handler puts ids into memory and returns, so this many are plenty. */
 const CONCURRENT_JOBS = 8;
+/**
+ * Of transactions that add wake-ups at the same moment only one says so (sealpost.announce_wakeups). So once some were
+ * found the queue is looked at this many times more, so far apart; what all of that misses, the next poll finds.
+ */
+const LOOKS_MORE = 3;
+const LOOK_AGAIN_MS = 4;
+const POLL_MS = 100;
 const RESTART_MS = 50;
 const RESTART_MAX_MS = 2_000;
 
@@ -25,6 +33,8 @@ export class Wakeups {
   readonly #stopping = new AbortController();
   #runner: Runner | null = null;
   #loop: Promise<void> = Promise.resolve();
+  #looksLeft = 0;
+  #lookTimer: NodeJS.Timeout | null = null;
 
   constructor(options: WakeupsOptions) {
     this.#options = options;
@@ -65,8 +75,24 @@ export class Wakeups {
     }
   }
 
+  /** `found`: the wake-ups of the look that has just ended. Looking at a queue that is busy or stopped does nothing. */
+  #lookAgain(queue: { pulse(count: number): void }, found: number): void {
+    if (found > 0) this.#looksLeft = LOOKS_MORE;
+    if (this.#looksLeft === 0 || this.#lookTimer !== null) return;
+    this.#looksLeft--;
+    this.#lookTimer = setTimeout(() => {
+      this.#lookTimer = null;
+      queue.pulse(1);
+    }, LOOK_AGAIN_MS);
+  }
+
   #runOptions(): Parameters<typeof run>[0] {
+    const events: WorkerEvents = new EventEmitter();
+    events.on("localQueue:getJobs:complete", ({ localQueue, jobs }) =>
+      this.#lookAgain(localQueue, jobs.length),
+    );
     return {
+      events,
       pgPool: this.#options.pool,
       noHandleSignals: true,
       logger: new Logger(() => () => undefined),
@@ -74,7 +100,7 @@ export class Wakeups {
       preset: {
         worker: {
           concurrentJobs: CONCURRENT_JOBS,
-          pollInterval: 200,
+          pollInterval: POLL_MS,
           localQueue: { size: CONCURRENT_JOBS + 1, ttl: 3_000 },
           completeJobBatchDelay: 20,
           failJobBatchDelay: 20,

@@ -1,12 +1,85 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { setTimeout as wait } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { WaitingDelivery } from "../../src/dispatch/lanes.ts";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { insertAccount, publish } from "../support/publishing.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
   database = await createTestDatabase();
 });
 afterAll(() => database.drop());
+
+let running: Wakeups | null = null;
+afterEach(async () => {
+  await running?.stop();
+  running = null;
+});
+
+/** Resolves with the first `count` deliveries that are woken from now on. */
+function startWaking(count: number): Promise<readonly WaitingDelivery[]> {
+  const woken: WaitingDelivery[] = [];
+  return new Promise((resolve) => {
+    running = new Wakeups({
+      pool: database.pool,
+      wake: async (waiting) => {
+        woken.push(...waiting);
+        if (woken.length >= count) resolve(woken);
+      },
+      onRunnerEnded: () => undefined,
+    });
+    running.start();
+  });
+}
+
+async function listen() {
+  const client = await database.pool.connect();
+  const heard: string[] = [];
+  client.on("notification", ({ payload = "" }) => heard.push(payload));
+  await client.query('listen "jobs:insert"');
+  return {
+    /** What was heard until now: a round trip later everything committed before it is there. */
+    heard: async () => {
+      await client.query("select");
+      return heard;
+    },
+    stop: () => client.release(true),
+  };
+}
+
+test("of transactions that commit at the same moment one tells of its wake-ups, and none waits", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  const listening = await listen();
+  const slow = await database.pool.connect();
+  await slow.query("begin");
+  const ids = [await publish(slow, accountId, '{"id":"w-1","status":"succeeded"}')];
+  expect(await listening.heard()).toEqual([]);
+  // What happens at its commit, which then takes long.
+  await slow.query("set constraints all immediate");
+  ids.push(await publish(database.pool, accountId, '{"id":"w-2","status":"succeeded"}'));
+  expect(await listening.heard(), "the second leaves it to the first").toEqual([]);
+  await slow.query("commit");
+  slow.release();
+  expect(await listening.heard()).toEqual(['{"count":1}']);
+
+  ids.push(await publish(database.pool, accountId, '{"id":"w-3","status":"succeeded"}'));
+  expect(await listening.heard(), "alone, it tells").toHaveLength(2);
+  listening.stop();
+  expect((await startWaking(3)).map(({ deliveryId }) => deliveryId).sort()).toEqual(ids.sort());
+});
+
+test("finds wake-ups that nobody told of, soon behind others and at the latest with the next poll", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  const mute = await database.pool.connect();
+  await mute.query("select pg_advisory_lock(x'7365616c77616b65'::bigint)");
+  const woken = startWaking(2);
+  const first = await publish(database.pool, accountId, '{"id":"m-1","status":"succeeded"}');
+  await wait(30);
+  const second = await publish(database.pool, accountId, '{"id":"m-2","status":"succeeded"}');
+  expect((await woken).map(({ deliveryId }) => deliveryId)).toEqual([first, second]);
+  mute.release(true);
+});
 
 test("stops when it is asked to while its runner is still starting", async () => {
   const ends: unknown[] = [];
