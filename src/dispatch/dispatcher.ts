@@ -33,6 +33,8 @@ export type DispatcherOptions = {
     readonly attemptsMax: number;
   }) => Promise<Claim>;
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
+  /** Has others woken for deliveries that waited here and will not be claimed here any more. */
+  readonly giveBack: (deliveryIds: readonly string[]) => Promise<void>;
   readonly isRefusedData: (error: unknown) => boolean;
   readonly observer: DispatchObserver;
 };
@@ -94,6 +96,12 @@ export class Dispatcher {
       await Promise.all(this.#running);
       await new Promise(setImmediate);
     }
+  }
+
+  /** After the last wake-up: what still waits here is due and others may have it. */
+  async giveBackWaiting(): Promise<void> {
+    // If that fails, the promoter finds them all the same, only later.
+    await this.#options.giveBack(this.lanes.clear()).catch(() => undefined);
   }
 
   #pump(): void {

@@ -113,6 +113,18 @@ export class Lanes {
     return taken;
   }
 
+  /** Every id that waits, and none waits any more. */
+  clear(): string[] {
+    const waiting = [...this.#lanes.values()].flatMap((lane) => [...lane.ids]);
+    for (const lane of this.#lanes.values()) {
+      if (lane.isInRing) this.#ringOf(lane).remove(lane);
+      lane.isInRing = false;
+      lane.ids.clear();
+    }
+    this.#ids = 0;
+    return waiting;
+  }
+
   /** The attempt is over. `answer`: did the receiver answer at all; "unknown" when nothing was posted. */
   release(key: string, answer: "answered" | "silent" | "unknown"): void {
     const lane = this.#laneOf(key);

@@ -5,7 +5,7 @@ import type { PoolName } from "../metrics/database-metrics.ts";
 import { createRegistry } from "../metrics/registry.ts";
 import { claimDeliveries } from "../store/claim.ts";
 import { createDispatchPool, createGeneralPool, createWakeupPool, isRefusedData } from "../store/pools.ts";
-import { lead, promoteDue, sweepStuckJobs } from "../store/promote.ts";
+import { lead, promoteDue, sweepStuckJobs, wakeSoon } from "../store/promote.ts";
 import { recordOutcomes } from "../store/record.ts";
 import { advanceReplays } from "../store/replays.ts";
 import { createDelivering, type DeliveringOptions } from "./delivering.ts";
@@ -78,6 +78,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),
     write: countRecords(metrics, (recordings) => recordOutcomes(pool, recordings)),
+    giveBack: (deliveryIds) => wakeSoon(pool, deliveryIds),
     isRefusedData,
     observer: options.observer,
   });
@@ -119,6 +120,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     dispatcher,
     stop: async () => {
       await Promise.all([wakeups.stop(), leader.stop(), dispatcher.stop()]);
+      await dispatcher.giveBackWaiting();
       await delivering.poster.close();
       await Promise.all([pool.end(), wakeupPool.end(), housePool.end()]);
     },

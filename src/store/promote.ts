@@ -20,6 +20,26 @@ export async function promoteDue(pool: Pool, at: Date | null): Promise<Promotion
   return { looked, woken, isFull: looked === ROWS_PER_STEP_MAX };
 }
 
+const GIVEN_BACK_PER_STEP = 1_000;
+
+/** Lets the promoter's next step wake these again: whoever was to claim them has forgotten them. */
+export async function wakeSoon(pool: Pool, deliveryIds: readonly string[]): Promise<void> {
+  for (let from = 0; from < deliveryIds.length; from += GIVEN_BACK_PER_STEP) {
+    await pool.query({
+      name: "wake_soon",
+      text: `with mine as (
+          select delivery_id from sealpost.open_deliveries
+          where delivery_id = any ($1::uuid[]) and lease_token is null and wake_at > greatest(due_at, now())
+          order by delivery_id
+          for update skip locked
+        )
+        update sealpost.open_deliveries as o set wake_at = greatest(o.due_at, now())
+        from mine where o.delivery_id = mine.delivery_id`,
+      values: [deliveryIds.slice(from, from + GIVEN_BACK_PER_STEP)],
+    });
+  }
+}
+
 /** Deletes wake-ups that a dead worker has locked for over 5 minutes. Returns how many. */
 export async function sweepStuckJobs(pool: Pool): Promise<number> {
   const { rows } = await pool.query<{ swept: number }>({

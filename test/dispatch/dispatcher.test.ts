@@ -6,6 +6,7 @@ import { Dispatcher, type DispatcherOptions } from "../../src/dispatch/dispatche
 import { LANE_LIMITS } from "../../src/dispatch/lanes.ts";
 import { claimDeliveries } from "../../src/store/claim.ts";
 import { isRefusedData } from "../../src/store/pools.ts";
+import { promoteDue, wakeSoon } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { deliveryRow, openDispatchPool, openRow, publishAt } from "../support/delivery-rows.ts";
@@ -74,6 +75,7 @@ function startDispatcher(
     },
     claim: hands.claim?.(claim) ?? claim,
     write: hands.write?.(write) ?? write,
+    giveBack: (deliveryIds) => wakeSoon(pool, deliveryIds),
     isRefusedData,
     observer: {
       attemptRecorded: (delivery, _delivered, outcome) => {
@@ -326,5 +328,16 @@ describe("stopping", () => {
     const statuses = await Promise.all(waiting.map(({ deliveryId }) => statusOf(deliveryId)));
     expect(statuses.filter((status) => status === "succeeded")).toHaveLength(3);
     expect(statuses.filter((status) => status === "pending")).toHaveLength(3);
+  });
+
+  it("lets others be woken at once for what waited here", async () => {
+    await database.pool.query("delete from sealpost.open_deliveries");
+    const { dispatcher } = startDispatcher({ claim: () => () => Promise.reject(new Error("no connection")) });
+    const waiting = await publishIn(2, 3);
+    void dispatcher.wake(waiting);
+    await dispatcher.stop();
+    await dispatcher.giveBackWaiting();
+    expect(dispatcher.lanes.waitingIds).toBe(0);
+    expect(await promoteDue(pool, null)).toMatchObject({ woken: 6 });
   });
 });

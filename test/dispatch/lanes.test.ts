@@ -212,6 +212,19 @@ describe("what is remembered", () => {
     expect(lanes.startableIds, "silent lanes hold up no wake-up").toBe(3);
   });
 
+  it("is given back all at once, and then nothing waits", () => {
+    const lanes = lanesWith();
+    fill(lanes, "a", 5);
+    fill(lanes, "b", 1);
+    take(lanes, 3);
+    expect(lanes.clear().sort()).toEqual(["a2", "a3", "a4"]);
+    expect([lanes.waitingIds, lanes.startableIds, lanes.inFlight]).toEqual([0, 0, 3]);
+    expect(take(lanes, 10)).toEqual([]);
+    lanes.release("a", "answered");
+    fill(lanes, "a", 1, 9);
+    expect(take(lanes, 10)).toEqual(["a9"]);
+  });
+
   it("keeps the manners of idle lanes, the longest idle one being forgotten first", () => {
     const lanes = lanesWith({ idleLanesMax: 2 });
     raise(lanes, "a", 6);
