@@ -1,0 +1,169 @@
+// Everything together: a database, dispatchers and an API as real processes, a receiver and a producer.
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import pg from "pg";
+import { createAccount } from "../../../src/store/accounts.ts";
+import { setEndpoint } from "../../../src/store/endpoints.ts";
+import { writeSettings } from "../../../src/store/settings.ts";
+import { check, type Verdict } from "./checker.ts";
+import { Producer } from "./producer.ts";
+import { ReceiverProcess } from "./receiver-process.ts";
+import { SealpostProcess } from "./sealpost-process.ts";
+
+/** D, the deadline of an attempt: short, so that leases are. */
+export const DEADLINE_MS = 1_000;
+/** L = D + 5 s, how long a killed dispatcher's attempts are nobody else's. */
+export const LEASE_MS = DEADLINE_MS + 5_000;
+/** S, how often the leader looks; in proportion to the retry window below. */
+export const SWEEP_MS = 600;
+const RETRY_WINDOW_SECONDS = 60;
+export const SECRETS_KEY = Buffer.alloc(32, 9);
+
+export type ClusterOptions = {
+  /** A migrated database. */
+  readonly databaseUrl: string;
+  readonly dispatchers?: number;
+  /** Beyond what every process gets; the same names replace those. */
+  readonly env?: Readonly<Record<string, string>>;
+};
+
+export type TestAccount = { readonly accountId: string; readonly secret: string };
+
+export class Cluster {
+  readonly databaseUrl: string;
+  readonly pool: pg.Pool;
+  readonly receiver: ReceiverProcess;
+  readonly producer: Producer;
+  /** Those that were started, ended ones included. */
+  readonly processes: SealpostProcess[] = [];
+  readonly #folder: string;
+  readonly #env: Readonly<Record<string, string>>;
+  readonly #secrets: string[] = [];
+
+  private constructor(options: ClusterOptions, receiver: ReceiverProcess, folder: string) {
+    this.databaseUrl = options.databaseUrl;
+    this.receiver = receiver;
+    this.#folder = folder;
+    this.pool = new pg.Pool({
+      connectionString: options.databaseUrl,
+      max: 3,
+      connectionTimeoutMillis: 10_000,
+    });
+    this.pool.on("error", () => undefined);
+    this.pool.on("connect", (client) => client.on("error", () => undefined));
+    this.producer = new Producer(options.databaseUrl, "a");
+    this.#env = {
+      DATABASE_URL: options.databaseUrl,
+      STATE_DIR: folder,
+      SECRETS_KEY: SECRETS_KEY.toString("base64"),
+      TARGET_CA_FILE: join(folder, "ca.pem"),
+      UNSAFE_ALLOWED_TARGETS: receiver.unsafeAllowed,
+      ATTEMPT_DEADLINE_MS: String(DEADLINE_MS),
+      CONNECT_TIMEOUT_MS: String(DEADLINE_MS),
+      RETRY_WINDOW_SECONDS: String(RETRY_WINDOW_SECONDS),
+      DISPATCH_IN_FLIGHT_MAX: "100",
+      METRICS_PORT: "0",
+      PORT: "0",
+      LOG_LEVEL: "info",
+      ...options.env,
+    };
+  }
+
+  static async start(options: ClusterOptions): Promise<Cluster> {
+    const receiver = await ReceiverProcess.start();
+    const folder = await mkdtemp(join(tmpdir(), "sealpost-faults-"));
+    await writeFile(join(folder, "ca.pem"), receiver.caPem);
+    const cluster = new Cluster(options, receiver, folder);
+    await writeSettings(cluster.pool, {
+      analysisBytesMax: 1_048_576,
+      unsafeAllowedTargets: receiver.unsafeAllowed.split(","),
+    });
+    await Promise.all(Array.from({ length: options.dispatchers ?? 1 }, () => cluster.startDispatcher()));
+    return cluster;
+  }
+
+  get dispatchers(): SealpostProcess[] {
+    return this.processes.filter((one) => !one.hasEnded);
+  }
+
+  /** Resolves when it takes part. */
+  async startDispatcher(
+    env: Readonly<Record<string, string>> = {},
+    imports: readonly string[] = [],
+  ): Promise<SealpostProcess> {
+    const process = this.spawn(["dispatch"], env, imports);
+    await process.ready;
+    return process;
+  }
+
+  /** Resolves with the API's address. */
+  async startApi(): Promise<{ readonly process: SealpostProcess; readonly url: string }> {
+    const process = this.spawn(["serve"]);
+    const { listening } = await process.ready;
+    return { process, url: String(listening) };
+  }
+
+  spawn(
+    command: readonly string[],
+    env: Readonly<Record<string, string>> = {},
+    imports: readonly string[] = [],
+  ): SealpostProcess {
+    const process = new SealpostProcess(command, { ...this.#env, ...env }, imports);
+    this.processes.push(process);
+    return process;
+  }
+
+  /** An account that can sign, with this path of the receiver as its endpoint. */
+  async createAccount(path = "/"): Promise<TestAccount> {
+    const { accountId, signingSecret } = await createAccount(this.pool, "faults", SECRETS_KEY);
+    await setEndpoint(this.pool, accountId, this.receiver.url(path));
+    await this.knowSecret(signingSecret);
+    return { accountId, secret: signingSecret };
+  }
+
+  async knowSecret(secret: string): Promise<void> {
+    this.#secrets.push(secret);
+    await this.receiver.knowSecrets(this.#secrets);
+  }
+
+  async countOpen(): Promise<number> {
+    const { rows } = await this.pool.query<{ n: number }>(
+      "select count(*)::integer as n from sealpost.open_deliveries",
+    );
+    return rows[0]!.n;
+  }
+
+  async countLeased(): Promise<number> {
+    const { rows } = await this.pool.query<{ n: number }>(
+      "select count(*)::integer as n from sealpost.open_deliveries where lease_until > now()",
+    );
+    return rows[0]!.n;
+  }
+
+  /** Liveness: without any more faults everything ends. Throws when it does not, in time. */
+  async drain(timeoutMs: number): Promise<number> {
+    const startedAt = performance.now();
+    for (;;) {
+      const open = await this.countOpen();
+      const tookMs = performance.now() - startedAt;
+      if (open === 0) return Math.round(tookMs);
+      if (tookMs > timeoutMs) throw new Error(`${open} deliveries are still open after ${timeoutMs} ms`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+
+  check(): Promise<Verdict> {
+    return check(this.pool, this.producer.publications, this.receiver.arrivals);
+  }
+
+  async close(): Promise<void> {
+    for (const process of this.processes) {
+      if (process.hasEnded) continue;
+      process.thaw();
+      await process.kill();
+    }
+    await Promise.all([this.producer.close(), this.receiver.close(), this.pool.end()]);
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+}
