@@ -7,7 +7,7 @@ import { findAnalysis } from "../store/analyses.ts";
 import { type Publication, PublishRefusedError } from "../store/publications.ts";
 import { type AnalysisBody, AnalysisBodyError, readAnalysisBody } from "./analysis-body.ts";
 import type { Dependencies } from "./dependencies.ts";
-import { analysisId, id } from "./fields.ts";
+import { analysisId, id, targetUrl } from "./fields.ts";
 import { read, type SealpostOperation, write } from "./kit.ts";
 
 const tag = "Analyses";
@@ -22,15 +22,13 @@ const Analysis = z.looseObject({ id: analysisId, status: z.enum(["succeeded", "f
 
 const NewAnalysis = z.strictObject({
   analysis: Analysis,
-  webhook_url: z
-    .string()
-    .max(2048)
+  webhook_url: targetUrl
     .nullable()
     .optional()
     .describe("Where to deliver this one: a public https:// URL. Overrides the account's endpoint."),
 });
 
-const Published = z
+export const Published = z
   .object({ analysis_id: analysisId, delivery_id: id })
   .meta({ id: "Published", description: "What was published, and the delivery that tells of it." });
 

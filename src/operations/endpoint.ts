@@ -4,7 +4,7 @@ import { emptyAnswer, jsonAnswer, jsonBody } from "../api/shapes.ts";
 import * as store from "../store/endpoints.ts";
 import { judgeTargetUrl, type TargetUrlOptions } from "../target/target-url.ts";
 import type { Dependencies } from "./dependencies.ts";
-import { time } from "./fields.ts";
+import { targetUrl, time } from "./fields.ts";
 import { read, type SealpostOperation, write } from "./kit.ts";
 
 const tag = "Endpoint";
@@ -19,8 +19,7 @@ const Endpoint = z
   .meta({ id: "Endpoint", description: "Where the account's webhooks go that name no URL of their own." });
 
 const NewEndpoint = z.strictObject({
-  // The rules themselves bound its length, and say so in their own words.
-  url: z.string().describe("A public https:// URL of at most 2,048 characters."),
+  url: targetUrl.describe("A public https:// URL of at most 2,048 characters."),
 });
 
 /** The account's configured URL. */

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { TARGET_URL_LENGTH_MAX } from "../target/target-url.ts";
 
 /** The id of anything of ours. Any UUID will do: one that we never gave out is unknown, not malformed. */
 export const id = z.guid();
@@ -8,6 +9,16 @@ export const analysisId = z
   .string()
   .regex(/^[A-Za-z0-9._:-]{1,200}$/)
   .describe("The analysis's id, as the pipeline gave it.");
+
+/**
+ * A URL to deliver to. The rules of src/target/ judge it, and say why they refuse one; the document only shows what of
+ * them a schema can say.
+ */
+export const targetUrl = z.string().meta({
+  pattern: "^[Hh][Tt][Tt][Pp][Ss]://",
+  maxLength: TARGET_URL_LENGTH_MAX,
+  example: "https://hooks.example.com/analyses",
+});
 
 /** ISO 8601, UTC, with milliseconds. */
 export const time = z.iso.datetime({ precision: 3 });
