@@ -1,3 +1,4 @@
+import { isOurFailure } from "../outcomes/error-codes.ts";
 import {
   type AfterAttempt,
   decideAfterAttempt,
@@ -109,13 +110,11 @@ function signedHeaders(delivery: LeasedDelivery, body: Buffer, on: Delivering): 
 }
 
 /**
- * A receiver's failure always uses up an attempt, whether or not a byte was written. Only what we ourselves cut before
- * the first byte does not: a shutdown, or an egress proxy that is down.
+ * A receiver's failure always uses up an attempt, whether or not a byte was written. Only what we ourselves cut or could
+ * not do before the first byte does not: a shutdown, an egress proxy that is down, no descriptor left.
  */
 function usesUpAnAttempt(result: PostResult): boolean {
-  return (
-    result.mayHaveWritten || (result.errorCode !== "egress_proxy_failed" && result.errorCode !== "shut_down")
-  );
+  return result.mayHaveWritten || result.errorCode === null || !isOurFailure(result.errorCode);
 }
 
 function released(on: Delivering, isOurOwnStop: boolean): Recording["next"] {

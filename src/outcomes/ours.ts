@@ -20,9 +20,9 @@ export const OUR_ERRORS = {
     remedy: SAME_ID,
   },
   unrecordable_answer: {
-    outcome: "interrupted",
-    message: "The receiver answered, but its answer could not be stored, so it does not count.",
-    remedy: `Answer with an empty body or plain text. ${SAME_ID}`,
+    outcome: "rejected",
+    message: "The receiver answered with an error, and the text of its answer could not be stored.",
+    remedy: "Answer with a 2xx status. An empty body is enough.",
   },
   egress_proxy_failed: {
     outcome: "unreachable",
