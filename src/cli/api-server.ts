@@ -21,6 +21,7 @@ import {
 } from "./api-stores.ts";
 import { createSayAway, type SayAway } from "./database-away.ts";
 import { createCheckReady, createFindHindrances } from "./readiness.ts";
+import { createReceiverChecking } from "./receiver-checking.ts";
 import { unsafeAllowedTargetsOf } from "./target-rules.ts";
 
 export type ApiServerOptions = {
@@ -49,6 +50,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     unsafeAllowedTargets: unsafeAllowedTargetsOf(config),
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+    checkReceiver: createReceiverChecking(config),
     now,
   });
   const limit = { requestsMax: config.rateLimitRequests, windowSeconds: config.rateLimitWindowSeconds };
@@ -87,8 +89,9 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
 /** Writes go through the store's transaction, which says so itself; reads ask the database directly. */
 function withDatabaseAway(operation: Operation<Transaction>, sayAway: SayAway): Operation<Transaction> {
   const { work } = operation;
-  if (work.kind !== "read") return operation;
-  return { ...operation, work: { kind: "read", handle: (request) => sayAway(work.handle(request)) } };
+  if (work.kind !== "read" && work.kind !== "call_out") return operation;
+  const handle: typeof work.handle = (request) => sayAway(work.handle(request));
+  return { ...operation, work: { ...work, handle } };
 }
 
 /** One wide line for each request; nothing in it is secret. */

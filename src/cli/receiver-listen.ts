@@ -1,10 +1,11 @@
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import type { Command } from "@commander-js/extra-typings";
-import { createMemoryInbox, importSigningKey, WebhookVerificationError } from "../signing/index.ts";
+import { createMemoryInbox } from "../signing/index.ts";
 import { type Announce, createAnnounce } from "./announcements.ts";
 import { Mistake } from "./mistake.ts";
 import { collect, parseWholeNumber } from "./options.ts";
+import { refuseBadSecrets } from "./receiver-secrets.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { type Arrival, startWebhookReceiver, type WebhookReceiverOptions } from "./webhook-receiver.ts";
 
@@ -63,16 +64,6 @@ export function addReceiverListen(receiver: Command, surroundings: Surroundings)
       if (!asked.aborted) await once(asked, "abort");
       await close();
     });
-}
-
-/** @throws Mistake for one that is empty: it would only show at the first webhook */
-function refuseBadSecrets(secrets: readonly string[]): void {
-  try {
-    for (const secret of secrets) importSigningKey(secret);
-  } catch (error) {
-    if (error instanceof WebhookVerificationError) throw new Mistake(error.message, { cause: error });
-    throw error;
-  }
 }
 
 async function issueCertificate(

@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import type { CheckReceiver } from "../receivers/receiver-check.ts";
 import type { UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
 
 /** What the operations need of the world; handed in where the API is put together. */
@@ -11,6 +12,8 @@ export type Dependencies = {
   readonly analysisBytesMax: number;
   /** How long an analysis stays readable after it was published. */
   readonly analysisRetentionMs: number;
+  /** Sends probes to a receiver; see src/receivers/. */
+  readonly checkReceiver: CheckReceiver;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };

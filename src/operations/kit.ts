@@ -9,4 +9,4 @@ export type Transaction = ClientBase;
 export type SealpostOperation = Operation<Transaction>;
 
 /** The ways to declare an operation of this service. */
-export const { read, write } = operationKit<Transaction, DomainCode>();
+export const { read, write, callOut } = operationKit<Transaction, DomainCode>();

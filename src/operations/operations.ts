@@ -6,6 +6,7 @@ import type { Dependencies } from "./dependencies.ts";
 import { endpointOperations } from "./endpoint.ts";
 import type { SealpostOperation, Transaction } from "./kit.ts";
 import { problems } from "./problems.ts";
+import { receiverOperations } from "./receivers.ts";
 import { replayOperations } from "./replays.ts";
 import { signingSecretOperations } from "./signing-secret.ts";
 
@@ -14,6 +15,7 @@ export function createSealpostRegistry(dependencies: Dependencies): Registry<Tra
   const operations: readonly SealpostOperation[] = [
     ...analysisOperations(dependencies),
     ...endpointOperations(dependencies),
+    ...receiverOperations(dependencies),
     ...signingSecretOperations(dependencies),
     ...deliveryOperations(dependencies),
     ...replayOperations(dependencies),

@@ -10,12 +10,14 @@ export type AuditEntry = {
   readonly details: Readonly<Record<string, unknown>> | null;
 };
 
-/** In the transaction of what it tells of: both happen or neither. */
-export async function writeAuditEntry(client: ClientBase | Pool, entry: AuditEntry): Promise<void> {
-  await client.query({
+/**
+ * In the transaction of what it tells of: both happen or neither. Returns when that is, by the database's clock.
+ */
+export async function writeAuditEntry(client: ClientBase | Pool, entry: AuditEntry): Promise<Date> {
+  const { rows } = await client.query<{ at: Date }>({
     name: "write_audit_entry",
     text: `insert into sealpost.audit_log (account_id, key_id, request_id, operation_key, details)
-           values ($1, $2, $3, $4, $5)`,
+           values ($1, $2, $3, $4, $5) returning clock_timestamp() as at`,
     values: [
       entry.accountId,
       entry.keyId,
@@ -24,6 +26,7 @@ export async function writeAuditEntry(client: ClientBase | Pool, entry: AuditEnt
       entry.details === null ? null : JSON.stringify(entry.details),
     ],
   });
+  return rows[0]!.at;
 }
 
 /** Forgets entries older than the retention, at most `rowsMax` of them. Returns how many. */

@@ -60,7 +60,7 @@ test("a client generated from it compiles, and takes a tour", { timeout: 120_000
       matched: 1,
       status: "running",
       code: "not_found",
-      operations: 15,
+      operations: 17,
     });
   });
 });

@@ -28,6 +28,8 @@ analyses.publish POST /v1/analyses analyses:publish irreversible write async
 webhooks.endpoint.get GET /v1/webhooks/endpoint webhooks:read none read sync
 webhooks.endpoint.set PUT /v1/webhooks/endpoint webhooks:write reversible write sync
 webhooks.endpoint.remove DELETE /v1/webhooks/endpoint webhooks:write reversible write sync
+webhooks.endpoint.test POST /v1/webhooks/endpoint/test webhooks:write reversible write async
+webhooks.endpoint.check POST /v1/webhooks/endpoint/check webhooks:write reversible write sync
 webhooks.signing_secret.get GET /v1/webhooks/signing-secret webhooks:secrets none read sync
 webhooks.signing_secret.rotate POST /v1/webhooks/signing-secret/rotate webhooks:secrets irreversible write sync
 webhooks.deliveries.list GET /v1/webhooks/deliveries webhooks:read none read sync

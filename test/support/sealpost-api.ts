@@ -60,7 +60,8 @@ export async function startTestApi(
   env: Record<string, string> = {},
   world: { readonly now?: () => number } = {},
 ): Promise<TestApi> {
-  const config = readConfig({ RATE_LIMIT_REQUESTS: "1000000", ...env });
+  // Nothing listens at that port: no test asks a name server of the world.
+  const config = readConfig({ RATE_LIMIT_REQUESTS: "1000000", TARGET_DNS_SERVERS: "127.0.0.1:1", ...env });
   const log: Json[] = [];
   const statements: string[] = [];
   const options = { databaseUrl: database.url, applicationName: "test api", onError: () => undefined };

@@ -11,6 +11,7 @@ export function declaredOperations(): readonly SealpostOperation[] {
     unsafeAllowedTargets: parseUnsafeAllowedTargets(""),
     analysisBytesMax: 1_048_576,
     analysisRetentionMs: 7 * 86_400_000,
+    checkReceiver: () => Promise.reject(new Error("There is nothing behind the operations.")),
     now: () => 0,
   }).operations;
 }

@@ -13,7 +13,7 @@ type Ban = {
 
 const sqlStart =
   "select|insert\\s+into|update\\s+[\\w.]+\\s+set|delete\\s+from|with\\s+\\w+\\s+as|create\\s+\\w+|" +
-  "alter\\s+\\w+|drop\\s+\\w+|truncate|begin|commit|rollback|listen|notify|set\\s+(?:local|session)";
+  "alter\\s+\\w+|drop\\s+\\w+|truncate|begin|commit|rollback|listen\\s+\\w+|notify\\s+\\w+|set\\s+(?:local|session)";
 
 // Written in pieces, so that this file does not breach its own rules.
 const laterWords = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"].join("|");

@@ -1,3 +1,4 @@
+import { textTable } from "../text-table.ts";
 import { receivers, rolledBack } from "./cast.ts";
 import type { DemoReceivers } from "./demo-receivers.ts";
 import type { Played } from "./review.ts";
@@ -25,7 +26,7 @@ export function summaryTable(played: readonly Played[], demoReceivers: DemoRecei
     "0",
     "–",
   ];
-  return inTable([[...HEAD], ...rows, nothing]);
+  return textTable(HEAD, [...rows, nothing]);
 }
 
 /** The same for programs. */
@@ -38,11 +39,4 @@ export function summaryFields({ scene, deliveryId, first, last }: Played) {
     runs: last.run,
     attempts_count: last.attempts_count,
   };
-}
-
-function inTable(rows: readonly (readonly string[])[]): string {
-  const widths = HEAD.map((_, column) => Math.max(...rows.map((row) => (row[column] ?? "").length)));
-  const lines = rows.map((row) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("  "));
-  const rule = widths.map((width) => "─".repeat(width)).join("  ");
-  return [lines[0], rule, ...lines.slice(1)].map((line) => `  ${line?.trimEnd()}`).join("\n");
 }

@@ -1,0 +1,100 @@
+import { randomUUID } from "node:crypto";
+import { z } from "zod";
+import { Problem } from "../api/problems.ts";
+import { jsonAnswer, jsonBody } from "../api/shapes.ts";
+import { CHECK_LIMIT_MS } from "../receivers/receiver-check.ts";
+import { publishTestEvent } from "../receivers/test-event.ts";
+import { writeAuditEntry } from "../store/audit-log.ts";
+import { findEndpoint } from "../store/endpoints.ts";
+import { createRequestCounter } from "../store/rate-limits.ts";
+import { findSigningSecrets } from "../store/signing-secrets.ts";
+import { judgeTargetUrl } from "../target/target-url.ts";
+import { Published } from "./analyses.ts";
+import type { Dependencies } from "./dependencies.ts";
+import { event } from "./fields.ts";
+import { callOut, type SealpostOperation, write } from "./kit.ts";
+import { ReceiverCheck, receiverCheckBody } from "./receiver-check-shape.ts";
+
+const tag = "Endpoint";
+const path = "/v1/webhooks/endpoint";
+
+/** The check sends fifteen POSTs to a URL that its caller chose: more often, it would be a weapon. */
+const CHECKS = { requestsMax: 1, windowSeconds: 60 };
+
+const TestEvent = z.strictObject({ event: event.default("analysis.succeeded") });
+
+/** For those who build a receiver: an example event, and a check whether it is right. */
+export function receiverOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+  const { pool, secretsKey, unsafeAllowedTargets, checkReceiver } = dependencies;
+  const countCheck = createRequestCounter(pool);
+  return [
+    write({
+      key: "webhooks.endpoint.test",
+      tag,
+      summary: "Send a test event",
+      description:
+        "Publishes an example of either event and delivers it to the endpoint like any other: signed, retried, in " +
+        "the log, and its analysis readable. `data.example` is true in it.",
+      method: "POST",
+      path: `${path}/test`,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "async",
+      idempotency: "key_required",
+      body: jsonBody(TestEvent, { isOptional: true }),
+      answer: jsonAnswer(202, Published),
+      errors: ["not_found"],
+      handle: async ({ accountId, body, problem }, tx) => {
+        if ((await findEndpoint(tx, accountId)) === null) throw problem("not_found");
+        const { analysisId, deliveryId } = await publishTestEvent(tx, accountId, body.event, randomUUID);
+        return { body: { analysis_id: analysisId, delivery_id: deliveryId } };
+      },
+    }),
+    callOut({
+      key: "webhooks.endpoint.check",
+      tag,
+      summary: "Check the receiver",
+      description:
+        "Finds out whether the endpoint's receiver accepts what is genuine and refuses what is not: sends it 14 " +
+        "probes, marked with `sealpost-probe: 1` and gone within 20 seconds, and says in plain words what it does " +
+        "wrong, forgeries that it accepts first. Once a minute for each account.",
+      method: "POST",
+      path: `${path}/check`,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      callsOut: { deadlineMs: CHECK_LIMIT_MS },
+      answer: jsonAnswer(200, ReceiverCheck),
+      errors: ["not_found", "target_refused"],
+      handle: async ({ accountId, caller, requestId, problem }) => {
+        const endpoint = await findEndpoint(pool, accountId);
+        if (endpoint === null) throw problem("not_found");
+        const judged = judgeTargetUrl(endpoint.url, { unsafeAllowedTargets });
+        if (judged.verdict === "refuse") {
+          throw problem("target_refused", [{ path: "endpoint.url", message: judged.message }]);
+        }
+        const secrets = await findSigningSecrets(pool, accountId, secretsKey);
+        const { requests, resetMs } = await countCheck(`check:${accountId}`, CHECKS);
+        if (requests > CHECKS.requestsMax) {
+          throw new Problem("rate_limited", {
+            headers: { "retry-after": String(Math.max(1, Math.ceil(resetMs / 1_000))) },
+          });
+        }
+        const at = await writeAuditEntry(pool, {
+          accountId,
+          keyId: caller.keyId,
+          requestId,
+          operationKey: "webhooks.endpoint.check",
+          details: { url: judged.href },
+        });
+        const receiver = {
+          url: judged.url,
+          secrets: secrets.map(({ secret }) => secret),
+          atMs: at.getTime(),
+        };
+        return { body: receiverCheckBody(judged.href, at.getTime(), await checkReceiver(receiver)) };
+      },
+    }),
+  ];
+}

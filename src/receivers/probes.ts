@@ -1,0 +1,122 @@
+import { importSigningKey, type SigningKey, signatureHeader } from "../signing/index.ts";
+import { eventBody, exampleAnalysis } from "./example-event.ts";
+
+/** What each probe is called in a report; stable. */
+export const PROBE_NAMES = [
+  "genuine",
+  "odd_spacing",
+  "odd_number",
+  "two_signatures_right_first",
+  "two_signatures_right_last",
+  "same_delivery_again",
+  "wrong_secret",
+  "changed_body",
+  "too_old",
+  "too_far_ahead",
+  "header_missing",
+  "header_malformed",
+  "signature_missing",
+  "signature_empty",
+] as const;
+
+export type ProbeName = (typeof PROBE_NAMES)[number];
+
+/** One POST of a probe. `header` null: it is sent without a signature header. */
+export type ProbePost = { readonly body: Buffer; readonly header: string | null };
+
+export type Probe = {
+  readonly name: ProbeName;
+  /** What is sent, in words. */
+  readonly sent: string;
+  /** Whether a right receiver answers 2xx. */
+  readonly isGenuine: boolean;
+  /** Sent one after the other. */
+  readonly posts: readonly ProbePost[];
+};
+
+/** Twice the tolerance: a receiver whose clock is a little off still refuses it. */
+const OUT_OF_TIME_SECONDS = 600;
+
+export type ProbesOptions = {
+  /** The account's valid secrets, the current first. */
+  readonly secrets: readonly string[];
+  /** Unix time in milliseconds. */
+  readonly nowMs: number;
+  /** Gives a new UUID. */
+  readonly newId: () => string;
+};
+
+/**
+ * All probes of one check. What a right receiver accepts is a real event, and so is what it refuses: whoever accepts a
+ * forgery would have acted on it.
+ */
+export function createProbes({ secrets, nowMs, newId }: ProbesOptions): readonly Probe[] {
+  const keys = secrets.map(importSigningKey);
+  const stranger = importSigningKey(`whsec_${newId()}${newId()}`);
+  const nowSeconds = Math.floor(nowMs / 1_000);
+
+  const newBody = (more?: string) => {
+    const analysis = exampleAnalysis("analysis.succeeded", `example-${newId()}`, more);
+    return eventBody({ id: newId(), event: "analysis.succeeded", createdAtMs: nowMs, analysis });
+  };
+  const sign = (
+    body: Buffer,
+    by: readonly SigningKey[] = keys,
+    timestampSeconds = nowSeconds,
+  ): ProbePost => ({
+    body,
+    header: signatureHeader({ timestampSeconds, body, keys: by }),
+  });
+  const unsigned = (header: string | null): ProbePost => ({ body: newBody(), header });
+
+  const again = sign(newBody());
+  const before = newBody('"pages":3');
+  const changed = Buffer.from(before.toString().replace('"pages":3', '"pages":4'));
+  return [
+    genuine("genuine", "a webhook as it is delivered", sign(newBody())),
+    genuine(
+      "odd_spacing",
+      "the same with odd spacing and \\u00e9 in its JSON",
+      sign(newBody('"note" :  "caf\\u00e9" ,\t"pages": [ ]')),
+    ),
+    genuine("odd_number", "the same with the number 1E400 in its JSON", sign(newBody('"ratio":1E400'))),
+    genuine(
+      "two_signatures_right_first",
+      "two signatures, as while a secret is rotated: the right one first",
+      sign(newBody(), [...keys, stranger]),
+    ),
+    genuine(
+      "two_signatures_right_last",
+      "two signatures, as while a secret is rotated: the right one last",
+      sign(newBody(), [stranger, ...keys]),
+    ),
+    genuine("same_delivery_again", "one delivery twice, as when an answer gets lost", again, again),
+    forged("wrong_secret", "a webhook signed with another secret", sign(newBody(), [stranger])),
+    forged("changed_body", "a webhook that was changed after it was signed", {
+      body: changed,
+      header: sign(before).header,
+    }),
+    forged(
+      "too_old",
+      `a webhook that was signed ${OUT_OF_TIME_SECONDS} seconds ago`,
+      sign(newBody(), keys, nowSeconds - OUT_OF_TIME_SECONDS),
+    ),
+    forged(
+      "too_far_ahead",
+      `a webhook whose timestamp is ${OUT_OF_TIME_SECONDS} seconds ahead`,
+      sign(newBody(), keys, nowSeconds + OUT_OF_TIME_SECONDS),
+    ),
+    forged("header_missing", "a webhook without the signature header", unsigned(null)),
+    forged("header_malformed", "a signature header that is none", unsigned("not a signature")),
+    forged("signature_missing", "a signature header with a timestamp only", unsigned(`t=${nowSeconds}`)),
+    forged("signature_empty", "a signature header whose signature is empty", unsigned(`t=${nowSeconds},v1=`)),
+  ];
+}
+
+function genuine(name: ProbeName, sent: string, ...posts: readonly ProbePost[]): Probe {
+  return { name, sent, isGenuine: true, posts };
+}
+
+function forged(name: ProbeName, sent: string, ...posts: readonly ProbePost[]): Probe {
+  return { name, sent, isGenuine: false, posts };
+}

@@ -1,0 +1,99 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { runProgram } from "../../src/cli/program.ts";
+import { verifyWebhook } from "../../src/signing/index.ts";
+import { sharedAuthority } from "../support/certificates.ts";
+import { runSealpost } from "../support/command.ts";
+import { type Receiver, type ReceiverHandler, startReceiver } from "../support/receiver.ts";
+
+const SECRET = "whsec_Y2hlY2tlZCBmcm9tIHRoZSBjb21tYW5kIGxpbmU=";
+const folder = mkdtempSync(join(tmpdir(), "sealpost-check-"));
+const caFile = join(folder, "ca.pem");
+let receiver: Receiver | null = null;
+
+beforeAll(async () => writeFileSync(caFile, (await sharedAuthority()).caPem));
+afterAll(() => rmSync(folder, { recursive: true }));
+afterEach(async () => {
+  await receiver?.close();
+  receiver = null;
+});
+
+const right: ReceiverHandler = ({ body, headers }) => {
+  try {
+    verifyWebhook({ rawBody: body, header: headers["extract-signature"], secret: SECRET });
+    return { status: 204 };
+  } catch {
+    return { status: 400 };
+  }
+};
+
+async function start(handler: ReceiverHandler) {
+  receiver = await startReceiver({ handler });
+  const args = ["receiver", "check", "--url", receiver.url("/webhooks").href, "--secret", SECRET];
+  return { args, env: { TARGET_CA_FILE: caFile, UNSAFE_ALLOWED_TARGETS: `localhost:${receiver.port}` } };
+}
+
+describe("receiver check", () => {
+  test("ends with 0 for a right receiver", async () => {
+    const { args, env } = await start(right);
+    const { code, stdout, stderr } = await runSealpost(args, { env });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(JSON.parse(stdout)).toMatchObject({
+      verdict: "right",
+      faults: [],
+      connection: { tls_version: "TLSv1.3" },
+    });
+    expect(stdout).not.toContain(SECRET);
+  });
+
+  test("ends with 1 for one that accepts forgeries, and says that first", async () => {
+    const { args, env } = await start(() => ({ status: 200 }));
+    const { code, stdout } = await runSealpost([...args, "--json"], { env });
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      verdict: "dangerous",
+      faults: [{ code: "verifies_nothing" }],
+    });
+  });
+
+  test("says it in words on a terminal", async () => {
+    const { args, env } = await start(() => ({ status: 200 }));
+    const stdout = Object.assign(new PassThrough(), { isTTY: true });
+    const codes: number[] = [];
+    await runProgram(args, {
+      env,
+      stdin: new PassThrough(),
+      stdout,
+      stderr: stdout,
+      now: Date.now,
+      random: Math.random,
+      untilAskedToEnd: () => new AbortController().signal,
+      tellParent: () => undefined,
+      setExitCode: (code) => codes.push(code),
+    });
+    const text = String(stdout.read());
+    expect(text).toMatch(
+      /^https:\/\/localhost:\d+\/webhooks is dangerous: .*\n\n1\. danger: It does not verify/,
+    );
+    expect(text).toMatch(/\n {2}wrong +a webhook signed with another secret +not 2xx +200 +\d+ ms\n/);
+    expect(text).toMatch(
+      /\nHTTP\/1\.1 over TLSv1\.3, address 127\.0\.0\.1, certificate good for 364 more days, /,
+    );
+    expect(codes).toEqual([1]);
+  });
+
+  test.each([
+    [["--url", "http://example.com/"], /https/],
+    [["--url", "https://10.0.0.1/"], /public/],
+    [["--url", "https://example.com/", "--secret", " "], /empty/],
+  ])("sends nothing and ends with 2 for %s", async (more, message) => {
+    const args = ["receiver", "check", "--secret", SECRET, ...more];
+    const { code, stdout, stderr } = await runSealpost(args);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(message);
+    expect(stderr.trim().split("\n")).toHaveLength(1);
+  });
+});
