@@ -11,6 +11,7 @@ export type Explainable = Pick<
   | "reason"
   | "run"
   | "attemptsCount"
+  | "isExample"
   | "nextAttemptAtMs"
   | "isInFlight"
   | "webhookUrl"
@@ -26,6 +27,11 @@ export type Explainable = Pick<
  * @param analysisRetentionMs how long a delivery can be replayed, and its analysis read, after it was published
  */
 export function explainDelivery(delivery: Explainable, analysisRetentionMs: number): string {
+  const mark = delivery.isExample ? "This is a test event; its analysis is an example." : "";
+  return sentences(mark, explainStatus(delivery, analysisRetentionMs));
+}
+
+function explainStatus(delivery: Explainable, analysisRetentionMs: number): string {
   const { status } = delivery;
   switch (status) {
     case "pending":

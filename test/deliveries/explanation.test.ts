@@ -13,6 +13,7 @@ const fresh: Explainable = {
   reason: null,
   run: 1,
   attemptsCount: 0,
+  isExample: false,
   nextAttemptAtMs: DUE,
   isInFlight: false,
   webhookUrl: "https://hooks.example.com/",
@@ -34,6 +35,11 @@ describe("a delivery in plain words", () => {
       "the first attempt is under way",
       { isInFlight: true, nextAttemptAtMs: null },
       /^The event has not been delivered yet\. The attempt is being made now\.$/,
+    ],
+    [
+      "it is a test event",
+      { isExample: true },
+      /^This is a test event; its analysis is an example\. The event has not been delivered yet\. /,
     ],
     [
       "a replay waits for its turn",

@@ -76,6 +76,7 @@ describe("a test event", () => {
 
       const delivery = await api.ask("GET", `/v1/webhooks/deliveries/${body.delivery_id}`, { key });
       expect(delivery.body).toMatchObject({ status: "succeeded", event, analysis_id: body.analysis_id });
+      expect(delivery.body.explanation).toMatch(/^This is a test event/);
       const analysis = await api.ask("GET", `/v1/analyses/${body.analysis_id}`, { key });
       expect(analysis.body).toEqual(arrived.data);
       const { rows } = await database.pool.query(
