@@ -1,8 +1,14 @@
-import type { ClientBase, Pool } from "pg";
+import type { ClientBase, Pool, QueryConfig } from "pg";
 import { type DeliveryFilter, indexedCondition, rowCondition } from "./delivery-filter.ts";
 
 /** Deliveries that one replay takes at most; whoever wants more narrows the filter to days. */
 export const REPLAY_DELIVERIES_MAX = 100_000;
+
+/**
+ * Writing the set down is the longest statement that the API has (a second for 100,000, several when the database is
+ * busy). Whoever asked may have heard "not now" by then, and finds the replay under the same Idempotency-Key.
+ */
+const FIX_SET_MS = 20_000;
 
 export type ReplayOutcome = "replayed" | "not_found" | "not_replayable" | "expired";
 
@@ -64,6 +70,8 @@ export async function createReplay(
   asked: unknown,
   ratePerSecond: number,
 ): Promise<Replay | null> {
+  // Counted apart: it is an index's work, where writing so many items down only to take them back is not.
+  if ((await countReplayable(client, accountId, filter)) > REPLAY_DELIVERIES_MAX) return null;
   const { rows } = await client.query<{ id: string }>(
     `insert into sealpost.replays (account_id, status, filter, rate_per_second, matched, created_at, paced_at)
      values ($1, 'running', $2, $3, 0, now(), now()) returning id`,
@@ -71,17 +79,15 @@ export async function createReplay(
   );
   const { id } = rows[0]!;
   const set = replayable(accountId, filter, 2);
-  const { rowCount } = await client.query(
-    `insert into sealpost.replay_items (replay_id, position, delivery_id)
-     select $1, row_number() over (order by set.id), set.id
-     from (${set.text} limit ${REPLAY_DELIVERIES_MAX + 1}) as set`,
-    [id, ...set.values],
-  );
+  await client.query(`set local statement_timeout = ${FIX_SET_MS}`);
+  const { rowCount } = await client.query({
+    text: `insert into sealpost.replay_items (replay_id, position, delivery_id)
+      select $1, row_number() over (order by set.id), set.id
+      from (${set.text} limit ${REPLAY_DELIVERIES_MAX}) as set`,
+    values: [id, ...set.values],
+    query_timeout: FIX_SET_MS,
+  } as QueryConfig);
   const matched = rowCount ?? 0;
-  if (matched > REPLAY_DELIVERIES_MAX) {
-    await client.query("delete from sealpost.replays where id = $1", [id]);
-    return null;
-  }
   await client.query(
     `update sealpost.replays set matched = $2, status = case when $2 = 0 then 'done' else 'running' end,
        ended_at = case when $2 = 0 then now() end

@@ -41,8 +41,14 @@ async function abandon(count: number, failed = 0, of = account): Promise<string[
 const create = (body: unknown, idempotencyKey?: string) =>
   api.ask("POST", path, { ...account, body, ...(idempotencyKey ? { idempotencyKey } : {}) });
 const read = async (id: unknown) => (await api.ask("GET", `${path}/${id}`, account)).body;
-const step = (seconds: number) =>
-  advanceReplays(database.pool, WEEK_MS, new Date(Date.now() + seconds * 1000));
+/** One step of all replays, so many seconds after the newest was made. */
+async function step(seconds: number): Promise<void> {
+  const { rows } = await database.pool.query<{ at: Date }>(
+    "select max(created_at) + ($1 + 0.05) * interval '1 second' as at from sealpost.replays",
+    [seconds],
+  );
+  await advanceReplays(database.pool, WEEK_MS, rows[0]?.at ?? null);
+}
 
 const NO_FILTER = {
   status: null,
