@@ -1,0 +1,135 @@
+import { readFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type BusyService, startBusyService } from "../support/busy-service.ts";
+import { filledIn, GRAFANA, namedIn, type Panel, readDashboards } from "../support/dashboards.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { findPrometheus, type Prometheus, type Sample, startPrometheus } from "../support/prometheus.ts";
+
+const dashboards = readDashboards();
+const targets = dashboards.flatMap(({ file, panels }) =>
+  panels.flatMap(({ title, targets: queries = [] }) =>
+    queries.map(({ expr, legendFormat }) => ({ panel: `${file}: ${title}`, expr, legendFormat })),
+  ),
+);
+
+/** Chosen at the top of the dashboard, so that it can be imported beside any Prometheus. */
+const DATASOURCE = "$" + "{datasource}";
+
+describe("a dashboard", () => {
+  test("is there for each question", () => {
+    expect(dashboards.map(({ title }) => title).sort()).toEqual([
+      "Are deliveries arriving?",
+      "Is the API healthy?",
+      "Is the queue keeping up?",
+      "Which receivers are broken?",
+    ]);
+    expect(new Set(dashboards.map(({ uid }) => uid)).size).toBe(dashboards.length);
+  });
+
+  test.each(dashboards)("$file can be imported: ids of its own, no panel over another", ({ panels }) => {
+    expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
+    for (const [index, panel] of panels.entries()) {
+      expect(panel.gridPos.x + panel.gridPos.w).toBeLessThanOrEqual(24);
+      expect(panels.slice(index + 1).filter((other) => overlap(panel, other))).toEqual([]);
+      if (panel.targets !== undefined) expect(panel.datasource?.uid).toBe(DATASOURCE);
+    }
+  });
+});
+
+const found = findPrometheus();
+
+describe.skipIf(found === null && process.env.CI === undefined)(
+  "with a real Prometheus (if installed)",
+  () => {
+    let database: TestDatabase;
+    let service: BusyService;
+    let prometheus: Prometheus;
+    let isWorking = true;
+    let working: Promise<void>;
+
+    beforeAll(async () => {
+      if (found === null) throw new Error("prometheus and promtool are not installed");
+      database = await createTestDatabase();
+      service = await startBusyService(database);
+      const hostOf = ({ metricsUrl }: { metricsUrl: string }) => new URL(metricsUrl).host;
+      const jobs = {
+        "sealpost-dispatch": service.dispatchers.map(hostOf),
+        "sealpost-serve": [hostOf(service.api)],
+      };
+      prometheus = await startPrometheus(found.prometheus, jobs, `${GRAFANA}prometheus/alerts.yml`);
+      working = (async () => {
+        while (isWorking) await service.work();
+      })();
+    });
+    afterAll(async () => {
+      isWorking = false;
+      await working;
+      await prometheus.close();
+      await service.stop();
+      await database.drop();
+    });
+
+    test("every panel's query answers with data, and its legend names labels that are there", async () => {
+      const missing = async () => {
+        const answers = await Promise.all(
+          targets.map(async ({ panel, expr, legendFormat }) => {
+            const samples = await prometheus.query(filledIn(expr));
+            const numbers = samples.filter(({ value }) => Number.isFinite(value));
+            const labels = [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].map(([, label = ""]) => label);
+            const isWhole = numbers.every(({ metric }) => labels.every((label) => label in metric));
+            return numbers.length > 0 && isWhole ? [] : [`${panel}: ${expr}`];
+          }),
+        );
+        return answers.flat();
+      };
+      await prometheus.until(missing, (left) => left.length === 0, 60_000);
+    }, 90_000);
+
+    test("every alert can be evaluated, and each metric and label that it names is there", async () => {
+      const rules = await prometheus.until(
+        () => prometheus.rules(),
+        (all) => all.every(({ health }) => health === "ok"),
+        30_000,
+      );
+      expect(rules).toHaveLength(alertNames().length);
+      for (const { name, query } of rules) {
+        for (const { metric, labels } of namedIn(query)) {
+          const condition = [...labels].map((label) => `${label}!=""`).join(",");
+          const selector = `count(${metric}{${condition}})`;
+          // What a rule records is there a little later than what it is made of.
+          const isOne = (samples: readonly Sample[]) => samples.length === 1;
+          await prometheus
+            .until(() => prometheus.query(selector), isOne, 15_000)
+            .catch((cause: unknown) => {
+              throw new Error(`${name}: ${selector} finds nothing`, { cause });
+            });
+        }
+      }
+    });
+
+    test("a label value that an alert asks for is one that is there", async () => {
+      // 5xx answers are what does not happen here.
+      const selectors = (await prometheus.rules()).flatMap(({ query }) => query.match(/\w+\{[^}]*\}/g) ?? []);
+      expect(selectors.length).toBeGreaterThan(5);
+      for (const selector of selectors.filter((one) => !one.includes("status="))) {
+        expect(await prometheus.query(`count(${selector})`), selector).toHaveLength(1);
+      }
+    });
+
+    test("a metric that nobody declares is noticed", async () => {
+      expect(await prometheus.query("count(sealpost_no_such_metric)")).toEqual([]);
+      expect(namedIn('sum by (le, pool) (rate(sealpost_a_bucket{job="x", status=~"5.."}[5m]))')).toEqual([
+        { metric: "sealpost_a_bucket", labels: ["job", "status", "le", "pool"] },
+      ]);
+    });
+  },
+);
+
+function alertNames(): string[] {
+  const text = readFileSync(`${GRAFANA}prometheus/alerts.yml`, "utf8");
+  return [...text.matchAll(/^ +- alert: (\w+)$/gm)].map(([, name = ""]) => name);
+}
+
+function overlap({ gridPos: a }: Panel, { gridPos: b }: Panel): boolean {
+  return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+}
