@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { arrows, circles } from "./tidy/arrows.ts";
 import { banRules } from "./tidy/bans.ts";
 import { exceptions } from "./tidy/exceptions.ts";
+import { metrics } from "./tidy/metrics.ts";
 import { fileLength, fileNames, lineLength, medianLength } from "./tidy/shapes.ts";
 import { type Rule, readSourceFiles } from "./tidy/source-files.ts";
 
@@ -13,6 +14,7 @@ const rules: readonly Rule[] = [
   fileLength,
   medianLength,
   fileNames,
+  metrics,
 ];
 
 function rule(name: string): Rule {
@@ -161,6 +163,20 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "sql/1_start.sql": "",
     },
     right: { "src/api/request-id.ts": "", "test/api/request-id.test.ts": "", "sql/0001_first_start.sql": "" },
+  },
+  metrics: {
+    wrong: {
+      "src/metrics/queue.ts": 'registry.gauge({\n name: "sealpost_unseen",\n labels: {},\n})',
+      "grafana/dashboards/a.json": '{"expr": "rate(sealpost_undeclared_total[5m])"}',
+      "grafana/prometheus/b.yml": "expr: sealpost_unseens > 1",
+    },
+    right: {
+      "src/metrics/queue.ts":
+        'registry.gauge({\n name: "sealpost_due",\n labels: { lane: null },\n})\n' +
+        'registry.histogram({\n name: "sealpost_wait_seconds",\n labels: {},\n})',
+      "grafana/dashboards/a.json": '{"expr": "sealpost_due{lane=\\"idle\\", job=\\"x\\"}"}',
+      "grafana/prometheus/b.yml": "expr: rate(sealpost_wait_seconds_bucket[5m]) > 1",
+    },
   },
 };
 

@@ -28,8 +28,8 @@ export function createQueueMetrics(registry: Registry) {
     oldestDue: registry.gauge({
       name: "sealpost_oldest_due_seconds",
       help:
-        "For how long the oldest due delivery has been due: in lanes where no attempt is under way (ours to serve), and " +
-        "in those at work, where it waits for its own receiver.",
+        "For how long the oldest due delivery has been due: in lanes where no attempt is under way (ours to serve), " +
+        "and in those at work, where it waits for its own receiver.",
       unit: "seconds",
       labels: { lane: ["idle", "at_work"] },
     }),

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type BusyService, startBusyService } from "../support/busy-service.ts";
+import { type BusyInstallation, startBusyInstallation } from "../support/busy-installation.ts";
 import { filledIn, GRAFANA, namedIn, type Panel, readDashboards } from "../support/dashboards.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { findPrometheus, type Prometheus, type Sample, startPrometheus } from "../support/prometheus.ts";
@@ -42,7 +42,7 @@ describe.skipIf(found === null && process.env.CI === undefined)(
   "with a real Prometheus (if installed)",
   () => {
     let database: TestDatabase;
-    let service: BusyService;
+    let installation: BusyInstallation;
     let prometheus: Prometheus;
     let isWorking = true;
     let working: Promise<void>;
@@ -50,22 +50,22 @@ describe.skipIf(found === null && process.env.CI === undefined)(
     beforeAll(async () => {
       if (found === null) throw new Error("prometheus and promtool are not installed");
       database = await createTestDatabase();
-      service = await startBusyService(database);
+      installation = await startBusyInstallation(database);
       const hostOf = ({ metricsUrl }: { metricsUrl: string }) => new URL(metricsUrl).host;
       const jobs = {
-        "sealpost-dispatch": service.dispatchers.map(hostOf),
-        "sealpost-serve": [hostOf(service.api)],
+        "sealpost-dispatch": installation.dispatchers.map(hostOf),
+        "sealpost-serve": [hostOf(installation.api)],
       };
       prometheus = await startPrometheus(found.prometheus, jobs, `${GRAFANA}prometheus/alerts.yml`);
       working = (async () => {
-        while (isWorking) await service.work();
+        while (isWorking) await installation.work();
       })();
     });
     afterAll(async () => {
       isWorking = false;
       await working;
       await prometheus.close();
-      await service.stop();
+      await installation.stop();
       await database.drop();
     });
 

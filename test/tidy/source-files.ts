@@ -12,8 +12,9 @@ export type Breach = { readonly rule: string; readonly path: string; readonly me
 export type Rule = { readonly name: string; readonly find: (files: readonly SourceFile[]) => Breach[] };
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const folders = ["src", "test", "sql", "scripts", ".ci"];
-const readEndings = /\.(?:ts|mjs|sql|sh|md)$|^\.ci\/run$/;
+const folders = ["src", "test", "sql", "scripts", "docs", "grafana", ".ci"];
+const readEndings =
+  /\.(?:ts|mjs|sql|sh|md)$|^grafana\/.+\.(?:json|ya?ml)$|^(?:\.ci\/run|compose\.yaml|Dockerfile)$/;
 
 /** All code that we wrote, and the texts at the root. Does not ask git, so that an image has the same list. */
 export function readSourceFiles(): SourceFile[] {

@@ -59,7 +59,7 @@ export async function startProcess(
   };
 }
 
-export type BusyService = {
+export type BusyInstallation = {
   readonly dispatchers: readonly RunningProcess[];
   readonly api: RunningProcess;
   /** A round of everything: deliveries that arrive, fail and have no target, and requests of every kind. */
@@ -68,10 +68,10 @@ export type BusyService = {
 };
 
 /** `env` for all three. */
-export async function startBusyService(
+export async function startBusyInstallation(
   database: TestDatabase,
   env: Record<string, string> = {},
-): Promise<BusyService> {
+): Promise<BusyInstallation> {
   const folder = mkdtempSync(join(tmpdir(), "sealpost-busy-"));
   const steady = await startReceiver();
   const refusing = await startReceiver({ answers: [{ status: 503 }] });
