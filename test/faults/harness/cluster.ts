@@ -3,6 +3,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
+import { createApiKey } from "../../../src/cli/key.ts";
+import { readConfig } from "../../../src/config/read-config.ts";
 import { createAccount } from "../../../src/store/accounts.ts";
 import { setEndpoint } from "../../../src/store/endpoints.ts";
 import { writeSettings } from "../../../src/store/settings.ts";
@@ -26,6 +28,10 @@ export type ClusterOptions = {
   readonly dispatchers?: number;
   /** Beyond what every process gets; the same names replace those. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Certificates to be trusted besides the receiver's own. */
+  readonly caPems?: readonly string[];
+  /** `host:port` of other targets on loopback. */
+  readonly targets?: readonly string[];
 };
 
 export type TestAccount = { readonly accountId: string; readonly secret: string };
@@ -58,7 +64,7 @@ export class Cluster {
       STATE_DIR: folder,
       SECRETS_KEY: SECRETS_KEY.toString("base64"),
       TARGET_CA_FILE: join(folder, "ca.pem"),
-      UNSAFE_ALLOWED_TARGETS: receiver.unsafeAllowed,
+      UNSAFE_ALLOWED_TARGETS: [receiver.unsafeAllowed, ...(options.targets ?? [])].join(","),
       ATTEMPT_DEADLINE_MS: String(DEADLINE_MS),
       CONNECT_TIMEOUT_MS: String(DEADLINE_MS),
       RETRY_WINDOW_SECONDS: String(RETRY_WINDOW_SECONDS),
@@ -73,11 +79,11 @@ export class Cluster {
   static async start(options: ClusterOptions): Promise<Cluster> {
     const receiver = await ReceiverProcess.start();
     const folder = await mkdtemp(join(tmpdir(), "sealpost-faults-"));
-    await writeFile(join(folder, "ca.pem"), receiver.caPem);
+    await writeFile(join(folder, "ca.pem"), [receiver.caPem, ...(options.caPems ?? [])].join("\n"));
     const cluster = new Cluster(options, receiver, folder);
     await writeSettings(cluster.pool, {
       analysisBytesMax: 1_048_576,
-      unsafeAllowedTargets: receiver.unsafeAllowed.split(","),
+      unsafeAllowedTargets: [...receiver.unsafeAllowed.split(","), ...(options.targets ?? [])],
     });
     await Promise.all(Array.from({ length: options.dispatchers ?? 1 }, () => cluster.startDispatcher()));
     return cluster;
@@ -114,12 +120,19 @@ export class Cluster {
     return process;
   }
 
-  /** An account that can sign, with this path of the receiver as its endpoint. */
-  async createAccount(path = "/"): Promise<TestAccount> {
+  /** An account that can sign, with this path of the receiver, or this address, as its endpoint. */
+  async createAccount(pathOrUrl = "/"): Promise<TestAccount> {
     const { accountId, signingSecret } = await createAccount(this.pool, "faults", SECRETS_KEY);
-    await setEndpoint(this.pool, accountId, this.receiver.url(path));
+    const url = pathOrUrl.startsWith("/") ? this.receiver.url(pathOrUrl) : pathOrUrl;
+    await setEndpoint(this.pool, accountId, url);
     await this.knowSecret(signingSecret);
     return { accountId, secret: signingSecret };
+  }
+
+  async createApiKey(accountId: string, scopes: readonly string[]): Promise<string> {
+    const asked = { accountId, name: "faults", scopes, expiresInSeconds: null };
+    const { apiKey } = await createApiKey(this.pool, readConfig(this.#env), asked);
+    return apiKey;
   }
 
   async knowSecret(secret: string): Promise<void> {

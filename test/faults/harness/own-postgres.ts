@@ -16,11 +16,13 @@ export class OwnPostgres {
   readonly #settings: Readonly<Record<string, string>>;
   #server: EmbeddedPostgres;
   #frozen: number[] = [];
+  #isRunning = true;
 
   private constructor(dataDir: string, settings: Readonly<Record<string, string>>, server: EmbeddedPostgres) {
     this.#dataDir = dataDir;
     this.#settings = settings;
     this.#server = server;
+    this.#watch();
   }
 
   static async start(options: {
@@ -45,11 +47,24 @@ export class OwnPostgres {
     process.kill(pid, SIGNALS[how]);
     for (const session of sessions) signal(session, "SIGKILL");
     await this.#server.ended;
-    await this.#server.stop();
   }
 
   async startAgain(): Promise<void> {
+    await this.#server.stop();
     this.#server = await startEmbeddedPostgres({ dataDir: this.#dataDir, settings: this.#settings });
+    this.#watch();
+  }
+
+  /** False: it has ended, by us or by itself. */
+  get isRunning(): boolean {
+    return this.#isRunning;
+  }
+
+  #watch(): void {
+    this.#isRunning = true;
+    void this.#server.ended.then(() => {
+      this.#isRunning = false;
+    });
   }
 
   /** It answers nothing and closes nothing, and nobody can connect. */

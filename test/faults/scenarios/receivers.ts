@@ -1,0 +1,264 @@
+// Receivers that do everything wrong, and names that lead nowhere or inside.
+import { deepEqual, equal, ok } from "node:assert/strict";
+import { HOSTILE_BEHAVIOURS, type HostileBehaviour } from "../../support/hostile-receiver.ts";
+import { startHostileReceivers } from "../../support/hostile-receivers.ts";
+import { startNameServer } from "../../support/name-server.ts";
+import { type Cluster, DEADLINE_MS } from "../harness/cluster.ts";
+import { ReceiverProcess } from "../harness/receiver-process.ts";
+import { countsOf, expectAtMost, expectSafe, p99, type Scenario, withCluster } from "../harness/scenario.ts";
+
+/** Those that get no byte of a request, because their TLS is bad or never comes about. */
+const WITHOUT_TLS = [
+  "tls_never_finishes",
+  "tls_drip",
+  "closes_in_handshake",
+  "resets_in_handshake",
+  "plain_http",
+  "plain_ssh",
+  "self_signed",
+  "expired",
+  "not_yet_valid",
+  "wrong_name",
+  "tls_1_1",
+] satisfies HostileBehaviour[];
+
+/** Measured: what a thousand TLS connections take by themselves, and the room that V8 keeps after floods. */
+const RSS_GROWTH_MAX = 400_000_000;
+
+type AttemptFigures = { longest_ms: number; unexpected: number };
+
+async function attemptFigures(cluster: Cluster): Promise<AttemptFigures> {
+  const { rows } = await cluster.pool.query<AttemptFigures>(
+    `select max(extract(epoch from ended_at - started_at) * 1000)::float8 as longest_ms,
+       count(*) filter (where error_code = 'unexpected_failure')::integer as unexpected
+     from sealpost.attempts`,
+  );
+  return rows[0]!;
+}
+
+/** Error codes of all attempts for an account's deliveries, each once, in alphabetical order; null: succeeded. */
+async function codesOf(cluster: Cluster, accountId: string): Promise<(string | null)[]> {
+  const { rows } = await cluster.pool.query<{ code: string | null }>(
+    "select distinct error_code as code from sealpost.attempts where account_id = $1 order by 1",
+    [accountId],
+  );
+  return rows.map(({ code }) => code);
+}
+
+/** Milliseconds from each publication's commit to its first arrival. */
+function latencies(cluster: Cluster, accountId: string): number[] {
+  const arrivedAt = new Map<string, number>();
+  for (const { deliveryId, atMs } of cluster.receiver.arrivals) {
+    if (!arrivedAt.has(deliveryId)) arrivedAt.set(deliveryId, atMs);
+  }
+  return cluster.producer.publications
+    .filter((one) => one.accountId === accountId && one.deliveryId !== null)
+    .map((one) => arrivedAt.get(one.deliveryId!)! - one.acknowledgedAtMs!);
+}
+
+export const hostile: Scenario = {
+  name: "hostile-receivers",
+  fault: "every kind of hostile receiver at once: slow, endless, garbage, bad TLS, resets, bombs",
+  play: async (place) => {
+    const isQuick = place.scale === "quick";
+    const deadlineMs = isQuick ? 2_000 : 5_000;
+    const behaviours = Object.keys(HOSTILE_BEHAVIOURS) as HostileBehaviour[];
+    // Lanes begin with two at a time, so a thousand at once need five hundred of them.
+    const accountsEach = isQuick ? 1 : Math.ceil(500 / behaviours.length);
+    const receivers = await startHostileReceivers();
+    const env = {
+      ATTEMPT_DEADLINE_MS: String(deadlineMs),
+      CONNECT_TIMEOUT_MS: String(deadlineMs),
+      RETRY_ATTEMPTS: "1",
+      DISPATCH_IN_FLIGHT_MAX: "1000",
+      LOG_LEVEL: "warn",
+    };
+    const targets = Object.values(receivers.ports).map((port) => `localhost:${port}`);
+    try {
+      return await withCluster(
+        place,
+        { dispatchers: 0, caPems: [receivers.caPem], env, targets },
+        async (cluster) => {
+          for (let n = 0; n < accountsEach; n++) {
+            for (const behaviour of behaviours) {
+              const { accountId } = await cluster.createAccount(receivers.url(behaviour).href);
+              await cluster.producer.publishMany(2, accountId);
+            }
+          }
+          const healthy = await cluster.createAccount();
+          const dispatcher = await cluster.startDispatcher();
+          const rssBefore = await dispatcher.rssBytes();
+          let rssMax = rssBefore;
+          const watching = setInterval(() => {
+            void dispatcher.rssBytes().then((bytes) => {
+              rssMax = Math.max(rssMax, bytes);
+            });
+          }, 50);
+          for (let n = 0; n < 20; n++) await cluster.producer.publish(healthy.accountId);
+          const drainedMs = await cluster.drain(120_000);
+          clearInterval(watching);
+          const { longest_ms: longestMs, unexpected } = await attemptFigures(cluster);
+          const verdict = await cluster.check();
+          equal(verdict.lost + verdict.unexpected + verdict.forged, 0, verdict.complaints.join("\n"));
+          equal(dispatcher.errors, "");
+          equal(unexpected, 0, "attempts that failed unexpectedly");
+          const requestBytes = await receivers.requestBytes();
+          for (const behaviour of WITHOUT_TLS) equal(requestBytes[behaviour], 0, behaviour);
+          const growth = rssMax - rssBefore;
+          // The machine is busy while everything is tested; alone it keeps to a tenth of a second.
+          expectAtMost(longestMs, deadlineMs + (isQuick ? 1_000 : 100), "ms of the longest attempt");
+          expectAtMost(growth, RSS_GROWTH_MAX, "bytes that the dispatcher grew by");
+          deepEqual(await codesOf(cluster, healthy.accountId), [null]);
+          return {
+            ...countsOf(verdict),
+            behaviours: behaviours.length,
+            "deadline ms": deadlineMs,
+            "longest attempt ms": Math.round(longestMs),
+            "RSS growth MB": Math.round(growth / 1_000_000),
+            "healthy p99 ms": p99(latencies(cluster, healthy.accountId)),
+            "drained ms": drainedMs,
+          };
+        },
+      );
+    } finally {
+      await receivers.close();
+    }
+  },
+};
+
+export const redirected: Scenario = {
+  name: "redirected",
+  fault: "3xx answers that point elsewhere",
+  play: async (place) => {
+    const elsewhere = await ReceiverProcess.start();
+    try {
+      return await withCluster(
+        place,
+        { env: { RETRY_ATTEMPTS: "1" }, targets: elsewhere.unsafeAllowed.split(",") },
+        async (cluster) => {
+          const location = elsewhere.url("/there");
+          for (const status of [301, 302, 303, 307, 308]) {
+            await cluster.receiver.behave(`/${status}`, { status, headers: { location } });
+            const { accountId } = await cluster.createAccount(`/${status}`);
+            await cluster.producer.publish(accountId);
+          }
+          await cluster.drain(20_000);
+          const { rows } = await cluster.pool.query<{ code: string; headers: string }>(
+            "select error_code as code, response_headers as headers from sealpost.attempts order by 1",
+          );
+          deepEqual(
+            rows.map(({ code }) => code),
+            ["status_301", "status_302", "status_303", "status_307", "status_308"],
+          );
+          for (const { headers } of rows) ok(headers.includes(location), headers);
+          equal(elsewhere.arrivals.length, 0);
+          const verdict = await cluster.check();
+          expectSafe(verdict);
+          return { ...countsOf(verdict), followed: elsewhere.arrivals.length };
+        },
+      );
+    } finally {
+      await elsewhere.close();
+    }
+  },
+};
+
+/** A public address that leads nowhere, as documentation addresses may not stand for one. */
+const PUBLIC = "93.184.215.14";
+const INSIDE = "127.0.0.1";
+
+export const badNames: Scenario = {
+  name: "bad-names",
+  fault:
+    "names that do not exist, fail, never answer, or lead inside: at once, mixed, or from the second look on",
+  play: async (place) => {
+    const isQuick = place.scale === "quick";
+    const dropped = isQuick ? 40 : 1_000;
+    const names = await startNameServer();
+    // Whoever is let in by mistake is seen here.
+    const inside = await ReceiverProcess.start();
+    const port = inside.port;
+    const cases = {
+      "gone.example.com": { answers: ["nxdomain"], codes: ["dns_not_found"] },
+      "broken.example.com": { answers: ["servfail"], codes: ["dns_failed"] },
+      "private.example.com": { answers: [[INSIDE]], codes: ["target_not_public"] },
+      "mixed.example.com": { answers: [[PUBLIC, INSIDE]], codes: ["target_not_public"] },
+      "mapped.example.com": { answers: [["::ffff:7f00:1"]], codes: ["target_not_public"] },
+      "metadata.example.com": { answers: [["169.254.169.254"]], codes: ["target_not_public"] },
+    } as const;
+    try {
+      const env = {
+        RETRY_ATTEMPTS: "1",
+        TARGET_DNS_SERVERS: names.address,
+        DISPATCH_IN_FLIGHT_MAX: "1000",
+        LOG_LEVEL: "warn",
+      };
+      return await withCluster(place, { env, caPems: [inside.caPem] }, async (cluster) => {
+        const healthy = await cluster.createAccount();
+        const calm = await cluster.createAccount();
+        for (let n = 0; n < 50; n++) await cluster.producer.publish(calm.accountId);
+        const accounts = new Map<string, readonly (string | null)[]>();
+        for (const [name, { answers, codes }] of Object.entries(cases)) {
+          names.script(name, answers);
+          const { accountId } = await cluster.createAccount(`https://${name}:${port}/`);
+          accounts.set(accountId, codes);
+          await cluster.producer.publish(accountId);
+        }
+        const dropping: Promise<unknown>[] = [];
+        for (let n = 0; n < dropped; n++) {
+          names.script(`dropped-${n}.example.com`, ["drop"]);
+          const { accountId } = await cluster.createAccount(`https://dropped-${n}.example.com/`);
+          accounts.set(accountId, ["dns_timeout"]);
+          dropping.push(cluster.producer.publish(accountId));
+        }
+        for (let n = 0; n < 50; n++) await cluster.producer.publish(healthy.accountId);
+        await Promise.all(dropping);
+        await cluster.drain(120_000);
+        for (const [accountId, codes] of accounts) deepEqual(await codesOf(cluster, accountId), codes);
+        equal(inside.arrivals.length, 0, "requests that got inside");
+        const verdict = await cluster.check();
+        expectSafe(verdict);
+        equal(cluster.processes[0]!.errors, "");
+        return {
+          ...countsOf(verdict),
+          "dead name servers": dropped,
+          "got inside": inside.arrivals.length,
+          "healthy p99 ms without": p99(latencies(cluster, calm.accountId)),
+          "healthy p99 ms": p99(latencies(cluster, healthy.accountId)),
+          "attempt ms allowed": DEADLINE_MS,
+        };
+      });
+    } finally {
+      await names.close();
+      await inside.close();
+    }
+  },
+};
+
+export const rebinding: Scenario = {
+  name: "rebinding",
+  fault: "a name that leads inside only from a later attempt on",
+  play: async (place) => {
+    const names = await startNameServer();
+    const inside = await ReceiverProcess.start();
+    try {
+      // Gone at first, then inside: a later attempt asks again, and judges again. (An address outside of this machine
+      // is none that a test may try to reach.) What is not there is remembered for 5 s.
+      names.script("moving.example.com", ["nxdomain", [INSIDE]]);
+      const env = { TARGET_DNS_SERVERS: names.address, RETRY_ATTEMPTS: "3", RETRY_WINDOW_SECONDS: "10" };
+      return await withCluster(place, { env, caPems: [inside.caPem] }, async (cluster) => {
+        const { accountId } = await cluster.createAccount(`https://moving.example.com:${inside.port}/`);
+        await cluster.producer.publish(accountId);
+        await cluster.drain(60_000);
+        deepEqual(await codesOf(cluster, accountId), ["dns_not_found", "target_not_public"]);
+        equal(inside.arrivals.length, 0);
+        const verdict = await cluster.check();
+        expectSafe(verdict);
+        return { ...countsOf(verdict), "got inside": inside.arrivals.length };
+      });
+    } finally {
+      await names.close();
+      await inside.close();
+    }
+  },
+};
