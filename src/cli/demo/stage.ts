@@ -9,9 +9,11 @@ import { createAccount } from "../../store/accounts.ts";
 import { setEndpoint } from "../../store/endpoints.ts";
 import { EXAMPLE_PIPELINE_ROLE, prepareExamplePipeline } from "../../store/example-pipeline.ts";
 import { createGeneralPool } from "../../store/pools.ts";
+import { createThrowAwayDatabase } from "../../store/throw-away-database.ts";
 import { createCertificateAuthority } from "../certificate-authority.ts";
 import { createApiKey } from "../key.ts";
 import { prepareDatabase } from "../migrate.ts";
+import { Mistake } from "../mistake.ts";
 import { scopes } from "../scopes.ts";
 import { childPlans } from "../start.ts";
 import { secretsKeyOf } from "../state-folder.ts";
@@ -33,7 +35,7 @@ export type Stage = {
   readonly apiUrl: string;
   readonly apiKey: string;
   readonly receivers: DemoReceivers;
-  /** Connected as the pipeline's role. */
+  /** With the pipeline's role, and its rights alone. */
   readonly pipelinePool: Pool;
   /** What trusts the receivers' certificates, as PEM. */
   readonly caFile: string;
@@ -50,6 +52,8 @@ export type StartOptions = {
   /** Told when the service cannot go on. */
   readonly fail: (error: Error) => void;
   readonly signal: AbortSignal;
+  /** Use the server of DATABASE_URL in place of an embedded one. */
+  readonly isOnServer: boolean;
 };
 
 export async function setStage(options: StartOptions): Promise<Stage> {
@@ -66,16 +70,10 @@ export async function setStage(options: StartOptions): Promise<Stage> {
   const env = demoEnv(surroundings, folder.path, receivers.port);
   const config = readConfig(env);
   await writeFile(caFileIn(folder.path), authority.caPem);
-  // Nobody misses this data after a power cut.
-  const database = await startEmbeddedPostgres({
-    dataDir: join(folder.path, "postgres"),
-    settings: { fsync: "off" },
-  });
-  stack.defer(() => database.stop());
+  const databaseUrl = await makeDatabase(options, folder.path);
   hear("database", folder.path);
   signal.throwIfAborted();
 
-  const { databaseUrl } = database;
   const prepared = await prepare(openPool(databaseUrl, stack), databaseUrl, config, receivers);
   hear("schema", "");
   const apiUrl = await startChildren({ ...surroundings, env }, config, databaseUrl, options);
@@ -86,6 +84,22 @@ export async function setStage(options: StartOptions): Promise<Stage> {
     pipelinePool: openPool(asPipeline(databaseUrl), stack),
     caFile: caFileIn(folder.path),
   };
+}
+
+/** On an embedded server of its own, or beside what DATABASE_URL names. */
+async function makeDatabase({ surroundings, stack, isOnServer }: StartOptions, folder: string): Promise<string> {
+  if (isOnServer) {
+    const { databaseUrl: besideUrl } = readConfig(surroundings.env);
+    if (besideUrl === null) throw new Mistake("DATABASE_URL is unset: it names the server to use.");
+    const database = await createThrowAwayDatabase(besideUrl);
+    stack.defer(() => database.drop());
+    return database.databaseUrl;
+  }
+  // Nobody misses this data after a power cut.
+  const settings = { fsync: "off" };
+  const server = await startEmbeddedPostgres({ dataDir: join(folder, "postgres"), settings });
+  stack.defer(() => server.stop());
+  return server.databaseUrl;
 }
 
 function caFileIn(folder: string): string {
@@ -107,8 +121,8 @@ function demoEnv(
     TARGET_CA_FILE: caFileIn(folder),
     UNSAFE_ALLOWED_TARGETS: `*.localhost:${receiversPort}`,
     RETRY_WINDOW_SECONDS: `${WINDOW_SECONDS}`,
-    ATTEMPT_DEADLINE_MS: "5000",
-    CONNECT_TIMEOUT_MS: "2000",
+    // A machine that is busy with something else is no fault of the receivers.
+    CONNECT_TIMEOUT_MS: "10000",
     // The demo looks often, to show things as they happen.
     RATE_LIMIT_REQUESTS: "1000000",
   };
@@ -143,7 +157,7 @@ function openPool(databaseUrl: string, stack: AsyncDisposableStack): Pool {
 
 function asPipeline(databaseUrl: string): string {
   const url = new URL(databaseUrl);
-  url.username = EXAMPLE_PIPELINE_ROLE;
+  url.searchParams.set("options", `-c role=${EXAMPLE_PIPELINE_ROLE}`);
   return url.href;
 }
 
