@@ -17,6 +17,7 @@ export type Publication = {
 };
 
 const RETRY_MS = 100;
+const CONNECTIONS_MAX = 4;
 
 export class Producer {
   readonly #pool: pg.Pool;
@@ -29,7 +30,7 @@ export class Producer {
     this.#name = name;
     this.#pool = new pg.Pool({
       connectionString: databaseUrl,
-      max: 4,
+      max: CONNECTIONS_MAX,
       connectionTimeoutMillis: 2_000,
       query_timeout: 10_000,
     });
@@ -59,8 +60,19 @@ export class Producer {
     return publication;
   }
 
-  publishMany(count: number, accountId: string, webhookUrl: string | null = null): Promise<Publication[]> {
-    return Promise.all(Array.from({ length: count }, () => this.publish(accountId, webhookUrl)));
+  /** As fast as its connections allow. */
+  async publishMany(
+    count: number,
+    accountId: string,
+    webhookUrl: string | null = null,
+  ): Promise<Publication[]> {
+    const published: Publication[] = [];
+    let left = count;
+    const publishOneByOne = async () => {
+      while (left-- > 0) published.push(await this.publish(accountId, webhookUrl));
+    };
+    await Promise.all(Array.from({ length: CONNECTIONS_MAX }, publishOneByOne));
+    return published;
   }
 
   /** Publishes at a steady rate, whatever becomes of it, until the signal; resolves when the last is acknowledged. */
