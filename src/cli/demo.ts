@@ -15,6 +15,7 @@ export function addDemoCommand(program: Command, surroundings: Surroundings): vo
     .command("demo")
     .description("show deliveries to receivers of its own, from the first attempt to a replay, and end")
     .option("--stay", "keep it running, and say under which address and key")
+    .option("--use-server", "in a database of its own on the server of DATABASE_URL, removed at the end")
     .option("--json", "say what happens in JSON, a line each")
     .action(async (options) => {
       const words = createWords(surroundings, options);
@@ -23,6 +24,7 @@ export function addDemoCommand(program: Command, surroundings: Surroundings): vo
       const signal = AbortSignal.any([asked, failure.signal, AbortSignal.timeout(TIME_LIMIT_MS)]);
       const isRight = await run(surroundings, words, {
         isToStay: options.stay === true,
+        isOnServer: options.useServer === true,
         asked,
         signal,
         fail: (error) => failure.abort(error),
@@ -33,6 +35,7 @@ export function addDemoCommand(program: Command, surroundings: Surroundings): vo
 
 type RunOptions = {
   readonly isToStay: boolean;
+  readonly isOnServer: boolean;
   /** Aborted when the process is asked to end. */
   readonly asked: AbortSignal;
   /** The same, and when time is up or the service cannot go on. */
@@ -42,12 +45,12 @@ type RunOptions = {
 
 /** Whether all went as it should. Leaves nothing behind, however it ends. */
 async function run(surroundings: Surroundings, words: Words, options: RunOptions): Promise<boolean> {
-  const { asked, signal, fail, isToStay } = options;
+  const { asked, signal, fail, isToStay, isOnServer } = options;
   await using stack = new AsyncDisposableStack();
   try {
     // Loaded here, so that no other command pays for making certificates in time and memory.
     const { play } = await import("./demo/play.ts");
-    const outcome = await play({ surroundings, words, stack, signal, fail });
+    const outcome = await play({ surroundings, words, stack, signal, fail, isOnServer });
     conclude(outcome, words);
     if (outcome.faults.length > 0) return false;
     if (isToStay) await stay(outcome.stage, words, asked);

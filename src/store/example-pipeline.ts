@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 
-/** The role that the example pipeline connects as. */
+/** The role that the example pipeline works as. */
 export const EXAMPLE_PIPELINE_ROLE = "example_pipeline";
 
 /**
@@ -8,7 +8,11 @@ export const EXAMPLE_PIPELINE_ROLE = "example_pipeline";
  * there and publish, and nothing else.
  */
 const PREPARE = `
-create role ${EXAMPLE_PIPELINE_ROLE} login;
+do $$ begin
+  create role ${EXAMPLE_PIPELINE_ROLE};
+exception when duplicate_object then
+  null; -- roles belong to the server: another demo may be running there
+end $$;
 create schema pipeline authorization ${EXAMPLE_PIPELINE_ROLE};
 create table pipeline.results (analysis_id text primary key, result json not null);
 alter table pipeline.results owner to ${EXAMPLE_PIPELINE_ROLE};

@@ -5,6 +5,7 @@ import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import { afterEach, describe, expect, test } from "vitest";
 import { startSealpost, untilFinished } from "../support/command.ts";
+import { createTestDatabase } from "../support/database.ts";
 
 type Told = { readonly event: string; readonly [field: string]: unknown };
 
@@ -35,6 +36,16 @@ function startDemo(args: readonly string[] = [], env: Record<string, string> = {
 const startedAt = (step: string) => (one: Told) => one.event === "started" && one.step === step;
 
 describe("the demo", { timeout: 120_000 }, () => {
+  test("on somebody's server uses a database of its own there, and leaves none behind", async () => {
+    const database = await createTestDatabase();
+    const { finished, told } = startDemo(["--use-server"], { DATABASE_URL: database.url });
+    const demos = "select datname from pg_database where datname like 'sealpost\\_demo\\_%'";
+    expect((await finished).code, JSON.stringify(told)).toBe(0);
+    expect((await database.pool.query(demos)).rows).toEqual([]);
+    expect((await database.pool.query("select from sealpost.deliveries")).rowCount).toBe(0);
+    await database.drop();
+  });
+
   test("delivers, retries, abandons, replays and refuses; stays when told to; leaves nothing behind", async () => {
     const { child, told, until, finished, folder } = startDemo(["--stay"]);
     const path = await folder();

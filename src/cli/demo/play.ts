@@ -24,6 +24,8 @@ export type PlayOptions = {
   readonly stack: AsyncDisposableStack;
   readonly signal: AbortSignal;
   readonly fail: (error: Error) => void;
+  /** Use the server of DATABASE_URL in place of an embedded one. */
+  readonly isOnServer: boolean;
 };
 
 /** The demo from its beginning to the judgement: everything real, nothing left out. */
@@ -56,13 +58,14 @@ export async function play(options: PlayOptions): Promise<Play> {
   return { stage, played, faults: [...faults, ...(await review(played, stage.receivers, api))] };
 }
 
-async function start({ surroundings, words, stack, signal, fail }: PlayOptions): Promise<Stage> {
+async function start({ surroundings, words, stack, signal, fail, isOnServer }: PlayOptions): Promise<Stage> {
   words.heading("Starting: all of it on this machine, in a folder that is thrown away at the end");
   const stage = await setStage({
     surroundings,
     stack,
     signal,
     fail,
+    isOnServer,
     hear: (step, text) => words.line("started", { step, text }, startedInWords[step](text)),
   });
   for (const [name, { says }] of Object.entries(cast)) {
@@ -76,7 +79,8 @@ const startedInWords: Record<
   Parameters<Parameters<typeof setStage>[0]["hear"]>[0],
   (text: string) => string
 > = {
-  database: (folder) => `PostgreSQL runs in ${folder}`,
+  database: (folder) =>
+    folder === "" ? "a database of its own is made on your server" : `PostgreSQL runs in ${folder}`,
   schema: () => "its tables are made, and an account with a signing secret, an API key and an endpoint",
   api: (url) => `the API answers at ${url}`,
   dispatcher: () =>

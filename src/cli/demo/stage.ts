@@ -57,7 +57,7 @@ export type StartOptions = {
 };
 
 export async function setStage(options: StartOptions): Promise<Stage> {
-  const { surroundings, stack, hear, signal } = options;
+  const { surroundings, stack, hear, signal, isOnServer } = options;
   const { now } = surroundings;
   const folder = await makeThrowAwayFolder();
   stack.defer(() => folder.remove());
@@ -71,7 +71,7 @@ export async function setStage(options: StartOptions): Promise<Stage> {
   const config = readConfig(env);
   await writeFile(caFileIn(folder.path), authority.caPem);
   const databaseUrl = await makeDatabase(options, folder.path);
-  hear("database", folder.path);
+  hear("database", isOnServer ? "" : folder.path);
   signal.throwIfAborted();
 
   const prepared = await prepare(openPool(databaseUrl, stack), databaseUrl, config, receivers);
@@ -87,7 +87,10 @@ export async function setStage(options: StartOptions): Promise<Stage> {
 }
 
 /** On an embedded server of its own, or beside what DATABASE_URL names. */
-async function makeDatabase({ surroundings, stack, isOnServer }: StartOptions, folder: string): Promise<string> {
+async function makeDatabase(
+  { surroundings, stack, isOnServer }: StartOptions,
+  folder: string,
+): Promise<string> {
   if (isOnServer) {
     const { databaseUrl: besideUrl } = readConfig(surroundings.env);
     if (besideUrl === null) throw new Mistake("DATABASE_URL is unset: it names the server to use.");
