@@ -10,7 +10,7 @@ import { createAttemptMetrics } from "../dispatch/attempt-metrics.ts";
 import { bothObservers } from "../dispatch/observers.ts";
 import { type DispatchProcessOptions, startDispatching } from "../dispatch/process.ts";
 import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
-import { Suspects } from "../dispatch/suspects.ts";
+import { type AloneRun, Suspects } from "../dispatch/suspects.ts";
 import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createRegistry } from "../metrics/registry.ts";
 import { createGaugePool } from "../store/pools.ts";
@@ -27,13 +27,13 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
   program
     .command("dispatch")
     .description("deliver what was published: run as many of these as you like beside one database")
-    .option("--alone <delivery-id>", "post this one delivery and end (used by dispatch itself)")
+    .option("--alone <delivery-ids...>", "post these one by one and end (used by dispatch itself)")
     .option("--json", "no difference: the log is JSON always")
     .action(async ({ alone }) => {
       const asked = surroundings.untilAskedToEnd();
       const options = await readOptions(surroundings);
       if (alone !== undefined) {
-        await deliverAlone(options, alone);
+        if ((await deliverAlone(options, alone)) === "busy") surroundings.setExitCode(BUSY);
         return;
       }
       const { unsafeAllowedTargets } = options.config;
@@ -59,7 +59,7 @@ type Options = DispatchProcessOptions & { readonly metrics: ProcessMetrics };
 async function readOptions(surroundings: Surroundings): Promise<Options> {
   const config = readConfig(surroundings.env);
   const log = createProcessLog(config, surroundings, "dispatch");
-  const suspects = new Suspects((deliveryId) => runAlone(deliveryId, surroundings, log));
+  const suspects = new Suspects((deliveryIds) => runAlone(deliveryIds, surroundings, log));
   const metrics = createProcessMetrics(createRegistry());
   return {
     config,
@@ -114,9 +114,17 @@ async function startDispatchMonitoring(options: Options): Promise<Monitoring> {
   };
 }
 
-/** Its end is enough to know: the row tells the rest, and a child that dies leaves its lease behind. */
-async function runAlone(deliveryId: string, { env }: Surroundings, log: Logger): Promise<void> {
-  const child = fork(PROGRAM, ["dispatch", "--alone", deliveryId], { env: { ...env } });
+/** What a process ends with that was to post alone while another one did; EX_TEMPFAIL of sysexits.h. */
+const BUSY = 75;
+
+/** Its end is enough to know: the rows tell the rest, and a child that dies leaves its lease behind. */
+async function runAlone(
+  deliveryIds: readonly string[],
+  { env }: Surroundings,
+  log: Logger,
+): Promise<AloneRun> {
+  const child = fork(PROGRAM, ["dispatch", "--alone", ...deliveryIds], { env: { ...env } });
   const [code, signal] = await once(child, "exit");
-  log.info({ delivery_id: deliveryId, code, signal }, "the process that posted it alone has ended");
+  log.info({ deliveries: deliveryIds.length, code, signal }, "the process that posted alone has ended");
+  return code === 0 ? "done" : code === BUSY ? "busy" : "died";
 }

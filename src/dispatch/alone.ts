@@ -5,7 +5,7 @@ import { tryToBeAlone } from "../store/alone.ts";
 import { claimDeliveries } from "../store/claim.ts";
 import { createDispatchPool, isRefusedData } from "../store/pools.ts";
 import { recordOutcomes } from "../store/record.ts";
-import { deliver, releaseAfterFault } from "./deliver.ts";
+import { type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
 import { createDelivering } from "./delivering.ts";
 import { type DispatchObserver, LEASE_MARGIN_MS, START_WITHIN_MS } from "./dispatcher.ts";
 import type { DispatchProcessOptions } from "./process.ts";
@@ -13,19 +13,21 @@ import { Recorder } from "./recorder.ts";
 
 const CLAIM_RETRY_MS = 2_000;
 
-/** `busy`: another process of the cluster is posting something alone. `not_due`: somebody else saw to it. */
-export type AloneOutcome = "recorded" | "busy" | "not_due";
+/** `busy`: another process of the cluster is posting something alone, and nothing was done here. */
+export type AloneOutcome = "done" | "busy";
 
 /**
- * Posts one delivery in a process where nothing else is in flight: one that was under way twice in a row when its
- * dispatcher died. If it is what killed them, it takes nobody along this time, and the claim after that abandons it.
+ * Posts deliveries one after the other in a process where nothing else is in flight: such as were under way twice in a
+ * row when their dispatcher died. If one is what killed them, it takes nobody along this time, and the claim after that
+ * abandons it.
  *
  * A process of its own, rather than an emptied dispatcher: a suspect whose receiver hangs would otherwise keep
- * everybody else waiting for a whole deadline.
+ * everybody else waiting for a whole deadline. One for many, rather than one for each: a dispatcher that dies twice with
+ * a thousand in flight leaves a thousand suspects, and a process takes half a second to start.
  */
 export async function deliverAlone(
   options: DispatchProcessOptions,
-  deliveryId: string,
+  deliveryIds: readonly string[],
 ): Promise<AloneOutcome> {
   const pool = createDispatchPool({
     databaseUrl: options.databaseUrl,
@@ -36,7 +38,17 @@ export async function deliverAlone(
   const lock = await pool.connect();
   try {
     if (!(await tryToBeAlone(lock))) return "busy";
-    return await deliverClaimed(options, deliveryId, pool, options.observer);
+    const delivering = createDelivering(options);
+    const recorder = new Recorder({
+      write: (recordings) => recordOutcomes(pool, recordings),
+      isRefusedData,
+      onError: (error) => options.observer.failed("record", error),
+    });
+    for (const deliveryId of deliveryIds) {
+      await deliverOne(deliveryId, { pool, delivering, recorder, observer: options.observer });
+    }
+    await delivering.poster.close();
+    return "done";
   } finally {
     // Ending the session frees the lock.
     lock.release(true);
@@ -44,20 +56,17 @@ export async function deliverAlone(
   }
 }
 
-async function deliverClaimed(
-  options: DispatchProcessOptions,
-  deliveryId: string,
-  pool: ReturnType<typeof createDispatchPool>,
-  observer: DispatchObserver,
-): Promise<AloneOutcome> {
-  const delivering = createDelivering(options);
+type Means = {
+  readonly pool: ReturnType<typeof createDispatchPool>;
+  readonly delivering: Delivering;
+  readonly recorder: Recorder;
+  readonly observer: DispatchObserver;
+};
+
+async function deliverOne(deliveryId: string, means: Means): Promise<void> {
+  const { pool, delivering, recorder, observer } = means;
   const leaseMs = delivering.deadlineMs + LEASE_MARGIN_MS;
   const leaseToken = randomUUID();
-  const recorder = new Recorder({
-    write: (recordings) => recordOutcomes(pool, recordings),
-    isRefusedData,
-    onError: (error) => observer.failed("record", error),
-  });
   const claim = () =>
     claimDeliveries(pool, {
       deliveryIds: [deliveryId],
@@ -78,7 +87,8 @@ async function deliverClaimed(
     return await claim();
   });
   const [delivery] = deliveries;
-  if (delivery?.kind !== "leased" || databaseNowMs === null) return "not_due";
+  // Not due, or gone: somebody else saw to it.
+  if (delivery?.kind !== "leased" || databaseNowMs === null) return;
   delivering.clock.observe(databaseNowMs, askedAtMs, performance.now());
   const mayStart = () => performance.now() - askedAtMs < START_WITHIN_MS;
   const delivered = await deliver(delivery, delivering, mayStart).catch((error: unknown) => {
@@ -87,6 +97,4 @@ async function deliverClaimed(
   });
   const recorded = await recorder.record(delivered.recording, askedAtMs + leaseMs);
   observer.attemptRecorded(delivery, delivered, recorded);
-  await delivering.poster.close();
-  return "recorded";
 }

@@ -1,17 +1,21 @@
-/**
- * Deliveries that have to be posted alone, one after the other, each in a process of its own.
- * Those beyond SUSPECTS_MAX are let go: their rows stay due, and the promoter brings them back.
- */
-const SUSPECTS_MAX = 1_000;
+/** What became of a process that was to post some deliveries alone. `died`: in the middle, or it never began. */
+export type AloneRun = "done" | "busy" | "died";
 
+/** Those beyond this are let go: their rows stay due, and the promoter brings them back. */
+const SUSPECTS_MAX = 1_000;
+const BATCH_MAX = 50;
+/** Each death takes the delivery that was under way out of the batch; more often than this, the rest is let go too. */
+const DEATHS_PER_BATCH_MAX = 3;
+
+/** Deliveries that have to be posted alone, in batches, by one process after the other. */
 export class Suspects {
   readonly #waiting = new Set<string>();
-  readonly #deliverAlone: (deliveryId: string) => Promise<void>;
+  readonly #postAlone: (deliveryIds: readonly string[]) => Promise<AloneRun>;
   #isRunning = false;
 
-  /** `deliverAlone` resolves when the process that it started has ended, however it ended. */
-  constructor(deliverAlone: (deliveryId: string) => Promise<void>) {
-    this.#deliverAlone = deliverAlone;
+  /** `postAlone` resolves when the process that it started has ended, however it ended. */
+  constructor(postAlone: (deliveryIds: readonly string[]) => Promise<AloneRun>) {
+    this.#postAlone = postAlone;
   }
 
   add(deliveryId: string): void {
@@ -22,11 +26,22 @@ export class Suspects {
 
   async #run(): Promise<void> {
     this.#isRunning = true;
-    for (const deliveryId of this.#waiting) {
-      // A process that could not even be started is no reason to stop: the row stays due and comes back.
-      await this.#deliverAlone(deliveryId).catch(() => undefined);
-      this.#waiting.delete(deliveryId);
+    // What this turn of the event loop brings belongs to the same batch.
+    await new Promise(setImmediate);
+    while (this.#waiting.size > 0) {
+      const batch = [...this.#waiting].slice(0, BATCH_MAX);
+      const ended = await this.#postBatch(batch);
+      // While another process of the cluster is alone, none of these has a chance.
+      if (ended === "busy") this.#waiting.clear();
+      for (const deliveryId of batch) this.#waiting.delete(deliveryId);
     }
     this.#isRunning = false;
+  }
+
+  async #postBatch(batch: readonly string[]): Promise<AloneRun> {
+    for (let deaths = 1; ; deaths++) {
+      const ended = await this.#postAlone(batch).catch(() => "died" as const);
+      if (ended !== "died" || deaths > DEATHS_PER_BATCH_MAX) return ended;
+    }
   }
 }

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { deliverAlone } from "../../src/dispatch/alone.ts";
-import { Suspects } from "../../src/dispatch/suspects.ts";
+import { type AloneRun, Suspects } from "../../src/dispatch/suspects.ts";
 import { tryToBeAlone } from "../../src/store/alone.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows, claim, deliveryRow, openDispatchPool, openRow } from "../support/delivery-rows.ts";
@@ -31,7 +31,7 @@ async function publishSuspect(): Promise<string> {
   return id;
 }
 
-function postAlone(deliveryId: string) {
+function postAlone(...deliveryIds: string[]) {
   const failures: string[] = [];
   const outcome = deliverAlone(
     {
@@ -49,7 +49,7 @@ function postAlone(deliveryId: string) {
         failed: (work) => failures.push(work),
       },
     },
-    deliveryId,
+    deliveryIds,
   );
   return { outcome, failures };
 }
@@ -57,7 +57,7 @@ function postAlone(deliveryId: string) {
 describe("a delivery posted alone", () => {
   it("arrives and is recorded like any other", async () => {
     const id = await publishSuspect();
-    expect(await postAlone(id).outcome).toBe("recorded");
+    expect(await postAlone(id).outcome).toBe("done");
     expect(receiver.requests).toHaveLength(1);
     expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "succeeded", attempts_count: 1 });
   });
@@ -72,7 +72,7 @@ describe("a delivery posted alone", () => {
     } finally {
       other.release(true);
     }
-    await expect.poll(() => postAlone(id).outcome).toBe("recorded");
+    await expect.poll(() => postAlone(id).outcome).toBe("done");
   });
 
   it("is left alone when it is not due, or gone", async () => {
@@ -81,7 +81,7 @@ describe("a delivery posted alone", () => {
       "update sealpost.open_deliveries set due_at = now() + interval '1 hour' where delivery_id = $1",
       [id],
     );
-    expect(await postAlone(id).outcome).toBe("not_due");
+    expect(await postAlone(id).outcome).toBe("done");
     expect(receiver.requests).toEqual([]);
   });
 
@@ -90,7 +90,7 @@ describe("a delivery posted alone", () => {
     const pool = openDispatchPool(database);
     await claim(pool, [id], { isAlone: true, leaseMs: 0 });
     await pool.end();
-    expect(await postAlone(id).outcome).toBe("recorded");
+    expect(await postAlone(id).outcome).toBe("done");
     expect(receiver.requests).toEqual([]);
     expect(await deliveryRow(database.pool, id)).toMatchObject({
       status: "abandoned",
@@ -104,42 +104,84 @@ describe("a delivery posted alone", () => {
     const id = await publishSuspect();
     await database.pool.query("update sealpost.signing_secrets set sealed = '\\x00'");
     const { outcome, failures } = postAlone(id);
-    expect(await outcome).toBe("recorded");
+    expect(await outcome).toBe("done");
     expect(failures).toEqual(["deliver"]);
     expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "pending", attempts_count: 0 });
     expect(await openRow(database.pool, id)).toMatchObject({ lease_token: null, lease_alone: false });
   });
 });
 
-describe("suspects", () => {
-  it("are posted one after the other, each once, whatever becomes of the one before", async () => {
-    const posted: string[] = [];
+describe("deliveries posted alone", () => {
+  it("go one after the other, whatever becomes of the one before", async () => {
     let atOnce = 0;
-    const done = Promise.withResolvers<void>();
-    const suspects = new Suspects(async (id) => {
-      expect(++atOnce).toBe(1);
-      await new Promise((resolve) => setImmediate(resolve));
-      posted.push(id);
-      atOnce--;
-      if (posted.length === 3) done.resolve();
-      if (id === "a") throw new Error("no process could be started");
+    await receiver.close();
+    receiver = await startReceiver({
+      handler: async () => {
+        expect(++atOnce).toBe(1);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        atOnce--;
+        return { status: receiver.requests.length === 2 ? 503 : 200 };
+      },
     });
-    for (const id of ["a", "b", "b", "c", "a"]) suspects.add(id);
-    await done.promise;
-    expect(posted).toEqual(["a", "b", "c"]);
+    const ids = [await publishSuspect(), await publishSuspect(), await publishSuspect()];
+    expect(await postAlone(...ids).outcome).toBe("done");
+    const statuses = await Promise.all(ids.map(async (id) => (await deliveryRow(database.pool, id)).status));
+    expect(statuses).toEqual(["succeeded", "failed", "succeeded"]);
+  });
+});
+
+describe("suspects", () => {
+  const names = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => `s${from + n}`);
+
+  /** Answers to one batch after the other; the last answer stays. */
+  function startSuspects(...answers: AloneRun[]) {
+    const batches: (readonly string[])[] = [];
+    const suspects = new Suspects(async (batch) => {
+      batches.push(batch);
+      await new Promise((resolve) => setImmediate(resolve));
+      return answers[Math.min(batches.length, answers.length) - 1] ?? "done";
+    });
+    return { suspects, batches };
+  }
+
+  it("go in batches, each once", async () => {
+    const { suspects, batches } = startSuspects();
+    for (const id of [...names(0, 80), "s7"]) suspects.add(id);
+    await expect.poll(() => batches.length).toBe(2);
+    expect(batches).toEqual([names(0, 50), names(50, 80)]);
   });
 
   it("may come back once they have been posted", async () => {
-    const posted: string[] = [];
-    const ended = Promise.withResolvers<void>();
-    const suspects = new Suspects(async (id) => {
-      posted.push(id);
-      if (posted.length === 2) ended.resolve();
-    });
+    const { suspects, batches } = startSuspects();
     suspects.add("a");
-    await expect.poll(() => posted.length).toBe(1);
+    await expect.poll(() => batches.length).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 5));
     suspects.add("a");
-    await ended.promise;
-    expect(posted).toEqual(["a", "a"]);
+    await expect.poll(() => batches.length).toBe(2);
+  });
+
+  it("go on without the one that killed the process", async () => {
+    const { suspects, batches } = startSuspects("died", "done");
+    for (const id of ["a", "b"]) suspects.add(id);
+    await expect.poll(() => batches.length).toBe(2);
+    // Which of them it was, its row tells: it is leased, and does not come back to the second process.
+    expect(batches).toEqual([
+      ["a", "b"],
+      ["a", "b"],
+    ]);
+  });
+
+  it("are let go when process after process dies, and when somebody else is alone", async () => {
+    const dying = startSuspects("died");
+    dying.suspects.add("a");
+    await expect.poll(() => dying.batches.length).toBe(4);
+    const busy = startSuspects("busy", "done");
+    for (const id of names(0, 80)) busy.suspects.add(id);
+    await expect.poll(() => busy.batches.length).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(busy.batches).toHaveLength(1);
+    busy.suspects.add("later");
+    await expect.poll(() => busy.batches).toEqual([names(0, 50), ["later"]]);
+    expect(dying.batches).toHaveLength(4);
   });
 });

@@ -1,0 +1,4 @@
+import { describeQuickly } from "./harness/quick-tests.ts";
+import { poison } from "./scenarios/poison.ts";
+
+describeQuickly("a poisonous payload", [poison]);
