@@ -25,8 +25,10 @@ export const poison: Scenario = {
     const env = { DISPATCH_IN_FLIGHT_MAX: String(count), LOG_LEVEL: "warn" };
     return withCluster(place, { dispatchers: 0, env }, async (cluster) => {
       // All are still under way when the process dies, and again at the second time.
-      await cluster.receiver.behave("/", { delayMs: 0.7 * DEADLINE_MS });
-      const { accountId: poisoned } = await cluster.createAccount("/");
+      for (const path of ["/", "/poisoned"]) {
+        await cluster.receiver.behave(path, { delayMs: 0.7 * DEADLINE_MS });
+      }
+      const { accountId: poisoned } = await cluster.createAccount("/poisoned");
       const { rows } = await cluster.pool.query<{ id: string }>(
         "select sealpost.publish_analysis($1, $2) as id",
         [poisoned, `{"id":"${MARK}","status":"succeeded"}`],
@@ -49,7 +51,7 @@ export const poison: Scenario = {
         }
       })();
       await until(() => restarts >= 2, 60_000);
-      // From now on they go alone, and need not be slow any more.
+      // From now on they go alone, and the others need not be slow any more.
       await cluster.receiver.behave("/", {});
       const drainedMs = await cluster.drain(place.scale === "quick" ? 60_000 : 300_000);
       ending.abort();
