@@ -6,6 +6,10 @@
 -- A lane gets at most `lane_max` wake-ups a step. What it has beyond that is looked at again a second later for every
 -- `lane_max` rows before it, so that one lane's million rows are not read over and over in front of everybody else's.
 -- (Pushing all of them to the next second was tried on paper: a million index updates a second.)
+--
+-- What `due` has locked is updated by its place, not by its id: a plan that was made while the table was all but empty
+-- joined by id by reading the whole table, and woke 8,000 rows in 45 s instead of 0.2. A row that somebody has changed
+-- just before it was locked is in a place that this statement does not see; the next step moves it.
 create function sealpost.promote(
   at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, out looked integer, out woken integer
 )
@@ -30,19 +34,19 @@ begin
     return;
   end if;
   with due as (
-    select delivery_id, lane, wake_at
+    select ctid as place, delivery_id, lane, wake_at
     from sealpost.open_deliveries
     where wake_at <= at and due_at <= at and (lease_until is null or lease_until <= at)
     order by wake_at
     limit rows_max
     for update skip locked
   ), ranked as (
-    select delivery_id, lane, row_number() over (partition by lane order by wake_at, delivery_id) - 1 as rank from due
+    select place, delivery_id, lane, row_number() over (partition by lane order by wake_at, delivery_id) - 1 as rank from due
   ), moved as (
     update sealpost.open_deliveries as o
     set wake_at = at + case when rank < lane_max then wake_after else (rank / lane_max) * interval '1 second' end
     from ranked
-    where o.delivery_id = ranked.delivery_id
+    where o.ctid = ranked.place
     returning o.delivery_id, o.lane, ranked.rank
   )
   select count(*), array_agg(delivery_id order by rank, delivery_id) filter (where rank < lane_max),
