@@ -3,7 +3,13 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type BusyInstallation, startBusyInstallation } from "../support/busy-installation.ts";
 import { filledIn, GRAFANA, namedIn, type Panel, readDashboards } from "../support/dashboards.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { findPrometheus, type Prometheus, type Sample, startPrometheus } from "../support/prometheus.ts";
+import {
+  findPrometheus,
+  type Prometheus,
+  runPromtool,
+  type Sample,
+  startPrometheus,
+} from "../support/prometheus.ts";
 
 const dashboards = readDashboards();
 const targets = dashboards.flatMap(({ file, panels }) =>
@@ -113,6 +119,20 @@ describe.skipIf(found === null && process.env.CI === undefined)(
       expect(selectors.length).toBeGreaterThan(5);
       for (const selector of selectors.filter((one) => !one.includes("status="))) {
         expect(await prometheus.query(`count(${selector})`), selector).toHaveLength(1);
+      }
+    });
+
+    test("the text of each process is as promtool would have it", async () => {
+      for (const { metricsUrl } of [...installation.dispatchers, installation.api]) {
+        const text = await (await fetch(`${metricsUrl}/metrics`)).text();
+        const ours = text.split("\n\n").filter((metric) => metric.startsWith("# HELP sealpost_"));
+        expect(ours.length).toBeGreaterThan(5);
+        const { ok, output } = runPromtool(
+          found?.promtool ?? "",
+          ["check", "metrics"],
+          `${ours.join("\n")}\n`,
+        );
+        expect(ok, output).toBe(true);
       }
     });
 

@@ -110,9 +110,13 @@ export async function startPrometheus(
 }
 
 /** Runs promtool and says what it said, whether it was content or not. */
-export function runPromtool(program: string, args: readonly string[]): { ok: boolean; output: string } {
+export function runPromtool(
+  program: string,
+  args: readonly string[],
+  input = "",
+): { ok: boolean; output: string } {
   try {
-    return { ok: true, output: execFileSync(program, args, { encoding: "utf8", stdio: "pipe" }) };
+    return { ok: true, output: execFileSync(program, args, { encoding: "utf8", stdio: "pipe", input }) };
   } catch (error) {
     const { stdout, stderr } = error as { stdout: string; stderr: string };
     return { ok: false, output: stdout + stderr };

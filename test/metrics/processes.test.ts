@@ -1,0 +1,73 @@
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { afterEach, expect, test } from "vitest";
+import { type RunningProcess, startProcess } from "../support/busy-installation.ts";
+import { runSealpost } from "../support/command.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { SECRETS_KEY } from "../support/dispatching.ts";
+
+let running: RunningProcess[] = [];
+
+afterEach(async () => {
+  await Promise.all(running.map((one) => one.stop()));
+  running = [];
+});
+
+async function start(command: "serve" | "dispatch", databaseUrl: string): Promise<RunningProcess> {
+  const started = await startProcess(command, { DATABASE_URL: databaseUrl });
+  running.push(started);
+  return started;
+}
+
+async function read(url: string): Promise<{ status: number; text: string }> {
+  const response = await fetch(url);
+  return { status: response.status, text: await response.text() };
+}
+
+test.each(["serve", "dispatch"] as const)("%s counts, is ready, and ends in peace", async (command) => {
+  const database = await createTestDatabase();
+  const started = await start(command, database.url);
+  expect(await read(`${started.metricsUrl}/readyz`)).toEqual({ status: 200, text: '{"status":"ok"}' });
+  const { text } = await read(`${started.metricsUrl}/metrics`);
+  expect(text).toMatch(/^sealpost_database_up 1$/m);
+  expect(text).toMatch(/^sealpost_clock_difference_seconds -?[\d.e-]+$/m);
+  expect(text).toMatch(/^nodejs_eventloop_lag_p99_seconds /m);
+  expect(text).toMatch(
+    command === "serve"
+      ? /^sealpost_limiter_failures_total 0$/m
+      : /^sealpost_partitions_ahead\{table="bodies"\} 14$/m,
+  );
+  expect(await started.stop()).toBe(0);
+  await database.drop();
+});
+
+test("a dispatcher whose database is away says so, and says nothing of a queue that it cannot see", async () => {
+  const started = await start("dispatch", "postgres://ada:hunter2@127.0.0.1:1/sealpost");
+  const { text } = await read(`${started.metricsUrl}/metrics`);
+  expect(text).toMatch(/^sealpost_database_up 0$/m);
+  expect(text).not.toMatch(/^sealpost_(?:deliveries_due|oldest_due_seconds|partitions_ahead)/m);
+  expect(text).toMatch(/^sealpost_leader 0$/m);
+  expect((await read(`${started.metricsUrl}/healthz`)).status).toBe(200);
+  expect(await read(`${started.metricsUrl}/readyz`)).toEqual({
+    status: 503,
+    text: '{"status":"not_ready","hindrances":["The database does not answer (ECONNREFUSED)."]}',
+  });
+  expect(started.output()).not.toContain("hunter2");
+  expect(await started.stop()).toBe(0);
+});
+
+test("a metrics port that is taken is a mistake, said in a sentence", async () => {
+  const other = createServer().listen(0, "127.0.0.1");
+  await once(other, "listening");
+  const { port } = other.address() as { port: number };
+  const { code, stderr } = await runSealpost(["dispatch"], {
+    env: {
+      DATABASE_URL: "postgres://ada@127.0.0.1:1/sealpost",
+      METRICS_PORT: `${port}`,
+      SECRETS_KEY: SECRETS_KEY.toString("base64"),
+    },
+  });
+  expect(stderr).toBe(`The metrics cannot listen on HOST 127.0.0.1, METRICS_PORT ${port} (EADDRINUSE).\n`);
+  expect(code).toBe(2);
+  other.close();
+});

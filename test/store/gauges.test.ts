@@ -1,0 +1,136 @@
+import type { Pool } from "pg";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { readDatabaseClock, readPartitionLevels, readQueueLevels } from "../../src/store/gauges.ts";
+import { createGaugePool } from "../../src/store/pools.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { insertAccount } from "../support/publishing.ts";
+
+let database: TestDatabase;
+let pool: Pool;
+let accountId: string;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  pool = createGaugePool({
+    databaseUrl: database.url,
+    connectionsMax: 1,
+    applicationName: "test gauges",
+    onError: () => undefined,
+  });
+  accountId = await insertAccount(database.pool);
+});
+afterAll(async () => {
+  await pool.end();
+  await database.drop();
+});
+
+type OpenRow = {
+  readonly lane: number;
+  /** Seconds from now; negative: ago. */
+  readonly dueIn: number;
+  readonly leaseFor?: number;
+  readonly wakeIn?: number;
+};
+
+async function insertOpen({ lane, dueIn, leaseFor, wakeIn = Math.max(dueIn, 1) }: OpenRow, count = 1) {
+  await database.pool.query(
+    `insert into sealpost.open_deliveries
+       (delivery_id, account_id, lane, due_at, wake_at, body_bytes, lease_token, lease_until)
+     select sealpost.uuid_v7(), $1, $2, now() + $3 * interval '1 s', now() + $4 * interval '1 s', 10,
+       case when $5::float8 is not null then gen_random_uuid() end, now() + $5::float8 * interval '1 s'
+     from generate_series(1, $6::integer)`,
+    [accountId, lane, dueIn, wakeIn, leaseFor ?? null, count],
+  );
+}
+
+describe("the queue's levels", () => {
+  beforeEach(() => database.pool.query("truncate sealpost.open_deliveries"));
+
+  test("of an empty queue are 0", async () => {
+    expect(await readQueueLevels(pool)).toMatchObject({
+      due: 0,
+      overdue: 0,
+      leased: 0,
+      oldestDueIdleSeconds: 0,
+      oldestDueAtWorkSeconds: 0,
+      wakeupsWaiting: 0,
+      replaysRunning: 0,
+    });
+  });
+
+  test("count what is due, and tell lanes at work from lanes that nobody serves", async () => {
+    await insertOpen({ lane: 1, dueIn: -300 });
+    await insertOpen({ lane: 1, dueIn: -400, leaseFor: 10 });
+    await insertOpen({ lane: 2, dueIn: -90 }, 3);
+    await insertOpen({ lane: 3, dueIn: -5 });
+    // Not due yet, though the promoter looks soon; and one that is far ahead.
+    await insertOpen({ lane: 4, dueIn: 5 });
+    await insertOpen({ lane: 5, dueIn: 3_600 });
+    // A lease that has ended is nobody's.
+    await insertOpen({ lane: 6, dueIn: -10, leaseFor: -1 });
+    const levels = await readQueueLevels(pool);
+    expect(levels).toMatchObject({ due: 6, overdue: 4, leased: 1 });
+    expect(levels.oldestDueIdleSeconds).toBeGreaterThan(89);
+    expect(levels.oldestDueIdleSeconds).toBeLessThan(100);
+    expect(levels.oldestDueAtWorkSeconds).toBeGreaterThan(299);
+    expect(levels.oldestDueAtWorkSeconds).toBeLessThan(310);
+  });
+
+  test("are read from at most 20,000 rows, by the index", async () => {
+    await insertOpen({ lane: 7, dueIn: -1 }, 100_000);
+    await database.pool.query("analyze sealpost.open_deliveries");
+    await database.pool.query(
+      "select pg_stat_reset_single_table_counters('sealpost.open_deliveries'::regclass)",
+    );
+    expect((await readQueueLevels(pool)).due).toBe(20_000);
+    await pool.query("select pg_stat_force_next_flush()");
+    const reads = async () => {
+      const { rows } = await database.pool.query(
+        `select seq_tup_read::integer as by_scan, idx_tup_fetch::integer as by_index
+         from pg_stat_user_tables where relname = 'open_deliveries'`,
+      );
+      return rows[0];
+    };
+    // A few more, of the test before this one.
+    const isRight = (found: { by_scan: number; by_index: number }) =>
+      found.by_scan < 100 && found.by_index >= 20_000 && found.by_index < 20_100;
+    await expect.poll(reads).toSatisfy(isRight);
+  });
+
+  test("know what was published by anybody", async () => {
+    const before = (await readQueueLevels(pool)).publishedEver;
+    await database.pool.query("select sealpost.publish_analysis($1, $2)", [
+      accountId,
+      '{"id":"a-1","status":"succeeded"}',
+    ]);
+    await database.pool.query("select pg_stat_force_next_flush()");
+    await expect.poll(async () => (await readQueueLevels(pool)).publishedEver - before).toBe(1);
+  });
+});
+
+test("partitions ahead end at the first gap, and the oldest day is the one that is still there", async () => {
+  const of = async (table: string) =>
+    (await readPartitionLevels(pool)).find((level) => level.table === table);
+  expect(await of("bodies")).toMatchObject({ ahead: 14 });
+  const name = "'sealpost.bodies_' || to_char((now() at time zone 'UTC')::date + 3, 'YYYYMMDD')";
+  await database.pool.query(`do $$ begin execute 'drop table ' || ${name}; end $$`);
+  expect(await of("bodies")).toMatchObject({ ahead: 2 });
+  expect(await of("attempts")).toMatchObject({ ahead: 14 });
+
+  await database.pool.query("select sealpost.make_partitions('2020-01-01', 1)");
+  expect(await of("deliveries")).toMatchObject({ oldestDayEndedAtMs: Date.parse("2020-01-02T00:00:00Z") });
+  const levels = await readPartitionLevels(pool);
+  expect(Math.abs((levels[0]?.nowMs ?? 0) - Date.now())).toBeLessThan(5_000);
+});
+
+test("today without a partition is one less than none ahead", async () => {
+  await database.pool.query(
+    `do $$ begin execute 'drop table sealpost.attempts_' || to_char(now() at time zone 'UTC', 'YYYYMMDD'); end $$`,
+  );
+  const attempts = (await readPartitionLevels(pool)).find(({ table }) => table === "attempts");
+  expect(attempts).toMatchObject({ ahead: -1 });
+});
+
+test("the database's clock is in milliseconds", async () => {
+  expect(Math.abs((await readDatabaseClock(pool)) - Date.now())).toBeLessThan(5_000);
+});

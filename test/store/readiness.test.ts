@@ -1,0 +1,42 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { readMigrationNames } from "../../src/store/migrate.ts";
+import { findHindrances } from "../../src/store/readiness.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+let database: TestDatabase;
+let names: readonly string[];
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  names = await readMigrationNames();
+});
+afterAll(() => database.drop());
+
+test("a database that is up to date lacks nothing, and neither does one that is ahead of us", async () => {
+  expect(await findHindrances(database.pool, names)).toEqual([]);
+  expect(await findHindrances(database.pool, names.slice(1))).toEqual([]);
+});
+
+test("a migration that is not applied is named", async () => {
+  expect(await findHindrances(database.pool, [...names, "9999_later.sql"])).toEqual([
+    "The migration 9999_later.sql is not applied: run migrate.",
+  ]);
+});
+
+test("tomorrow's partition is missed today", async () => {
+  const { rows } = await database.pool.query<{ name: string }>(
+    "select 'bodies_' || to_char((now() at time zone 'UTC')::date + 1, 'YYYYMMDD') as name",
+  );
+  const { name } = rows[0]!;
+  await database.pool.query(`drop table sealpost.${name}`);
+  expect(await findHindrances(database.pool, names)).toEqual([
+    `The partition ${name} is missing: the dispatchers' leader makes it.`,
+  ]);
+});
+
+test("a database that nobody has migrated says so", async () => {
+  await database.pool.query("drop schema sealpost cascade");
+  expect(await findHindrances(database.pool, names)).toEqual([
+    "The database holds no tables of ours: run migrate.",
+  ]);
+});
