@@ -89,12 +89,14 @@ create index replay_items_waiting on sealpost.replay_items (replay_id, position)
 
 -- One step of every running replay: as many items as its pace allows since the last step. A step is one transaction,
 -- so a crash repeats at most what it had not committed. At most two seconds' worth at once, or a leader that was away
--- would come back with a flood. Returns how many items had their turn.
+-- would come back with a flood; and at most items_max of all replays together, or ten fast ones would make a step that
+-- its timeout ends, again and again. Whoever is furthest behind comes first. Returns how many items had their turn.
 create function sealpost.advance_replays(analysis_retention interval, at timestamptz) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  items_max constant integer := 1000;
   replay record;
   item record;
   turn record;
@@ -104,10 +106,11 @@ declare
   total integer := 0;
 begin
   for replay in
-    select * from sealpost.replays where status = 'running' order by id for update skip locked
+    select * from sealpost.replays where status = 'running' order by paced_at, id for update skip locked
   loop
+    exit when total >= items_max;
     paced_from := greatest(replay.paced_at, at - interval '2 seconds');
-    allowed := floor(extract(epoch from at - paced_from) * replay.rate_per_second);
+    allowed := least(floor(extract(epoch from at - paced_from) * replay.rate_per_second), items_max - total);
     continue when allowed < 1;
     taken := 0;
     for item in

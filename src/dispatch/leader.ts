@@ -19,7 +19,7 @@ export type LeaderOptions = {
   readonly lead: (holder: string, leaseMs: number) => Promise<boolean>;
   /** Wakes what is due; isFull: there was more than one step takes. */
   readonly promote: () => Promise<{ readonly woken: number; readonly isFull: boolean }>;
-  /** One paced step of the bulk replays. */
+  /** One paced step of the bulk replays: beside the promoting, which nothing may hold up, and never twice at once. */
   readonly advanceReplays: () => Promise<number>;
   readonly sweepJobs: () => Promise<number>;
   /** Partitions and retention: slow work, done beside the promoting, never twice at once; the signal cuts it short. */
@@ -35,6 +35,7 @@ export class Leader {
   readonly #options: LeaderOptions;
   readonly #stopping = new AbortController();
   #loop: Promise<void> = Promise.resolve();
+  #replaying: Promise<void> | null = null;
   #house: Promise<void> | null = null;
   #sweptJobsAt = Number.NEGATIVE_INFINITY;
   #keptHouseAt = Number.NEGATIVE_INFINITY;
@@ -50,6 +51,7 @@ export class Leader {
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#loop;
+    await this.#replaying;
     await this.#house;
   }
 
@@ -59,7 +61,7 @@ export class Leader {
       const startedAt = performance.now();
       if (await this.#try("lead", () => this.#options.lead(this.#options.holder, LEADER_LEASE_MS))) {
         await this.#promoteAll();
-        await this.#try("advance_replays", this.#options.advanceReplays);
+        this.#advanceReplays();
         await this.#sweepJobs(startedAt);
         this.#keepHouse(startedAt);
       }
@@ -75,6 +77,13 @@ export class Leader {
       const isTimeUp = performance.now() - startedAt > SWEEP_MAX_MS;
       if (promotion === undefined || !promotion.isFull || isTimeUp) return;
     }
+  }
+
+  #advanceReplays(): void {
+    if (this.#stopping.signal.aborted) return;
+    this.#replaying ??= this.#try("advance_replays", this.#options.advanceReplays).then(() => {
+      this.#replaying = null;
+    });
   }
 
   async #sweepJobs(nowMs: number): Promise<void> {

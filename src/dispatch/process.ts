@@ -28,7 +28,8 @@ const DAY_MS = 86_400_000;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
 const DISPATCH_CONNECTIONS = 4;
 const WAKEUP_CONNECTIONS = 4;
-const HOUSE_CONNECTIONS = 2;
+/** For promoting, replaying and keeping house, none of which waits for another. */
+const HOUSE_CONNECTIONS = 3;
 
 export type DispatchProcessOptions = DeliveringOptions & {
   readonly databaseUrl: string;

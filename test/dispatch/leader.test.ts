@@ -132,6 +132,23 @@ describe("a leader's work", () => {
     for await (const [nth] of on(leads, "asked", soon())) if (nth === 2) break;
   });
 
+  it("is not held up by a slow step of the replays, of which there is one at a time", async () => {
+    let steps = 0;
+    const { promise, resolve } = Promise.withResolvers<number>();
+    const { leader, events } = startLeader({
+      advanceReplays: () => {
+        steps++;
+        return promise;
+      },
+    });
+    for (let n = 0; n < 5; n++) await once(events, "promote", soon());
+    expect(steps).toBe(1);
+    const stopped = leader.stop();
+    resolve(0);
+    await stopped;
+    expect(steps).toBe(1);
+  });
+
   it("keeps house beside the promoting, one at a time, and cuts it short when it stops", async () => {
     let houses = 0;
     let signal: AbortSignal | undefined;

@@ -12,7 +12,7 @@ import {
 } from "../../src/store/replays.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertAccount, publish } from "../support/publishing.ts";
+import { insertAccount, publish, publishMany } from "../support/publishing.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
 let database: TestDatabase;
@@ -136,6 +136,31 @@ describe("replaying many", () => {
     );
     const later = new Date(replay!.createdAt.getTime() + 3_600_000);
     expect(await advanceReplays(database.pool, RETENTION_MS, later)).toBe(20);
+  });
+
+  it("takes no more than 1,000 in a step, however many are running, and first whoever is furthest behind", async () => {
+    await database.pool.query("delete from sealpost.replays");
+    const texts = Array.from({ length: 600 }, () => `{"id":"r-${++serial}","status":"failed"}`);
+    const accounts = texts.map(() => accountId);
+    const none = texts.map(() => null);
+    await publishMany(database.pool, accounts, texts, none);
+    const start = () =>
+      inTransaction(database.pool, (client) => createReplay(client, accountId, NO_FILTER, {}, 1_000));
+    const [first, second] = [await start(), await start()];
+    await database.pool.query(
+      "update sealpost.replays set paced_at = paced_at - interval '1 hour' where id = $1",
+      [second!.id],
+    );
+    const at = new Date(second!.createdAt.getTime() + 60_000);
+    const advance = async () => {
+      const taken = await advanceReplays(database.pool, RETENTION_MS, at);
+      const shown = await Promise.all(
+        [first, second].map((one) => findReplay(database.pool, accountId, one!.id)),
+      );
+      return [taken, ...shown.map((one) => one!.replayed + one!.skipped)];
+    };
+    expect(await advance()).toEqual([1_000, 400, 600]);
+    expect(await advance()).toEqual([200, 600, 600]);
   });
 
   it("stops when it is cancelled, and tells nobody else's replays", async () => {
