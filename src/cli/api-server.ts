@@ -27,6 +27,8 @@ import { unsafeAllowedTargetsOf } from "./target-rules.ts";
 export type ApiServerOptions = {
   readonly config: Config;
   readonly pool: Pool;
+  /** For reading the delivery log; see createLogPool. */
+  readonly logPool: Pool;
   readonly secretsKey: Uint8Array;
   /** Where callers reach the API, without /v1. */
   readonly publicUrl: string;
@@ -41,11 +43,12 @@ export type ApiServerOptions = {
 
 /** The whole API, put together: the kernel, the operations, and the store's functions. Ready to listen. */
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
-  const { config, pool, secretsKey, publicUrl, log, now, isChecking = false } = options;
+  const { config, pool, logPool, secretsKey, publicUrl, log, now, isChecking = false } = options;
   const metrics = options.metrics ?? createApiMetrics(createRegistry());
   const sayAway = createSayAway((err) => log.warn({ err }, "the database does not answer"));
   const { operations, problems } = createSealpostRegistry({
     pool,
+    logPool,
     secretsKey,
     unsafeAllowedTargets: unsafeAllowedTargetsOf(config),
     analysisBytesMax: config.analysisBytesMax,

@@ -8,7 +8,7 @@ import { readConfig } from "../config/read-config.ts";
 import { createApiMetrics } from "../metrics/api-metrics.ts";
 import { createDatabaseMetrics } from "../metrics/database-metrics.ts";
 import { createRegistry } from "../metrics/registry.ts";
-import { createApiPool } from "../store/pools.ts";
+import { createApiPool, createLogPool } from "../store/pools.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { startMonitoring } from "./monitoring.ts";
 import { createProcessLog } from "./process-log.ts";
@@ -18,6 +18,7 @@ import type { Surroundings } from "./surroundings.ts";
 
 /** Reads and writes are a few milliseconds each: this many at once keep a processor busy. */
 const CONNECTIONS_MAX = 10;
+const LOG_CONNECTIONS_MAX = 5;
 
 export function addServeCommand(program: Command, surroundings: Surroundings): void {
   program
@@ -30,14 +31,23 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
       const log = createServeLog(config, surroundings);
       const registry = createRegistry();
       const database = createDatabaseMetrics(registry);
-      const pool = createApiPool({
+      const common = {
         databaseUrl: await databaseUrlOf(config),
-        connectionsMax: CONNECTIONS_MAX,
         applicationName: "sealpost serve",
-        onError: (err) => log.warn({ err }, "a database connection broke"),
+        onError: (err: Error) => log.warn({ err }, "a database connection broke"),
+      };
+      const pool = createApiPool({
+        ...common,
+        connectionsMax: CONNECTIONS_MAX,
         onQuery: database.observer("api"),
       });
+      const logPool = createLogPool({
+        ...common,
+        connectionsMax: LOG_CONNECTIONS_MAX,
+        onQuery: database.observer("log"),
+      });
       database.watch("api", pool);
+      database.watch("log", logPool);
       const findHindrances = await createFindHindrances(pool);
       const port = config.port === 0 ? await freePort(config.host) : config.port;
       const url = httpUrl(config.host, port);
@@ -46,6 +56,7 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
       const app = await createApiServer({
         config,
         pool,
+        logPool,
         secretsKey: await secretsKeyOf(config),
         publicUrl: config.publicUrl ?? url,
         log,
@@ -61,7 +72,7 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
       log.info("stopping: what is under way is answered");
       await app.close();
       await monitoring.close();
-      await pool.end();
+      await Promise.all([pool.end(), logPool.end()]);
       log.info("stopped");
     });
 }

@@ -4,8 +4,11 @@ export type DatabaseMetrics = ReturnType<typeof createDatabaseMetrics>;
 
 const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
-/** Who holds connections: claims and records; graphile-worker; the leader's work; the API; the gauges themselves. */
-export const POOLS = ["dispatch", "wakeups", "leader", "api", "gauges"] as const;
+/**
+ * Who holds connections: claims and records; graphile-worker; the leader's work; the API; its reading of the log; the
+ * gauges themselves.
+ */
+export const POOLS = ["dispatch", "wakeups", "leader", "api", "log", "gauges"] as const;
 export type PoolName = (typeof POOLS)[number];
 
 /** What of a pool of connections is looked at. */

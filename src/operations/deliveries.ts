@@ -16,7 +16,7 @@ const listQuery = z.strictObject({ ...optional(filters), ...pageQuery });
 
 /** The delivery log, and replaying one delivery of it. */
 export function deliveryOperations(dependencies: Dependencies): readonly SealpostOperation[] {
-  const { pool, analysisRetentionMs } = dependencies;
+  const { logPool, analysisRetentionMs } = dependencies;
   const cursors = createCursors(id);
   return [
     read({
@@ -36,7 +36,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
         const { cursor, limit, ...asked } = query;
         const asWritten = { accountId, ...asked };
         const belowId = cursors.read(cursor, asWritten);
-        const page = await listDeliveries(pool, accountId, filterOf(asked), belowId, limit);
+        const page = await listDeliveries(logPool, accountId, filterOf(asked), belowId, limit);
         const items = page.deliveries.map((delivery) => deliveryBody(delivery, analysisRetentionMs));
         const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, asWritten);
         return { body: { items, next_cursor, total: page.total }, headers: totalHeaders(page.isTotalCapped) };
@@ -55,7 +55,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       answer: jsonAnswer(200, DeliveryWithAttempts),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }) => {
-        const found = await findDelivery(pool, accountId, params.delivery_id);
+        const found = await findDelivery(logPool, accountId, params.delivery_id);
         if (found === null) throw problem("not_found");
         const { delivery, attempts } = found;
         return {

@@ -6,6 +6,8 @@ import type { UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
 export type Dependencies = {
   /** For reads: one statement each. Writes are given the connection of their transaction. */
   readonly pool: Pool;
+  /** For reading the delivery log; see createLogPool. */
+  readonly logPool: Pool;
   /** Opens and seals signing secrets: 32 bytes. */
   readonly secretsKey: Uint8Array;
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;

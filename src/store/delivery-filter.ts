@@ -27,7 +27,8 @@ export const NO_FILTER: DeliveryFilter = {
 /** A condition in SQL over `deliveries as d`, and the parameters that it names from `$first` on. */
 export type Condition = { readonly text: string; readonly values: readonly unknown[] };
 
-const TARGET_HOST = `lower(substring(coalesce(d.webhook_url, d.endpoint_url) from '^[^:]*://(\\[[^]]*\\]|[^/?:]*)'))`;
+const TARGET = "lower(coalesce(d.webhook_url, d.endpoint_url))";
+const TARGET_HOST = `substring(${TARGET} from '^[^:]*://(\\[[^]]*\\]|[^/?:]*)')`;
 
 /**
  * What an index answers: the account, the time (it stands in the id), and an analysis's id (through the registry).
@@ -41,7 +42,8 @@ export function indexedCondition(accountId: string, filter: DeliveryFilter, firs
   if (filter.analysisId !== null) {
     condition.add(
       (n) =>
-        `d.id = (select a.delivery_id from sealpost.analyses a where a.account_id = d.account_id and a.id = ${n})`,
+        // By the parameter, not by d.account_id: then it is looked up once, and not for every row.
+        `d.id = (select a.delivery_id from sealpost.analyses a where a.account_id = $${first} and a.id = ${n})`,
       filter.analysisId,
     );
   }
@@ -59,7 +61,10 @@ export function rowCondition(filter: DeliveryFilter, first: number): Condition {
     condition.add((n) => `d.status = ${n}`, filter.status);
   }
   if (filter.event !== null) condition.add((n) => `d.event = ${n}`, filter.event);
-  if (filter.targetHost !== null) condition.add((n) => `${TARGET_HOST} = ${n}`, filter.targetHost);
+  if (filter.targetHost !== null) {
+    // The first part refuses most rows without the regular expression, which costs ten times as much.
+    condition.add((n) => `strpos(${TARGET}, ${n}) > 0 and ${TARGET_HOST} = ${n}`, filter.targetHost);
+  }
   if (filter.errorCode !== null) condition.add((n) => `d.last_error_code = ${n}`, filter.errorCode);
   if (filter.statusCode !== null) condition.add((n) => `d.last_status_code = ${n}`, filter.statusCode);
   return condition.build();

@@ -9,7 +9,7 @@ import { createApiKey } from "../../src/cli/key.ts";
 import { scopes as everyScope } from "../../src/cli/scopes.ts";
 import { readConfig } from "../../src/config/read-config.ts";
 import { createAccount } from "../../src/store/accounts.ts";
-import { createApiPool } from "../../src/store/pools.ts";
+import { createApiPool, createLogPool } from "../../src/store/pools.ts";
 import type { TestDatabase } from "./database.ts";
 import { SECRETS_KEY } from "./dispatching.ts";
 
@@ -66,10 +66,12 @@ export async function startTestApi(
   const statements: string[] = [];
   const options = { databaseUrl: database.url, applicationName: "test api", onError: () => undefined };
   const pool = createApiPool({ ...options, connectionsMax: 10 });
-  pool.on("connect", (client) => countStatements(client, statements));
+  const logPool = createLogPool({ ...options, connectionsMax: 5 });
+  for (const each of [pool, logPool]) each.on("connect", (client) => countStatements(client, statements));
   const app = await createApiServer({
     config,
     pool,
+    logPool,
     secretsKey: SECRETS_KEY,
     publicUrl: "https://api.sealpost.test",
     log: pino({ level: "info" }, linesInto(log)),
@@ -105,7 +107,7 @@ export async function startTestApi(
     },
     close: async () => {
       await app.close();
-      await pool.end();
+      await Promise.all([pool.end(), logPool.end()]);
     },
   };
 }

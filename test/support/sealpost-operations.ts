@@ -7,6 +7,7 @@ import { parseUnsafeAllowedTargets } from "../../src/target/unsafe-allowed-targe
 export function declaredOperations(): readonly SealpostOperation[] {
   return createSealpostRegistry({
     pool: new pg.Pool(),
+    logPool: new pg.Pool(),
     secretsKey: Buffer.alloc(32),
     unsafeAllowedTargets: parseUnsafeAllowedTargets(""),
     analysisBytesMax: 1_048_576,
