@@ -1,7 +1,8 @@
 -- The promoter's one step: wake what is due and has nobody at it. That is every retry whose time has come, every
 -- replay, every delivery whose dispatcher died (its lease ran out) and every wake-up that a crash lost.
 --
--- Returns how many rows it looked at and how many it woke; called again at once while it looked at `rows_max`.
+-- Returns how many rows it looked at and how many it woke; called again at once while it looked at `rows_max`. Nothing
+-- is promoted while waiting_jobs_max wake-ups wait; jobs of other tasks in the same queue are none of ours.
 --
 -- A lane gets at most `lane_max` wake-ups a step. What it has beyond that is looked at again a second later for every
 -- `lane_max` rows before it, so that one lane's million rows are not read over and over in front of everybody else's.
@@ -29,7 +30,9 @@ begin
   woken := 0;
   if (
     select count(*) from (
-      select from graphile_worker._private_jobs where locked_at is null limit waiting_jobs_max) as waiting
+      select from graphile_worker._private_jobs
+      where is_available and task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
+      limit waiting_jobs_max) as waiting
   ) >= waiting_jobs_max then
     return;
   end if;
@@ -59,7 +62,7 @@ end
 $$;
 
 -- Wake-ups whose worker died keep graphile-worker's lock for four hours. The rows that they meant have long been
--- woken again, so the jobs are swept away.
+-- woken again, so the jobs are swept away. Only ours: the platform may have jobs of its own in the queue, long ones.
 create function sealpost.sweep_jobs(at timestamptz, limit_rows integer) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -70,6 +73,7 @@ begin
   with stuck as (
     select id from graphile_worker._private_jobs
     where locked_at < at - interval '5 minutes'
+      and task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
     limit limit_rows
     for update skip locked
   )

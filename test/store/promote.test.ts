@@ -150,6 +150,12 @@ describe("promoting", () => {
     expect((await openRow(pool, id!))!.wake_at).toEqual(later(2 * WAKE_AFTER_MS));
   });
 
+  it("does not wait for other people's jobs in the same queue", async () => {
+    await publishSome(1);
+    await database.pool.query("select graphile_worker.add_job('send_invoice') from generate_series(1, 5)");
+    expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 1, woken: 1 });
+  });
+
   it("by several at once wakes each delivery once", async () => {
     const ids = await publishSome(300);
     await Promise.all(Array.from({ length: 4 }, () => promote(later(WAKE_AFTER_MS), { rows: 100 })));
@@ -194,6 +200,17 @@ describe("stuck wake-ups", () => {
       "select id from graphile_worker._private_jobs order by id",
     );
     expect(left).toEqual(rows.slice(1));
+  });
+});
+
+describe("other people's jobs", () => {
+  it("are not swept away, however long they take", async () => {
+    await database.pool.query("delete from graphile_worker._private_jobs");
+    await database.pool.query("select graphile_worker.add_job('send_invoice')");
+    await database.pool.query(
+      "update graphile_worker._private_jobs set locked_by = 'w', locked_at = now() - interval '1 hour'",
+    );
+    expect(await sweepStuckJobs(database.pool)).toBe(0);
   });
 });
 
