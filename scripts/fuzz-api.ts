@@ -28,19 +28,19 @@ def before_call(context, case, kwargs):
         case.headers["Idempotency-Key"] = str(uuid.uuid4())
 `;
 
-type Service = { readonly url: string; readonly key: string; stop(): Promise<void> };
+type Running = { readonly url: string; readonly key: string; stop(): Promise<void> };
 
 const folder = await mkdtemp(join(tmpdir(), "sealpost-fuzz-"));
 try {
   const fuzzer = installFuzzer();
-  const service = await startService(folder);
+  const running = await startSealpost(folder);
   try {
-    await seed(service);
+    await seed(running);
     const document = join(folder, "openapi.json");
-    await writeFile(document, JSON.stringify(await documentOf(service)));
-    process.exitCode = await fuzz(fuzzer, document, service);
+    await writeFile(document, JSON.stringify(await documentOf(running)));
+    process.exitCode = await fuzz(fuzzer, document, running);
   } finally {
-    await service.stop();
+    await running.stop();
   }
 } finally {
   await rm(folder, { recursive: true });
@@ -57,7 +57,7 @@ function installFuzzer(): string {
 }
 
 /** The whole service on a database of its own, with an account and its key. */
-async function startService(stateDir: string): Promise<Service> {
+async function startSealpost(stateDir: string): Promise<Running> {
   const env = {
     ...process.env,
     DATABASE_URL: "",
@@ -90,7 +90,7 @@ async function startService(stateDir: string): Promise<Service> {
 }
 
 /** Something to find: without a target every delivery is abandoned at once, and can be replayed. */
-async function seed({ url, key }: Service): Promise<void> {
+async function seed({ url, key }: Running): Promise<void> {
   for (let n = 0; n < 50; n++) {
     const analysis = { id: `seed-${n}`, status: n % 2 === 0 ? "succeeded" : "failed" };
     await fetch(`${url}/v1/analyses`, {
@@ -112,7 +112,7 @@ type Document = {
 type Paths = Record<string, Record<string, { parameters: { readonly $ref?: string }[] }>>;
 
 /** X-Account-Id is for staff: with a tenant's key it names the account of that key, or is left empty, or is refused. */
-async function documentOf({ url }: Service): Promise<Document> {
+async function documentOf({ url }: Running): Promise<Document> {
   const document = (await (await fetch(`${url}/v1/openapi.json`)).json()) as Document;
   for (const operation of Object.values(document.paths).flatMap((methods) => Object.values(methods))) {
     operation.parameters = operation.parameters.filter(({ $ref }) => !$ref?.endsWith("/XAccountId"));
@@ -121,7 +121,7 @@ async function documentOf({ url }: Service): Promise<Document> {
 }
 
 /** Returns schemathesis' exit code: 0 when it found nothing. */
-async function fuzz(fuzzer: string, document: string, { url, key }: Service): Promise<number> {
+async function fuzz(fuzzer: string, document: string, { url, key }: Running): Promise<number> {
   const config = join(folder, "schemathesis.toml");
   await writeFile(config, `[auth.openapi.apiKey]\nbearer = "${key}"\n`);
   const options = [

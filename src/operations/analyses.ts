@@ -41,8 +41,8 @@ export function analysisOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "Read an analysis",
       description:
-        "The analysis exactly as it was published, byte for byte the `data` of its webhook. Readable for 7 days, then " +
-        "410. One that is not finished is a 404.",
+        "The analysis exactly as it was published, byte for byte the `data` of its webhook. Readable for 7 days, " +
+        "then 410. One that is not finished is a 404.",
       method: "GET",
       path: "/v1/analyses/{analysis_id}",
       scope: "analyses:read",
@@ -62,8 +62,8 @@ export function analysisOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "Publish a completed analysis",
       description:
-        "Stores the analysis as it is written and delivers it by webhook. The same again answers the same delivery and " +
-        `does nothing. The analysis has at most ${analysisBytesMax} bytes, and its \`id\` and \`status\` are written ` +
+        "Stores the analysis as it is written and delivers it by webhook. The same again answers the same delivery " +
+        `and does nothing. The analysis has at most ${analysisBytesMax} bytes, and its \`id\` and \`status\` are written ` +
         "without escapes.",
       method: "POST",
       path: "/v1/analyses",

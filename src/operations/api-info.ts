@@ -4,8 +4,8 @@ export const apiInfo: OpenApiInfo = {
   title: "Sealpost",
   description:
     "Tells your servers that a document analysis has finished: signed webhooks, a day of retries, a log of every " +
-    "attempt, and replays. Requests carry an API key as `Authorization: Bearer …`; keys have scopes, and are of one " +
-    "environment.",
+    "attempt, and replays. Requests carry an API key as `Authorization: Bearer …`; keys have scopes, and are " +
+    "of one environment.",
   tags: [
     {
       name: "Analyses",

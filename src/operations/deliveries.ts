@@ -25,8 +25,8 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       summary: "List deliveries",
       description:
         "The delivery log, the newest first. All filters that are given have to fit. `total` is exact up to 10,000; " +
-        "with `Total-Capped: true` there are more. Where few deliveries fit, a page may hold fewer items than `limit` " +
-        "and still have a `next_cursor`.",
+        "with `Total-Capped: true` there are more. Where few deliveries fit, a page may hold fewer items than " +
+        "`limit` and still have a `next_cursor`.",
       method: "GET",
       path: "/v1/webhooks/deliveries",
       scope: "webhooks:read",
@@ -68,8 +68,8 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "Replay a delivery",
       description:
-        "Starts the next run of a `failed` or `abandoned` delivery: the same id and the same body, to the target as it " +
-        "is configured now, with a new signature. If an attempt is under way, the new run starts after it, and falls " +
+        "Starts the next run of a `failed` or `abandoned` delivery: the same id and the same body, to the target as " +
+        "it is configured now, with a new signature. If an attempt is under way, the new run starts after it, and falls " +
         "away if that attempt succeeds.",
       method: "POST",
       path: "/v1/webhooks/deliveries/{delivery_id}/replay",

@@ -47,7 +47,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "Set the endpoint",
       description:
-        "Sets the account's endpoint, or changes it. Attempts from now on go there, those of older deliveries included.",
+        "Sets the account's endpoint, or changes it. Attempts from now on go there, those of older deliveries too.",
       method: "PUT",
       path,
       scope: "webhooks:write",

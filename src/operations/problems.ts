@@ -16,8 +16,8 @@ const ownProblems = {
     title: "Delivery not replayable",
     meaning: "The delivery has succeeded, or its attempts are still under way.",
     remedy:
-      "Only `failed` and `abandoned` deliveries can be replayed. Read the delivery to see its status and when its next " +
-      "attempt is due.",
+      "Only `failed` and `abandoned` deliveries can be replayed. Read the delivery to see its status and when " +
+      "its next attempt is due.",
   },
   analysis_expired: {
     status: 410,

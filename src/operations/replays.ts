@@ -52,8 +52,8 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       tag,
       summary: "Replay many deliveries",
       description:
-        "Takes the failed and abandoned deliveries that fit the filter, at most 100,000, and starts their next run one " +
-        "after the other at the given pace. The set is fixed now: what fails later is not part of it.",
+        "Takes the failed and abandoned deliveries that fit the filter, at most 100,000, and starts their next run " +
+        "one after the other at the given pace. The set is fixed now: what fails later is not part of it.",
       method: "POST",
       path,
       scope: "webhooks:replay",

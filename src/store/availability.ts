@@ -2,19 +2,30 @@ import pg from "pg";
 
 /**
  * SQLSTATEs that say "not now", where the same again may well succeed: no connection (08) or none that is let in (28,
- * 3D), no resources (53), the operator or a timeout ended it (57), a lock was not to be had (55P03), another transaction
- * was in the way (40), the session was ended (25P03) or can only read, because another server has taken over (25006).
+ * 3D), no resources (53), the operator or a timeout ended it (57), a lock was not to be had (55P03), another
+ * transaction was in the way (40), the session was ended (25P03) or can only read, because another server has taken
+ * over (25006).
  */
 const NOT_NOW = /^(?:08|28|3D|53|57|40|55P03|25P03|25006)/;
 
-/** What the driver says itself; it gives these no code. */
-const DRIVER_SAYS =
-  /^(?:Connection terminated|timeout e|Query read timeout|Client (?:has encountered a connection error|was closed)|Cannot use a pool after calling end)/;
+/** How what the driver says itself begins; it gives these no code. */
+const DRIVER_SAYS = [
+  "Connection terminated",
+  "timeout expired",
+  "timeout exceeded when trying to connect",
+  "Query read timeout",
+  "Client has encountered a connection error",
+  "Client was closed",
+  "Cannot use a pool after calling end",
+];
+
+/** A refused, cut or silent connection; the name of the server may not even be known. */
+const SOCKET_SAYS = /^(?:ECONN|EPIPE|ETIMEDOUT|EHOST|ENET|ENOTFOUND|EAI_|ENOENT)/;
 
 /** Whether the database did not answer, or could not at the moment, as opposed to refusing what was asked. */
 export function isDatabaseAway(error: unknown): boolean {
-  if (error instanceof pg.DatabaseError) return NOT_NOW.test(error.code ?? "");
   if (!(error instanceof Error)) return false;
-  // A refused or cut connection is an error of the socket's.
-  return "syscall" in error || error instanceof AggregateError || DRIVER_SAYS.test(error.message);
+  const { code = "" } = error as NodeJS.ErrnoException;
+  if (error instanceof pg.DatabaseError) return NOT_NOW.test(code);
+  return SOCKET_SAYS.test(code) || DRIVER_SAYS.some((text) => error.message.startsWith(text));
 }
