@@ -38,6 +38,8 @@ export type Bench = BenchOptions & {
   limit(way: LimitWay): Promise<Limit>;
   startDispatcher(database: BenchDatabase, options: DispatcherWish): Promise<RunningDispatcher>;
   startPublisher(database: BenchDatabase): AskedProcess;
+  /** Ends what a case that failed has left running. */
+  endLeftovers(): Promise<void>;
   /** What the case of that name has found, for those that come after it. Deliveries per second; null: not yet. */
   throughputPerSecond: number | null;
   stop(): Promise<void>;
@@ -67,8 +69,13 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
     options.settings,
   );
 
+  const started: (() => Promise<void>)[] = [];
+  const endLeftovers = async () => {
+    for (const end of started.splice(0)) await end();
+  };
   return {
     ...options,
+    endLeftovers,
     throughputPerSecond: null,
     server,
     receiverPid: receiver.pid,
@@ -76,17 +83,25 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
     received: () => receiver.ask<Received>("received"),
     firstBytesAtMs: (count) => receiver.ask<Float64Array>("firstBytes", { count }),
     limit: (way) => findLimit({ port, caPem, hosts: HOSTS }, way, Math.max(300, 1_500 * options.scale)),
-    startDispatcher: (database, wish) =>
-      startDispatcher({
+    startDispatcher: async (database, wish) => {
+      const dispatcher = await startDispatcher({
         databaseUrl: database.url,
         receiverPort: port,
         caFile,
         inFlightMax: wish.inFlightMax,
         env: wish.env ?? {},
         execArgv: [...(options.nodeFlags ?? NODE_FLAGS), ...(wish.execArgv ?? [])],
-      }),
-    startPublisher: (database) => startAsked("publisher-process.ts", { databaseUrl: database.publisherUrl }),
+      });
+      started.push(dispatcher.kill);
+      return dispatcher;
+    },
+    startPublisher: (database) => {
+      const publisher = startAsked("publisher-process.ts", { databaseUrl: database.publisherUrl });
+      started.push(publisher.stop);
+      return publisher;
+    },
     stop: async () => {
+      await endLeftovers();
       await receiver.stop();
       await server.stop();
       await rm(folder, { recursive: true, force: true });

@@ -15,12 +15,23 @@ import { backlog } from "./cases/backlog.ts";
 import { isolation } from "./cases/isolation.ts";
 import { latency } from "./cases/latency.ts";
 import { limit } from "./cases/limit.ts";
+import { log } from "./cases/log.ts";
 import { profile } from "./cases/profile.ts";
+import { retention } from "./cases/retention.ts";
 import { scaleOut } from "./cases/scale-out.ts";
 import { throughput } from "./cases/throughput.ts";
 import { type BenchCase, type CaseReport, describeReport, isMet } from "./figures.ts";
 
-const CASES: readonly BenchCase<Bench>[] = [limit, throughput, backlog, latency, isolation, scaleOut];
+const CASES: readonly BenchCase<Bench>[] = [
+  limit,
+  throughput,
+  backlog,
+  latency,
+  isolation,
+  scaleOut,
+  log,
+  retention,
+];
 /** Only when they are asked for. */
 const ASKED_CASES: readonly BenchCase<Bench>[] = [profile];
 
@@ -64,6 +75,7 @@ try {
       if (!wishes.json) process.stdout.write(`${describeReport(report)}\n\n`);
     } catch (error) {
       process.exitCode = 1;
+      await bench.endLeftovers();
       process.stderr.write(`${each.name} failed: ${error instanceof Error ? error.stack : error}\n`);
     }
   }

@@ -19,6 +19,8 @@ export type Timed = {
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly longestMs: number;
+  /** When each came to its receiver, on the clock that all processes share. */
+  readonly firstBytesAtMs: Float64Array;
   /** The furthest that the publisher itself was behind its pace. */
   readonly publisherBehindMs: number;
 };
@@ -35,25 +37,25 @@ export async function timeStream(
   await wait(warmUpMs);
   const [first] = await Promise.all([publisher.ask<number>("timed"), meanwhile(), wait(durationMs)]);
   const { commitsAtMs, behindMaxMs } = await publisher.ask<Published>("stop");
-  const latencies = await untilArrived(bench, commitsAtMs, first + 1);
+  const firstBytesAtMs = await untilArrived(bench, commitsAtMs.length, first + 1);
+  const latencies = firstBytesAtMs.map((atMs, index) => atMs - (commitsAtMs[first + 1 + index] ?? 0));
   return {
     count: latencies.length,
     p50Ms: percentile(latencies, 0.5),
     p99Ms: percentile(latencies, 0.99),
     longestMs: percentile(latencies, 1 - Number.EPSILON),
+    firstBytesAtMs,
     publisherBehindMs: behindMaxMs,
   };
 }
 
-/** From the sequence number `first` on. @throws Error when one has not come in time */
-async function untilArrived(bench: Bench, commitsAtMs: Float64Array, first: number): Promise<Float64Array> {
+/** Of the sequence numbers from `first` on. @throws Error when one has not come in time */
+async function untilArrived(bench: Bench, count: number, first: number): Promise<Float64Array> {
   const giveUpAtMs = performance.now() + ARRIVE_WITHIN_MS;
   for (;;) {
-    const firstBytesAtMs = await bench.firstBytesAtMs(commitsAtMs.length);
-    const missing = firstBytesAtMs.slice(first).filter((atMs) => atMs === 0).length;
-    if (missing === 0) {
-      return commitsAtMs.slice(first).map((atMs, index) => (firstBytesAtMs[first + index] ?? 0) - atMs);
-    }
+    const firstBytesAtMs = (await bench.firstBytesAtMs(count)).slice(first);
+    const missing = firstBytesAtMs.filter((atMs) => atMs === 0).length;
+    if (missing === 0) return firstBytesAtMs;
     if (performance.now() > giveUpAtMs) throw new Error(`${missing} deliveries have not arrived.`);
     await wait(POLL_MS);
   }

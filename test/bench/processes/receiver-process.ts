@@ -20,8 +20,6 @@ export type Received = {
   readonly answered: number;
   /** POSTs that hosts took which never answer. */
   readonly swallowed: number;
-  /** The longest time between two answered POSTs since the manners were last set. */
-  readonly longestPauseMs: number;
   readonly connections: number;
 };
 
@@ -36,8 +34,6 @@ let firstBytesAtMs = new Float64Array(0);
 let answered = 0;
 let swallowed = 0;
 let connections = 0;
-let lastAnsweredAtMs = Number.NaN;
-let longestPauseMs = 0;
 
 function serve(socket: TLSSocket): void {
   const host = Number(/^h(\d+)\./.exec(String(socket.servername))?.[1] ?? -1);
@@ -89,9 +85,6 @@ function keep(received: Buffer, firstByteAtMs: number): void {
   const end = received.length - 2;
   const sequence = Number(received.toString("latin1", end - SEQUENCE_DIGITS, end));
   if (sequence > 0 && firstBytesAtMs[sequence] === 0) firstBytesAtMs[sequence] = firstByteAtMs;
-  if (sequence === 0) return;
-  longestPauseMs = Math.max(longestPauseMs, firstByteAtMs - lastAnsweredAtMs || 0);
-  lastAnsweredAtMs = firstByteAtMs;
 }
 
 const authority = await createCertificateAuthority();
@@ -104,10 +97,8 @@ answerQuestions({
   address: () => ({ port: (server.address() as AddressInfo).port, caPem: authority.caPem }),
   behave: (wanted: ReceiverManners) => {
     manners = wanted;
-    lastAnsweredAtMs = Number.NaN;
-    longestPauseMs = 0;
     if (wanted.isTiming) firstBytesAtMs = new Float64Array(SEQUENCES_MAX);
   },
-  received: (): Received => ({ answered, swallowed, longestPauseMs, connections }),
+  received: (): Received => ({ answered, swallowed, connections }),
   firstBytes: ({ count }: { count: number }) => firstBytesAtMs.slice(0, count),
 });

@@ -1,0 +1,133 @@
+import type pg from "pg";
+import { findDelivery, listDeliveries } from "../../../src/store/deliveries.ts";
+import { type DeliveryFilter, NO_FILTER } from "../../../src/store/delivery-filter.ts";
+import { createLogPool } from "../../../src/store/pools.ts";
+import type { Bench } from "../bench.ts";
+import type { BenchDatabase } from "../database.ts";
+import { type BenchCase, type Figure, percentile } from "../figures.ts";
+import { seedLog } from "../seeding.ts";
+import { timeStream } from "../timed.ts";
+
+const DELIVERIES = 2_000_000;
+const DAYS = 20;
+const DELIVERED_PER_SECOND = 900;
+const BATCH = 10;
+const WARM_UP_MS = 2_000;
+const DURATION_MS = 30_000;
+const PAGE_ROWS = 50;
+
+const FILTERS: Readonly<Record<string, Partial<DeliveryFilter>>> = {
+  "no filter": {},
+  "status failed": { status: "failed" },
+  "status abandoned": { status: "abandoned" },
+  "status succeeded": { status: "succeeded" },
+  event: { event: "analysis.failed" },
+  "target host": { targetHost: "h7.example.com" },
+  "error code": { errorCode: "connect_timeout" },
+  "status code": { statusCode: 503 },
+};
+
+export const log: BenchCase<Bench> = {
+  name: "log",
+  says:
+    "2,000,000 deliveries of 20 days in the log, a fifth of them one account's, while 900 a second are delivered: a page of " +
+    "50 by each filter, the page behind it, one delivery with its attempts, and one found by its analysis's id.",
+  run: async (bench, tell) => {
+    const database = await bench.server.createDatabase();
+    const [largeAccountId = ""] = bench.server.accountIds;
+    await seedLog(database.pool, bench.server.accountIds, {
+      firstDaysAgo: 1,
+      days: DAYS,
+      deliveries: DELIVERIES * bench.scale,
+      largeAccountId,
+      withBodies: false,
+    });
+    tell("the log is filled");
+    const dispatcher = await bench.startDispatcher(database, { inFlightMax: bench.inFlightMax ?? 256 });
+    const publisher = bench.startPublisher(database);
+    await bench.behave({ isTiming: true });
+    let figures: Figure[] = [];
+    const timed = await timeStream(
+      bench,
+      publisher,
+      {
+        accountIds: bench.server.accountIds,
+        perSecond: DELIVERED_PER_SECOND,
+        batch: BATCH,
+        warmUpMs: WARM_UP_MS,
+        durationMs: DURATION_MS * bench.scale,
+      },
+      async () => {
+        figures = await readLog(bench, database, Math.max(5_000, DURATION_MS * bench.scale));
+      },
+    );
+    await publisher.stop();
+    await dispatcher.kill();
+    await database.drop();
+    return [...figures, { name: "deliveries meanwhile: p99", value: timed.p99Ms, unit: "ms" }];
+  },
+};
+
+/** Two readers, each asking all questions in turn, half of them about the large account. */
+async function readLog(bench: Bench, database: BenchDatabase, durationMs: number): Promise<Figure[]> {
+  const pool = createLogPool({
+    databaseUrl: database.url,
+    connectionsMax: 2,
+    applicationName: "bench",
+    onError: () => undefined,
+  });
+  const tookMs = new Map<string, number[]>();
+  const time = async <Result>(name: string, ask: () => Promise<Result>): Promise<Result> => {
+    const startedAtMs = performance.now();
+    const result = await ask();
+    const times = tookMs.get(name) ?? [];
+    tookMs.set(name, times);
+    times.push(performance.now() - startedAtMs);
+    return result;
+  };
+  // Each question is asked on each connection before it counts: its statement is prepared then.
+  const ask = async <Result>(_name: string, question: () => Promise<Result>) => await question();
+  await Promise.all([1, 2].map(() => readOnce(pool, bench.server.accountIds[0] ?? "", ask)));
+  const endsAtMs = performance.now() + durationMs;
+  const read = async (reader: number) => {
+    for (let turn = reader; performance.now() < endsAtMs; turn += 2) {
+      const index = turn % 4 < 2 ? 0 : turn % bench.server.accountIds.length;
+      await readOnce(pool, bench.server.accountIds[index] ?? "", time);
+    }
+  };
+  await Promise.all([read(0), read(1)]);
+  await pool.end();
+
+  const pages = [...tookMs].filter(([name]) => name.startsWith("page")).flatMap(([, times]) => times);
+  return [
+    { name: "all pages: p50", value: percentile(pages, 0.5), unit: "ms" },
+    { name: "all pages: p99", value: percentile(pages, 0.99), unit: "ms", goal: { atMost: 20 } },
+    ...[...tookMs].map(([name, times]) => ({
+      name: `${name}: p99`,
+      value: percentile(times, 0.99),
+      unit: "ms",
+    })),
+  ];
+}
+
+async function readOnce(
+  pool: pg.Pool,
+  accountId: string,
+  time: <Result>(name: string, ask: () => Promise<Result>) => Promise<Result>,
+): Promise<void> {
+  let seen: { id: string; analysisId: string } | undefined;
+  for (const [name, filter] of Object.entries(FILTERS)) {
+    const wanted = { ...NO_FILTER, ...filter };
+    const page = await time(`page, ${name}`, () => listDeliveries(pool, accountId, wanted, null, PAGE_ROWS));
+    const below = page.nextBelowId;
+    if (below === null) continue;
+    await time(`page behind it, ${name}`, () => listDeliveries(pool, accountId, wanted, below, PAGE_ROWS));
+    seen = page.deliveries.at(-1) ?? seen;
+  }
+  if (seen === undefined) return;
+  const { id, analysisId } = seen;
+  await time("one delivery", () => findDelivery(pool, accountId, id));
+  await time("page, analysis id", () =>
+    listDeliveries(pool, accountId, { ...NO_FILTER, analysisId }, null, PAGE_ROWS),
+  );
+}

@@ -1,0 +1,108 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { keepHouse } from "../../../src/dispatch/housekeeping.ts";
+import { createGeneralPool } from "../../../src/store/pools.ts";
+import type { Bench } from "../bench.ts";
+import type { BenchDatabase } from "../database.ts";
+import type { BenchCase } from "../figures.ts";
+import { sharedClockMs } from "../processes/answering.ts";
+import { seedLog } from "../seeding.ts";
+import { timeStream } from "../timed.ts";
+
+const DELIVERIES = 1_000_000;
+const DAYS_AGO = 40;
+const DAY_MS = 86_400_000;
+const PER_SECOND = 500;
+const WARM_UP_MS = 3_000;
+/** Delivering before the day goes, for comparison. */
+const BEFORE_MS = 10_000;
+
+export const retention: BenchCase<Bench> = {
+  name: "retention",
+  says:
+    "A day of 1,000,000 deliveries, their attempts, bodies and analyses is dropped while 500 a second are delivered: the " +
+    "longest time in which nothing arrived, before and while it was dropped.",
+  run: async (bench) => {
+    const database = await bench.server.createDatabase();
+    // Started first: its own housekeeping, at its start, finds nothing to drop.
+    const dispatcher = await bench.startDispatcher(database, { inFlightMax: bench.inFlightMax ?? 256 });
+    await seedLog(database.pool, bench.server.accountIds, {
+      firstDaysAgo: DAYS_AGO,
+      days: 1,
+      deliveries: DELIVERIES * bench.scale,
+      largeAccountId: bench.server.accountIds[0] ?? "",
+      withBodies: true,
+    });
+    const publisher = bench.startPublisher(database);
+    await bench.behave({ isTiming: true });
+    let moments = { begun: 0, ended: 0 };
+    const { firstBytesAtMs } = await timeStream(
+      bench,
+      publisher,
+      {
+        accountIds: bench.server.accountIds,
+        perSecond: PER_SECOND,
+        batch: 1,
+        warmUpMs: WARM_UP_MS,
+        durationMs: BEFORE_MS,
+      },
+      async () => {
+        await wait(BEFORE_MS);
+        moments = await dropOldDays(database);
+      },
+    );
+    await publisher.stop();
+    await dispatcher.kill();
+    await database.drop();
+    return [
+      { name: "longest pause before", value: longestPauseMs(firstBytesAtMs, 0, moments.begun), unit: "ms" },
+      {
+        name: "longest pause while it is dropped",
+        value: longestPauseMs(firstBytesAtMs, moments.begun, moments.ended),
+        unit: "ms",
+      },
+      { name: "dropping took", value: (moments.ended - moments.begun) / 1000, unit: "s" },
+    ];
+  },
+};
+
+async function dropOldDays(database: BenchDatabase): Promise<{ begun: number; ended: number }> {
+  const pool = createGeneralPool({
+    databaseUrl: database.url,
+    connectionsMax: 2,
+    applicationName: "bench",
+    onError: () => undefined,
+  });
+  const dropped: string[] = [];
+  const begun = sharedClockMs();
+  await keepHouse(pool, {
+    retention: {
+      analysisRetentionMs: 7 * DAY_MS,
+      logRetentionMs: 30 * DAY_MS,
+      auditRetentionMs: 365 * DAY_MS,
+      idempotencyRetentionMs: DAY_MS,
+    },
+    at: null,
+    signal: new AbortController().signal,
+    log: {
+      made: () => undefined,
+      dropped: (partition) => dropped.push(partition),
+      kept: (partition) => {
+        throw new Error(`${partition} has open deliveries.`);
+      },
+    },
+  });
+  const ended = sharedClockMs();
+  await pool.end();
+  if (dropped.length !== 3)
+    throw new Error(`Dropped ${dropped.join(", ")}, and not the day's three partitions.`);
+  return { begun, ended };
+}
+
+/** Between arrivals from one moment to another; the moments themselves count like arrivals. */
+function longestPauseMs(atMs: Float64Array, fromMs: number, toMs: number): number {
+  const within = atMs.filter((moment) => moment >= fromMs && moment <= toMs).sort();
+  return within.reduce(
+    (longest, moment, index) => Math.max(longest, moment - (within[index - 1] ?? moment)),
+    0,
+  );
+}
