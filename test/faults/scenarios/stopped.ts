@@ -1,6 +1,8 @@
 // Dispatchers that are asked to end, and such as stand still and go on when others have taken over.
 import { deepEqual, equal, ok } from "node:assert/strict";
+import { startEgressProxy } from "../../support/egress-proxy.ts";
 import { type Cluster, DEADLINE_MS, LEASE_MS } from "../harness/cluster.ts";
+import { startDatabaseProxy } from "../harness/database-proxy.ts";
 import {
   countsOf,
   expectAtMost,
@@ -8,6 +10,7 @@ import {
   type Figures,
   type Place,
   type Scenario,
+  until,
   wait,
   withCluster,
 } from "../harness/scenario.ts";
@@ -92,11 +95,50 @@ async function playZombie(
   });
 }
 
+/**
+ * What is on its way says that nothing was sent (the egress proxy did not answer) and gives the lease back, so there is
+ * no attempt that the log would refuse as known already: only the fence is left to stop it.
+ */
+export const lateResult: Scenario = {
+  name: "late-result",
+  fault: "a result reaches the database when the lease is somebody else's already",
+  play: async (place) => {
+    const egress = await startEgressProxy({ answer: "" });
+    const { url: databaseUrl } = await place.newDatabase();
+    const line = await startDatabaseProxy(databaseUrl);
+    try {
+      const options = { databaseUrl, dispatchers: 0, env: { RETRY_WINDOW_SECONDS: "86400" } };
+      return await withCluster(place, options, async (cluster) => {
+        await cluster.receiver.behave("/", { status: 503 });
+        const { accountId } = await cluster.createAccount("/");
+        await cluster.startDispatcher({
+          DATABASE_URL: line.url,
+          EGRESS_PROXY_URL: `http://127.0.0.1:${egress.port}`,
+        });
+        await cluster.producer.publish(accountId);
+        await until(() => egress.heads.length > 0);
+        line.hold();
+        const heir = await cluster.startDispatcher();
+        await heir.nextLine(({ next }) => next === "failed");
+        const before = await everything(cluster);
+        line.letGo();
+        await wait(1_000);
+        deepEqual(await everything(cluster), before);
+        return { "changed by the late result": 0, arrivals: cluster.receiver.arrivals.length };
+      });
+    } finally {
+      await line.close();
+      await egress.close();
+    }
+  },
+};
+
 /** Every row about the deliveries so far, in the order of publishing. */
 async function everything(cluster: Cluster): Promise<string[]> {
   const { rows } = await cluster.pool.query<{ row: string }>(
     `select row_to_json(d)::text || coalesce((
-       select json_agg(a order by a.run, a.number)::text from sealpost.attempts a where a.delivery_id = d.id), '') as row
+         select json_agg(a order by a.run, a.number)::text from sealpost.attempts a where a.delivery_id = d.id), '')
+       || coalesce((select row_to_json(o)::text from sealpost.open_deliveries o where o.delivery_id = d.id), '') as row
      from sealpost.deliveries d order by d.id`,
   );
   return rows.map(({ row }) => row);

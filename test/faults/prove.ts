@@ -1,0 +1,105 @@
+// Can the suite fail? Takes one protection after the other out of a copy of the project, and runs what should notice.
+import { execFile } from "node:child_process";
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+
+type Protection = {
+  readonly name: string;
+  readonly path: string;
+  /** What stands there, and what stands there without it. */
+  readonly text: string;
+  readonly without: string;
+  /** Who notices: a test file and the name of the scenario in it. */
+  readonly file: string;
+  readonly scenario: string;
+};
+
+const PROTECTIONS: readonly Protection[] = [
+  {
+    name: "the fence",
+    path: "src/store/record.ts",
+    text: " and o.lease_token = i.lease_token",
+    without: "",
+    file: "test/faults/dispatchers.test.ts",
+    scenario: "late-result",
+  },
+  {
+    name: "the lease sweep",
+    path: "sql/0006_promote.sql",
+    text: "(lease_until is null or lease_until <= at)",
+    without: "lease_until is null",
+    file: "test/faults/dispatchers.test.ts",
+    scenario: "killed-before-recording",
+  },
+  {
+    name: "the address check",
+    path: "src/target/address.ts",
+    text: "export function judgeAddress(address: string): AddressVerdict {\n",
+    without:
+      'export function judgeAddress(address: string): AddressVerdict {\n  if (address !== "") return { verdict: "allow" };\n',
+    file: "test/faults/receivers.test.ts",
+    scenario: "bad-names",
+  },
+];
+
+/** Returns 0 when every protection was missed by its scenario. */
+export async function prove(tell: (line: string) => void): Promise<number> {
+  const folder = await mkdtemp(join(tmpdir(), "sealpost-prove-"));
+  let failures = 0;
+  try {
+    await copyProject(folder);
+    for (const protection of PROTECTIONS) {
+      const withIt = await isGreen(folder, protection);
+      const path = join(folder, protection.path);
+      const text = await readFile(path, "utf8");
+      if (!text.includes(protection.text))
+        throw new Error(`${protection.path} no longer has ${protection.text}`);
+      await writeFile(path, text.replace(protection.text, protection.without));
+      const withoutIt = await isGreen(folder, protection);
+      await writeFile(path, text);
+      const isProven = withIt && !withoutIt;
+      if (!isProven) failures++;
+      const colour = (isGreenNow: boolean) => (isGreenNow ? "green" : "red");
+      tell(
+        `${protection.scenario} is ${colour(withIt)} with ${protection.name}, ${colour(withoutIt)} without: ` +
+          (isProven ? "it notices" : "IT PROVES NOTHING"),
+      );
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+  return failures > 0 ? 1 : 0;
+}
+
+/** Everything that is in the repository or would be, as it is now. */
+async function copyProject(folder: string): Promise<void> {
+  const { stdout } = await run("git", ["ls-files", "--cached", "--others", "--exclude-standard", "-z"], {
+    cwd: ROOT,
+    maxBuffer: 64 * 1024 * 1024,
+  });
+  for (const path of stdout.split("\0").filter((one) => one !== "" && one !== "node_modules")) {
+    await cp(join(ROOT, path), join(folder, path), { recursive: true }).catch((error) => {
+      // Deleted, and not yet committed.
+      if (error.code !== "ENOENT") throw error;
+    });
+  }
+  await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"), "dir");
+}
+
+async function isGreen(folder: string, { file, scenario }: Protection): Promise<boolean> {
+  const vitest = join(folder, "node_modules/vitest/vitest.mjs");
+  // The whole name, as other scenarios begin with the same words.
+  const args = [vitest, "run", file, "--testNamePattern", ` ${scenario}: `];
+  const { stdout } = await run(process.execPath, args, { cwd: folder, maxBuffer: 64 * 1024 * 1024 }).catch(
+    (error: { stdout: string; code: number }) => ({ stdout: `exit ${error.code} ${error.stdout}` }),
+  );
+  if (/No test files found|no tests/i.test(stdout))
+    throw new Error(`nothing was run in ${dirname(file)}: ${stdout}`);
+  return !stdout.startsWith("exit ");
+}
