@@ -3,7 +3,8 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    globalSetup: ["test/support/database-setup.ts"],
+    // Ended in the reverse order: what fails the run comes last.
+    globalSetup: ["test/support/output-watch.ts", "test/support/database-setup.ts"],
     exclude: ["test/faults/long/**", "test/bench/**"],
     // Two cores: more workers than that only make timing tests lie.
     maxWorkers: 2,

@@ -1,9 +1,6 @@
-import { type Logger, pino } from "pino";
+import { type Logger, pino, stdSerializers } from "pino";
 import type { Config } from "../config/config.ts";
 import type { Surroundings } from "./surroundings.ts";
-
-/** PostgreSQL puts the values of the row at fault into these two: an analysis, a sealed secret. */
-const ROW_VALUES = ["err.detail", "err.where", "err.cause.detail", "err.cause.where"];
 
 /** The log of a process that stays: JSON, a line each, on standard output. */
 export function createProcessLog(
@@ -11,6 +8,15 @@ export function createProcessLog(
   { stdout }: Pick<Surroundings, "stdout">,
   process: "serve" | "dispatch",
 ): Logger {
-  const redact = { paths: ROW_VALUES, remove: true };
-  return pino({ level: logLevel, base: { process }, redact }, stdout);
+  return pino({ level: logLevel, base: { process }, serializers: { err: errorFields } }, stdout);
+}
+
+/**
+ * What an error says of itself, its causes included, and no more. Whatever else hangs on it stays out: PostgreSQL puts
+ * the row at fault, an analysis or a sealed secret, into fields of its own.
+ */
+function errorFields(error: unknown) {
+  if (!(error instanceof Error)) return { message: String(error) };
+  const { type, message, stack } = stdSerializers.err(error);
+  return { type, code: (error as NodeJS.ErrnoException).code, message, stack };
 }

@@ -1,13 +1,22 @@
 import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { OUTPUT_FOLDER_VARIABLE } from "./output-watch.ts";
 
 export type Finished = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
 
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 
 /** Nothing of the tests' own environment but what Node itself needs to run. Several processes share this machine. */
-const plainEnv = { PATH: process.env.PATH, HOME: process.env.HOME, METRICS_PORT: "0" };
+const plainEnv = { PATH: process.env.PATH, HOME: process.env.HOME, METRICS_PORT: "0", ...tapped() };
+
+/** What keeps a copy of all that the process writes, to be searched for secrets when all tests have ended. */
+function tapped(): Record<string, string> {
+  const folder = process.env[OUTPUT_FOLDER_VARIABLE];
+  if (folder === undefined) return {};
+  const tap = new URL("./output-tap.mjs", import.meta.url).href;
+  return { [OUTPUT_FOLDER_VARIABLE]: folder, NODE_OPTIONS: `--import=${tap}` };
+}
 
 /** Starts the real command line in a process of its own, on the Node that runs the tests. */
 export function startSealpost(

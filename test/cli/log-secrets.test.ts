@@ -1,0 +1,148 @@
+import { randomUUID } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createApiKey } from "../../src/cli/key.ts";
+import { scopes } from "../../src/cli/scopes.ts";
+import { readConfig } from "../../src/config/read-config.ts";
+import { rotateSigningSecret } from "../../src/store/signing-secrets.ts";
+import { type RunningProcess, startProcess } from "../support/busy-installation.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createTestAccount, SECRETS_KEY, unsafeAllowed } from "../support/dispatching.ts";
+import { leaksIn } from "../support/output-watch.ts";
+import { publish } from "../support/publishing.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
+
+const ANSWER = "planted-secret-in-an-answer";
+const BODY = "planted-secret-in-an-analysis";
+const PATH = "planted-secret-in-a-path";
+const PASSWORD = "planted-secret-password";
+
+let database: TestDatabase;
+let receiver: Receiver;
+let folder: string;
+const processes: RunningProcess[] = [];
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  receiver = await startReceiver({
+    handler: ({ path }) => ({
+      status: path.includes("fail") ? 503 : 200,
+      headers: { server: ANSWER },
+      body: `${ANSWER}\0`,
+    }),
+  });
+  folder = mkdtempSync(join(tmpdir(), "sealpost-secrets-"));
+  writeFileSync(join(folder, "ca.pem"), receiver.caPem);
+});
+afterAll(async () => {
+  await Promise.all(processes.map((one) => one.stop()));
+  await receiver.close();
+  rmSync(folder, { recursive: true });
+  await database.drop();
+});
+
+async function start(command: "serve" | "dispatch", env: Record<string, string> = {}) {
+  const url = new URL(database.url);
+  url.password ||= PASSWORD;
+  const started = await startProcess(command, {
+    DATABASE_URL: url.href,
+    LOG_LEVEL: "trace",
+    TARGET_CA_FILE: join(folder, "ca.pem"),
+    UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
+    RETRY_WINDOW_SECONDS: "5",
+    ...env,
+  });
+  processes.push(started);
+  return started;
+}
+
+const said = async (one: RunningProcess, text: string) =>
+  await expect.poll(() => one.output(), { timeout: 15_000 }).toContain(text);
+
+test("no secret, no body, no path, no answer gets into a log, at any level, whatever goes wrong", async () => {
+  const dispatcher = await start("dispatch");
+  const api = await start("serve");
+  const account = await createTestAccount(database, receiver.url(`/fail?token=${PATH}`).href);
+  const other = await createTestAccount(database, receiver.url(`/${PATH}`).href);
+  const { secret: rotated } = await rotateSigningSecret(database.pool, other.accountId, 60, SECRETS_KEY);
+  const wish = { name: null, scopes, expiresInSeconds: null };
+  const config = readConfig({});
+  const { apiKey } = await createApiKey(database.pool, config, { ...wish, accountId: account.accountId });
+  const { apiKey: staffKey } = await createApiKey(database.pool, config, { ...wish, accountId: null });
+  const analysis = (id: string, status = "succeeded") => JSON.stringify({ id, status, text: BODY });
+  const send = (body: string, key = apiKey) =>
+    fetch(`${api.url}/v1/analyses`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${key}`,
+        "content-type": "application/json",
+        "idempotency-key": randomUUID(),
+      },
+      body,
+    });
+
+  // What goes well, what receivers refuse, and what callers do wrong.
+  await publish(database.pool, other.accountId, analysis("a-1"));
+  expect((await send(`{"analysis":${analysis("a-2")}}`)).status).toBe(202);
+  expect((await send(`{"analysis":${analysis("a-2", "failed")}}`)).status).toBe(409);
+  expect((await send(`{"analysis":${analysis("a-3")}`)).status).toBe(400);
+  expect(
+    (await send(`{"analysis":${analysis("a-4")},"webhook_url":"https://10.0.0.1/${PATH}"}`)).status,
+  ).toBe(422);
+  expect((await send("{}", `${apiKey.slice(0, -4)}AAAA`)).status).toBe(401);
+  expect((await send(`{"analysis":${analysis("a-5")}}`, staffKey)).status).toBe(400);
+  await fetch(`${api.url}/v1/webhooks/signing-secret`, { headers: { authorization: `Bearer ${apiKey}` } });
+  await said(dispatcher, '"outcome":"succeeded"');
+  await said(dispatcher, '"error_code":"status_503"');
+
+  // PostgreSQL refuses rows, and puts them whole into its errors.
+  const refuse = "add constraint refused check (account_id is null) not valid";
+  await database.pool.query(`alter table sealpost.attempts ${refuse}`);
+  await publish(database.pool, other.accountId, analysis("a-6"));
+  await said(dispatcher, '"work":"record"');
+  await database.pool.query("alter table sealpost.attempts drop constraint refused");
+  await database.pool.query(`alter table sealpost.bodies ${refuse}`);
+  expect((await send(`{"analysis":${analysis("a-7")}}`)).status).toBe(500);
+  await said(api, "a fault of our own");
+  await database.pool.query("alter table sealpost.bodies drop constraint refused");
+
+  // A dispatcher with another key cannot open the secrets.
+  await dispatcher.stop();
+  const wrongKey = Buffer.alloc(32, 9).toString("base64");
+  const locked = await start("dispatch", { SECRETS_KEY: wrongKey });
+  await publish(database.pool, other.accountId, analysis("a-8"));
+  await said(locked, '"work":"deliver"');
+
+  // The database cuts every connection.
+  await database.pool.query(
+    "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+  );
+  await said(locked, "a database connection broke");
+
+  const outputs = processes.map((one) => one.output()).join("");
+  const signature = String(receiver.requests[0]?.headers["extract-signature"]);
+  expect(signature).toMatch(/^t=\d+,v1=[0-9a-f]{64}/);
+  const planted = [
+    ...[ANSWER, BODY, PATH, PASSWORD, wrongKey, SECRETS_KEY.toString("base64"), SECRETS_KEY.toString("hex")],
+    ...[account.secret, other.secret, rotated, apiKey, staffKey],
+    ...receiver.requests.flatMap((request) =>
+      String(request.headers["extract-signature"]).match(/[0-9a-f]{64}/g),
+    ),
+  ];
+  expect(planted.length).toBeGreaterThan(13);
+  expect(planted.filter((secret) => outputs.includes(String(secret)))).toEqual([]);
+});
+
+test("the search of the whole suite's output would find one", () => {
+  const key = `svc_test_${"a".repeat(43)}`;
+  const log = (message: string) => `stdout {"level":30,"time":1,"msg":"${message}"}\n`;
+  for (const secret of [key, `whsec_${"A".repeat(43)}=`, `v1=${"0".repeat(64)}`, BODY, "hunter2"]) {
+    expect(leaksIn(log(secret))).toHaveLength(1);
+    expect(leaksIn(`stderr something about ${secret}\n`)).toHaveLength(1);
+  }
+  expect(leaksIn(log("svc_test_short v1=00 whsec_ nothing"))).toEqual([]);
+  // A command that makes a key answers with it.
+  expect(leaksIn(`stdout {"key_id":"1","api_key":"${key}"}\n`)).toEqual([]);
+});
