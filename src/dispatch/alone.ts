@@ -22,8 +22,8 @@ export type AloneOutcome = "done" | "busy";
  * abandons it.
  *
  * A process of its own, rather than an emptied dispatcher: a suspect whose receiver hangs would otherwise keep
- * everybody else waiting for a whole deadline. One for many, rather than one for each: a dispatcher that dies twice with
- * a thousand in flight leaves a thousand suspects, and a process takes half a second to start.
+ * everybody else waiting for a whole deadline. One for many, rather than one for each: a dispatcher that dies twice
+ * with a thousand in flight leaves a thousand suspects, and a process takes half a second to start.
  */
 export async function deliverAlone(
   options: DispatchProcessOptions,

@@ -131,6 +131,10 @@ describe("deliveries posted alone", () => {
 });
 
 describe("suspects", () => {
+  /** A few turns of the event loop: more than what it does between two batches takes. */
+  const settled = async () => {
+    for (let turns = 0; turns < 10; turns++) await new Promise((resolve) => setImmediate(resolve));
+  };
   const names = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => `s${from + n}`);
 
   /** Answers to one batch after the other; the last answer stays. */
@@ -155,7 +159,7 @@ describe("suspects", () => {
     const { suspects, batches } = startSuspects();
     suspects.add("a");
     await expect.poll(() => batches.length).toBe(1);
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await settled();
     suspects.add("a");
     await expect.poll(() => batches.length).toBe(2);
   });
@@ -178,7 +182,7 @@ describe("suspects", () => {
     const busy = startSuspects("busy", "done");
     for (const id of names(0, 80)) busy.suspects.add(id);
     await expect.poll(() => busy.batches.length).toBe(1);
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await settled();
     expect(busy.batches).toHaveLength(1);
     busy.suspects.add("later");
     await expect.poll(() => busy.batches).toEqual([names(0, 50), ["later"]]);

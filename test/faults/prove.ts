@@ -40,9 +40,8 @@ const PROTECTIONS: readonly Protection[] = [
   {
     name: "the address check",
     path: "src/target/address.ts",
-    text: "export function judgeAddress(address: string): AddressVerdict {\n",
-    without:
-      'export function judgeAddress(address: string): AddressVerdict {\n  if (address !== "") return { verdict: "allow" };\n',
+    text: "  switch (isIP(address)) {\n",
+    without: '  if (address !== "") return { verdict: "allow" };\n  switch (isIP(address)) {\n',
     file: "test/faults/receivers.test.ts",
     scenario: "bad-names",
   },

@@ -12,7 +12,8 @@ const URLS = { allowed: "https://receiver.example.com/", refused: "https://0x7f.
 
 /**
  * Plays histories against the real statements: whatever the rows in memory were asked, PostgreSQL is asked with the
- * same clock, must answer the same, and must hold the same rows after every step. Needs a database with nothing open in it.
+ * same clock, must answer the same, and must hold the same rows after every step. Needs a database with nothing open
+ * in it.
  */
 export class SqlTwin {
   readonly #pool: Pool;

@@ -5,7 +5,7 @@ import type { Operation } from "./operations.ts";
 export type Tally = Map<string, number>;
 
 /** A failing history, by the seed that plays it again. */
-export class FailedHistory extends Error {
+class FailedHistory extends Error {
   override readonly name = "FailedHistory";
 
   constructor(seed: number, cause: unknown) {

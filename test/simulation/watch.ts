@@ -1,7 +1,7 @@
 import type { Delivery, Rows, Status } from "./rows.ts";
 
 /** Something happened that must never happen. */
-export class Violation extends Error {
+class Violation extends Error {
   override readonly name = "Violation";
 }
 

@@ -7,7 +7,7 @@ import type { AttemptRow, Recording } from "../../src/store/record.ts";
 import type { TestDatabase } from "./database.ts";
 
 export const LEASE_MS = 20_000;
-export const ATTEMPTS_MAX = 8;
+const ATTEMPTS_MAX = 8;
 
 /** The pool that claims and records run on in production: generic plans, no scans. */
 export function openDispatchPool(database: TestDatabase): Pool {
