@@ -7,7 +7,8 @@ import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
 import { type Finished, untilFinished } from "../support/command.ts";
 
-const launcher = fileURLToPath(new URL("../../src/sealpost.mjs", import.meta.url));
+const project = fileURLToPath(new URL("../../", import.meta.url));
+const launcher = join(project, "src", "sealpost.mjs");
 const elsewhere = mkdtempSync(join(tmpdir(), "sealpost-launcher-"));
 afterAll(() => rmSync(elsewhere, { recursive: true }));
 
@@ -59,19 +60,28 @@ describe("too old, it says so in one sentence", () => {
   });
 });
 
+test("started by npm, it ends when npm is asked to", async () => {
+  const listen = ["receiver", "listen", "--port", "0", "--secret", "whsec_test"];
+  const npm = spawn("npm", ["run", "--silent", "sealpost", "--", ...listen], { cwd: project });
+  await once(npm.stdout, "data");
+  npm.kill("SIGTERM");
+  // The command has the same output; it closes when both have ended. A shell between them would leave it running.
+  await once(npm, "close");
+});
+
 describe("on a Node that is too old", () => {
   /** A project of its own, whose command line is `main`; resolves once that runs and has said so. */
   async function launchRunning(main: string) {
-    const project = mkdtempSync(join(elsewhere, "project-"));
-    mkdirSync(join(project, "src"));
-    mkdirSync(join(project, "node_modules", ".bin"), { recursive: true });
-    symlinkSync(process.execPath, join(project, "node_modules", ".bin", "node"));
-    copyFileSync(launcher, join(project, "src", "sealpost.mjs"));
+    const other = mkdtempSync(join(elsewhere, "project-"));
+    mkdirSync(join(other, "src"));
+    mkdirSync(join(other, "node_modules", ".bin"), { recursive: true });
+    symlinkSync(process.execPath, join(other, "node_modules", ".bin", "node"));
+    copyFileSync(launcher, join(other, "src", "sealpost.mjs"));
     writeFileSync(
-      join(project, "src", "main.ts"),
+      join(other, "src", "main.ts"),
       `setInterval(() => {}, 60_000); ${main}; console.log("runs");`,
     );
-    const child = spawnLauncher(join(project, "src", "sealpost.mjs"), "20.19.0", []);
+    const child = spawnLauncher(join(other, "src", "sealpost.mjs"), "20.19.0", []);
     await once(child.stdout, "data");
     return child;
   }
