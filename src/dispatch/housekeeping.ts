@@ -6,6 +6,7 @@ import {
   dropPartition,
   findPartitionsOlderThan,
   forgetAnalysesOfDay,
+  type LogPlace,
   makePartitions,
   type PartitionedTable,
 } from "../store/partitions.ts";
@@ -45,13 +46,14 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   const { retention, signal } = work;
   const made = await makePartitions(pool);
   if (made > 0) work.log.made(made);
-  await dropOlderThan(pool, "bodies", retention.analysisRetentionMs + DAY_MS, work);
-  await dropOlderThan(pool, "deliveries", retention.logRetentionMs, work);
-  await dropOlderThan(pool, "attempts", retention.logRetentionMs, work);
   await repeat(signal, () =>
     forgetIdempotencyKeys(pool, retention.idempotencyRetentionMs, FORGOTTEN_PER_STEP),
   );
   await repeat(signal, () => forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP));
+  // Last, because a day that somebody's long transaction holds fails, and everything behind it with it.
+  await dropOlderThan(pool, "bodies", retention.analysisRetentionMs + DAY_MS, work);
+  await dropOlderThan(pool, "deliveries", retention.logRetentionMs, work);
+  await dropOlderThan(pool, "attempts", retention.logRetentionMs, work);
 }
 
 async function dropOlderThan(
@@ -68,11 +70,17 @@ async function dropOlderThan(
       continue;
     }
     if (table === "deliveries") {
-      await repeat(signal, () => forgetAnalysesOfDay(pool, partition.day, FORGOTTEN_PER_STEP));
+      await forgetAnalyses(pool, partition.day, signal);
     }
     await dropPartition(pool, partition, signal);
     log.dropped(partition.name);
   }
+}
+
+async function forgetAnalyses(pool: Pool, day: Date, signal: AbortSignal): Promise<void> {
+  let place: LogPlace | null = null;
+  do place = await forgetAnalysesOfDay(pool, day, place, FORGOTTEN_PER_STEP);
+  while (place !== null && !signal.aborted);
 }
 
 /** Until a step finds nothing more to do. */

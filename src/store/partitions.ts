@@ -93,22 +93,40 @@ async function findAttachment(client: ClientBase, name: string): Promise<"attach
   return rows[0].is_pending ? "pending" : "attached";
 }
 
+/** A place in the log, in the order of its key. */
+export type LogPlace = { readonly accountId: string; readonly id: string };
+
+const NOWHERE = "00000000-0000-0000-0000-000000000000";
+const LOG_START: LogPlace = { accountId: NOWHERE, id: NOWHERE };
+
 /**
- * Forgets the registry's rows of a day before its deliveries go, in small batches: the day's partition tells which, so
- * that publishing pays for no index by delivery.
+ * Forgets the registry's rows of a day before its deliveries go, `deliveriesMax` deliveries at a time: the day's
+ * partition tells which, so that publishing pays for no index by delivery. Each step goes on where the one before ended;
+ * looking for what is left from the start took longer with every step, until none ended in time.
+ *
+ * @param after where the last step ended; null: at the start
+ * @returns where to go on; null: that was all
  */
-export async function forgetAnalysesOfDay(pool: Pool, day: Date, rowsMax: number): Promise<number> {
-  const { rowCount } = await pool.query(
-    `with gone as (
-       select a.account_id, a.id
-       from sealpost.deliveries d
-       join sealpost.analyses a on a.account_id = d.account_id and a.id = d.analysis_id and a.delivery_id = d.id
-       where d.id >= sealpost.uuid_v7_floor($1) and d.id < sealpost.uuid_v7_floor($1::timestamptz + interval '1 day')
-       limit $2
-       for update of a skip locked
+export async function forgetAnalysesOfDay(
+  pool: Pool,
+  day: Date,
+  after: LogPlace | null,
+  deliveriesMax: number,
+): Promise<LogPlace | null> {
+  const { accountId, id } = after ?? LOG_START;
+  const { rows } = await pool.query<{ account_id: string; id: string }>(
+    `with step as materialized (
+       select account_id, id, analysis_id from sealpost.deliveries
+       where id >= sealpost.uuid_v7_floor($1) and id < sealpost.uuid_v7_floor($1::timestamptz + interval '1 day')
+         and (account_id, id) > ($2::uuid, $3::uuid)
+       order by account_id, id
+       limit $4
+     ), forgotten as (
+       delete from sealpost.analyses a using step
+       where a.account_id = step.account_id and a.id = step.analysis_id and a.delivery_id = step.id
      )
-     delete from sealpost.analyses a using gone where a.account_id = gone.account_id and a.id = gone.id`,
-    [day, rowsMax],
+     select account_id, id from step order by account_id desc, id desc limit 1`,
+    [day, accountId, id, deliveriesMax],
   );
-  return rowCount ?? 0;
+  return rows[0] === undefined ? null : { accountId: rows[0].account_id, id: rows[0].id };
 }

@@ -1,10 +1,11 @@
-import type { Pool, PoolClient } from "pg";
+import pg, { type Pool, type PoolClient } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   countOpenOfDay,
   dropPartition,
   findPartitionsOlderThan,
   forgetAnalysesOfDay,
+  type LogPlace,
   makePartitions,
 } from "../../src/store/partitions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -25,7 +26,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
   pool = database.pool;
   accountId = await insertAccount(pool, "https://receiver.example.com/");
-  await pool.query("select sealpost.make_partitions('2020-01-01', 4)");
+  await pool.query("select sealpost.make_partitions('2020-01-01', 5)");
 });
 afterAll(() => database.drop());
 beforeEach(async () => {
@@ -179,17 +180,45 @@ describe("dropping a day", () => {
 });
 
 describe("forgetting a day's analyses", () => {
-  it("takes the registry's rows of that day in small steps, and no others", async () => {
-    const ids = await publishAt(pool, accountId, day("2020-01-04"), ["f-1", "f-2", "f-3"]);
-    const kept = await publish(pool, accountId, '{"id":"f-4","status":"succeeded"}');
-    const steps: number[] = [];
-    do steps.push(await forgetAnalysesOfDay(pool, day("2020-01-04"), 3));
-    while (steps.at(-1)! > 0);
-    expect(steps.reduce((sum, n) => sum + n, 0)).toBe(4);
-    const { rows } = await pool.query(
-      "select delivery_id from sealpost.analyses where delivery_id = any ($1)",
-      [[...ids, kept]],
-    );
-    expect(rows).toEqual([{ delivery_id: kept }]);
+  it("takes the registry's rows of that day in steps, each from where the last one ended, and no others", async () => {
+    const names = Array.from({ length: 7 }, (_, n) => `f-${n}`);
+    const account = await insertAccount(pool, "https://receiver.example.com/");
+    const ids = await publishAt(pool, account, day("2020-01-04"), names);
+    const kept = await publish(pool, account, '{"id":"f-kept","status":"succeeded"}');
+    const left = async () => {
+      const { rows } = await pool.query<{ delivery_id: string }>(
+        "select delivery_id from sealpost.analyses where delivery_id = any ($1) order by delivery_id",
+        [[...ids, kept]],
+      );
+      return rows.map((row) => row.delivery_id);
+    };
+    // One of an older account comes before these.
+    const inOrder = [...ids].sort();
+    const first = await forgetAnalysesOfDay(pool, day("2020-01-04"), null, 4);
+    expect(first).toEqual({ accountId: account, id: inOrder[2] });
+    expect(await left()).toEqual([...inOrder.slice(3), kept].sort());
+    const second = await forgetAnalysesOfDay(pool, day("2020-01-04"), first!, 4);
+    expect(second).toEqual({ accountId: account, id: inOrder[6] });
+    expect(await forgetAnalysesOfDay(pool, day("2020-01-04"), second!, 4)).toBeNull();
+    expect(await left()).toEqual([kept]);
+  });
+
+  it("looks at no delivery twice", async () => {
+    const names = Array.from({ length: 500 }, (_, n) => `g-${n}`);
+    await publishAt(pool, accountId, day("2020-01-05"), names);
+    const reads = async () => {
+      const { rows } = await pool.query<{ n: string }>(
+        "select idx_tup_read as n from pg_stat_user_indexes where indexrelname = 'deliveries_20200105_pkey'",
+      );
+      return Number(rows[0]!.n);
+    };
+    const own = new pg.Pool({ connectionString: database.url, max: 1 });
+    let place: LogPlace | null = null;
+    do place = await forgetAnalysesOfDay(own, day("2020-01-05"), place, 10);
+    while (place !== null);
+    // A session tells its counts when it ends.
+    await own.end();
+    await expect.poll(reads).toBeGreaterThan(0);
+    expect(await reads()).toBeLessThan(1_000);
   });
 });
