@@ -15,7 +15,7 @@ const TEMPLATE = "bench_template";
 export const SETTINGS: Readonly<Record<string, string>> = {
   fsync: "on",
   synchronous_commit: "on",
-  autovacuum_naptime: "5s",
+  autovacuum_naptime: "10s",
   idle_in_transaction_session_timeout: "10s",
   shared_preload_libraries: "pg_stat_statements",
   "pg_stat_statements.max": "10000",

@@ -4,6 +4,7 @@
  *   -- --scale 0.1                a quick run: a tenth of the deliveries and seconds
  *   -- --profile                  where the time of a delivery goes; this alone
  *   -- --json                     figures for machines on standard output
+ *   -- --throughput 2000         deliveries a second that isolation goes by, in place of measuring them
  *   -- --in-flight 256            DISPATCH_IN_FLIGHT_MAX, in place of the number at which the limit is best
  *   -- --node-flags "…"           Node's flags for the dispatcher, in place of the recommended ones
  *   -- --postgres a=b,c=d         PostgreSQL settings besides the recommended ones
@@ -11,11 +12,13 @@
  */
 import { parseArgs } from "node:util";
 import { type Bench, openBench } from "./bench.ts";
+import { apiReads } from "./cases/api-reads.ts";
 import { backlog } from "./cases/backlog.ts";
 import { isolation } from "./cases/isolation.ts";
 import { latency } from "./cases/latency.ts";
 import { limit } from "./cases/limit.ts";
 import { log } from "./cases/log.ts";
+import { observing } from "./cases/observing.ts";
 import { profile } from "./cases/profile.ts";
 import { retention } from "./cases/retention.ts";
 import { scaleOut } from "./cases/scale-out.ts";
@@ -31,6 +34,8 @@ const CASES: readonly BenchCase<Bench>[] = [
   scaleOut,
   log,
   retention,
+  apiReads,
+  observing,
 ];
 /** Only when they are asked for. */
 const ASKED_CASES: readonly BenchCase<Bench>[] = [profile];
@@ -41,6 +46,7 @@ const { values: wishes } = parseArgs({
     scale: { type: "string", default: "1" },
     profile: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
+    throughput: { type: "string" },
     "in-flight": { type: "string" },
     "node-flags": { type: "string" },
     postgres: { type: "string" },
@@ -65,6 +71,7 @@ const bench = await openBench({
   settings: Object.fromEntries(wishes.postgres?.split(",").map((setting) => setting.split("=")) ?? []),
 });
 
+if (wishes.throughput !== undefined) bench.throughputPerSecond = Number(wishes.throughput);
 const reports: CaseReport[] = [];
 try {
   for (const each of chosen) {
