@@ -39,8 +39,11 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
       const { unsafeAllowedTargets } = options.config;
       if (unsafeAllowedTargets)
         options.log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
-      const monitoring = await startDispatchMonitoring(options);
+      // What runs would keep a process alive whose start has failed.
+      await using running = new AsyncDisposableStack();
+      const monitoring = await startDispatchMonitoring(options, running);
       const dispatching = startDispatching(options);
+      running.defer(() => dispatching.stop());
       surroundings.tellParent({ ready: true, metrics: monitoring.url });
       options.log.info(
         { in_flight_max: options.config.dispatchInFlightMax, metrics_url: monitoring.url },
@@ -48,8 +51,7 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
       );
       if (!asked.aborted) await once(asked, "abort");
       options.log.info("stopping: nothing more is claimed, what is under way is finished");
-      await dispatching.stop();
-      await monitoring.close();
+      await running.disposeAsync();
       options.log.info("stopped");
     });
 }
@@ -79,7 +81,7 @@ async function readOptions(surroundings: Surroundings): Promise<Options> {
 const DAY_MS = 86_400_000;
 
 /** Its one connection is its own: metrics and probes answer even while the dispatcher has none to spare. */
-async function startDispatchMonitoring(options: Options): Promise<Monitoring> {
+async function startDispatchMonitoring(options: Options, running: AsyncDisposableStack): Promise<Monitoring> {
   const { config, databaseUrl, log, metrics, wallClockMs } = options;
   const { registry, database } = metrics;
   const pool = createGaugePool({
@@ -89,6 +91,7 @@ async function startDispatchMonitoring(options: Options): Promise<Monitoring> {
     onError: (err) => log.warn({ err }, "a database connection broke"),
     onQuery: database.observer("gauges"),
   });
+  running.defer(() => pool.end());
   database.watch("gauges", pool);
   const logMs = config.logRetentionDays * DAY_MS;
   const setGauges = createQueueGauges({
@@ -105,13 +108,8 @@ async function startDispatchMonitoring(options: Options): Promise<Monitoring> {
   const findHindrances = await createFindHindrances(pool);
   const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };
   const monitoring = await startMonitoring(watched);
-  return {
-    url: monitoring.url,
-    close: async () => {
-      await monitoring.close();
-      await pool.end();
-    },
-  };
+  running.defer(() => monitoring.close());
+  return monitoring;
 }
 
 /** What a process ends with that was to post alone while another one did; EX_TEMPFAIL of sysexits.h. */

@@ -41,7 +41,7 @@ export async function startMonitoring(options: MonitoringOptions): Promise<Monit
   try {
     server = await startMetricsServer({ registry, host, port, findHindrances });
   } catch (error) {
-    throw cannotListen("The metrics", host, "METRICS_PORT", port, error);
+    throw cannotListen("The metrics", `HOST ${host}, METRICS_PORT ${port}`, error);
   }
   return { url: httpUrl(host, server.port), close: () => server.close() };
 }

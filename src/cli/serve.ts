@@ -46,6 +46,11 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
         connectionsMax: LOG_CONNECTIONS_MAX,
         onQuery: database.observer("log"),
       });
+      // What runs would keep a process alive whose start has failed.
+      await using running = new AsyncDisposableStack();
+      running.defer(async () => {
+        await Promise.all([pool.end(), logPool.end()]);
+      });
       database.watch("api", pool);
       database.watch("log", logPool);
       const findHindrances = await createFindHindrances(pool);
@@ -63,16 +68,17 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
         now: surroundings.now,
         metrics: createApiMetrics(registry),
       });
-      await listen(app, config, port);
       const watched = { config, registry, database, pool, findHindrances, wallClockMs: surroundings.now };
       const monitoring = await startMonitoring(watched);
+      running.defer(() => monitoring.close());
+      // Ended first: its metrics can be read until the last request is answered.
+      running.defer(() => app.close());
+      await listen(app, config, port);
       surroundings.tellParent({ listening: url, metrics: monitoring.url });
       log.info({ url, metrics_url: monitoring.url }, "listening");
       if (!asked.aborted) await once(asked, "abort");
       log.info("stopping: what is under way is answered");
-      await app.close();
-      await monitoring.close();
-      await Promise.all([pool.end(), logPool.end()]);
+      await running.disposeAsync();
       log.info("stopped");
     });
 }
@@ -89,7 +95,7 @@ async function listen(app: FastifyInstance, { host }: Config, port: number): Pro
   try {
     await app.listen({ host, port });
   } catch (error) {
-    throw cannotListen("The API", host, "PORT", port, error);
+    throw cannotListen("The API", `HOST ${host}, PORT ${port}`, error);
   }
 }
 
@@ -99,7 +105,7 @@ async function freePort(host: string): Promise<number> {
   try {
     await once(server, "listening");
   } catch (error) {
-    throw cannotListen("The API", host, "PORT", 0, error);
+    throw cannotListen("The API", `HOST ${host}, PORT 0`, error);
   }
   const { port } = server.address() as AddressInfo;
   server.close();

@@ -8,7 +8,7 @@ import {
   type WebhookEvent,
   WebhookVerificationError,
 } from "../signing/index.ts";
-import { Mistake } from "./mistake.ts";
+import { cannotListen } from "./listening.ts";
 
 /** Larger than any event that is ever sent. */
 const BODY_BYTES_MAX = 16 * 1024 * 1024;
@@ -60,8 +60,7 @@ export async function startWebhookReceiver(options: WebhookReceiverOptions): Pro
     server.listen(port, host);
     await once(server, "listening");
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new Mistake(`The receiver cannot listen on ${host}, port ${port} (${code}).`, { cause: error });
+    throw cannotListen("The receiver", `${host}, port ${port}`, error);
   }
   return {
     port: (server.address() as AddressInfo).port,

@@ -31,7 +31,9 @@ export function createTargetConnect(config: Config): TargetConnect {
     return { connect, unsafeAllowedTargets };
   } catch (error) {
     if (ca === undefined) throw error;
-    throw new ConfigError([`TARGET_CA_FILE cannot be used: ${(error as Error).message}`]);
+    throw new ConfigError([
+      `TARGET_CA_FILE (${config.targetCaFile}) cannot be used: ${(error as Error).message}`,
+    ]);
   }
 }
 
@@ -57,6 +59,7 @@ function readCertificates(path: string): string {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    throw new ConfigError([`TARGET_CA_FILE cannot be read (${(error as NodeJS.ErrnoException).code}).`]);
+    const { code } = error as NodeJS.ErrnoException;
+    throw new ConfigError([`TARGET_CA_FILE (${path}) cannot be read (${code}).`]);
   }
 }

@@ -100,7 +100,9 @@ describe("the demo", { timeout: 120_000 }, () => {
     const { told, finished } = startDemo([], { PORT: `${port}` });
     expect((await finished).code).toBe(1);
     const failed = told.find(({ event }) => event === "failed");
-    expect(failed?.reason).toContain(`The API cannot listen on HOST 127.0.0.1, PORT ${port} (EADDRINUSE).`);
+    expect(failed?.reason).toContain(
+      `The API cannot listen on HOST 127.0.0.1, PORT ${port} (EADDRINUSE): another`,
+    );
     other.close();
   });
 });

@@ -62,7 +62,7 @@ function start(env: Record<string, string> = {}) {
 
 const runs = (name: string) => (one: Announced) => one.event === "running" && one.name === name;
 
-describe("start on a database of its own", () => {
+describe("start on a database of its own", { timeout: 90_000 }, () => {
   test("makes a first account once, and other commands find its database", async () => {
     const first = start();
     await Promise.all([first.until(runs("dispatcher")), first.until(runs("API"))]);
@@ -123,7 +123,28 @@ test("start says when its port is taken, and ends with 2", async () => {
   const { port } = other.address() as { port: number };
   const { closed, stderr } = start({ PORT: `${port}` });
   expect(await closed).toBe(2);
-  expect(stderr()).toBe(`The API cannot listen on HOST 127.0.0.1, PORT ${port} (EADDRINUSE).\n`);
+  expect(stderr()).toContain(`The API cannot listen on HOST 127.0.0.1, PORT ${port} (EADDRINUSE): another`);
+  other.close();
+});
+
+test("start ends when what it is to run with cannot be used, and says which of it", async () => {
+  const { closed, stderr } = start({ TARGET_CA_FILE: "/nobody/has/this.pem" });
+  expect(await closed).toBe(2);
+  expect(stderr()).toMatch(/^TARGET_CA_FILE \(\/nobody\/has\/this\.pem\) cannot be read \(ENOENT\)\.\n/);
+});
+
+test("the API ends when the port of its metrics is taken", async () => {
+  const other = createServer();
+  await once(other.listen(0, "127.0.0.1"), "listening");
+  const { port } = other.address() as { port: number };
+  const { until, child } = start();
+  await until(runs("dispatcher"));
+  const { code, stderr } = await runSealpost(["serve"], {
+    env: { STATE_DIR: stateDir, PORT: "0", METRICS_PORT: `${port}` },
+  });
+  expect(code).toBe(2);
+  expect(stderr).toContain(`METRICS_PORT ${port} (EADDRINUSE)`);
+  child.kill("SIGTERM");
   other.close();
 });
 

@@ -56,8 +56,8 @@ describe("the way out to targets", () => {
   });
 
   test.each([
-    ["is missing", () => join(folder, "missing.pem"), "TARGET_CA_FILE cannot be read (ENOENT)."],
-    ["holds no certificate", () => emptyFile(), "TARGET_CA_FILE cannot be used: "],
+    ["is missing", () => join(folder, "missing.pem"), "missing.pem) cannot be read (ENOENT)."],
+    ["holds no certificate", () => emptyFile(), "empty.pem) cannot be used: "],
   ])("is refused when the file of authorities %s", (_what, path, message) => {
     const config = readConfig({ TARGET_CA_FILE: path() });
     expect(() => createTargetConnect(config)).toThrow(

@@ -67,7 +67,10 @@ test("a metrics port that is taken is a mistake, said in a sentence", async () =
       SECRETS_KEY: SECRETS_KEY.toString("base64"),
     },
   });
-  expect(stderr).toBe(`The metrics cannot listen on HOST 127.0.0.1, METRICS_PORT ${port} (EADDRINUSE).\n`);
+  expect(stderr).toBe(
+    `The metrics cannot listen on HOST 127.0.0.1, METRICS_PORT ${port} (EADDRINUSE): ` +
+      "another process listens there already; choose another port, or stop that one.\n",
+  );
   expect(code).toBe(2);
   other.close();
 });
