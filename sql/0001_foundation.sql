@@ -7,19 +7,27 @@ revoke all on schema sealpost from public;
 -- Small functions that call nothing but pg_catalog have no SET clause: it would keep SQL ones from being inlined, and
 -- costs more than they do. Whoever calls them from a SECURITY DEFINER function has set its search_path.
 
--- UUIDv7 (RFC 9562): 48 bits of Unix milliseconds, 12 bits of the millisecond's fraction (so that ids made in
--- one statement still sort roughly by time), the rest random. PostgreSQL 18 has uuidv7(), 15 to 17 do not.
+-- UUIDv7 (RFC 9562): 48 bits of Unix milliseconds, 12 bits of the millisecond's fraction (so that ids made one after
+-- the other sort roughly by time), the rest random. PostgreSQL 18 has uuidv7(), 15 to 17 do not.
+--
+-- In two steps, because the first costs three times as much as the second, and many ids are of one moment. The random
+-- part is a version 4's, whose two variant bits are those of version 7.
+create function sealpost.uuid_v7_prefix(at timestamptz) returns bytea
+language sql immutable parallel safe
+as $$
+  select substring(int8send(micros / 1000) from 3)
+    || substring(int4send((x'7000'::int | ((micros % 1000) * 4096 / 1000)::int)) from 3)
+  from (select (extract(epoch from at) * 1000000)::bigint as micros) as moment
+$$;
+create function sealpost.uuid_v7_of(prefix bytea) returns uuid
+language sql volatile parallel safe
+as $$
+  select encode(overlay(uuid_send(gen_random_uuid()) placing prefix from 1), 'hex')::uuid
+$$;
 create function sealpost.uuid_v7(at timestamptz default clock_timestamp()) returns uuid
 language sql volatile parallel safe
 as $$
-  select encode(
-    substring(int8send(micros / 1000) from 3)
-      || substring(int4send((x'7000'::int | ((micros % 1000) * 4096 / 1000)::int)) from 3)
-      || substring(set_byte(random_bytes, 8, (get_byte(random_bytes, 8) & 63) | 128) from 9),
-    'hex')::uuid
-  from (
-    select (extract(epoch from at) * 1000000)::bigint as micros, uuid_send(gen_random_uuid()) as random_bytes
-  ) as now
+  select sealpost.uuid_v7_of(sealpost.uuid_v7_prefix(at))
 $$;
 
 -- The smallest UUIDv7 of a moment: the bound of a partition, of a time filter, of a retention sweep.

@@ -210,7 +210,9 @@ end
 $$;
 
 -- What publishing reads of an analysis, or why it is refused (state, code and fault are null when it is not).
-create type sealpost.read_analysis as (id text, event text, state text, code text, fault text);
+-- digest and bytes are the text's: making a text of a json costs as much as storing it, so it is done once.
+create type sealpost.read_analysis as (
+  id text, event text, digest bytea, bytes integer, state text, code text, fault text);
 
 create function sealpost.read_analysis(analysis json, bytes_max integer) returns sealpost.read_analysis
 language plpgsql immutable
@@ -225,18 +227,19 @@ declare
   fault text;
 begin
   if bytes > bytes_max then
-    return row(null, null, 'SP003', 'analysis_too_large',
+    return row(null, null, null, null, 'SP003', 'analysis_too_large',
       format('it has %s bytes, more than the %s that are allowed', bytes, bytes_max))::sealpost.read_analysis;
   end if;
   if analysis is null or json_typeof(analysis) <> 'object' then
-    return row(null, null, 'SP002', 'invalid_analysis', 'it is not a JSON object')::sealpost.read_analysis;
+    return row(null, null, null, null, 'SP002', 'invalid_analysis', 'it is not a JSON object')::sealpost.read_analysis;
   end if;
   -- 513 levels need 513 opening brackets and as many closing ones: most texts are too short, or have too few.
   if bytes >= 1026
     and bytes - octet_length(replace(replace(body, '[', ''), '{', '')) > 512
     and sealpost.is_too_deep(body)
   then
-    return row(null, null, 'SP002', 'invalid_analysis', 'it is nested more than 512 levels deep')::sealpost.read_analysis;
+    return row(null, null, null, null, 'SP002', 'invalid_analysis', 'it is nested more than 512 levels deep')
+      ::sealpost.read_analysis;
   end if;
   if strpos(body, '\') > 0 then
     readable := sealpost.without_escapes(body);
@@ -255,9 +258,10 @@ begin
       'its "status" is neither "succeeded" nor "failed" (written without escapes)'
   end;
   if fault is not null then
-    return row(null, null, 'SP002', 'invalid_analysis', fault)::sealpost.read_analysis;
+    return row(null, null, null, null, 'SP002', 'invalid_analysis', fault)::sealpost.read_analysis;
   end if;
-  return row(id_text, 'analysis.' || (status #>> '{}'), null, null, null)::sealpost.read_analysis;
+  return row(id_text, 'analysis.' || (status #>> '{}'), sha256(convert_to(body, 'UTF8')), bytes, null, null, null)
+    ::sealpost.read_analysis;
 end
 $$;
 
@@ -324,6 +328,8 @@ declare
   analysis_ids text[];
   events text[];
   digests bytea[];
+  sizes integer[];
+  id_prefix constant bytea := sealpost.uuid_v7_prefix(at);
   have_target boolean[];
   delivery_ids uuid[];
   is_refused boolean;
@@ -348,13 +354,13 @@ begin
 
   -- 1. Read and judge everything before anything is stored.
   select
-    array_agg((reading).id), array_agg((reading).event), array_agg(digest), array_agg(has_target),
-    array_agg(sealpost.uuid_v7(at)), bool_or(is_unknown or url_fault is not null or (reading).fault is not null)
-  into analysis_ids, events, digests, have_target, delivery_ids, is_refused
+    array_agg((reading).id), array_agg((reading).event), array_agg((reading).digest), array_agg((reading).bytes),
+    array_agg(has_target), array_agg(sealpost.uuid_v7_of(id_prefix)),
+    bool_or(is_unknown or url_fault is not null or (reading).fault is not null)
+  into analysis_ids, events, digests, sizes, have_target, delivery_ids, is_refused
   from (
     select
       sealpost.read_analysis(analysis, analysis_bytes_max) as reading,
-      sha256(convert_to(analysis::text, 'UTF8')) as digest,
       coalesce(webhook_url, endpoints.url) is not null as has_target,
       accounts.id is null as is_unknown,
       case when webhook_url is not null then
@@ -389,8 +395,8 @@ begin
   -- 3. Store what is new. Without any target a delivery ends here, visible in the log, and nothing is woken.
   with added as materialized (
     select *
-    from unnest(account_ids, analyses, webhook_urls, analysis_ids, delivery_ids, events, have_target)
-      as input (account_id, analysis, webhook_url, analysis_id, delivery_id, event, has_target)
+    from unnest(account_ids, analyses, webhook_urls, analysis_ids, delivery_ids, events, sizes, have_target)
+      as input (account_id, analysis, webhook_url, analysis_id, delivery_id, event, bytes, has_target)
     where cardinality(fresh) = total or delivery_id = any (fresh)
   ), body as (
     insert into sealpost.bodies (delivery_id, account_id, event, webhook_url, traceparent, analysis)
@@ -405,8 +411,7 @@ begin
     from added
   ), opened as (
     insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, body_bytes)
-    select delivery_id, account_id, sealpost.lane(account_id, webhook_url), at, at + wake_after,
-      octet_length(analysis::text)
+    select delivery_id, account_id, sealpost.lane(account_id, webhook_url), at, at + wake_after, bytes
     from added where has_target
     returning delivery_id, lane
   )
