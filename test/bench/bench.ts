@@ -50,6 +50,10 @@ export type DispatcherWish = {
   readonly env?: Readonly<Record<string, string>>;
   /** Flags of Node besides the others. */
   readonly execArgv?: readonly string[];
+  /** In place of the real command. */
+  readonly program?: string;
+  readonly outputFile?: string;
+  readonly scrapeEveryMs?: number;
 };
 
 /** The best of the numbers in flight. */
@@ -85,10 +89,10 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
     limit: (way) => findLimit({ port, caPem, hosts: HOSTS }, way, Math.max(300, 1_500 * options.scale)),
     startDispatcher: async (database, wish) => {
       const dispatcher = await startDispatcher({
+        ...wish,
         databaseUrl: database.url,
         receiverPort: port,
         caFile,
-        inFlightMax: wish.inFlightMax,
         env: wish.env ?? {},
         execArgv: [...(options.nodeFlags ?? NODE_FLAGS), ...(wish.execArgv ?? [])],
       });

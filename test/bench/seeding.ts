@@ -12,8 +12,8 @@ export type SeededDays = {
 };
 
 /**
- * In 1,000: 980 succeeded, 15 abandoned after 8 attempts (of which only the last is seeded), 5 failed with an attempt to
- * come. Ids are made like the real ones, so that they lie in their days' partitions.
+ * In 1,000: 980 succeeded, 15 abandoned after 8 attempts (of which only the last is seeded), 5 failed with an attempt
+ * to come. Ids are made like the real ones, so that they lie in their days' partitions.
  */
 const SEED_DAY = `
 with numbered as (
@@ -25,7 +25,8 @@ with numbered as (
   insert into sealpost.deliveries (id, account_id, event, status, reason, analysis_id, endpoint_url, attempts_count,
     last_error_code, last_status_code)
   select id, account_id, case when n % 10 = 0 then 'analysis.failed' else 'analysis.succeeded' end, status,
-    case when status = 'abandoned' then 'attempts_exhausted' end, 'seeded-' || id, 'https://h' || n % 200 || '.example.com/hook',
+    case when status = 'abandoned' then 'attempts_exhausted' end, 'seeded-' || id,
+    'https://h' || n % 200 || '.example.com/hook',
     case when status = 'abandoned' then 8 else 1 end,
     case when status <> 'succeeded' then case when n % 2 = 0 then 'status_503' else 'connect_timeout' end end,
     case when status = 'succeeded' then 200 when n % 2 = 0 then 503 end

@@ -25,7 +25,7 @@ export const profile: BenchCase<Bench> = {
     const { measured, published } = await deliver(bench, {
       inFlight: bench.inFlightMax ?? IN_FLIGHT,
       tell,
-      execArgv: profilingFlags(folder),
+      dispatcher: { execArgv: profilingFlags(folder) },
       inspect: async (database) => {
         statements = await readStatements(database);
       },

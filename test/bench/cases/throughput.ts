@@ -1,4 +1,4 @@
-import { type Bench, untilAnswered, untilNoneOpen } from "../bench.ts";
+import { type Bench, type DispatcherWish, untilAnswered, untilNoneOpen } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase, Figure } from "../figures.ts";
 import { between, type Measured, takeSnapshot } from "../measuring/snapshot.ts";
@@ -65,7 +65,7 @@ type Delivered = {
 type DeliverWish = {
   readonly inFlight: number;
   readonly tell: (line: string) => void;
-  readonly execArgv?: readonly string[];
+  readonly dispatcher?: Partial<DispatcherWish>;
   /** Called when everything is delivered, before the database goes. */
   readonly inspect?: (database: BenchDatabase) => Promise<void>;
 };
@@ -75,8 +75,8 @@ export async function deliver(bench: Bench, wish: DeliverWish): Promise<Delivere
   const database = await bench.server.createDatabase();
   const publisher = bench.startPublisher(database);
   const dispatcher = await bench.startDispatcher(database, {
+    ...wish.dispatcher,
     inFlightMax: inFlight,
-    ...(wish.execArgv === undefined ? {} : { execArgv: wish.execArgv }),
   });
   const watched = {
     database,

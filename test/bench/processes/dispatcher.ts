@@ -1,6 +1,7 @@
 // The real `dispatch` command in a process of its own.
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { pidOf } from "./asking.ts";
 
@@ -12,6 +13,12 @@ export type DispatcherOptions = {
   readonly env: Readonly<Record<string, string>>;
   /** Flags of Node. */
   readonly execArgv: readonly string[];
+  /** In place of the real command. */
+  readonly program?: string | undefined;
+  /** Where its standard output goes, as to an operator's log. */
+  readonly outputFile?: string | undefined;
+  /** Reads its metrics so often. */
+  readonly scrapeEveryMs?: number | undefined;
 };
 
 export type RunningDispatcher = {
@@ -31,7 +38,8 @@ const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 
 /** Resolves when it says that it is ready. */
 export async function startDispatcher(options: DispatcherOptions): Promise<RunningDispatcher> {
-  const child = fork(MAIN, ["dispatch"], {
+  const output = options.outputFile === undefined ? "pipe" : openSync(options.outputFile, "a");
+  const child = fork(options.program ?? MAIN, ["dispatch"], {
     env: {
       PATH: process.env.PATH,
       HOME: process.env.HOME,
@@ -45,8 +53,9 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Runni
       ...options.env,
     },
     execArgv: [...options.execArgv],
-    stdio: ["ignore", "pipe", "pipe", "ipc"],
+    stdio: ["ignore", output, "pipe", "ipc"],
   });
+  if (typeof output === "number") closeSync(output);
   const lines: string[] = [];
   for (const output of [child.stdout, child.stderr]) {
     output?.setEncoding("utf8").on("data", (text: string) => lines.push(...text.trimEnd().split("\n")));
@@ -54,14 +63,27 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Runni
   const ended = once(child, "exit").then(() => {
     throw new Error(`The dispatcher has ended by itself. It said:\n${lines.slice(-20).join("\n")}`);
   });
-  await Promise.race([once(child, "message"), ended]);
+  const [ready] = await Promise.race([once(child, "message"), ended]);
   ended.catch(() => undefined);
+  if (options.scrapeEveryMs !== undefined) scrape(child, (ready as Ready).metrics, options.scrapeEveryMs);
   return {
     pid: pidOf(child),
     lines,
     stop: () => end(child, "SIGTERM"),
     kill: () => end(child, "SIGKILL"),
   };
+}
+
+type Ready = { readonly metrics: string };
+
+/** As a monitor does, until the process ends. */
+function scrape(child: ChildProcess, metricsUrl: string, everyMs: number): void {
+  const timer = setInterval(() => {
+    fetch(`${metricsUrl}/metrics`)
+      .then((response) => response.arrayBuffer())
+      .catch(() => undefined);
+  }, everyMs);
+  child.once("exit", () => clearInterval(timer));
 }
 
 async function end(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
