@@ -19,6 +19,7 @@ export function addPublishCommand(program: Command, surroundings: Surroundings):
     .action((options) =>
       withDatabase(surroundings, async (pool, config) => {
         const analysis = textOf(await readStandardInput(surroundings, config.analysisBytesMax));
+        refuseUnlessJson(analysis);
         const publication = {
           accountId: options.account,
           analysis,
@@ -41,6 +42,17 @@ function textOf(input: Buffer): string {
     // Falls through: what is no UTF-8 is no JSON either.
   }
   throw new Mistake("Standard input must be an analysis as JSON in UTF-8.");
+}
+
+/** Says where it is broken, which the database does not. */
+function refuseUnlessJson(text: string): void {
+  if (text.trim() === "") throw new Mistake("Standard input is empty: it must be an analysis as JSON.");
+  try {
+    JSON.parse(text);
+  } catch (error) {
+    const where = (error as SyntaxError).message.replaceAll(/\s+/g, " ");
+    throw new Mistake(`Standard input must be an analysis as JSON, and is not: ${where}.`, { cause: error });
+  }
 }
 
 function toMistake(error: unknown): never {

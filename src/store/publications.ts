@@ -86,17 +86,36 @@ async function publish(
     ]);
     return rows[0]!.ids;
   } catch (error) {
-    throw refusalOf(error) ?? error;
+    throw refusalOf(error, publications) ?? error;
   }
 }
 
-function refusalOf(error: unknown): PublishRefusedError | null {
+function refusalOf(error: unknown, publications: readonly Publication[]): PublishRefusedError | null {
   if (!(error instanceof pg.DatabaseError)) return null;
-  // The argument's cast to json[] fails before our function is called.
-  if (error.code === "22P02") {
-    return new PublishRefusedError("invalid_analysis", 0, "an analysis is not JSON", "Send JSON.", error);
-  }
+  if (error.code === "22P02") return refusalOfArgument(error, publications);
   if (!error.code?.startsWith("SP")) return null;
   const { index, code } = JSON.parse(error.detail ?? "{}") as { index: number; code: PublishRefusalCode };
   return new PublishRefusedError(code, index, error.message, error.hint ?? "", error);
+}
+
+/** The casts to json[] and uuid[] fail before our function is called, and do not say at which element. */
+function refusalOfArgument(cause: Error, publications: readonly Publication[]): PublishRefusedError {
+  const notJson = publications.findIndex(({ analysis }) => !isJson(analysis));
+  if (notJson >= 0) {
+    const message = `analysis at index ${notJson}: it is not JSON`;
+    return new PublishRefusedError("invalid_analysis", notJson, message, "Send the analysis as JSON.", cause);
+  }
+  const noId = publications.findIndex(({ accountId }) => !/^[0-9a-f-]{36}$/i.test(accountId));
+  const index = Math.max(noId, 0);
+  const message = `analysis at index ${index}: its account id is not a UUID`;
+  return new PublishRefusedError("unknown_account", index, message, "Give the account's id.", cause);
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }

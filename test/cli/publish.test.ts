@@ -67,6 +67,11 @@ describe("a mistake stores nothing and is one sentence:", () => {
     await mistakeOf(input);
   });
 
+  test("broken JSON, by its place", async () => {
+    expect(await mistakeOf('{"id":"a-3"\n "status":1}')).toContain("line 2 column 2");
+    expect(await mistakeOf("\n")).toContain("empty");
+  });
+
   test("an analysis over the limit", async () => {
     const input = JSON.stringify({ id: "a-4", status: "succeeded", text: "x".repeat(1_024) });
     expect(await mistakeOf(input, [], { ANALYSIS_BYTES_MAX: "1024" })).toContain("longer than 1024 bytes");
