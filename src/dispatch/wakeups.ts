@@ -111,9 +111,16 @@ export class Wakeups {
   }
 }
 
-/** Our own SQL wrote it (sealpost.add_wakeups); anything else is a row that somebody made by hand, and is ignored. */
+const DELIVERY_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+/**
+ * Our own SQL wrote it (sealpost.add_wakeups); anything else is a row that somebody made by hand, and is ignored: what
+ * is no id would be in the way of every claim that it is part of.
+ */
 function readWakeup(payload: unknown): readonly WaitingDelivery[] {
   const { ids, lanes } = (payload ?? {}) as { ids?: unknown; lanes?: unknown };
   if (!Array.isArray(ids) || !Array.isArray(lanes)) return [];
-  return ids.map((id, index) => ({ deliveryId: String(id), lane: String(lanes[index]) }));
+  return ids.flatMap((id, index) =>
+    DELIVERY_ID.test(String(id)) ? [{ deliveryId: String(id), lane: String(lanes[index]) }] : [],
+  );
 }

@@ -2,10 +2,12 @@ import pg, { type Pool, type QueryResult, type QueryResultRow } from "pg";
 import { createdAtMs } from "./delivery-id.ts";
 
 const DAY_MS = 86_400_000;
+/** Later days have names of another length; an id that claims to be of one is nobody's. */
+const LAST_DAY = Math.floor(Date.UTC(9999, 11, 31) / DAY_MS);
 
 /** Partitions are named by the day (UTC) in which their deliveries were made: `deliveries_20261120`. */
 function dayOf(deliveryId: string): string {
-  return nameOfDay(Math.floor(createdAtMs(deliveryId) / DAY_MS));
+  return nameOfDay(Math.min(Math.floor(createdAtMs(deliveryId) / DAY_MS), LAST_DAY));
 }
 
 let lastDay = { number: Number.NaN, name: "" };

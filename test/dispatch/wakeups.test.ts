@@ -81,6 +81,22 @@ test("finds wake-ups that nobody told of, soon behind others and at the latest w
   mute.release(true);
 });
 
+test("ignores jobs that somebody made by hand", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  for (const payload of [
+    null,
+    [],
+    { ids: "all" },
+    { ids: ["x", 7, null, "{}", "01a1f7ca-e1a9-4f60-9da2-4fd69a9a3458"], lanes: ["l"] },
+  ]) {
+    await database.pool.query("select graphile_worker.add_job('deliver', $1::json)", [
+      JSON.stringify(payload),
+    ]);
+  }
+  const id = await publish(database.pool, accountId, '{"id":"h-1","status":"succeeded"}');
+  expect((await startWaking(1)).map(({ deliveryId }) => deliveryId)).toEqual([id]);
+});
+
 test("stops when it is asked to while its runner is still starting", async () => {
   const ends: unknown[] = [];
   const wakeups = new Wakeups({

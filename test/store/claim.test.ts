@@ -111,6 +111,11 @@ describe("a lease", () => {
     });
   });
 
+  it("is asked for in vain for an id of a day that no calendar here has", async () => {
+    const last = ["ffffffff-ffff-7fff-bfff-ffffffffffff", "e677d21f-dbff-7fff-bfff-ffffffffffff"];
+    expect((await claim(pool, last, { at: T0 })).deliveries).toEqual([]);
+  });
+
   it("skips what a replay or a promoter has locked, rather than wait for it", async () => {
     const [locked, free] = [await publishOne(), await publishOne()];
     const client = await database.pool.connect();
