@@ -1,4 +1,4 @@
-import { setTimeout as wait } from "node:timers/promises";
+import { EventEmitter, once } from "node:events";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { WaitingDelivery } from "../../src/dispatch/lanes.ts";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
@@ -17,20 +17,23 @@ afterEach(async () => {
   running = null;
 });
 
-/** Resolves with the first `count` deliveries that are woken from now on. */
-function startWaking(count: number): Promise<readonly WaitingDelivery[]> {
+/** Wakes from now on; what it gives resolves with the deliveries that were woken, once they are `count`. */
+function startWaking(): (count: number) => Promise<readonly WaitingDelivery[]> {
   const woken: WaitingDelivery[] = [];
-  return new Promise((resolve) => {
-    running = new Wakeups({
-      pool: database.pool,
-      wake: async (waiting) => {
-        woken.push(...waiting);
-        if (woken.length >= count) resolve(woken);
-      },
-      onRunnerEnded: () => undefined,
-    });
-    running.start();
+  const events = new EventEmitter();
+  running = new Wakeups({
+    pool: database.pool,
+    wake: async (waiting) => {
+      woken.push(...waiting);
+      events.emit("woken");
+    },
+    onRunnerEnded: () => undefined,
   });
+  running.start();
+  return async (count) => {
+    while (woken.length < count) await once(events, "woken");
+    return woken;
+  };
 }
 
 async function listen() {
@@ -66,18 +69,18 @@ test("of transactions that commit at the same moment one tells of its wake-ups, 
   ids.push(await publish(database.pool, accountId, '{"id":"w-3","status":"succeeded"}'));
   expect(await listening.heard(), "alone, it tells").toHaveLength(2);
   listening.stop();
-  expect((await startWaking(3)).map(({ deliveryId }) => deliveryId).sort()).toEqual(ids.sort());
+  expect((await startWaking()(3)).map(({ deliveryId }) => deliveryId).sort()).toEqual(ids.sort());
 });
 
 test("finds wake-ups that nobody told of, soon behind others and at the latest with the next poll", async () => {
   const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
   const mute = await database.pool.connect();
   await mute.query("select pg_advisory_lock(x'7365616c77616b65'::bigint)");
-  const woken = startWaking(2);
+  const woken = startWaking();
   const first = await publish(database.pool, accountId, '{"id":"m-1","status":"succeeded"}');
-  await wait(30);
+  await woken(1);
   const second = await publish(database.pool, accountId, '{"id":"m-2","status":"succeeded"}');
-  expect((await woken).map(({ deliveryId }) => deliveryId)).toEqual([first, second]);
+  expect((await woken(2)).map(({ deliveryId }) => deliveryId)).toEqual([first, second]);
   mute.release(true);
 });
 
@@ -94,7 +97,7 @@ test("ignores jobs that somebody made by hand", async () => {
     ]);
   }
   const id = await publish(database.pool, accountId, '{"id":"h-1","status":"succeeded"}');
-  expect((await startWaking(1)).map(({ deliveryId }) => deliveryId)).toEqual([id]);
+  expect((await startWaking()(1)).map(({ deliveryId }) => deliveryId)).toEqual([id]);
 });
 
 test("stops when it is asked to while its runner is still starting", async () => {

@@ -12,7 +12,9 @@ const WARM_UP_SHARE = 0.05;
 
 export const backlog: BenchCase<Bench> = {
   name: "backlog",
-  says: "500,000 deliveries are published while no dispatcher runs; then one is started and drains them, with nobody publishing.",
+  says:
+    "500,000 deliveries are published while no dispatcher runs; then one is started and drains them, " +
+    "with nobody publishing.",
   run: async (bench, tell) => {
     const { result, ...limits } = await amidLimits(bench, tell, (inFlight) => drain(bench, inFlight, tell));
     const { perSecond, statements, walBytes } = result;

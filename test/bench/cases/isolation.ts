@@ -24,9 +24,9 @@ const isBroken = (index: number) => index % HOSTS < BROKEN_HOSTS;
 export const isolation: BenchCase<Bench> = {
   name: "isolation",
   says:
-    "COMMIT to first byte for the accounts whose endpoints are well, at four tenths of the throughput: alone; then with a " +
-    "tenth of the throughput on top for the other 20 % of endpoints, which time out, or whose name servers are dead; " +
-    "then with one account that publishes 100 times its share on top. At least 60 s each.",
+    "COMMIT to first byte for the accounts whose endpoints are well, at four tenths of the throughput: alone; then " +
+    "with a tenth of the throughput on top for the other 20 % of endpoints, which time out, or whose name servers " +
+    "are dead; then with one account that publishes 100 times its share on top. 60 s each.",
   run: async (bench, tell) => {
     const perSecond = (await knownThroughput(bench, tell)) / 2;
     const alone = await measure(bench, perSecond, "none", tell);
@@ -87,7 +87,7 @@ async function measure(
     durationMs: DURATION_MS * bench.scale,
   });
   tell(
-    `${trouble}: ${timed.count} deliveries, publisher behind its pace by at most ${Math.round(timed.publisherBehindMs)} ms`,
+    `${trouble}: ${timed.count} deliveries, publisher behind by at most ${Math.round(timed.publisherBehindMs)} ms`,
   );
   await publisher.stop();
   await dispatcher.kill();

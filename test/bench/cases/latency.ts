@@ -9,8 +9,8 @@ const DURATION_MS = 30_000;
 export const latency: BenchCase<Bench> = {
   name: "latency",
   says:
-    "From the COMMIT of a publish, each in a transaction of its own, to the first byte at the receiver, at 900 a second: " +
-    "about a tenth of the throughput.",
+    "From the COMMIT of a publish, each in a transaction of its own, to the first byte at the receiver, " +
+    "at 900 a second: about a tenth of the throughput.",
   run: async (bench, tell) => {
     const database = await bench.server.createDatabase();
     const dispatcher = await bench.startDispatcher(database, { inFlightMax: bench.inFlightMax ?? 1_000 });

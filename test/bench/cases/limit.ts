@@ -4,8 +4,8 @@ import type { BenchCase, Figure } from "../figures.ts";
 export const limit: BenchCase<Bench> = {
   name: "limit",
   says:
-    "A bare loop signs and POSTs one 1 KB body over kept HTTPS connections to 200 hosts, with no database and no checks; " +
-    "best of 16, 64 and 256 in flight.",
+    "A bare loop signs and POSTs one 1 KB body over kept HTTPS connections to 200 hosts, with no database and no " +
+    "checks; best of 16, 64 and 256 in flight.",
   run: async (bench) => {
     const request = await bench.limit("request");
     const handler = await bench.limit("handler");

@@ -30,8 +30,8 @@ const FILTERS: Readonly<Record<string, Partial<DeliveryFilter>>> = {
 export const log: BenchCase<Bench> = {
   name: "log",
   says:
-    "2,000,000 deliveries of 20 days in the log, a fifth of them one account's, while 900 a second are delivered: a page of " +
-    "50 by each filter, the page behind it, one delivery with its attempts, and one found by its analysis's id.",
+    "2,000,000 deliveries of 20 days in the log, a fifth of them one account's, while 900 a second are delivered: " +
+    "a page of 50 by each filter, the page behind it, one delivery with its attempts, one found by its analysis's id.",
   run: async (bench, tell) => {
     const database = await bench.server.createDatabase();
     const [largeAccountId = ""] = bench.server.accountIds;

@@ -19,8 +19,8 @@ const BEFORE_MS = 10_000;
 export const retention: BenchCase<Bench> = {
   name: "retention",
   says:
-    "A day of 1,000,000 deliveries, their attempts, bodies and analyses is dropped while 500 a second are delivered: the " +
-    "longest time in which nothing arrived, before and while it was dropped.",
+    "A day of 1,000,000 deliveries, their attempts, bodies and analyses is dropped while 500 a second are delivered: " +
+    "the longest time in which nothing arrived, before and while it was dropped.",
   run: async (bench) => {
     const database = await bench.server.createDatabase();
     // Started first: its own housekeeping, at its start, finds nothing to drop.

@@ -17,8 +17,8 @@ const AHEAD_MAX = 10_000;
 export const scaleOut: BenchCase<Bench> = {
   name: "scale-out",
   says:
-    "Receivers that take 200 ms to answer, and 1, 2 and 4 dispatchers with at most 100 in flight each on one database; then " +
-    "the memory of one with 1,000 in flight.",
+    "Receivers that take 200 ms to answer, and 1, 2 and 4 dispatchers with at most 100 in flight each on one " +
+    "database; then the memory of one with 1,000 in flight.",
   run: async (bench, tell) => {
     const one = await deliverWith(bench, 1, IN_FLIGHT, tell);
     const two = await deliverWith(bench, 2, IN_FLIGHT, tell);

@@ -14,8 +14,8 @@ const AHEAD_MAX = 5_000;
 export const throughput: BenchCase<Bench> = {
   name: "throughput",
   says:
-    "The whole path, published in batches of 100, delivered and recorded: publisher, PostgreSQL, one dispatcher and the " +
-    "receivers on one machine, 50,000 deliveries of 1,000 accounts to 200 hosts, from the first to the last recorded.",
+    "The whole path, published in batches of 100, delivered and recorded: publisher, PostgreSQL, one dispatcher and " +
+    "the receivers on one machine, 50,000 deliveries of 1,000 accounts to 200 hosts, from first to last recorded.",
   run: async (bench, tell) => {
     const { result, ...limits } = await amidLimits(bench, tell, (inFlight) =>
       deliver(bench, { inFlight, tell }),

@@ -23,8 +23,9 @@ const { port, caPem, hosts } = JSON.parse(process.env.BENCH_INPUT ?? "") as {
 const key = importSigningKey(`whsec_${randomBytes(32).toString("base64")}`);
 const createdAt = new Date().toISOString();
 const data = analysisText("limit", 0);
+const id = "0190b1a0-0000-7000-8000-000000000000";
 const body = Buffer.from(
-  `{"id":"0190b1a0-0000-7000-8000-000000000000","event":"analysis.succeeded","created_at":"${createdAt}","data":${data}}`,
+  `{"id":"${id}","event":"analysis.succeeded","created_at":"${createdAt}","data":${data}}`,
 );
 
 /** Connections that nobody uses now, by host; each is a client of its own, and all are kept. */
