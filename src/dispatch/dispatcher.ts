@@ -5,7 +5,6 @@ import type { Claim, LeasedDelivery } from "../store/claim.ts";
 import type { Recording } from "../store/record.ts";
 import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
 import { type LaneLimits, Lanes, type WaitingDelivery } from "./lanes.ts";
-import type { PostResult } from "./post.ts";
 import { type Recorded, Recorder } from "./recorder.ts";
 
 /** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
@@ -203,7 +202,7 @@ export class Dispatcher {
       observer.failed("deliver", error);
       delivered = releaseAfterFault(delivery, delivering);
     }
-    this.lanes.release(lane, answerOf(delivered.result));
+    this.lanes.release(lane, answerOf(delivered));
     this.#pump();
     const recorded = await this.recorder.record(delivered.recording, claimedAtMs + this.#leaseMs);
     observer.attemptRecorded(delivery, delivered, recorded);
@@ -219,8 +218,11 @@ export class Dispatcher {
   }
 }
 
-/** Did the receiver answer at all? A refusal is an answer; a time-out, a reset or a dead name is silence. */
-function answerOf(result: PostResult | null): "answered" | "silent" | "unknown" {
-  if (result === null) return "unknown";
+/**
+ * Did the receiver answer at all? A refusal is an answer; a time-out, a reset or a dead name is silence. What was not
+ * its failure (no attempt was used up) says nothing of it: our egress proxy being down must not make everybody silent.
+ */
+function answerOf({ recording, result }: Delivered): "answered" | "silent" | "unknown" {
+  if (result === null || recording.attempt === null) return "unknown";
   return result.statusCode === null ? "silent" : "answered";
 }

@@ -183,4 +183,17 @@ describe("one dispatcher", () => {
     if (attempts[1]!.delivered.recording.attempt !== null) await dispatcher.waitForAttempts(3);
     expect(await deliveryRow(id)).toMatchObject({ status: "abandoned", reason: "no_target" });
   });
+
+  it("charges nobody with our own way out being down: no attempt is used up, and no lane held back for it", async () => {
+    // Nobody listens on port 1.
+    dispatcher = startTestDispatcher(database, [receiver], { EGRESS_PROXY_URL: "http://127.0.0.1:1" });
+    const { accountId } = await createTestAccount(database, receiver.url("/").href);
+    const id = await publish(database.pool, accountId, '{"id":"a-8","status":"succeeded"}');
+    const [attempt] = await dispatcher.waitForAttempts(1);
+    expect(attempt!.delivered.result).toMatchObject({ errorCode: "egress_proxy_failed", statusCode: null });
+    expect(await deliveryRow(id)).toMatchObject({ status: "pending", attempts_count: 0 });
+    expect(await attemptRows(id)).toEqual([]);
+    const { lanes } = dispatcher.process.dispatcher;
+    expect({ silent: lanes.silentLanes, inFlight: lanes.inFlight }).toEqual({ silent: 0, inFlight: 0 });
+  });
 });
