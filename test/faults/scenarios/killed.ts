@@ -1,11 +1,14 @@
 // Dispatchers that are killed, at the worst of moments.
 import { equal } from "node:assert/strict";
+import type { Verdict } from "../harness/checker.ts";
 import { LEASE_MS, SWEEP_MS } from "../harness/cluster.ts";
 import { holdTable } from "../harness/held-table.ts";
 import {
   countsOf,
   expectAtMost,
   expectSafe,
+  type Figures,
+  type Place,
   type Scenario,
   until,
   wait,
@@ -16,45 +19,76 @@ import {
 const CLAIM_MS = 1_000;
 const SENT_AGAIN_MS_MAX = LEASE_MS + SWEEP_MS + CLAIM_MS;
 
+type Kills = {
+  readonly count: number;
+  /** How long after a kill the next one comes, at random. */
+  readonly pauseMs: readonly [number, number];
+  readonly drainMs: number;
+};
+
+/** Kills one of two dispatchers after the other, each followed by a new one, while everything goes on. */
+async function playKills(place: Place, { count, pauseMs, drainMs }: Kills): Promise<[Verdict, Figures]> {
+  return await withCluster(place, { dispatchers: 2 }, async (cluster) => {
+    const accounts: string[] = [];
+    for (let n = 0; n < 4; n++) {
+      await cluster.receiver.behave(`/${n}`, { jitterMs: 600 });
+      accounts.push((await cluster.createAccount(`/${n}`)).accountId);
+    }
+    const publishing = new AbortController();
+    const published = cluster.producer.run(20, accounts, publishing.signal);
+    await cluster.receiver.waitFor(5);
+    let inFlight = 0;
+    for (let n = 0; n < count; n++) {
+      await wait(place.chance.between(...pauseMs));
+      const victim = place.chance.pick(cluster.dispatchers);
+      inFlight += await cluster.countLeased();
+      await victim.kill();
+      await cluster.startDispatcher();
+    }
+    publishing.abort();
+    await published;
+    const drainedMs = await cluster.drain(drainMs);
+    const verdict = await cluster.check();
+    expectSafe(verdict);
+    expectAtMost(verdict.duplicated, inFlight + verdict.unanswered, "duplicates");
+    equal(verdict.succeeded + (verdict.abandoned.interrupted ?? 0), verdict.published);
+    const figures = {
+      kills: count,
+      ...countsOf(verdict),
+      "in flight at kills": inFlight,
+      "sent again ms": verdict.sentAgainMsMax,
+      "drained ms": drainedMs,
+    };
+    return [verdict, figures];
+  });
+}
+
 export const killedInMidPost: Scenario = {
   name: "killed-in-mid-post",
-  fault: "kill -9 of a dispatcher at any moment, with POSTs under way",
-  play: (place) =>
-    withCluster(place, { dispatchers: 2 }, async (cluster) => {
-      const kills = place.scale === "quick" ? 3 : 100;
-      const accounts: string[] = [];
-      for (let n = 0; n < 4; n++) {
-        await cluster.receiver.behave(`/${n}`, { jitterMs: 600 });
-        accounts.push((await cluster.createAccount(`/${n}`)).accountId);
-      }
-      const publishing = new AbortController();
-      const published = cluster.producer.run(20, accounts, publishing.signal);
-      await cluster.receiver.waitFor(5);
-      let inFlight = 0;
-      for (let n = 0; n < kills; n++) {
-        await wait(place.chance.between(0, 900));
-        const victim = place.chance.pick(cluster.dispatchers);
-        inFlight += await cluster.countLeased();
-        await victim.kill();
-        await cluster.startDispatcher();
-      }
-      publishing.abort();
-      await published;
-      const drainedMs = await cluster.drain(place.scale === "quick" ? 40_000 : 900_000);
-      const verdict = await cluster.check();
-      expectSafe(verdict);
-      expectAtMost(verdict.duplicated, inFlight + verdict.unanswered, "duplicates");
-      expectAtMost(verdict.sentAgainMsMax ?? 0, SENT_AGAIN_MS_MAX, "ms until sent again");
-      equal(verdict.succeeded + (verdict.abandoned.interrupted ?? 0), verdict.published);
-      return {
-        kills,
-        ...countsOf(verdict),
-        "in flight at kills": inFlight,
-        "sent again ms": verdict.sentAgainMsMax,
-        "sent again ms allowed": SENT_AGAIN_MS_MAX,
-        "drained ms": drainedMs,
-      };
-    }),
+  fault: "kill -9 of a dispatcher with POSTs under way, and all quiet until they are sent again",
+  play: async (place) => {
+    const [verdict, figures] = await playKills(place, {
+      count: place.scale === "quick" ? 2 : 20,
+      pauseMs: [SENT_AGAIN_MS_MAX, SENT_AGAIN_MS_MAX + 1_000],
+      drainMs: 40_000,
+    });
+    expectAtMost(verdict.sentAgainMsMax, SENT_AGAIN_MS_MAX, "ms until sent again");
+    return { ...figures, "sent again ms allowed": SENT_AGAIN_MS_MAX };
+  },
+};
+
+/** Whoever was to send again may be killed in its turn, so there is no telling how soon that is. */
+export const killedOverAndOver: Scenario = {
+  name: "killed-over-and-over",
+  fault: "kill -9 of one dispatcher after the other, at any moment",
+  play: async (place) => {
+    const [, figures] = await playKills(place, {
+      count: place.scale === "quick" ? 4 : 100,
+      pauseMs: [0, 900],
+      drainMs: place.scale === "quick" ? 60_000 : 900_000,
+    });
+    return figures;
+  },
 };
 
 export const killedBeforeRecording: Scenario = {
