@@ -6,9 +6,10 @@ import type { Surroundings } from "./surroundings.ts";
 export function createProcessLog(
   { logLevel }: Config,
   { stdout }: Pick<Surroundings, "stdout">,
-  process: "serve" | "dispatch",
+  name: "serve" | "dispatch",
 ): Logger {
-  return pino({ level: logLevel, base: { process }, serializers: { err: errorFields } }, stdout);
+  const options = { level: logLevel, base: { process: name }, serializers: { err: errorFields } };
+  return pino(options, writesByTurn(stdout));
 }
 
 /**
@@ -19,4 +20,25 @@ function errorFields(error: unknown) {
   if (!(error instanceof Error)) return { message: String(error) };
   const { type, message, stack } = stdSerializers.err(error);
   return { type, code: (error as NodeJS.ErrnoException).code, message, stack };
+}
+
+/**
+ * Writes the lines of one turn of the event loop together: hundreds of attempts end in one when a batch is recorded, and
+ * a write for each would cost as much as making the line. Nothing is kept beyond the turn, nor lost at the end.
+ */
+function writesByTurn(stdout: Surroundings["stdout"]): { write(line: string): void } {
+  let lines = "";
+  const flush = () => {
+    const text = lines;
+    lines = "";
+    if (text !== "") stdout.write(text);
+  };
+  // An exception that ends the process leaves no further turn.
+  process.once("exit", flush);
+  return {
+    write: (line) => {
+      if (lines === "") setImmediate(flush);
+      lines += line;
+    },
+  };
 }

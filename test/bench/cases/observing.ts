@@ -1,0 +1,66 @@
+import { mkdtemp, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Bench } from "../bench.ts";
+import { type BenchCase, type Figure, percentile } from "../figures.ts";
+import { deliver } from "./throughput.ts";
+
+const UNCOUNTED = fileURLToPath(new URL("../processes/uncounted-dispatcher.ts", import.meta.url));
+/** Of four: without, with, with, without, so that a machine that slows down slows both down. */
+const ROUNDS = 2;
+const SCRAPE_EVERY_MS = 5_000;
+
+type Found = { readonly perSecond: number; readonly cpu: number; readonly bytes: number };
+
+export const observing: BenchCase<Bench> = {
+  name: "observing",
+  says:
+    "What metrics (read every 5 s) and info logs (to a file) cost: the whole path as in throughput, in turn with " +
+    "them and with a dispatcher that counts and logs nothing.",
+  run: async (bench, tell) => {
+    const off: Found[] = [];
+    const on: Found[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      off.push(await measure(bench, tell, false));
+      on.push(await measure(bench, tell, true));
+      on.push(await measure(bench, tell, true));
+      off.push(await measure(bench, tell, false));
+    }
+    const share = median(on, "perSecond") / median(off, "perSecond");
+    const cpuShare = median(on, "cpu") / median(off, "cpu");
+    return [
+      { name: "deliveries, observed", value: median(on, "perSecond"), unit: "/s" },
+      { name: "deliveries, not observed", value: median(off, "perSecond"), unit: "/s" },
+      { name: "observed ÷ not observed", value: share, unit: "", goal: { atLeast: 0.9 } },
+      { name: "CPU of the dispatcher, observed", value: median(on, "cpu"), unit: "µs per delivery" },
+      { name: "CPU of the dispatcher, not observed", value: median(off, "cpu"), unit: "µs per delivery" },
+      { name: "CPU, observed ÷ not observed", value: cpuShare, unit: "", goal: { atMost: 1.1 } },
+      { name: "log", value: median(on, "bytes"), unit: "bytes per delivery" },
+    ] satisfies Figure[];
+  },
+};
+
+async function measure(bench: Bench, tell: (line: string) => void, isObserved: boolean): Promise<Found> {
+  const folder = await mkdtemp(join(tmpdir(), "sealpost-observing-"));
+  const outputFile = join(folder, "log");
+  const observed = { env: { LOG_LEVEL: "info" }, outputFile, scrapeEveryMs: SCRAPE_EVERY_MS };
+  const dispatcher = isObserved ? observed : { program: UNCOUNTED };
+  const short = { ...bench, scale: bench.scale / 2 };
+  const { measured, published } = await deliver(short, {
+    inFlight: bench.inFlightMax ?? 256,
+    tell,
+    dispatcher,
+  });
+  const bytes = isObserved ? (await stat(outputFile)).size / published : 0;
+  await rm(folder, { recursive: true });
+  tell(`${isObserved ? "observed" : "not observed"}: ${Math.round(measured.perSecond)}/s`);
+  return { perSecond: measured.perSecond, cpu: measured.cpu.get("dispatcher") ?? Number.NaN, bytes };
+}
+
+function median(found: readonly Found[], figure: keyof Found): number {
+  return percentile(
+    found.map((one) => one[figure]),
+    0.5,
+  );
+}

@@ -1,0 +1,43 @@
+// A dispatcher as `dispatch` runs it, but that nothing is counted or logged: what observing is measured against.
+import { once } from "node:events";
+import { pino } from "pino";
+import { readConfig } from "../../../src/config/read-config.ts";
+import type { DispatchObserver } from "../../../src/dispatch/dispatcher.ts";
+import { startDispatching } from "../../../src/dispatch/process.ts";
+import { createProcessMetrics } from "../../../src/dispatch/process-metrics.ts";
+import type { Registry } from "../../../src/metrics/registry.ts";
+
+const nothing = () => undefined;
+const uncounted = { of: () => ({ add: nothing, observe: nothing, set: nothing }), clear: nothing };
+const registry: Registry = {
+  counter: () => uncounted,
+  histogram: () => uncounted,
+  gauge: () => uncounted,
+  addProcess: nothing,
+  onRead: nothing,
+  declared: [],
+  read: async () => "",
+};
+const observer: DispatchObserver = {
+  attemptRecorded: nothing,
+  mustGoAlone: nothing,
+  letGo: nothing,
+  claimed: nothing,
+  failed: (work, error) => console.error(work, error),
+};
+
+const config = readConfig(process.env);
+const dispatching = startDispatching({
+  config,
+  databaseUrl: config.databaseUrl ?? "",
+  secretsKey: config.secretsKey?.export() ?? Buffer.alloc(0),
+  log: pino({ level: "silent" }),
+  random: Math.random,
+  wallClockMs: Date.now,
+  observer,
+  metrics: createProcessMetrics(registry),
+});
+process.send?.({ ready: true });
+await once(process, "SIGTERM");
+await dispatching.stop();
+process.disconnect?.();
