@@ -47,6 +47,8 @@ type Lane = {
 export class Lanes {
   readonly #limits: LaneLimits;
   readonly #lanes = new Map<string, Lane>();
+  /** Lanes that have nothing to do, the longest idle first. */
+  readonly #idle = new Set<Lane>();
   /** Lanes that can start something now, in the order of their turns. */
   readonly #ready: Ring = new Ring();
   readonly #silentReady: Ring = new Ring();
@@ -96,6 +98,7 @@ export class Lanes {
       size < this.#limits.laneIdsMin || (size < this.#limits.laneIdsMax && this.#ids < this.#limits.idsMax);
     if (!hasRoom) return false;
     lane.ids.add(waiting.deliveryId);
+    this.#idle.delete(lane);
     this.#ids++;
     if (lane.isInRing) this.#ringOf(lane).ids++;
     this.#queue(lane);
@@ -189,15 +192,12 @@ export class Lanes {
 
   /** A lane with nothing to do keeps its place in memory as long as there is room, the longest idle going first. */
   #rest(lane: Lane): void {
-    this.#lanes.delete(lane.key);
-    this.#lanes.set(lane.key, lane);
-    if (this.#lanes.size <= this.#limits.idleLanesMax) return;
-    for (const oldest of this.#lanes.values()) {
-      if (oldest.inFlight === 0 && oldest.ids.size === 0) {
-        this.#lanes.delete(oldest.key);
-        return;
-      }
-    }
+    this.#idle.add(lane);
+    if (this.#idle.size <= this.#limits.idleLanesMax) return;
+    const [oldest] = this.#idle;
+    if (oldest === undefined) return;
+    this.#idle.delete(oldest);
+    this.#lanes.delete(oldest.key);
   }
 }
 

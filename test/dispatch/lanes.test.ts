@@ -232,11 +232,34 @@ describe("what is remembered", () => {
     fill(lanes, "a", 20);
     expect(take(lanes, 20)).toHaveLength(8);
     raise(lanes, "c", 6);
+    raise(lanes, "d", 6);
     fill(lanes, "b", 20);
     expect(take(lanes, 20), "forgotten: it starts anew").toHaveLength(2);
     fill(lanes, "a", 20, 20);
     expect(lanes.inFlight, "a busy lane is never forgotten").toBe(10);
     for (let n = 0; n < 8; n++) lanes.release("a", "answered");
     expect(take(lanes, 8)).toHaveLength(8);
+  });
+
+  it("forgets an idle lane without looking through all that wait", () => {
+    const lanes = lanesWith({ idleLanesMax: 1, inFlightMax: 1_000_000, silentInFlightMax: 0 });
+    const tookMs = () => {
+      const startedAt = performance.now();
+      for (let n = 0; n < 2_000; n++) {
+        lanes.add({ deliveryId: `${n}`, lane: `healthy ${n}` });
+        expect(take(lanes, 1)).toEqual([`${n}`]);
+        lanes.release(`healthy ${n}`, "answered");
+      }
+      return performance.now() - startedAt;
+    };
+    tookMs();
+    const aloneMs = tookMs();
+    for (let n = 0; n < 50_000; n++) {
+      fill(lanes, `silent ${n}`, 2);
+      take(lanes, 1);
+      lanes.release(`silent ${n}`, "silent");
+    }
+    expect(lanes.silentLanes).toBe(50_000);
+    expect(tookMs()).toBeLessThan(5 * aloneMs + 50);
   });
 });
