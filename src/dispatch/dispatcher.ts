@@ -60,6 +60,7 @@ export class Dispatcher {
   readonly #running = new Set<Promise<void>>();
   #bytesInFlight = 0;
   #isClaiming = false;
+  #claiming: Promise<void> = Promise.resolve();
   #isStopping = false;
   #roomWaiters: (() => void)[] = [];
 
@@ -91,10 +92,7 @@ export class Dispatcher {
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#wakeRoomWaiters();
-    while (this.#isClaiming || this.#running.size > 0) {
-      await Promise.all(this.#running);
-      await new Promise(setImmediate);
-    }
+    while (this.#isClaiming || this.#running.size > 0) await Promise.all([this.#claiming, ...this.#running]);
   }
 
   /** After the last wake-up: what still waits here is due and others may have it. */
@@ -107,7 +105,7 @@ export class Dispatcher {
     if (this.#isClaiming || this.#isStopping) return;
     this.#isClaiming = true;
     // What this turn of the event loop makes startable belongs to the same claim.
-    setImmediate(() => void this.#claimNext());
+    this.#claiming = new Promise(setImmediate).then(() => this.#claimNext());
   }
 
   async #claimNext(): Promise<void> {
