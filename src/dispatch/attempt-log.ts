@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { LeasedDelivery } from "../store/claim.ts";
 import type { Delivered } from "./deliver.ts";
 import type { DispatchObserver } from "./dispatcher.ts";
+import type { PostResult } from "./post-result.ts";
 import type { Recorded } from "./recorder.ts";
 
 /**
@@ -44,12 +45,26 @@ function attemptLine(
     outcome: attempt?.outcome ?? null,
     error_code: attempt?.errorCode ?? null,
     status_code: attempt?.statusCode ?? null,
-    duration_ms: result === null ? null : Math.round(result.durationMs),
-    ...(result?.timings ?? {}),
+    ...(result === null ? {} : timesOf(result)),
     next: next.status,
     ...("reason" in next ? { reason: next.reason } : {}),
     ...("dueAtMs" in next ? { due_at: new Date(next.dueAtMs).toISOString() } : {}),
     traceparent: delivery.traceparent,
     recorded,
   };
+}
+
+/** Steps that did not take place, because a kept connection was used, are left out. */
+function timesOf({ durationMs, timings }: PostResult) {
+  return {
+    duration_ms: Math.round(durationMs),
+    dns_ms: rounded(timings.dnsMs),
+    connect_ms: rounded(timings.connectMs),
+    tls_ms: rounded(timings.tlsMs),
+    first_byte_ms: rounded(timings.firstByteMs),
+  };
+}
+
+function rounded(ms: number | null): number | undefined {
+  return ms === null ? undefined : Math.round(ms * 10) / 10;
 }

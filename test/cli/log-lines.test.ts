@@ -1,0 +1,95 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { createApiKey } from "../../src/cli/key.ts";
+import { scopes } from "../../src/cli/scopes.ts";
+import { readConfig } from "../../src/config/read-config.ts";
+import { startProcess } from "../support/busy-installation.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { createTestAccount, unsafeAllowed } from "../support/dispatching.ts";
+import { startReceiver } from "../support/receiver.ts";
+
+const TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+test("a request and an attempt are one wide line each, and lead to each other", async () => {
+  const database = await createTestDatabase();
+  const receiver = await startReceiver();
+  const folder = mkdtempSync(join(tmpdir(), "sealpost-lines-"));
+  writeFileSync(join(folder, "ca.pem"), receiver.caPem);
+  const env = {
+    DATABASE_URL: database.url,
+    TARGET_CA_FILE: join(folder, "ca.pem"),
+    UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
+  };
+  const [dispatcher, api] = await Promise.all([startProcess("dispatch", env), startProcess("serve", env)]);
+  const { accountId } = await createTestAccount(database, receiver.url("/hooks?token=1").href);
+  const wish = { accountId, name: null, scopes, expiresInSeconds: null };
+  const { apiKey, keyId } = await createApiKey(database.pool, readConfig({}), wish);
+
+  const response = await fetch(`${api.url}/v1/analyses`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${apiKey}`,
+      "content-type": "application/json",
+      "idempotency-key": "once",
+      "x-request-id": "request-1",
+      traceparent: TRACE,
+    },
+    body: '{"analysis":{"id":"a-1","status":"succeeded"}}',
+  });
+  const { delivery_id } = (await response.json()) as { delivery_id: string };
+  await expect.poll(() => dispatcher.output(), { timeout: 10_000 }).toContain('"msg":"attempt"');
+  expect([await dispatcher.stop(), await api.stop()]).toEqual([0, 0]);
+
+  const lineOf = (output: string, msg: string) =>
+    output
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line))
+      .filter((line) => line.msg === msg);
+  expect(lineOf(api.output(), "answered")).toEqual([
+    {
+      level: 30,
+      time: expect.any(Number),
+      process: "serve",
+      operation: "analyses.publish",
+      method: "POST",
+      status: 202,
+      code: null,
+      duration_ms: expect.any(Number),
+      request_id: "request-1",
+      key_id: keyId,
+      account_id: accountId,
+      traceparent: TRACE,
+      msg: "answered",
+    },
+  ]);
+  expect(lineOf(dispatcher.output(), "attempt")).toEqual([
+    {
+      level: 30,
+      time: expect.any(Number),
+      process: "dispatch",
+      account_id: accountId,
+      delivery_id,
+      run: 1,
+      number: 1,
+      host: `localhost:${receiver.port}`,
+      outcome: "succeeded",
+      error_code: null,
+      status_code: 200,
+      duration_ms: expect.any(Number),
+      dns_ms: expect.any(Number),
+      connect_ms: expect.any(Number),
+      tls_ms: expect.any(Number),
+      first_byte_ms: expect.any(Number),
+      next: "succeeded",
+      traceparent: TRACE,
+      recorded: "ours",
+      msg: "attempt",
+    },
+  ]);
+  await receiver.close();
+  rmSync(folder, { recursive: true });
+  await database.drop();
+});
