@@ -1,0 +1,48 @@
+// The real `serve` command in a process of its own.
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { pidOf } from "./asking.ts";
+import { SECRETS_KEY } from "./dispatcher.ts";
+
+export type RunningApi = {
+  readonly pid: number;
+  readonly url: string;
+  stop(): Promise<void>;
+};
+
+const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
+
+/** Resolves when it listens. It logs every request, as in production. */
+export async function startApi(databaseUrl: string, execArgv: readonly string[] = []): Promise<RunningApi> {
+  const child = fork(MAIN, ["serve"], {
+    env: {
+      PATH: process.env.PATH,
+      HOME: process.env.HOME,
+      DATABASE_URL: databaseUrl,
+      SECRETS_KEY: SECRETS_KEY.toString("base64"),
+      PORT: "0",
+      METRICS_PORT: "0",
+      RATE_LIMIT_REQUESTS: "1000000",
+    },
+    execArgv: [...execArgv],
+    stdio: ["ignore", "pipe", "inherit", "ipc"],
+  });
+  // Somebody has to read the log, or the process stops at a full pipe.
+  child.stdout?.resume();
+  const ended = once(child, "exit").then(([code, signal]) => {
+    throw new Error(`The API has ended by itself (${signal ?? `code ${code}`}).`);
+  });
+  const [told] = (await Promise.race([once(child, "message"), ended])) as [{ listening: string }];
+  ended.catch(() => undefined);
+  return {
+    pid: pidOf(child),
+    url: told.listening,
+    stop: async () => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      const exited = once(child, "exit");
+      child.kill("SIGTERM");
+      await exited;
+    },
+  };
+}
