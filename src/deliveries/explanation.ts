@@ -2,6 +2,7 @@ import { explainEndReason, explainErrorCode } from "../outcomes/error-codes.ts";
 import type { EndReason } from "../outcomes/outcome.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
 import { createdAtMs } from "../store/delivery-id.ts";
+import { dateAndTime } from "./time-text.ts";
 
 /** What stands in the log of a delivery that its explanation depends on. */
 export type Explainable = Pick<
@@ -122,9 +123,12 @@ function untilWhen({ id, reason }: Explainable, analysisRetentionMs: number): st
 
 /** 2026-03-01T12:00:05.123Z → 2026-03-01 12:00:05 UTC */
 function timeInWords(ms: number): string {
-  return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  const { date, time } = dateAndTime(ms);
+  return `${date} ${time} UTC`;
 }
 
 function sentences(...parts: readonly string[]): string {
-  return parts.filter((part) => part !== "").join(" ");
+  let text = "";
+  for (const part of parts) if (part !== "") text = text === "" ? part : `${text} ${part}`;
+  return text;
 }

@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { explainAttempt, explainDelivery } from "../deliveries/explanation.ts";
+import { isoTime } from "../deliveries/time-text.ts";
 import { END_REASONS, OUTCOMES } from "../outcomes/outcome.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
 import { createdAtMs } from "../store/delivery-id.ts";
-import { analysisId, deliveryStatus, event, id, time, timeText, timeTextOrNull } from "./fields.ts";
+import { analysisId, deliveryStatus, event, id, time, timeTextOrNull } from "./fields.ts";
 
 export const Delivery = z
   .object({
@@ -77,7 +78,7 @@ export function deliveryBody(
     // The table's own checks see to it that these three are what is declared.
     event: delivery.event as z.output<typeof event>,
     analysis_id: delivery.analysisId,
-    created_at: timeText(createdAtMs(delivery.id)),
+    created_at: isoTime(createdAtMs(delivery.id)),
     status: delivery.status,
     reason: delivery.reason as z.output<typeof Delivery>["reason"],
     run: delivery.run,
@@ -96,8 +97,8 @@ export function attemptBody(attempt: LoggedAttempt): z.output<typeof Attempt> {
   return {
     run: attempt.run,
     number: attempt.number,
-    started_at: timeText(attempt.startedAtMs),
-    ended_at: timeText(attempt.endedAtMs),
+    started_at: isoTime(attempt.startedAtMs),
+    ended_at: isoTime(attempt.endedAtMs),
     duration_ms: Math.round(attempt.endedAtMs - attempt.startedAtMs),
     timings: {
       dns: attempt.dnsMs,

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isoTime } from "../deliveries/time-text.ts";
 import { TARGET_URL_LENGTH_MAX } from "../target/target-url.ts";
 
 /** The id of anything of ours. Any UUID will do: one that we never gave out is unknown, not malformed. */
@@ -23,14 +24,9 @@ export const targetUrl = z.string().meta({
 /** ISO 8601, UTC, with milliseconds. */
 export const time = z.iso.datetime({ precision: 3 });
 
-/** @param ms milliseconds since the epoch */
-export function timeText(ms: number): string {
-  return new Date(ms).toISOString();
-}
-
 /** @param ms milliseconds since the epoch; null stays null */
 export function timeTextOrNull(ms: number | null): string | null {
-  return ms === null ? null : timeText(ms);
+  return ms === null ? null : isoTime(ms);
 }
 
 export const event = z.enum(["analysis.succeeded", "analysis.failed"]);

@@ -1,9 +1,10 @@
 import { z } from "zod";
+import { isoTime } from "../deliveries/time-text.ts";
 import { FAULT_CODES, SEVERITIES } from "../receivers/fault.ts";
 import { PROBE_NAMES } from "../receivers/probes.ts";
 import { CHECK_VERDICTS, type ReceiverReport } from "../receivers/receiver-check.ts";
 import { VERDICTS } from "../receivers/verdict.ts";
-import { time, timeText, timeTextOrNull } from "./fields.ts";
+import { time, timeTextOrNull } from "./fields.ts";
 
 const probeName = z.enum(PROBE_NAMES);
 
@@ -65,7 +66,7 @@ export function receiverCheckBody(
 ): z.output<typeof ReceiverCheck> {
   return {
     url,
-    checked_at: timeText(atMs),
+    checked_at: isoTime(atMs),
     duration_ms: durationMs,
     verdict,
     faults: faults.map((fault) => ({ ...fault, probes: [...fault.probes] })),

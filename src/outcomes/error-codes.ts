@@ -16,18 +16,31 @@ export function isErrorCode(code: string): code is ErrorCode {
   return isNamed(code) || statusOfErrorCode(code) !== null;
 }
 
+/** Explanations already given, of known codes only: of others there is no end. */
+const explained = new Map<string, Explanation>();
+
 /**
  * What happened in an attempt and what the receiver's owner can do, for people. Takes any string, because a row
  * may have been written by a newer version than the one that shows it.
  */
 export function explainErrorCode(code: string): Explanation {
-  if (isNamed(code)) return explanationOf(CATALOGUE[code]);
-  const status = statusOfErrorCode(code);
-  if (status !== null) return explainStatus(status);
+  const before = explained.get(code);
+  if (before !== undefined) return before;
+  const known = explainKnownCode(code);
+  if (known !== null) {
+    explained.set(code, known);
+    return known;
+  }
   return {
     message: `The attempt failed with the code ${code}.`,
     remedy: "Tell support the delivery's id and this code.",
   };
+}
+
+function explainKnownCode(code: string): Explanation | null {
+  if (isNamed(code)) return explanationOf(CATALOGUE[code]);
+  const status = statusOfErrorCode(code);
+  return status === null ? null : explainStatus(status);
 }
 
 /** Why a delivery is abandoned and what can be done, for people. */

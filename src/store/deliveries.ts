@@ -37,10 +37,11 @@ export type DeliveryPage = {
   readonly isTotalCapped: boolean;
 };
 
-const COLUMNS = `d.id, d.event, d.analysis_id, d.status, d.reason, d.run, d.attempts_count, d.is_example, d.webhook_url,
-  d.endpoint_url, d.last_error_code, d.last_status_code`;
-const OPEN_COLUMNS = `
-extract(epoch from o.due_at) * 1000 as due_at_ms, coalesce(o.lease_until > now(), false) as is_in_flight`;
+// As one JSON value, because the driver takes four times as long over 50 rows of 14 columns as JSON.parse does; as an
+// array, because names would be read again in every row. In the order of `Columns`.
+const COLUMNS = `json_build_array(d.id, d.event, d.analysis_id, d.status, d.reason, d.run, d.attempts_count, d.is_example,
+  d.webhook_url, d.endpoint_url, d.last_error_code, d.last_status_code, extract(epoch from o.due_at) * 1000,
+  coalesce(o.lease_until > now(), false))`;
 
 /**
  * A page of the account's log, newest first, in one statement.
@@ -60,7 +61,7 @@ export async function listDeliveries(
   const below = `d.id < $1 and ${indexed.text}`;
   const text = `
     with page as (
-      select ${COLUMNS} from (
+      select d.* from (
         select * from sealpost.deliveries d where ${below} order by d.id desc limit ${WALKED_MAX}
       ) as d
       where ${row.text}
@@ -70,29 +71,29 @@ export async function listDeliveries(
         select * from sealpost.deliveries d where ${indexed.text} order by d.id desc limit ${TOTAL_MAX + 1}
       ) as d
     )
-    select d.*, ${OPEN_COLUMNS}, counted.matches::integer as matches, counted.walked::integer as walked,
+    select counted.matches::integer as matches, counted.walked::integer as walked, (
+        select json_agg(${COLUMNS} order by d.id desc)
+        from page as d left join sealpost.open_deliveries as o on o.delivery_id = d.id
+      ) as deliveries,
       case when (select count(*) from page) < $2 then (
         select d.id from sealpost.deliveries d where ${below} order by d.id desc offset ${WALKED_MAX - 1} limit 1
       ) end as walked_to
-    from counted
-    left join page as d on true
-    left join sealpost.open_deliveries as o on o.delivery_id = d.id
-    order by d.id desc`;
+    from counted`;
   const { rows } = await database.query<PageRow>({
     // One prepared statement per set of filters that occurs.
     name: `list_deliveries_${createHash("sha256").update(text).digest("base64url").slice(0, 16)}`,
     text,
     values: [belowId ?? FIRST_ID, limit + 1, ...indexed.values, ...row.values],
   });
-  const [first] = rows;
-  const found = rows.filter((found) => found.id !== null).map(fromRow);
-  const deliveries = found.slice(0, limit);
-  const last = deliveries.at(-1);
+  const { matches, walked, walked_to, deliveries } = rows[0]!;
+  const found = (deliveries ?? []).map(fromColumns);
+  const page = found.slice(0, limit);
+  const last = page.at(-1);
   return {
-    deliveries,
-    nextBelowId: found.length > limit && last !== undefined ? last.id : (first?.walked_to ?? null),
-    total: Math.min(first?.matches ?? 0, TOTAL_MAX),
-    isTotalCapped: (first?.walked ?? 0) > TOTAL_MAX,
+    deliveries: page,
+    nextBelowId: found.length > limit && last !== undefined ? last.id : walked_to,
+    total: Math.min(matches, TOTAL_MAX),
+    isTotalCapped: walked > TOTAL_MAX,
   };
 }
 
@@ -116,14 +117,12 @@ export type LoggedAttempt = {
 };
 
 const FIND = `
-select ${COLUMNS}, ${OPEN_COLUMNS}, (
-  select coalesce(json_agg(json_build_object(
-    'run', a.run, 'number', a.number,
-    'startedAtMs', extract(epoch from a.started_at) * 1000, 'endedAtMs', extract(epoch from a.ended_at) * 1000,
-    'dnsMs', a.dns_ms, 'connectMs', a.connect_ms, 'tlsMs', a.tls_ms, 'firstByteMs', a.first_byte_ms,
-    'targetUrl', a.target_url, 'remoteAddress', a.remote_address, 'outcome', a.outcome, 'errorCode', a.error_code,
-    'statusCode', a.status_code, 'responseHeaders', a.response_headers::json, 'responseExcerpt', a.response_excerpt
-  ) order by a.run, a.number), '[]')
+select ${COLUMNS} as delivery, (
+  select json_agg(json_build_array(
+    a.run, a.number, extract(epoch from a.started_at) * 1000, extract(epoch from a.ended_at) * 1000, a.dns_ms, a.connect_ms,
+    a.tls_ms, a.first_byte_ms, a.target_url, a.remote_address, a.outcome, a.error_code, a.status_code,
+    a.response_headers::json, a.response_excerpt
+  ) order by a.run, a.number)
   from sealpost.attempts a where a.delivery_id = d.id
 ) as attempts
 from sealpost.deliveries d
@@ -136,49 +135,91 @@ export async function findDelivery(
   accountId: string,
   deliveryId: string,
 ): Promise<{ readonly delivery: LoggedDelivery; readonly attempts: readonly LoggedAttempt[] } | null> {
-  const { rows } = await database.query<Row & { attempts: LoggedAttempt[] }>({
+  const { rows } = await database.query<FoundRow>({
     name: "find_delivery",
     text: FIND,
     values: [accountId, deliveryId],
   });
   const [row] = rows;
-  return row === undefined ? null : { delivery: fromRow(row), attempts: row.attempts };
+  if (row === undefined) return null;
+  return { delivery: fromColumns(row.delivery), attempts: (row.attempts ?? []).map(attemptFromColumns) };
 }
 
-type Row = {
-  id: string;
-  event: string;
-  analysis_id: string;
-  status: LoggedDelivery["status"];
-  reason: string | null;
-  run: number;
-  attempts_count: number;
-  is_example: boolean;
-  webhook_url: string | null;
-  endpoint_url: string | null;
-  last_error_code: string | null;
-  last_status_code: number | null;
-  due_at_ms: string | null;
-  is_in_flight: boolean;
-};
+type PageRow = { matches: number; walked: number; walked_to: string | null; deliveries: Columns[] | null };
+type FoundRow = { delivery: Columns; attempts: AttemptColumns[] | null };
 
-type PageRow = Row & { matches: number; walked: number; walked_to: string | null };
+type Columns = [
+  id: string,
+  event: string,
+  analysisId: string,
+  status: LoggedDelivery["status"],
+  reason: string | null,
+  run: number,
+  attemptsCount: number,
+  isExample: boolean,
+  webhookUrl: string | null,
+  endpointUrl: string | null,
+  lastErrorCode: string | null,
+  lastStatusCode: number | null,
+  dueAtMs: number | null,
+  isInFlight: boolean,
+];
 
-function fromRow(row: Row): LoggedDelivery {
+// By position: taking an array apart by a pattern walks an iterator, at twice the price.
+function fromColumns(columns: Columns): LoggedDelivery {
+  const isInFlight = columns[13];
   return {
-    id: row.id,
-    event: row.event,
-    analysisId: row.analysis_id,
-    status: row.status,
-    reason: row.reason,
-    run: row.run,
-    attemptsCount: row.attempts_count,
-    isExample: row.is_example,
-    nextAttemptAtMs: row.due_at_ms === null || row.is_in_flight ? null : Number(row.due_at_ms),
-    isInFlight: row.is_in_flight,
-    webhookUrl: row.webhook_url,
-    endpointUrl: row.endpoint_url,
-    lastErrorCode: row.last_error_code,
-    lastStatusCode: row.last_status_code,
+    id: columns[0],
+    event: columns[1],
+    analysisId: columns[2],
+    status: columns[3],
+    reason: columns[4],
+    run: columns[5],
+    attemptsCount: columns[6],
+    isExample: columns[7],
+    webhookUrl: columns[8],
+    endpointUrl: columns[9],
+    lastErrorCode: columns[10],
+    lastStatusCode: columns[11],
+    nextAttemptAtMs: isInFlight ? null : columns[12],
+    isInFlight,
+  };
+}
+
+type AttemptColumns = [
+  run: number,
+  number: number,
+  startedAtMs: number,
+  endedAtMs: number,
+  dnsMs: number | null,
+  connectMs: number | null,
+  tlsMs: number | null,
+  firstByteMs: number | null,
+  targetUrl: string | null,
+  remoteAddress: string | null,
+  outcome: string,
+  errorCode: string | null,
+  statusCode: number | null,
+  responseHeaders: Readonly<Record<string, string>> | null,
+  responseExcerpt: string | null,
+];
+
+function attemptFromColumns(columns: AttemptColumns): LoggedAttempt {
+  return {
+    run: columns[0],
+    number: columns[1],
+    startedAtMs: columns[2],
+    endedAtMs: columns[3],
+    dnsMs: columns[4],
+    connectMs: columns[5],
+    tlsMs: columns[6],
+    firstByteMs: columns[7],
+    targetUrl: columns[8],
+    remoteAddress: columns[9],
+    outcome: columns[10],
+    errorCode: columns[11],
+    statusCode: columns[12],
+    responseHeaders: columns[13],
+    responseExcerpt: columns[14],
   };
 }
