@@ -1,3 +1,6 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type MetricsServer, startMetricsServer } from "../../src/metrics/metrics-server.ts";
 import { createRegistry } from "../../src/metrics/registry.ts";
@@ -43,6 +46,18 @@ test("nothing else is there, and nothing is changed", async () => {
   expect([response.status, response.headers.get("allow")]).toEqual([405, "GET, HEAD"]);
   const head = await ask("/healthz", "HEAD");
   expect([head.status, await head.text()]).toEqual([200, ""]);
+});
+
+test("the image's health check asks it", async () => {
+  const check = async (port: number) => {
+    const script = fileURLToPath(new URL("../../scripts/healthcheck.mjs", import.meta.url));
+    const env = { METRICS_PORT: `${port}`, HOST: "0.0.0.0" };
+    const child = spawn(process.execPath, [script], { env });
+    const [code] = await once(child, "exit");
+    return code;
+  };
+  expect(await check(server.port)).toBe(0);
+  expect(await check(1)).toBe(1);
 });
 
 test("a port that is taken is said at once", async () => {

@@ -41,6 +41,30 @@ test.each(["serve", "dispatch"] as const)("%s counts, is ready, and ends in peac
   await database.drop();
 });
 
+test("a day that cannot be dropped, because something in it is still open, is seen", async () => {
+  const database = await createTestDatabase();
+  await database.pool.query("select sealpost.make_partitions('2020-01-01', 1)");
+  await database.pool.query(
+    `insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, body_bytes)
+     values (sealpost.uuid_v7('2020-01-01 12:00Z'), gen_random_uuid(), 1, 'infinity', 'infinity', 1)`,
+  );
+  const started = await start("dispatch", database.url);
+  const overstays = async () => {
+    const { text } = await read(`${started.metricsUrl}/metrics`);
+    return text.match(/(?<=^sealpost_partition_overstay_seconds\{table="bodies"\} )\d+/m)?.[0];
+  };
+  // Five years and more, less the eight days that a body is kept.
+  expect(Number(await overstays())).toBeGreaterThan(5 * 365 * 86_400);
+  await expect.poll(() => started.output(), { timeout: 10_000 }).toContain("an old partition stays");
+  await database.pool.query("delete from sealpost.open_deliveries");
+  await started.stop();
+  // The next one begins with keeping house.
+  const next = await start("dispatch", database.url);
+  await expect.poll(() => next.output(), { timeout: 10_000 }).toContain('"partition":"bodies_20200101"');
+  await next.stop();
+  await database.drop();
+});
+
 test("a dispatcher whose database is away says so, and says nothing of a queue that it cannot see", async () => {
   const started = await start("dispatch", "postgres://ada:hunter2@127.0.0.1:1/sealpost");
   const { text } = await read(`${started.metricsUrl}/metrics`);

@@ -1,0 +1,46 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+
+const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
+const dockerfile = read("Dockerfile");
+const compose = read("compose.yaml");
+
+test("the image asks no registry for its syntax, and is made in stages, the last of which only copies", () => {
+  expect(dockerfile).not.toMatch(/^#\s*syntax=/m);
+  const stages = dockerfile.split(/^FROM /m).slice(1);
+  expect(stages).toHaveLength(2);
+  expect(stages[0]).toMatch(/^RUN npm ci --omit=dev --omit=optional --ignore-scripts$/m);
+  expect(stages[1]).not.toMatch(/^(?:RUN|ADD) /m);
+});
+
+test("it runs as nobody in particular, and is asked how it is", () => {
+  expect(dockerfile).toMatch(/^USER node$/m);
+  expect(dockerfile).toMatch(/^HEALTHCHECK .* CMD \["node", "scripts\/healthcheck\.mjs"\]$/m);
+  // Node strips no types below node_modules.
+  expect(dockerfile.match(/^WORKDIR (.*)$/gm)).toEqual(["WORKDIR /app", "WORKDIR /app"]);
+});
+
+test("what it copies is what the build is given, and nothing else", () => {
+  const given = read(".dockerignore")
+    .split("\n")
+    .filter((line) => line.startsWith("!"))
+    .map((line) => line.slice(1));
+  const copied = [...dockerfile.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(([, names = ""]) =>
+    names.split(" "),
+  );
+  expect(new Set(copied)).toEqual(new Set(given));
+});
+
+test("compose runs two of each, read-only and without rights, and holds no secret", () => {
+  for (const name of ["api", "dispatcher"]) {
+    expect(compose).toMatch(
+      new RegExp(`^  ${name}:\\n    <<: \\*sealpost\\n[\\s\\S]*?deploy: \\{ replicas: 2 \\}`, "m"),
+    );
+  }
+  expect(compose).toMatch(/read_only: true\n {2}tmpfs: \[\/tmp\]\n {2}cap_drop: \[ALL\]/);
+  const secrets = [...compose.matchAll(/(?:PASSWORD|SECRETS_KEY)\w*: (.*)/g)].map(([, value = ""]) => value);
+  expect(secrets.length).toBeGreaterThan(2);
+  for (const value of secrets) expect(value).toMatch(/^\$\{\w+:\?/);
+  // Nothing but this machine's own address.
+  for (const [, ports = ""] of compose.matchAll(/ports: \[(.*)\]/g)) expect(ports).toMatch(/^"127\.0\.0\.1:/);
+});
