@@ -1,4 +1,5 @@
 import type { Scenario } from "./harness/scenario.ts";
+import { allKilled } from "./scenarios/all-killed.ts";
 import * as changes from "./scenarios/changes.ts";
 import * as crowds from "./scenarios/crowds.ts";
 import { frozen, noSlots, restarted } from "./scenarios/database.ts";
@@ -12,6 +13,7 @@ import * as surroundings from "./scenarios/surroundings.ts";
 /** All of them, in the order in which they are played. */
 export const scenarios: readonly Scenario[] = [
   ...Object.values(killed),
+  allKilled,
   ...Object.values(stopped),
   restarted,
   frozen,
