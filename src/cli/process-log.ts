@@ -23,8 +23,8 @@ function errorFields(error: unknown) {
 }
 
 /**
- * Writes the lines of one turn of the event loop together: hundreds of attempts end in one when a batch is recorded, and
- * a write for each would cost as much as making the line. Nothing is kept beyond the turn, nor lost at the end.
+ * Writes the lines of one turn of the event loop together: hundreds of attempts end in one when a batch is recorded,
+ * and a write for each costs a third again of making the line. Nothing is kept beyond the turn, nor lost at the end.
  */
 function writesByTurn(stdout: Surroundings["stdout"]): { write(line: string): void } {
   let lines = "";

@@ -5,8 +5,8 @@ import { createGeneralPool } from "./pools.ts";
 export type ThrowAwayDatabase = { readonly databaseUrl: string; drop(): Promise<void> };
 
 /**
- * A new database beside the one that the URL names, which is not touched. Its role must be allowed to make databases and
- * roles.
+ * A new database beside the one that the URL names, which is not touched. Its role must be allowed to make databases
+ * and roles.
  */
 export async function createThrowAwayDatabase(besideUrl: string): Promise<ThrowAwayDatabase> {
   const pool = createGeneralPool({

@@ -117,7 +117,8 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
 
   // The database cuts every connection.
   await database.pool.query(
-    "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+    `select pg_terminate_backend(pid) from pg_stat_activity
+     where datname = current_database() and pid <> pg_backend_pid()`,
   );
   await said(locked, "a database connection broke");
 
