@@ -21,7 +21,10 @@ function figuresOf(way: string, found: Limit): Figure[] {
   ];
 }
 
-/** The limit right before and right after `work`, by undici's usual way, and the mean of the two. */
+/**
+ * The limit right before and right after `work`, by undici's usual way, and the mean of the two. `work` gets the number
+ * in flight: of a dispatcher's attempts some wait for the database, so it is the largest that does the limit no harm.
+ */
 export async function amidLimits<Result>(
   bench: Bench,
   tell: (line: string) => void,
@@ -42,5 +45,5 @@ export async function amidLimits<Result>(
 async function bothWays(bench: Bench): Promise<{ request: number; handler: number; inFlight: number }> {
   const request = await bench.limit("request");
   const handler = await bench.limit("handler");
-  return { request: request.perSecond, handler: handler.perSecond, inFlight: request.inFlight };
+  return { request: request.perSecond, handler: handler.perSecond, inFlight: request.inFlightMax };
 }

@@ -31,6 +31,7 @@ export const throughput: BenchCase<Bench> = {
       { name: "WAL, the publisher's included", value: walBytes, unit: "bytes per delivery" },
       ...cpuFigures(result.measured),
       { name: "RSS of the dispatcher", value: result.rssMib, unit: "MiB" },
+      { name: "published ahead at the end", value: result.ahead, unit: "" },
       { name: "fresh connections", value: result.connections, unit: "per delivery" },
     ];
   },
@@ -58,6 +59,8 @@ type Delivered = {
   readonly inFlight: number;
   readonly rssMib: number;
   readonly connections: number;
+  /** Published and not answered when the measuring ended: few, and it was the publisher that was measured. */
+  readonly ahead: number;
   /** Of the whole run, its warm-up and its end included. */
   readonly published: number;
 };
@@ -100,6 +103,8 @@ export async function deliver(bench: Bench, wish: DeliverWish): Promise<Delivere
   await untilAnswered(bench, warmed + DELIVERIES * bench.scale, publisher, base.answered);
   const last = await takeSnapshot(watched);
   const ended = await bench.received();
+  const answered = ended.answered - base.answered;
+  const ahead = (await publisher.ask<number>("answered", answered)) - answered;
 
   const { published } = await publisher.ask<Published>("stop");
   await untilNoneOpen(database);
@@ -114,6 +119,7 @@ export async function deliver(bench: Bench, wish: DeliverWish): Promise<Delivere
     measured,
     inFlight,
     published,
+    ahead,
     rssMib: last.dispatcherRssMib,
     connections: (ended.connections - connected.connections) / measured.deliveries,
   };

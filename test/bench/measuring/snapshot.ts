@@ -24,8 +24,8 @@ export type Watched = {
 
 const COUNT = `
 select
-  (select count(*) from sealpost.attempts)::float8 as recorded,
   extract(epoch from clock_timestamp())::float8 * 1000 as at_ms,
+  (select count(*) from sealpost.attempts)::float8 as recorded,
   pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 as wal_bytes`;
 
 // The publisher has a role of its own; what this benchmark asks begins with a mark.
