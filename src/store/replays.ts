@@ -105,22 +105,9 @@ function replayable(accountId: string, filter: DeliveryFilter, first: number) {
   return { text, values: [...indexed.values, ...row.values] };
 }
 
-const PROGRESS = `
-select r.id, r.status, r.filter, r.rate_per_second, r.matched, r.created_at, r.ended_at,
-  p.replayed, p.skipped, p.succeeded, p.failed
-from sealpost.replays r
-cross join lateral (
-  select
-    count(*) filter (where i.outcome = 'replayed')::integer as replayed,
-    count(*) filter (where i.outcome = 'skipped')::integer as skipped,
-    count(*) filter (where i.outcome = 'replayed' and d.status = 'succeeded')::integer as succeeded,
-    count(*) filter (where i.outcome = 'replayed' and d.status in ('failed', 'abandoned'))::integer as failed
-  from sealpost.replay_items i
-  left join sealpost.deliveries d on i.outcome = 'replayed' and d.account_id = r.account_id and d.id = i.delivery_id
-  where i.replay_id = r.id
-) as p`;
+const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, r.created_at, r.ended_at`;
 
-/** Null: the account has no replay of this id. */
+/** With its progress at this moment. Null: the account has no replay of this id. */
 export async function findReplay(
   database: Pool | ClientBase,
   accountId: string,
@@ -128,7 +115,9 @@ export async function findReplay(
 ): Promise<Replay | null> {
   const { rows } = await database.query<ReplayRow>({
     name: "find_replay",
-    text: `${PROGRESS} where r.account_id = $1 and r.id = $2`,
+    text: `select ${COLUMNS}, c.succeeded, c.failed
+      from sealpost.replays r cross join lateral sealpost.count_replay(r.id, r.account_id) as c
+      where r.account_id = $1 and r.id = $2`,
     values: [accountId, replayId],
   });
   return rows[0] === undefined ? null : fromRow(rows[0]);
@@ -140,7 +129,10 @@ export type ReplayPage = {
   readonly total: number;
 };
 
-/** The account's replays, newest first. `belowId` null: from the newest. */
+/**
+ * The account's replays, newest first; what has succeeded and failed is as it was when last counted.
+ * @param belowId null: from the newest
+ */
 export async function listReplays(
   database: Pool | ClientBase,
   accountId: string,
@@ -152,10 +144,8 @@ export async function listReplays(
     text: `select page.*, counted.total from
       (select count(*)::integer as total from sealpost.replays where account_id = $1) as counted
       left join (
-        ${PROGRESS}
-        where r.account_id = $1 and r.id in (
-          select id from sealpost.replays
-          where account_id = $1 and ($2::uuid is null or id < $2) order by id desc limit $3)
+        select ${COLUMNS}, r.succeeded, r.failed from sealpost.replays r
+        where account_id = $1 and ($2::uuid is null or id < $2) order by id desc limit $3
       ) as page on true
       order by page.id desc`,
     values: [accountId, belowId, limit + 1],

@@ -189,6 +189,51 @@ describe("replaying many", () => {
     ]);
   });
 
+  it("is listed by what was last counted, without reading an item, and counted again by and by", async () => {
+    const ids = [await abandoned(), await abandoned(), await abandoned()];
+    const replay = await inTransaction(database.pool, (client) =>
+      createReplay(client, accountId, NO_FILTER, {}, 1_000),
+    );
+    const begun = replay!.createdAt.getTime();
+    const step = (ms: number) => advanceReplays(database.pool, RETENTION_MS, new Date(begun + ms));
+    const listed = async () => (await listReplays(database.pool, accountId, null, 50)).replays[0];
+    await step(100);
+    expect(await listed()).toMatchObject({ replayed: 3, skipped: 0, succeeded: 0, failed: 0 });
+    await database.pool.query("update sealpost.deliveries set status = 'succeeded' where id = any ($1)", [
+      ids.slice(0, 2),
+    ]);
+    await database.pool.query("update sealpost.deliveries set status = 'failed' where id = $1", [ids[2]]);
+    expect(await findReplay(database.pool, accountId, replay!.id)).toMatchObject({ succeeded: 2, failed: 1 });
+    // Other tests' replays have their turns, too: one in each step.
+    const untilCounted = async (fromMs: number, succeeded: number) => {
+      for (let ms = fromMs; (await listed())?.succeeded !== succeeded; ms++) {
+        expect(ms).toBeLessThan(fromMs + 100);
+        await step(ms);
+      }
+    };
+    await untilCounted(10_000, 2);
+    expect(await listed()).toMatchObject({ replayed: 3, succeeded: 2, failed: 1, status: "done" });
+    await database.pool.query("update sealpost.deliveries set status = 'succeeded' where id = $1", [ids[2]]);
+    await untilCounted(20_000, 3);
+    const { rows } = await database.pool.query("select count_at from sealpost.replays where id = $1", [
+      replay!.id,
+    ]);
+    expect(rows).toEqual([{ count_at: null }]);
+
+    const asked: { text: string; values: unknown[] }[] = [];
+    const seen = {
+      query: async (query: (typeof asked)[number]) => {
+        asked.push(query);
+        return await database.pool.query(query);
+      },
+    };
+    await listReplays(seen as unknown as typeof database.pool, accountId, null, 50);
+    expect(asked).toHaveLength(1);
+    const { text, values } = asked[0]!;
+    const plan = await database.pool.query(`explain ${text}`, values);
+    expect(JSON.stringify(plan.rows)).not.toContain("replay_items");
+  });
+
   it("is done at once when nothing matches", async () => {
     const replay = await inTransaction(database.pool, (client) =>
       createReplay(client, accountId, NO_FILTER, {}, 1),
