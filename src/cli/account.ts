@@ -1,5 +1,5 @@
 import type { Command } from "@commander-js/extra-typings";
-import { createAccount } from "../store/accounts.ts";
+import { createAccount, listAccounts } from "../store/accounts.ts";
 import { answer, inColumns } from "./answer.ts";
 import { withDatabase } from "./database.ts";
 import { parseName } from "./options.ts";
@@ -7,9 +7,8 @@ import { secretsKeyOf } from "./state-folder.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 export function addAccountCommands(program: Command, surroundings: Surroundings): void {
-  program
-    .command("account")
-    .description("about accounts, the tenants")
+  const account = program.command("account").description("make and list accounts, the tenants");
+  account
     .command("create")
     .description("make an account with its first signing secret")
     .requiredOption("--name <name>", "what people call it", parseName)
@@ -20,6 +19,22 @@ export function addAccountCommands(program: Command, surroundings: Surroundings)
         const { accountId, signingSecret } = await createAccount(pool, options.name, secretsKey);
         const words = inColumns({ account: accountId, "signing secret": signingSecret });
         answer(surroundings, options, { account_id: accountId, signing_secret: signingSecret }, words);
+      }),
+    );
+  account
+    .command("list")
+    .description("list all accounts, the newest first")
+    .option("--json", "answer in JSON, on a terminal too")
+    .action((options) =>
+      withDatabase(surroundings, async (pool) => {
+        const accounts = await listAccounts(pool);
+        const shown = accounts.map(({ id, name, createdAt }) => ({
+          account_id: id,
+          name,
+          created_at: createdAt.toISOString(),
+        }));
+        const words = shown.map((one) => `${one.account_id}  ${one.created_at}  ${one.name}`).join("\n");
+        answer(surroundings, options, shown, words || "There is no account yet.");
       }),
     );
 }

@@ -34,7 +34,11 @@ export async function withDatabase<T>(
 
 /** @throws Mistake when there is no such account. Accounts are never removed, so asking first is enough. */
 export async function requireAccount(pool: Pool, accountId: string): Promise<void> {
-  if (!(await accountExists(pool, accountId))) throw new Mistake(`There is no account ${accountId}.`);
+  if (!(await accountExists(pool, accountId))) throw new Mistake(unknownAccount(accountId));
+}
+
+export function unknownAccount(accountId: string | null): string {
+  return `There is no account ${accountId}; \`sealpost account list\` shows those there are.`;
 }
 
 function explained(error: unknown): unknown {

@@ -15,6 +15,7 @@ import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createRegistry } from "../metrics/registry.ts";
 import { createGaugePool } from "../store/pools.ts";
 import { type Monitoring, startMonitoring } from "./monitoring.ts";
+import { collectIds } from "./options.ts";
 import { createProcessLog } from "./process-log.ts";
 import { createQueueGauges } from "./queue-gauges.ts";
 import { createFindHindrances } from "./readiness.ts";
@@ -27,8 +28,12 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
   program
     .command("dispatch")
     .description("deliver what was published: run as many of these as you like beside one database")
-    .option("--alone <delivery-ids...>", "post these one by one and end (used by dispatch itself)")
-    .option("--json", "no difference: the log is JSON always")
+    .option(
+      "--alone <delivery-ids...>",
+      "post these one by one and end (used by dispatch itself)",
+      collectIds,
+    )
+    .option("--json", "changes nothing: the log is always JSON")
     .action(async ({ alone }) => {
       const asked = surroundings.untilAskedToEnd();
       const options = await readOptions(surroundings);

@@ -11,7 +11,7 @@ import { targetRulesOf } from "./target-rules.ts";
 export function addEndpointCommands(program: Command, surroundings: Surroundings): void {
   program
     .command("endpoint")
-    .description("about where an account's webhooks go that name no URL of their own")
+    .description("set where an account's webhooks go, if they name no URL of their own")
     .command("set")
     .description("set or replace the endpoint of an account")
     .requiredOption("--account <id>", "whose", parseId)

@@ -5,22 +5,22 @@ import { digestApiKey, formatApiKey } from "../api/api-keys.ts";
 import type { Config } from "../config/config.ts";
 import { insertApiKey, listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
 import { answer, inColumns } from "./answer.ts";
-import { withDatabase } from "./database.ts";
+import { unknownAccount, withDatabase } from "./database.ts";
 import { Mistake } from "./mistake.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
-import { scopesIn } from "./scopes.ts";
+import { scopes, scopesIn } from "./scopes.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 const expirySecondsMax = 3_650 * 86_400;
 
 export function addKeyCommands(program: Command, surroundings: Surroundings): void {
-  const key = program.command("key").description("about API keys");
+  const key = program.command("key").description("make, list and revoke API keys");
   key
     .command("create")
     .description("make an API key and show it this once")
-    .option("--account <id>", "for one account", parseId)
-    .option("--staff", "for support staff: for every account")
-    .requiredOption("--scopes <a,b>", "what it may do, with commas")
+    .option("--account <id>", "for one account; else --staff", parseId)
+    .option("--staff", "for support staff, who name the account in every request")
+    .requiredOption("--scopes <a,b>", `what it may do, with commas: ${scopes.join(", ")}`)
     .option("--name <name>", "what people call it", parseName)
     .option("--expires-in <time>", "such as 90d (default: never)", parseSeconds(expirySecondsMax))
     .option("--json", "answer in JSON, on a terminal too")
@@ -47,7 +47,12 @@ export function addKeyCommands(program: Command, surroundings: Surroundings): vo
     .action((options) =>
       withDatabase(surroundings, async (pool) => {
         const keys = await listApiKeys(pool, options.account ?? null);
-        answer(surroundings, options, keys.map(shown), keys.map(inWords).join("\n"));
+        answer(
+          surroundings,
+          options,
+          keys.map(shown),
+          keys.map(inWords).join("\n") || "There is no API key yet.",
+        );
       }),
     );
   key
@@ -58,7 +63,8 @@ export function addKeyCommands(program: Command, surroundings: Surroundings): vo
     .action((id, options) =>
       withDatabase(surroundings, async (pool) => {
         const revokedAt = await revokeApiKey(pool, id);
-        if (!revokedAt) throw new Mistake(`There is no API key ${id}.`);
+        if (!revokedAt)
+          throw new Mistake(`There is no API key ${id}; \`sealpost key list\` shows those there are.`);
         const value = { key_id: id, revoked_at: revokedAt.toISOString() };
         answer(surroundings, options, value, `Revoked since ${value.revoked_at}.`);
       }),
@@ -74,7 +80,7 @@ export async function createApiKey(
   const keyClass = config.environment === "production" ? "live" : "test";
   const apiKey = formatApiKey(config.apiKeyBrand, keyClass, randomBytes(32));
   const keyId = await insertApiKey(pool, { ...asked, class: keyClass, digest: digestApiKey(apiKey) });
-  if (keyId === null) throw new Mistake(`There is no account ${asked.accountId}.`);
+  if (keyId === null) throw new Mistake(unknownAccount(asked.accountId));
   return { keyId, apiKey };
 }
 

@@ -9,15 +9,18 @@ export function parseWholeNumber(min: number, max: number): (text: string) => nu
   };
 }
 
-const secondsPerUnit: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
+const secondsPerDay = 86_400;
+const secondsPerUnit: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: secondsPerDay };
 
-/** `90d`, `12h`, `30m`, `45s` → seconds. */
+/** `90d`, `12h`, `30m`, `45s` → seconds. `max`: whole days, in seconds. */
 export function parseSeconds(max: number): (text: string) => number {
   return (text) => {
     const { amount, unit = "" } = /^(?<amount>\d{1,9})(?<unit>[smhd])$/.exec(text)?.groups ?? {};
     const seconds = Number(amount) * (secondsPerUnit[unit] ?? Number.NaN);
     if (seconds <= max) return seconds;
-    throw new InvalidArgumentError(`It must be a time such as 90d, 12h, 30m or 45s, at most ${max} s.`);
+    throw new InvalidArgumentError(
+      `It must be a time such as 90d, 12h, 30m or 45s, at most ${max / secondsPerDay}d.`,
+    );
   };
 }
 
@@ -25,6 +28,11 @@ export function parseSeconds(max: number): (text: string) => number {
 export function parseId(text: string): string {
   if (/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)) return text.toLowerCase();
   throw new InvalidArgumentError("It must be an id such as 019aa3f0-7d2c-7c3a-9b1e-3f6f2f6f0a11.");
+}
+
+/** For an option that takes several ids. */
+export function collectIds(text: string, before: readonly string[] | undefined): readonly string[] {
+  return [...(before ?? []), parseId(text)];
 }
 
 /** What people call something: shown in lists, so without control characters. */

@@ -1,4 +1,4 @@
-import { Command, CommanderError } from "@commander-js/extra-typings";
+import { Command, CommanderError, Help } from "@commander-js/extra-typings";
 import { ConfigError } from "../config/config-error.ts";
 import { addAccountCommands } from "./account.ts";
 import { addDemoCommand } from "./demo.ts";
@@ -16,6 +16,12 @@ import { addStartCommand } from "./start.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { addTargetCommands } from "./target.ts";
 
+const MORE_HELP = `
+Configured by environment variables, which README.md lists. Without DATABASE_URL, commands use the database of the
+\`sealpost start\` that runs in the same STATE_DIR. Mistakes are said on standard error and end with 2.`;
+
+const plainHelp = new Help();
+
 /** Every command, each added by the file of its noun. */
 function createProgram(surroundings: Surroundings): Command {
   const program = new Command("sealpost")
@@ -27,6 +33,11 @@ function createProgram(surroundings: Surroundings): Command {
       writeErr: (text) => surroundings.stderr.write(text),
       outputError: () => undefined,
     })
+    .configureHelp({
+      optionDescription: (option) =>
+        `${plainHelp.optionDescription(option)}${option.mandatory ? " (required)" : ""}`,
+    })
+    .addHelpText("after", MORE_HELP)
     .showSuggestionAfterError();
   addStartCommand(program, surroundings);
   addServeCommand(program, surroundings);
@@ -50,12 +61,14 @@ function createProgram(surroundings: Surroundings): Command {
  * @param args what stands after the program's name
  */
 export async function runProgram(args: readonly string[], surroundings: Surroundings): Promise<void> {
+  const program = createProgram(surroundings);
   try {
-    await createProgram(surroundings).parseAsync(args, { from: "user" });
+    await program.parseAsync(args, { from: "user" });
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return;
     surroundings.setExitCode(isMistake(error) ? 2 : 1);
-    for (const sentence of sentencesOf(error)) surroundings.stderr.write(`${sentence}\n`);
+    for (const sentence of sentencesOf(error, () => commandIn(program, args)))
+      surroundings.stderr.write(`${sentence}\n`);
   }
 }
 
@@ -63,11 +76,37 @@ function isMistake(error: unknown): boolean {
   return error instanceof Mistake || error instanceof ConfigError || error instanceof CommanderError;
 }
 
-function sentencesOf(error: unknown): readonly string[] {
+function sentencesOf(error: unknown, command: () => string): readonly string[] {
   if (error instanceof ConfigError) return error.problems;
-  if (error instanceof CommanderError)
-    return error.code === "commander.help" ? [] : [sentenceOf(error.message)];
+  if (error instanceof CommanderError) {
+    if (error.code === "commander.help") return [];
+    const sentence = sentenceOf(error.message);
+    const isClear = !unclear.includes(error.code) || sentence.includes("Did you mean");
+    return [isClear ? sentence : `${sentence} See \`${command()} --help\`.`];
+  }
   return [error instanceof Error ? error.message : String(error)];
+}
+
+/** Of these the message does not say what would be right. */
+const unclear: readonly string[] = [
+  "commander.unknownCommand",
+  "commander.unknownOption",
+  "commander.missingArgument",
+  "commander.missingMandatoryOptionValue",
+  "commander.excessArguments",
+];
+
+/** The command that was meant, as far as its words are known: `sealpost key create`. */
+function commandIn(program: Command, args: readonly string[]): string {
+  const names = [program.name()];
+  let commands: readonly { name(): string; commands: readonly unknown[] }[] = program.commands;
+  for (const arg of args) {
+    const found = commands.find((one) => one.name() === arg);
+    if (!found) break;
+    names.push(arg);
+    commands = found.commands as typeof commands;
+  }
+  return names.join(" ");
 }
 
 /**

@@ -18,7 +18,9 @@ export function addPublishCommand(program: Command, surroundings: Surroundings):
     .option("--json", "answer in JSON, on a terminal too")
     .action((options) =>
       withDatabase(surroundings, async (pool, config) => {
-        const analysis = textOf(await readStandardInput(surroundings, config.analysisBytesMax));
+        const analysis = textOf(
+          await readStandardInput(surroundings, config.analysisBytesMax, "ANALYSIS_BYTES_MAX"),
+        );
         refuseUnlessJson(analysis);
         const publication = {
           accountId: options.account,

@@ -23,8 +23,8 @@ address as your endpoint:
 
 A Sealpost on this machine reaches it without a tunnel when it is told to trust and to allow it:
 
-  sealpost receiver listen --port 4000 --secret whsec_… --https --ca-file receiver-ca.pem
-  export TARGET_CA_FILE=receiver-ca.pem UNSAFE_ALLOWED_TARGETS=localhost:4000
+  sealpost receiver listen --port 4000 --secret whsec_… --https --ca-file /tmp/receiver-ca.pem
+  export TARGET_CA_FILE=/tmp/receiver-ca.pem UNSAFE_ALLOWED_TARGETS=localhost:4000
   sealpost start
   sealpost endpoint set --account ID --url https://localhost:4000/webhooks`;
 

@@ -4,7 +4,7 @@ import { addReceiverListen } from "./receiver-listen.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 export function addReceiverCommands(program: Command, surroundings: Surroundings): void {
-  const receiver = program.command("receiver").description("for those who receive webhooks");
+  const receiver = program.command("receiver").description("be a receiver of webhooks, or check one");
   addReceiverCheck(receiver, surroundings);
   addReceiverListen(receiver, surroundings);
 }

@@ -1,4 +1,4 @@
-import type { Command } from "@commander-js/extra-typings";
+import { type Command, Option } from "@commander-js/extra-typings";
 import { rotateSigningSecret } from "../store/signing-secrets.ts";
 import { answer, inColumns } from "./answer.ts";
 import { requireAccount, withDatabase } from "./database.ts";
@@ -11,15 +11,14 @@ const daySeconds = 86_400;
 export function addSecretCommands(program: Command, surroundings: Surroundings): void {
   program
     .command("secret")
-    .description("about signing secrets")
+    .description("rotate signing secrets")
     .command("rotate")
     .description("make a new signing secret; the old one signs along until the overlap ends")
     .requiredOption("--account <id>", "whose", parseId)
-    .option(
-      "--overlap <time>",
-      "such as 24h, or 0s when the old one has leaked",
-      parseSeconds(7 * daySeconds),
-      daySeconds,
+    .addOption(
+      new Option("--overlap <time>", "how long the old one signs along; 0s when it has leaked")
+        .argParser(parseSeconds(7 * daySeconds))
+        .default(daySeconds, "24h"),
     )
     .option("--json", "answer in JSON, on a terminal too")
     .action((options) =>

@@ -24,7 +24,7 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
   program
     .command("serve")
     .description("run the API: as many of these as you like beside one database")
-    .option("--json", "no difference: the log is JSON always")
+    .option("--json", "changes nothing: the log is always JSON")
     .action(async () => {
       const asked = surroundings.untilAskedToEnd();
       const config = readConfig(surroundings.env);

@@ -13,7 +13,7 @@ const secondsMax = 99_999_999_999;
 export function addSignatureCommands(program: Command, surroundings: Surroundings): void {
   program
     .command("signature")
-    .description("about the signature of a webhook")
+    .description("verify the signature of a webhook")
     .command("verify")
     .description(
       "verify the body on standard input; ends with 0 when the signature is valid, 1 when it is not",

@@ -4,11 +4,13 @@ import type { Surroundings } from "./surroundings.ts";
 
 /**
  * Reads standard input to its end and never holds more than `bytesMax` of it.
+ * @param variable the configuration's name of that limit, where it is configured
  * @throws Mistake when it cannot be read or is longer.
  */
 export async function readStandardInput(
   { stdin, stderr }: Pick<Surroundings, "stdin" | "stderr">,
   bytesMax: number,
+  variable?: string,
 ): Promise<Buffer> {
   if (stdin.isTTY) stderr.write("Reading from the terminal; end with Ctrl-D.\n");
   const chunks: Buffer[] = [];
@@ -23,7 +25,10 @@ export async function readStandardInput(
     const code = (error as NodeJS.ErrnoException).code ?? "unknown error";
     throw new Mistake(`Standard input cannot be read (${code}).`, { cause: error });
   }
-  if (bytes > bytesMax) throw new Mistake(`Standard input is longer than ${bytesMax} bytes.`);
+  if (bytes > bytesMax) {
+    const limit = `${bytesMax} bytes${variable === undefined ? "" : `, which ${variable} allows`}`;
+    throw new Mistake(`Standard input is longer than ${limit}.`);
+  }
   return Buffer.concat(chunks);
 }
 

@@ -11,7 +11,10 @@ import { Mistake } from "./mistake.ts";
 export async function secretsKeyOf(config: Config): Promise<Uint8Array> {
   if (config.secretsKey) return config.secretsKey.export();
   const path = join(config.stateDir, "secrets-key");
-  const text = (await readIfThere(path)) ?? (await makeOnce(path, randomBytes(32).toString("base64")));
+  const text = await inFolder(
+    config.stateDir,
+    async () => (await readIfThere(path)) ?? (await makeOnce(path, randomBytes(32).toString("base64"))),
+  );
   const key = Buffer.from(text, "base64");
   if (key.length !== 32) throw new Mistake(`${path} does not hold a key of 32 bytes in base64.`);
   return key;
@@ -30,11 +33,26 @@ export async function removeDatabaseUrl(stateDir: string): Promise<void> {
 
 /** @throws Mistake when DATABASE_URL is unset and no `start` runs on this state folder. */
 export async function databaseUrlOf(config: Config): Promise<string> {
-  const url = config.databaseUrl ?? (await readIfThere(databaseUrlPath(config.stateDir)));
+  const read = () => readIfThere(databaseUrlPath(config.stateDir));
+  const url = config.databaseUrl ?? (await inFolder(config.stateDir, read));
   if (url) return url;
   throw new Mistake(
     `DATABASE_URL is unset, and no embedded database runs in ${config.stateDir}: run \`npm start\` beside this.`,
   );
+}
+
+/** @throws Mistake when the folder, or what is in it, cannot be used by this user */
+async function inFolder<T>(stateDir: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === undefined) throw error;
+    throw new Mistake(
+      `The folder that STATE_DIR names, ${stateDir}, cannot be used by this user (${code}).`,
+      { cause: error },
+    );
+  }
 }
 
 function databaseUrlPath(stateDir: string): string {

@@ -31,7 +31,7 @@ type TargetAnswer = {
 export function addTargetCommands(program: Command, surroundings: Surroundings): void {
   program
     .command("target")
-    .description("about where webhooks may go")
+    .description("judge URLs by the rules for where webhooks may go")
     .command("check")
     .description("judge each URL of the JSON array on standard input")
     .option("--resolve", "ask DNS too, and judge the addresses")

@@ -6,7 +6,10 @@ export function contradictions(config: Partial<Config>): string[] {
   const problems: string[] = [];
   if (config.environment === "production") {
     if (config.secretsKey === null) {
-      problems.push("SECRETS_KEY is unset, but must be given when ENVIRONMENT is production.");
+      problems.push(
+        "SECRETS_KEY is unset, but must be given when ENVIRONMENT is production: " +
+          "make one with `openssl rand -base64 32`.",
+      );
     }
     if (config.unsafeAllowedTargets) {
       problems.push("UNSAFE_ALLOWED_TARGETS is set, but must be unset when ENVIRONMENT is production.");

@@ -24,7 +24,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
 const shownCharactersMax = 60;
 
 function shown(variable: Variable<unknown>, found: string): string {
-  if (variable.kind.isSecret) return "is set to something else";
+  if (variable.kind.isSecret) return "is set to a value that is not shown here";
   const isLong = found.length > shownCharactersMax;
   return `is ${JSON.stringify(found.slice(0, shownCharactersMax))}${isLong ? "…" : ""}`;
 }

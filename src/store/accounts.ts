@@ -30,6 +30,16 @@ export async function accountExists(database: ClientBase | Pool, accountId: stri
   return rowCount === 1;
 }
 
+export type StoredAccount = { readonly id: string; readonly name: string; readonly createdAt: Date };
+
+/** The newest first. */
+export async function listAccounts(database: ClientBase | Pool): Promise<readonly StoredAccount[]> {
+  const { rows } = await database.query<StoredAccount>(
+    'select id, name, created_at as "createdAt" from sealpost.accounts order by id desc',
+  );
+  return rows;
+}
+
 /** False on a database that nobody has used yet. */
 export async function hasAccounts(database: ClientBase | Pool): Promise<boolean> {
   const { rowCount } = await database.query("select from sealpost.accounts limit 1");

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { digestApiKey } from "../../src/api/api-keys.ts";
 import { findApiKey } from "../../src/store/api-keys.ts";
@@ -54,6 +55,26 @@ describe("account create", () => {
   test.each(["", " ", "a\nb", "x".repeat(201)])("refuses the name %j", async (name) => {
     expect(await mistakeOf(["account", "create", "--name", name])).toContain("1 to 200 characters");
   });
+});
+
+test("account list shows the accounts, the newest first", async () => {
+  const made = await answerOf("account", "create", "--name", "Newest");
+  const [first, ...others] = await answerOf("account", "list");
+  expect(first).toEqual({
+    account_id: made.account_id,
+    name: "Newest",
+    created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+  });
+  expect(others).toContainEqual(expect.objectContaining({ account_id: accountId, name: "Acme" }));
+  expect(await mistakeOf(["secret", "rotate", "--account", nobody])).toContain("sealpost account list");
+});
+
+test("a state folder that this user cannot use is named", async () => {
+  const file = fileURLToPath(import.meta.url);
+  const mistake = await mistakeOf(["key", "list"], { DATABASE_URL: "", STATE_DIR: join(file, "state") });
+  expect(mistake).toBe(
+    `The folder that STATE_DIR names, ${join(file, "state")}, cannot be used by this user (ENOTDIR).\n`,
+  );
 });
 
 describe("key", () => {

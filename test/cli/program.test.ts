@@ -67,6 +67,30 @@ describe("the command line", () => {
   });
 
   test.each([
+    [["bogus"], "Unknown command 'bogus'. See `sealpost --help`."],
+    [["serve", "--port", "9"], "Unknown option '--port'. See `sealpost serve --help`."],
+    [["key", "revoke"], "Missing required argument 'key-id'. See `sealpost key revoke --help`."],
+    [
+      ["key", "create", "--name", "key"],
+      "Required option '--scopes <a,b>' not specified. See `sealpost key create --help`.",
+    ],
+    [
+      ["secret", "rotate", "--overlap", "8d"],
+      "Option '--overlap <time>' is invalid. It must be a time such as 90d, 12h, 30m or 45s, at most 7d.",
+    ],
+    [["dispatch", "--alone", "x"], "Option '--alone <delivery-ids...>' is invalid. It must be an id"],
+  ])("says what to do about %j", async (args, sentence) => {
+    const { text, code } = await runAtTerminal(args, "");
+    expect(code).toBe(2);
+    expect(text).toContain(sentence);
+  });
+
+  test("help marks what is required", async () => {
+    const { text } = await runAtTerminal(["account", "create", "--help"], "");
+    expect(text).toContain("what people call it (required)");
+  });
+
+  test.each([
     ["an unknown option", ["migrate", "--secrt=whsec_x"], "Unknown option '--secrt'"],
     [
       "an argument",

@@ -134,7 +134,8 @@ describe("production", () => {
 
   test("does not start without one", () => {
     expect(problemsOf({ ENVIRONMENT: "production" })).toEqual([
-      "SECRETS_KEY is unset, but must be given when ENVIRONMENT is production.",
+      "SECRETS_KEY is unset, but must be given when ENVIRONMENT is production: " +
+        "make one with `openssl rand -base64 32`.",
     ]);
   });
 
