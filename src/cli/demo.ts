@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Command } from "@commander-js/extra-typings";
 import { inColumns } from "./answer.ts";
 import type { Play } from "./demo/play.ts";
@@ -9,6 +10,7 @@ import type { Surroundings } from "./surroundings.ts";
 
 /** It takes a quarter of this on an idle machine. */
 const TIME_LIMIT_MS = 80_000;
+const SIGNAL_WITHIN_MS = 200;
 
 export function addDemoCommand(program: Command, surroundings: Surroundings): void {
   program
@@ -56,7 +58,13 @@ async function run(surroundings: Surroundings, words: Words, options: RunOptions
     if (isToStay) await stay(outcome.stage, words, asked);
     return true;
   } catch (error) {
-    const reason = reasonFor(signal.aborted ? signal.reason : error, asked);
+    // Ctrl-C in a terminal reaches the service too, and that it ends may be seen here before the signal is.
+    if (!signal.aborted) await Promise.race([once(asked, "abort"), delay(SIGNAL_WITHIN_MS)]);
+    if (asked.aborted) {
+      words.announce("ended", {}, "\nThe demo was asked to end before it was done. Nothing of it is left.");
+      return false;
+    }
+    const reason = reasonFor(signal.aborted ? signal.reason : error);
     words.announce("failed", { reason }, `\n${words.bad("The demo has failed.")} ${reason}`);
     return false;
   }
@@ -76,8 +84,7 @@ function conclude({ played, faults, stage }: Play, words: Words): void {
   words.announce("verdict", { is_right: faults.length === 0 }, `\n${verdict}`);
 }
 
-function reasonFor(error: unknown, asked: AbortSignal): string {
-  if (asked.aborted) return "It was asked to end before it was done.";
+function reasonFor(error: unknown): string {
   if (error instanceof DOMException && error.name === "TimeoutError") {
     return `It was not done after ${TIME_LIMIT_MS / 1_000} s; this machine may be too busy.`;
   }
