@@ -23,8 +23,12 @@ export type LaneLimits = {
   readonly idleLanesMax: number;
 };
 
+/**
+ * A lane's attempts under way are also what one claim and one record of it can be about: with 8, a backlog of one
+ * endpoint that answers at once took 0.6 statements per delivery, with 16 it takes 0.35.
+ */
 export const LANE_LIMITS: Omit<LaneLimits, "inFlightMax" | "silentInFlightMax"> = {
-  laneInFlightMax: 8,
+  laneInFlightMax: 16,
   laneIdsMin: 100,
   laneIdsMax: 1_000,
   idsMax: 100_000,

@@ -1,5 +1,6 @@
 // Too much at once: from one endpoint's past, for one account, for receivers that never answer.
 import { equal } from "node:assert/strict";
+import { LANE_LIMITS } from "../../../src/dispatch/lanes.ts";
 import type { Arrival } from "../harness/arrival.ts";
 import type { Cluster } from "../harness/cluster.ts";
 import {
@@ -14,8 +15,6 @@ import {
   withCluster,
 } from "../harness/scenario.ts";
 
-/** A lane's cap in one dispatcher. */
-const LANE_IN_FLIGHT_MAX = 8;
 /** Below this the machine's own noise is larger than any neighbour's. */
 const QUIET_P99_MS = 50;
 const IN_FLIGHT = { DISPATCH_IN_FLIGHT_MAX: "200", LOG_LEVEL: "warn" };
@@ -53,7 +52,7 @@ export const dueAtOnce: Scenario = {
       equal(verdict.succeeded, count);
       equal(verdict.duplicated, 0);
       const most = atOnceMax(cluster.receiver.arrivals);
-      expectAtMost(most, 2 * LANE_IN_FLIGHT_MAX, "POSTs to one endpoint at once");
+      expectAtMost(most, 2 * LANE_LIMITS.laneInFlightMax, "POSTs to one endpoint at once");
       return { ...countsOf(verdict), "at once": most, "drained ms": drainedMs };
     }),
 };
