@@ -63,7 +63,7 @@ function sendPage(
 }
 
 function errorPage({ code, status, title, meaning, remedy }: Explained): string {
-  const body = `<p class="from"><a href="../errors">Errors</a></p>
+  const body = `<p><a href="../reference/">Reference</a> · <a href="../errors">Errors</a></p>
 <h1>${escapeHtml(title)}</h1>
 <p><code>${escapeHtml(code)}</code>, status ${status}</p>
 <h2>What happened</h2>
@@ -79,5 +79,5 @@ function indexPage(all: readonly Explained[]): string {
     return `<tr><td>${status}</td><td>${link}</td><td>${escapeHtml(title)}</td><td>${proseHtml(meaning)}</td></tr>`;
   });
   const head = "<tr><th>Status</th><th>Code</th><th>Title</th><th>Meaning</th></tr>";
-  return htmlPage("Errors", `<h1>Errors</h1>\n<table>\n${head}\n${rows.join("\n")}\n</table>`);
+  return htmlPage("Errors", `<p><a href="reference/">Reference</a></p>\n<h1>Errors</h1>\n<table>\n${head}\n${rows.join("\n")}\n</table>`);
 }

@@ -13,7 +13,53 @@ function fieldErrors(place: string, issue: z.core.$ZodIssue): FieldError[] {
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((key) => fieldError(`${path}.${key}`, "Not known here; check the spelling."));
   }
-  return [fieldError(path, issue.message)];
+  return [fieldError(path, inWords(issue))];
+}
+
+/** zod's words ("Invalid input: expected number, received string") are for programmers; these say what is right. */
+function inWords(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case "invalid_type":
+      if (issue.message.endsWith("received undefined")) return "Missing.";
+      return `Must be ${TYPES[issue.expected] ?? issue.expected}.`;
+    case "invalid_value":
+      return `Must be ${issue.values.length > 1 ? "one of " : ""}${issue.values.map(String).join(", ")}.`;
+    case "invalid_format":
+      if (issue.format === "regex") return `Must match ${issue.pattern}.`;
+      return FORMATS[issue.format] ?? `Must be in the format ${issue.format}.`;
+    case "too_small":
+      return `Must ${verb(issue.origin)} at least ${issue.minimum}${unit(issue.origin)}.`;
+    case "too_big":
+      return `Must ${verb(issue.origin)} at most ${issue.maximum}${unit(issue.origin)}.`;
+    default:
+      return issue.message;
+  }
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  array: "an array",
+  boolean: "true or false",
+  int: "a whole number",
+  null: "null",
+  number: "a number",
+  object: "an object",
+  string: "a string",
+};
+
+const FORMATS: Readonly<Record<string, string>> = {
+  guid: "Must be a UUID, such as 019aa3f0-7d2c-7c3a-9b1e-3f6f2f6f0a11.",
+  uuid: "Must be a UUID, such as 019aa3f0-7d2c-7c3a-9b1e-3f6f2f6f0a11.",
+  datetime: "Must be a time in ISO 8601, such as 2027-01-15T08:00:00.000Z.",
+};
+
+const UNITS: Readonly<Record<string, string>> = { string: " characters", array: " items" };
+
+function unit(origin: string): string {
+  return UNITS[origin] ?? "";
+}
+
+function verb(origin: string): string {
+  return UNITS[origin] === undefined ? "be" : "have";
 }
 
 /** Bounded, because keys and messages may hold what the caller sent. */

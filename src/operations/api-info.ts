@@ -4,14 +4,14 @@ export const apiInfo: OpenApiInfo = {
   title: "Sealpost",
   description:
     "Tells your servers that a document analysis has finished: signed webhooks, a day of retries, a log of every " +
-    "attempt, and replays. Requests carry an API key as `Authorization: Bearer …`; keys have scopes, and are " +
-    "of one environment.",
+    "attempt, and replays. Requests carry an API key as `Authorization: Bearer …`; a key has scopes and is good " +
+    "for one environment. The `type` of every error is a page that says what happened and what to do.",
   tags: [
     {
       name: "Analyses",
       description: "What was published, readable for 7 days: the fallback when webhooks fail.",
     },
-    { name: "Endpoint", description: "Where the account's webhooks go that name no URL of their own." },
+    { name: "Endpoint", description: "Where the account's webhooks go, if they name no URL of their own." },
     { name: "Signing secret", description: "What signs the account's webhooks." },
     { name: "Deliveries", description: "The log of every webhook and every attempt." },
     { name: "Replays", description: "Delivering again what did not arrive, many at a time and at a pace." },

@@ -52,6 +52,7 @@ describe("a page about an error", () => {
     expect(items).toHaveLength(Object.keys(kernelProblems).length + 2);
     expect(items.map(({ status }) => status)).toEqual(items.map(({ status }) => status).sort());
     const index = await (await get("/errors", html)).text();
+    expect(index).toContain('href="reference/"');
     for (const { code } of items) expect(index).toContain(`href="errors/${code}"`);
     await expectProblem(await get("/errors/no_such_code"), 404, "not_found");
     await expectProblem(await get("/errors/toString"), 404, "not_found");

@@ -16,20 +16,14 @@ async function start(overrides: ToyOverrides = {}): Promise<{ authorization: str
 
 describe("parameters", () => {
   test.each([
-    ["?limit=0", [{ path: "query.limit", message: "Too small: expected number to be >=1" }]],
-    ["?limit=101", [{ path: "query.limit", message: "Too big: expected number to be <=100" }]],
-    ["?limit=", [{ path: "query.limit", message: "Invalid input: expected number, received string" }]],
-    ["?limit=0x10", [{ path: "query.limit", message: "Invalid input: expected number, received string" }]],
-    [
-      "?limit=1&limit=2",
-      [{ path: "query.limit", message: "Invalid input: expected number, received array" }],
-    ],
+    ["?limit=0", [{ path: "query.limit", message: "Must be at least 1." }]],
+    ["?limit=101", [{ path: "query.limit", message: "Must be at most 100." }]],
+    ["?limit=", [{ path: "query.limit", message: "Must be a number." }]],
+    ["?limit=0x10", [{ path: "query.limit", message: "Must be a number." }]],
+    ["?limit=1&limit=2", [{ path: "query.limit", message: "Must be a number." }]],
     ["?colour=red", [{ path: "query.colour", message: "Not known here; check the spelling." }]],
     ["?__proto__=red", [{ path: "query.__proto__", message: "Not known here; check the spelling." }]],
-    [
-      "?is_weighed=yes",
-      [{ path: "query.is_weighed", message: "Invalid input: expected boolean, received string" }],
-    ],
+    ["?is_weighed=yes", [{ path: "query.is_weighed", message: "Must be true or false." }]],
   ])("%s are refused", async (query, errors) => {
     const auth = await start();
     const response = await fetch(`${await api.listen()}/v1/boxes${query}`, { headers: auth });
@@ -77,7 +71,7 @@ describe("parameters", () => {
     const auth = await start();
     const response = await fetch(`${await api.listen()}/v1/boxes/a%2Fb`, { headers: auth });
     await expectProblem(response, 400, "invalid_request", [
-      { path: "path.box_id", message: "Invalid string: must match pattern /^[a-z0-9-]{1,40}$/" },
+      { path: "path.box_id", message: "Must match /^[a-z0-9-]{1,40}$/." },
     ]);
   });
 });
