@@ -79,5 +79,8 @@ function indexPage(all: readonly Explained[]): string {
     return `<tr><td>${status}</td><td>${link}</td><td>${escapeHtml(title)}</td><td>${proseHtml(meaning)}</td></tr>`;
   });
   const head = "<tr><th>Status</th><th>Code</th><th>Title</th><th>Meaning</th></tr>";
-  return htmlPage("Errors", `<p><a href="reference/">Reference</a></p>\n<h1>Errors</h1>\n<table>\n${head}\n${rows.join("\n")}\n</table>`);
+  return htmlPage(
+    "Errors",
+    `<p><a href="reference/">Reference</a></p>\n<h1>Errors</h1>\n<table>\n${head}\n${rows.join("\n")}\n</table>`,
+  );
 }
