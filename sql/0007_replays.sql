@@ -190,7 +190,6 @@ begin
       ended_at = case when taken < allowed then at end
     where id = replay.id;
   end loop;
-  perform sealpost.count_next_replay(at);
   return total;
 end
 $$;

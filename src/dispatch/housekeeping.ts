@@ -10,6 +10,7 @@ import {
   makePartitions,
   type PartitionedTable,
 } from "../store/partitions.ts";
+import { forgetReplay } from "../store/replays.ts";
 
 const DAY_MS = 86_400_000;
 const FORGOTTEN_PER_STEP = 1_000;
@@ -50,6 +51,8 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
     forgetIdempotencyKeys(pool, retention.idempotencyRetentionMs, FORGOTTEN_PER_STEP),
   );
   await repeat(signal, () => forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP));
+  // With the log: what they replayed can be seen there no longer. One has up to 100,000 items, and is a step.
+  await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
   // Last, because a day that somebody's long transaction holds fails, and everything behind it with it.
   await dropOlderThan(pool, "bodies", retention.analysisRetentionMs + DAY_MS, work);
   await dropOlderThan(pool, "deliveries", retention.logRetentionMs, work);

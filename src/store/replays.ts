@@ -185,7 +185,24 @@ export async function advanceReplays(
       $1::float8 * interval '1 millisecond', coalesce($2::timestamptz, now())) as taken`,
     values: [analysisRetentionMs, at],
   });
+  // Apart: a count of 100,000 that takes too long must not take the step along, for it would the next one, too.
+  await database.query({
+    name: "count_next_replay",
+    text: "select sealpost.count_next_replay(coalesce($1::timestamptz, now()))",
+    values: [at],
+  });
   return rows[0]!.taken;
+}
+
+/** Forgets the one of the replays that ended before the retention which began first. Returns how many: 1, or 0. */
+export async function forgetReplay(pool: Pool, retentionMs: number): Promise<number> {
+  const { rowCount } = await pool.query(
+    `delete from sealpost.replays where id = (
+       select id from sealpost.replays
+       where ended_at < now() - $1::float8 * interval '1 millisecond' order by id limit 1)`,
+    [retentionMs],
+  );
+  return rowCount ?? 0;
 }
 
 type ReplayRow = {

@@ -84,6 +84,33 @@ describe("keeping house", () => {
     expect(rows[0].n).toBe(16);
   });
 
+  it("forgets replays with the log that shows what became of them, and never one that is running", async () => {
+    const add = async (status: string, endedDaysAgo: number | null) => {
+      const { rows } = await database.pool.query<{ id: string }>(
+        `with replay as (
+           insert into sealpost.replays
+             (account_id, status, filter, rate_per_second, matched, created_at, paced_at, ended_at)
+           values ($1, $2, '{}', 10, 1, now() - interval '90 days', now(), now() - $3::float8 * interval '1 day')
+           returning id
+         ), item as (
+           insert into sealpost.replay_items (replay_id, position, delivery_id)
+           select id, 1, gen_random_uuid() from replay
+         )
+         select id from replay`,
+        [accountId, status, endedDaysAgo],
+      );
+      return rows[0]!.id;
+    };
+    await add("done", 30.01);
+    await add("cancelled", 40);
+    const kept = [await add("done", 29.99), await add("running", null)].sort();
+    await keepHouseOn(null);
+    for (const text of ["id from sealpost.replays", "replay_id as id from sealpost.replay_items"]) {
+      const { rows } = await database.pool.query<{ id: string }>(`select ${text} order by 1`);
+      expect(rows.map(({ id }) => id)).toEqual(kept);
+    }
+  });
+
   it("ends at once when it is asked to", async () => {
     await database.pool.query("select sealpost.make_partitions('2020-03-01', 2)");
     expect((await keepHouseOn(null, AbortSignal.abort())).dropped).toEqual([]);

@@ -234,6 +234,30 @@ describe("replaying many", () => {
     expect(JSON.stringify(plan.rows)).not.toContain("replay_items");
   });
 
+  it("goes on replaying though what it did can never be counted in time", async () => {
+    for (let i = 0; i < 3; i++) await abandoned();
+    const replay = await inTransaction(database.pool, (client) =>
+      createReplay(client, accountId, NO_FILTER, {}, 1),
+    );
+    const { rows } = await database.pool.query<{ definition: string }>(
+      "select pg_get_functiondef('sealpost.count_replay'::regproc) as definition",
+    );
+    await database.pool.query(
+      `create or replace function sealpost.count_replay(
+         of_replay uuid, of_account uuid, out succeeded integer, out failed integer)
+       language sql stable as 'select 1 / 0, 1'`,
+    );
+    await database.pool.query("update sealpost.replays set count_at = '2020-01-01' where id = $1", [
+      replay!.id,
+    ]);
+    const step = (ms: number) =>
+      advanceReplays(database.pool, RETENTION_MS, new Date(replay!.createdAt.getTime() + ms));
+    await expect(step(1_001)).rejects.toThrow("division by zero");
+    await expect(step(2_001)).rejects.toThrow("division by zero");
+    await database.pool.query(rows[0]!.definition);
+    expect(await findReplay(database.pool, accountId, replay!.id)).toMatchObject({ replayed: 2 });
+  });
+
   it("is done at once when nothing matches", async () => {
     const replay = await inTransaction(database.pool, (client) =>
       createReplay(client, accountId, NO_FILTER, {}, 1),
