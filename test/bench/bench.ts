@@ -15,7 +15,7 @@ const IN_FLIGHT_TRIED = [16, 64, 256] as const;
 const POLL_MS = 20;
 
 /** What an operator is told to give a dispatcher's Node; measured, see the README. */
-const NODE_FLAGS = ["--max-semi-space-size=16", "--max-old-space-size=384"] as const;
+const NODE_FLAGS = ["--max-semi-space-size=32", "--max-old-space-size=512"] as const;
 
 export type BenchOptions = {
   /** 1 is what the goals are for; less runs shorter. */
