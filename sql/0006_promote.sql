@@ -44,7 +44,9 @@ begin
     limit rows_max
     for update skip locked
   ), ranked as (
-    select place, delivery_id, lane, row_number() over (partition by lane order by wake_at, delivery_id) - 1 as rank from due
+    select place, delivery_id, lane,
+      row_number() over (partition by lane order by wake_at, delivery_id) - 1 as rank
+    from due
   ), moved as (
     update sealpost.open_deliveries as o
     set wake_at = at + case when rank < lane_max then wake_after else (rank / lane_max) * interval '1 second' end

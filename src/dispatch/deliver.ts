@@ -110,8 +110,8 @@ function signedHeaders(delivery: LeasedDelivery, body: Buffer, on: Delivering): 
 }
 
 /**
- * A receiver's failure always uses up an attempt, whether or not a byte was written. Only what we ourselves cut or could
- * not do before the first byte does not: a shutdown, an egress proxy that is down, no descriptor left.
+ * A receiver's failure always uses up an attempt, whether or not a byte was written. Only what we ourselves cut or
+ * could not do before the first byte does not: a shutdown, an egress proxy that is down, no descriptor left.
  */
 function usesUpAnAttempt(result: PostResult): boolean {
   return result.mayHaveWritten || result.errorCode === null || !isOurFailure(result.errorCode);

@@ -63,7 +63,8 @@ export function analysisOperations(dependencies: Dependencies): readonly Sealpos
       summary: "Publish a completed analysis",
       description:
         "Stores the analysis as it is written and delivers it by webhook. The same again answers the same delivery " +
-        `and does nothing. The analysis has at most ${analysisBytesMax} bytes, and its \`id\` and \`status\` are written ` +
+        `and does nothing. The analysis has at most ${analysisBytesMax} bytes, and its \`id\` and ` +
+        "`status` are written " +
         "without escapes.",
       method: "POST",
       path: "/v1/analyses",

@@ -83,8 +83,9 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       tag,
       summary: "List replays",
       description:
-        "The account's replays with their progress, the newest first. `succeeded` and `failed` are as they were when last " +
-        "counted: seconds ago for a young replay, up to 100 for a large one, a tenth of its age for an old one; reading " +
+        "The account's replays with their progress, the newest first. `succeeded` and `failed` are as they were " +
+        "when last counted: seconds ago for a young replay, up to 100 for a large one, a tenth of its age for an " +
+        "old one; reading " +
         "one counts anew.",
       method: "GET",
       path,

@@ -101,8 +101,8 @@ const LOG_START: LogPlace = { accountId: NOWHERE, id: NOWHERE };
 
 /**
  * Forgets the registry's rows of a day before its deliveries go, `deliveriesMax` deliveries at a time: the day's
- * partition tells which, so that publishing pays for no index by delivery. Each step goes on where the one before ended;
- * looking for what is left from the start took longer with every step, until none ended in time.
+ * partition tells which, so that publishing pays for no index by delivery. Each step goes on where the one before
+ * ended; looking for what is left from the start took longer with every step, until none ended in time.
  *
  * @param after where the last step ended; null: at the start
  * @returns where to go on; null: that was all

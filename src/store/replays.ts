@@ -105,7 +105,8 @@ function replayable(accountId: string, filter: DeliveryFilter, first: number) {
   return { text, values: [...indexed.values, ...row.values] };
 }
 
-const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, r.created_at, r.ended_at`;
+const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, r.created_at,
+  r.ended_at`;
 
 /** With its progress at this moment. Null: the account has no replay of this id. */
 export async function findReplay(

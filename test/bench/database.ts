@@ -12,7 +12,7 @@ import { SECRETS_KEY } from "./processes/dispatcher.ts";
 const PIPELINE = "pipeline";
 const TEMPLATE = "bench_template";
 
-export const SETTINGS: Readonly<Record<string, string>> = {
+const SETTINGS: Readonly<Record<string, string>> = {
   fsync: "on",
   synchronous_commit: "on",
   autovacuum_naptime: "10s",

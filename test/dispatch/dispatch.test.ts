@@ -184,7 +184,7 @@ describe("one dispatcher", () => {
     expect(await deliveryRow(id)).toMatchObject({ status: "abandoned", reason: "no_target" });
   });
 
-  it("charges nobody with our own way out being down: no attempt is used up, and no lane held back for it", async () => {
+  it("charges nobody with our own way out being down: no attempt is used up, no lane held back", async () => {
     // Nobody listens on port 1.
     dispatcher = startTestDispatcher(database, [receiver], { EGRESS_PROXY_URL: "http://127.0.0.1:1" });
     const { accountId } = await createTestAccount(database, receiver.url("/").href);

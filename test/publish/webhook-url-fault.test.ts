@@ -20,7 +20,8 @@ afterAll(() => database.drop());
 
 async function faults(urls: readonly string[], unsafe: readonly string[] = []): Promise<(string | null)[]> {
   const { rows } = await database.pool.query<{ fault: string | null }>(
-    `select sealpost.webhook_url_fault(url, $2) as fault from unnest($1::text[]) with ordinality as u (url, n) order by n`,
+    `select sealpost.webhook_url_fault(url, $2) as fault
+     from unnest($1::text[]) with ordinality as u (url, n) order by n`,
     [urls, unsafe],
   );
   return rows.map((row) => row.fault);

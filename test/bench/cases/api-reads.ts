@@ -59,10 +59,12 @@ async function fill({ pool }: BenchDatabase, accountId: string): Promise<Readonl
   const id = rows[0]?.id ?? "";
   // The seed has only the last of them.
   await pool.query(
-    `insert into sealpost.attempts (delivery_id, account_id, run, number, started_at, ended_at, dns_ms, connect_ms, tls_ms,
+    `insert into sealpost.attempts (delivery_id, account_id, run, number, started_at, ended_at, dns_ms, connect_ms,
+       tls_ms,
        first_byte_ms, status_code, outcome, error_code, target_url, remote_address, response_headers, response_excerpt)
      select delivery_id, account_id, run, n, started_at, ended_at, 0.5, 1.25, 3.75, 12.5, 503, 'rejected', 'status_503',
-       target_url, '192.0.2.1', '{"content-type":"text/html","server":"nginx"}', repeat('<p>Service Unavailable</p>', 10)
+       target_url, '192.0.2.1', '{"content-type":"text/html","server":"nginx"}',
+       repeat('<p>Service Unavailable</p>', 10)
      from sealpost.attempts, generate_series(1, $2::integer - 1) as n where delivery_id = $1`,
     [id, ATTEMPTS],
   );
