@@ -183,8 +183,8 @@ create constraint trigger sealpost_announce_wakeups after insert on graphile_wor
   deferrable initially deferred for each row execute function sealpost.announce_wakeups();
 
 -- The analysis as id and status may be read from it. `json -> 'id'` fails on a text that holds \u0000 or a lone
--- surrogate anywhere, so escapes are blanked to `?`. Null: "id" or "status" stands in it as a member name written with escapes,
--- which a JSON parser would take for one and the blanked copy hides.
+-- surrogate anywhere, so escapes are blanked to `?`. Null: "id" or "status" stands in it as a member name written with
+-- escapes, which a JSON parser would take for one and the blanked copy hides.
 create function sealpost.without_escapes(body text) returns json
 language plpgsql immutable
 as $$
