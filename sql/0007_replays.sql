@@ -113,7 +113,8 @@ $$;
 
 -- Counts the one replay whose turn it is for the list. The older or larger a replay, the more seldom: every 5 seconds
 -- at first, later after a tenth of its age, and never sooner than a millisecond for each of its items, some 200 times
--- what counting takes. A run has ended a day or so after it began; eight days after a replay has, nothing of it changes.
+-- what counting takes. A run has ended a day or so after it began; eight days after a replay has, nothing of it
+-- changes.
 create function sealpost.count_next_replay(at timestamptz) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
