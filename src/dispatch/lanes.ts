@@ -14,9 +14,11 @@ export type LaneLimits = {
   readonly silentInFlightMax: number;
   /** Attempts under way in one lane whose receiver answers. */
   readonly laneInFlightMax: number;
-  /** Ids that every lane may remember, whatever the others do, … */
+  /** Ids that every lane whose receiver answers may remember, whatever the others do, … */
   readonly laneIdsMin: number;
-  /** … and at most, as long as all lanes together remember fewer than `idsMax`. */
+  /** … every lane whose receiver is silent, … */
+  readonly silentLaneIdsMin: number;
+  /** … and each at most, as long as all lanes together remember fewer than `idsMax`. */
   readonly laneIdsMax: number;
   readonly idsMax: number;
   /** Lanes whose manners are remembered while they have nothing to do. */
@@ -30,6 +32,9 @@ export type LaneLimits = {
 export const LANE_LIMITS: Omit<LaneLimits, "inFlightMax" | "silentInFlightMax"> = {
   laneInFlightMax: 16,
   laneIdsMin: 100,
+  // One under way, the next one, and the promoter is back before there is time for more. A hundred for each of 100,000
+  // dead receivers would be gigabytes.
+  silentLaneIdsMin: 2,
   laneIdsMax: 1_000,
   idsMax: 100_000,
   idleLanesMax: 20_000,
@@ -99,7 +104,7 @@ export class Lanes {
     if (lane.ids.has(waiting.deliveryId)) return true;
     const size = lane.ids.size;
     const hasRoom =
-      size < this.#limits.laneIdsMin || (size < this.#limits.laneIdsMax && this.#ids < this.#limits.idsMax);
+      size < this.#idsMinOf(lane) || (size < this.#limits.laneIdsMax && this.#ids < this.#limits.idsMax);
     if (!hasRoom) return false;
     lane.ids.add(waiting.deliveryId);
     this.#idle.delete(lane);
@@ -139,6 +144,7 @@ export class Lanes {
     this.#inFlight--;
     if (lane.isSilent) this.#silentInFlight--;
     if (answer !== "unknown") this.#learn(lane, answer === "silent");
+    if (lane.isSilent && this.#ids > this.#limits.idsMax) this.#forgetNewest(lane);
     this.#queue(lane);
     if (lane.inFlight === 0 && lane.ids.size === 0) this.#rest(lane);
   }
@@ -172,6 +178,18 @@ export class Lanes {
     if (!changesSides) return;
     this.#silentInFlight += isSilent ? lane.inFlight : -lane.inFlight;
     lane.isSilent = isSilent;
+  }
+
+  #idsMinOf(lane: Lane): number {
+    return lane.isSilent ? this.#limits.silentLaneIdsMin : this.#limits.laneIdsMin;
+  }
+
+  /** What a lane remembered while its receiver was thought to answer is too much now that it does not. */
+  #forgetNewest(lane: Lane): void {
+    const forgotten = [...lane.ids].slice(this.#limits.silentLaneIdsMin);
+    for (const id of forgotten) lane.ids.delete(id);
+    this.#ids -= forgotten.length;
+    if (lane.isInRing) this.#ringOf(lane).ids -= forgotten.length;
   }
 
   #queue(lane: Lane): void {

@@ -9,6 +9,7 @@ const LIMITS: LaneLimits = {
   silentInFlightMax: 6,
   laneInFlightMax: 8,
   laneIdsMin: 4,
+  silentLaneIdsMin: 2,
   laneIdsMax: 12,
   idsMax: 16,
   idleLanesMax: 1_000,
@@ -60,13 +61,17 @@ class Model {
   }
 
   add(key: string, id: string): boolean {
-    const { ids } = this.lanes.get(key)!;
+    const { ids, isSilent } = this.lanes.get(key)!;
     if (ids.includes(id)) return true;
-    const waiting = this.sum((lane) => lane.ids.length);
-    if (ids.length >= LIMITS.laneIdsMin && (ids.length >= LIMITS.laneIdsMax || waiting >= LIMITS.idsMax))
+    const min = isSilent ? LIMITS.silentLaneIdsMin : LIMITS.laneIdsMin;
+    if (ids.length >= min && (ids.length >= LIMITS.laneIdsMax || this.#waiting() >= LIMITS.idsMax))
       return false;
     ids.push(id);
     return true;
+  }
+
+  #waiting(): number {
+    return this.sum((lane) => lane.ids.length);
   }
 
   /** Judges what was taken rather than saying which: turns are checked by their fairness. */
@@ -122,6 +127,7 @@ class Model {
       lane.isSilent = false;
       lane.limit = Math.min(LIMITS.laneInFlightMax, lane.limit + 1);
     }
+    if (lane.isSilent && this.#waiting() > LIMITS.idsMax) lane.ids.splice(LIMITS.silentLaneIdsMin);
     return key;
   }
 }

@@ -196,6 +196,28 @@ describe("what is remembered", () => {
     expect(fill(lanes, "c", 3)).toEqual([true, true, false]);
   });
 
+  it("is next to nothing of a lane whose receiver is silent, once all together remember too much", () => {
+    const lanes = lanesWith({ idsMax: 10, laneIdsMin: 8, silentLaneIdsMin: 2, inFlightMax: 100 });
+    for (const key of ["a", "b", "c"]) {
+      fill(lanes, key, 8);
+      lanes.take(2);
+    }
+    expect(lanes.waitingIds).toBe(18);
+    lanes.release("a", "silent");
+    expect(lanes.waitingIds, "its newest are let go").toBe(14);
+    expect(fill(lanes, "a", 1, 100)).toEqual([false]);
+    for (const key of ["b", "c"]) lanes.release(key, "silent");
+    expect(lanes.waitingIds, "that is few enough").toBe(10);
+    expect(fill(lanes, "d", 9).filter(Boolean), "others do not suffer for it").toHaveLength(8);
+    for (let n = 0; n < 3; n++) lanes.release(["a", "b", "c"][n]!, "silent");
+    expect(lanes.waitingIds).toBe(8 + 3 * 2);
+    expect(
+      take(lanes, 100)
+        .filter((id) => !id.startsWith("d"))
+        .sort(),
+    ).toEqual(["a2", "b2", "c2"]);
+  });
+
   it("counts as startable only what could start if the process had room", () => {
     const lanes = lanesWith({ inFlightMax: 2 });
     fill(lanes, "a", 10);
