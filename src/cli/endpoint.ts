@@ -3,10 +3,9 @@ import { setEndpoint } from "../store/endpoints.ts";
 import { judgeTargetUrl } from "../target/target-url.ts";
 import { answer, inColumns } from "./answer.ts";
 import { requireAccount, withDatabase } from "./database.ts";
-import { Mistake } from "./mistake.ts";
 import { parseId } from "./options.ts";
 import type { Surroundings } from "./surroundings.ts";
-import { targetRulesOf } from "./target-rules.ts";
+import { refusedTarget, targetRulesOf } from "./target-rules.ts";
 
 export function addEndpointCommands(program: Command, surroundings: Surroundings): void {
   program
@@ -20,7 +19,7 @@ export function addEndpointCommands(program: Command, surroundings: Surroundings
     .action((options) =>
       withDatabase(surroundings, async (pool, config) => {
         const judged = judgeTargetUrl(options.url, targetRulesOf(config));
-        if (judged.verdict === "refuse") throw new Mistake(judged.message);
+        if (judged.verdict === "refuse") throw refusedTarget(judged, config);
         await requireAccount(pool, options.account);
         const endpoint = await setEndpoint(pool, options.account, judged.href);
         const value = {

@@ -4,12 +4,11 @@ import { receiverCheckBody } from "../operations/receiver-check-shape.ts";
 import type { ReceiverReport } from "../receivers/receiver-check.ts";
 import { judgeTargetUrl } from "../target/target-url.ts";
 import { answer } from "./answer.ts";
-import { Mistake } from "./mistake.ts";
 import { collect } from "./options.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
 import { refuseBadSecrets } from "./receiver-secrets.ts";
 import type { Surroundings } from "./surroundings.ts";
-import { targetRulesOf } from "./target-rules.ts";
+import { refusedTarget, targetRulesOf } from "./target-rules.ts";
 import { textTable } from "./text-table.ts";
 
 const MORE_HELP = `
@@ -32,7 +31,7 @@ export function addReceiverCheck(receiver: Command, surroundings: Surroundings):
     .action(async (options) => {
       const config = readConfig(surroundings.env);
       const judged = judgeTargetUrl(options.url, targetRulesOf(config));
-      if (judged.verdict === "refuse") throw new Mistake(judged.message);
+      if (judged.verdict === "refuse") throw refusedTarget(judged, config);
       refuseBadSecrets(options.secret);
       const atMs = surroundings.now();
       const report = await createReceiverChecking(config)({ url: judged.url, secrets: options.secret, atMs });

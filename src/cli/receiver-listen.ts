@@ -59,7 +59,9 @@ export function addReceiverListen(receiver: Command, surroundings: Surroundings)
         now,
         answer: createAnswer(announce, now),
       });
-      const url = `${options.https ? "https" : "http"}://${hostInUrl(options.host)}:${port}/`;
+      // By the name that its certificate is for and that the help allows.
+      const host = options.https && options.host === "127.0.0.1" ? "localhost" : hostInUrl(options.host);
+      const url = `${options.https ? "https" : "http"}://${host}:${port}/`;
       announce("listening", { url }, `Listening at ${url} and verifying what arrives. End with Ctrl-C.`);
       if (!asked.aborted) await once(asked, "abort");
       await close();

@@ -1,7 +1,9 @@
 import type { Config } from "../config/config.ts";
 import { ConfigError } from "../config/config-error.ts";
 import { createResolver, type Resolver } from "../target/resolver.ts";
+import type { TargetRefusalCode } from "../target/target-url.ts";
 import { parseUnsafeAllowedTargets, type UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
+import { Mistake } from "./mistake.ts";
 
 export type TargetRules = {
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
@@ -23,6 +25,19 @@ export function targetRulesOf(config: Config): TargetRules {
     }),
     ownAddresses: config.ownAddresses ?? [],
   };
+}
+
+/** What UNSAFE_ALLOWED_TARGETS lifts. */
+const LIFTED: readonly TargetRefusalCode[] = ["name_not_public", "address_not_public", "port_not_allowed"];
+
+/** The mistake that a URL is which webhooks may not go to; where that is possible, how tests get there all the same. */
+export function refusedTarget(
+  { code, message }: { readonly code: TargetRefusalCode; readonly message: string },
+  { environment }: Config,
+): Mistake {
+  const isLifted = environment === "development" && LIFTED.includes(code);
+  const hint = " For tests on this machine, see `sealpost receiver listen --help`.";
+  return new Mistake(isLifted ? `${message}${hint}` : message);
 }
 
 /** @throws ConfigError as `targetRulesOf` does. */

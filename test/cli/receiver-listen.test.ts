@@ -29,7 +29,7 @@ async function listen(...more: readonly string[]) {
   const finished = untilFinished(child);
   const next = async () => String((await lines.next()).value);
   const first = await next();
-  return { child, next, finished, url: /https?:\/\/[\d.:]+\//.exec(first)![0] };
+  return { child, next, finished, url: /https?:\/\/[\w.:]+\//.exec(first)![0] };
 }
 
 function webhook(options: { secrets?: readonly string[]; ageSeconds?: number; event?: object } = {}) {
