@@ -192,11 +192,14 @@ export const tooLarge: Scenario = {
     }),
 };
 
+const PATIENT = { LOG_LEVEL: "warn", ATTEMPT_DEADLINE_MS: "15000", CONNECT_TIMEOUT_MS: "15000" };
+
 export const manyHosts: Scenario = {
   name: "many-hosts",
   fault: "very many distinct hosts",
   play: (place) =>
-    withCluster(place, { dispatchers: 0, env: { LOG_LEVEL: "warn" } }, async (cluster) => {
+    // Every host costs a handshake, which takes its time on a machine that has nothing else to do but handshakes.
+    withCluster(place, { dispatchers: 0, env: PATIENT }, async (cluster) => {
       const hosts = place.scale === "quick" ? 300 : 20_000;
       const inFlightMax = 100;
       const { accountId } = await cluster.createAccount();
