@@ -36,9 +36,10 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
     .option("--json", "changes nothing: the log is always JSON")
     .action(async ({ alone }) => {
       const asked = surroundings.untilAskedToEnd();
-      const options = await readOptions(surroundings);
+      const suspects = new Suspects((ids, stopping) => runAlone(ids, stopping, surroundings, options.log));
+      const options = await readOptions(surroundings, suspects);
       if (alone !== undefined) {
-        if ((await deliverAlone(options, alone)) === "busy") surroundings.setExitCode(BUSY);
+        if ((await deliverAlone(options, alone, asked)) === "busy") surroundings.setExitCode(BUSY);
         return;
       }
       const { unsafeAllowedTargets } = options.config;
@@ -48,7 +49,7 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
       await using running = new AsyncDisposableStack();
       const monitoring = await startDispatchMonitoring(options, running);
       const dispatching = startDispatching(options);
-      running.defer(() => dispatching.stop());
+      running.defer(async () => void (await Promise.all([dispatching.stop(), suspects.stop()])));
       surroundings.tellParent({ ready: true, metrics: monitoring.url });
       options.log.info(
         { in_flight_max: options.config.dispatchInFlightMax, metrics_url: monitoring.url },
@@ -63,10 +64,9 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
 
 type Options = DispatchProcessOptions & { readonly metrics: ProcessMetrics };
 
-async function readOptions(surroundings: Surroundings): Promise<Options> {
+async function readOptions(surroundings: Surroundings, suspects: Suspects): Promise<Options> {
   const config = readConfig(surroundings.env);
   const log = createProcessLog(config, surroundings, "dispatch");
-  const suspects = new Suspects((deliveryIds) => runAlone(deliveryIds, surroundings, log));
   const metrics = createProcessMetrics(createRegistry());
   return {
     config,
@@ -123,11 +123,14 @@ const BUSY = 75;
 /** Its end is enough to know: the rows tell the rest, and a child that dies leaves its lease behind. */
 async function runAlone(
   deliveryIds: readonly string[],
+  stopping: AbortSignal,
   { env }: Surroundings,
   log: Logger,
 ): Promise<AloneRun> {
   const child = fork(PROGRAM, ["dispatch", "--alone", ...deliveryIds], { env: { ...env } });
-  const [code, signal] = await once(child, "exit");
+  const end = () => void child.kill("SIGTERM");
+  stopping.addEventListener("abort", end);
+  const [code, signal] = await once(child, "exit").finally(() => stopping.removeEventListener("abort", end));
   log.info({ deliveries: deliveryIds.length, code, signal }, "the process that posted alone has ended");
   return code === 0 ? "done" : code === BUSY ? "busy" : "died";
 }

@@ -24,10 +24,13 @@ export type AloneOutcome = "done" | "busy";
  * A process of its own, rather than an emptied dispatcher: a suspect whose receiver hangs would otherwise keep
  * everybody else waiting for a whole deadline. One for many, rather than one for each: a dispatcher that dies twice
  * with a thousand in flight leaves a thousand suspects, and a process takes half a second to start.
+ *
+ * @param asked once aborted, none but the one that is being posted is
  */
 export async function deliverAlone(
   options: DispatchProcessOptions,
   deliveryIds: readonly string[],
+  asked: AbortSignal,
 ): Promise<AloneOutcome> {
   const pool = createDispatchPool({
     databaseUrl: options.databaseUrl,
@@ -45,6 +48,7 @@ export async function deliverAlone(
       onError: (error) => options.observer.failed("record", error),
     });
     for (const deliveryId of deliveryIds) {
+      if (asked.aborted) break;
       await deliverOne(deliveryId, { pool, delivering, recorder, observer: options.observer });
     }
     await delivering.poster.close();

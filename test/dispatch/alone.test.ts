@@ -18,6 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 beforeEach(async () => {
+  asked = new AbortController();
   receiver = await startReceiver();
 });
 afterEach(() => receiver.close());
@@ -30,6 +31,8 @@ async function publishSuspect(): Promise<string> {
   ]);
   return id;
 }
+
+let asked = new AbortController();
 
 function postAlone(...deliveryIds: string[]) {
   const failures: string[] = [];
@@ -50,6 +53,7 @@ function postAlone(...deliveryIds: string[]) {
       },
     },
     deliveryIds,
+    asked.signal,
   );
   return { outcome, failures };
 }
@@ -130,6 +134,23 @@ describe("deliveries posted alone", () => {
   });
 });
 
+describe("when it is asked to end", () => {
+  it("what is being posted is recorded, and nothing else is claimed", async () => {
+    await receiver.close();
+    receiver = await startReceiver({
+      handler: async () => {
+        asked.abort();
+        return { status: 200 };
+      },
+    });
+    const ids = [await publishSuspect(), await publishSuspect()];
+    expect(await postAlone(...ids).outcome).toBe("done");
+    const statuses = await Promise.all(ids.map(async (id) => (await deliveryRow(database.pool, id)).status));
+    expect(statuses).toEqual(["succeeded", "pending"]);
+    expect(await openRow(database.pool, ids[1]!)).toMatchObject({ lease_token: null });
+  });
+});
+
 describe("suspects", () => {
   /** A few turns of the event loop: more than what it does between two batches takes. */
   const settled = async () => {
@@ -173,6 +194,31 @@ describe("suspects", () => {
       ["a", "b"],
       ["a", "b"],
     ]);
+  });
+
+  it("are let go when it is asked to stop, which waits for the process that posts", async () => {
+    const posting = Promise.withResolvers<AloneRun>();
+    const batches: [readonly string[], AbortSignal][] = [];
+    const suspects = new Suspects((batch, stopping) => {
+      batches.push([batch, stopping]);
+      return posting.promise;
+    });
+    for (const id of names(0, 80)) suspects.add(id);
+    await expect.poll(() => batches.length).toBe(1);
+    expect(batches[0]![1].aborted).toBe(false);
+    let hasStopped = false;
+    const stopped = suspects.stop().then(() => {
+      hasStopped = true;
+    });
+    suspects.add("later");
+    await settled();
+    expect(batches[0]![1].aborted).toBe(true);
+    expect(hasStopped).toBe(false);
+    posting.resolve("died");
+    await stopped;
+    await settled();
+    expect(batches).toHaveLength(1);
+    await suspects.stop();
   });
 
   it("are let go when process after process dies, and when somebody else is alone", async () => {

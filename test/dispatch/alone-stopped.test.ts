@@ -1,0 +1,40 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { Cluster, DEADLINE_MS } from "../faults/harness/cluster.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
+
+let database: TestDatabase;
+let cluster: Cluster;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  cluster = await Cluster.start({ databaseUrl: database.url, dispatchers: 0 });
+});
+afterAll(async () => {
+  await cluster.close();
+  await database.drop();
+});
+
+it("lets a dispatcher that is asked to end wait for one delivery that is posted alone, and for no others", async () => {
+  await cluster.receiver.behave("/silent", { isSilent: true });
+  const { accountId } = await cluster.createAccount("/silent");
+  const published = await cluster.producer.publishMany(6, accountId);
+  await cluster.pool.query("update sealpost.open_deliveries set interruptions = 2");
+
+  const dispatcher = await cluster.startDispatcher();
+  const [arrival] = await cluster.receiver.waitFor(1);
+  const { deliveryId } = arrival!;
+  const ended = await dispatcher.stop();
+  expect(ended).toMatchObject({ code: 0, signal: null });
+  // A busy machine is slow to end its processes; six deadlines it is not.
+  expect(ended.tookMs).toBeLessThan(DEADLINE_MS + 2_000);
+
+  expect(cluster.receiver.arrivals.map((arrival) => arrival.deliveryId)).toEqual([deliveryId]);
+  expect(await attemptRows(database.pool, deliveryId)).toMatchObject([{ outcome: "timed_out", number: 1 }]);
+  for (const one of published.filter((other) => other.deliveryId !== deliveryId)) {
+    expect(await deliveryRow(database.pool, one.deliveryId!)).toMatchObject({
+      status: "pending",
+      attempts_count: 0,
+    });
+  }
+});
