@@ -1,0 +1,72 @@
+import { existsSync, readFileSync } from "node:fs";
+import { PassThrough } from "node:stream";
+import { describe, expect, test } from "vitest";
+import { runProgram } from "../src/cli/program.ts";
+
+const root = new URL("../", import.meta.url);
+const read = (path: string): string => readFileSync(new URL(path, root), "utf8");
+const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+
+const documents = [
+  "README.md",
+  "docs/operating.md",
+  "src/signing/README.md",
+  "test/bench/README.md",
+  "test/faults/README.md",
+];
+
+/** What `sealpost … --help` shows. */
+async function helpOf(words: readonly string[]): Promise<string> {
+  const stdout = new PassThrough();
+  await runProgram([...words, "--help"], {
+    env: {},
+    stdin: new PassThrough(),
+    stdout,
+    stderr: stdout,
+    now: () => 0,
+    random: () => 0.5,
+    untilAskedToEnd: () => new AbortController().signal,
+    tellParent: () => undefined,
+    setExitCode: () => undefined,
+  });
+  return String(stdout.read() ?? "");
+}
+
+describe.each(documents)("%s", (path) => {
+  // A command may go on in the next line, with a backslash in a block and without one in a paragraph.
+  const text = read(path).replaceAll("\\\n", " ");
+
+  test("names only scripts that there are", () => {
+    for (const [, name = ""] of text.matchAll(/npm run (?:-\S+ )*([\w:]+)/g))
+      expect(scripts).toHaveProperty([name]);
+  });
+
+  test("shows only commands and options that there are", async () => {
+    for (const [line, said = ""] of text.matchAll(/sealpost -- ([^`#|]+?)(?=[`#|]|$)/gm)) {
+      const words = said.trim().split(/\s+/);
+      const first = words.findIndex((word) => !/^[a-z]+$/.test(word));
+      const command = first < 0 ? words : words.slice(0, first);
+      const help = await helpOf(command);
+      expect(help, line).toContain(`Usage: sealpost ${command.join(" ")} `);
+      for (const option of words.filter((word) => word.startsWith("--")))
+        expect(help, line).toContain(option);
+    }
+  });
+
+  test("links only to files that there are", () => {
+    const here = new URL(path, root);
+    for (const [, target = ""] of text.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)) {
+      expect(existsSync(new URL(target, here)), target).toBe(true);
+    }
+  });
+
+  test("links only to headings that there are", () => {
+    const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, title = ""]) =>
+      title
+        .toLowerCase()
+        .replaceAll(/[^\w\- ]/g, "")
+        .replaceAll(" ", "-"),
+    );
+    for (const [, anchor = ""] of text.matchAll(/\]\(#([^)]+)\)/g)) expect(headings).toContain(anchor);
+  });
+});
