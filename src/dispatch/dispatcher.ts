@@ -16,6 +16,8 @@ const CLAIM_BYTES_MAX = 8 * 1024 * 1024;
 const IN_FLIGHT_BYTES_MAX = 64 * 1024 * 1024;
 /** Outcomes that wait for the database; beyond this nothing new is claimed. */
 const UNRECORDED_MAX = 2_000;
+/** More would take seconds, and whoever asked for the stop waits for it. The promoter finds the others by itself. */
+const GIVEN_BACK_MAX = 10_000;
 const CLAIM_RETRY_MS = 100;
 const CLAIM_RETRY_MAX_MS = 2_000;
 
@@ -97,8 +99,9 @@ export class Dispatcher {
 
   /** After the last wake-up: what still waits here is due and others may have it. */
   async giveBackWaiting(): Promise<void> {
+    const waiting = this.lanes.clear().slice(0, GIVEN_BACK_MAX);
     // If that fails, the promoter finds them all the same, only later.
-    await this.#options.giveBack(this.lanes.clear()).catch(() => undefined);
+    await this.#options.giveBack(waiting).catch(() => undefined);
   }
 
   #pump(): void {
