@@ -1,7 +1,7 @@
 import type { Command } from "@commander-js/extra-typings";
 import { createAccount, listAccounts } from "../store/accounts.ts";
 import { answer, inColumns } from "./answer.ts";
-import { withDatabase } from "./database.ts";
+import { requireSecretsKey, withDatabase } from "./database.ts";
 import { parseName } from "./options.ts";
 import { secretsKeyOf } from "./state-folder.ts";
 import type { Surroundings } from "./surroundings.ts";
@@ -16,6 +16,7 @@ export function addAccountCommands(program: Command, surroundings: Surroundings)
     .action((options) =>
       withDatabase(surroundings, async (pool, config) => {
         const secretsKey = await secretsKeyOf(config);
+        await requireSecretsKey(pool, secretsKey);
         const { accountId, signingSecret } = await createAccount(pool, options.name, secretsKey);
         const words = inColumns({ account: accountId, "signing secret": signingSecret });
         answer(surroundings, options, { account_id: accountId, signing_secret: signingSecret }, words);

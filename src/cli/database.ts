@@ -3,6 +3,7 @@ import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { accountExists } from "../store/accounts.ts";
 import { createGeneralPool } from "../store/pools.ts";
+import { opensSecrets } from "../store/signing-secrets.ts";
 import { Mistake } from "./mistake.ts";
 import { databaseUrlOf } from "./state-folder.ts";
 import type { Surroundings } from "./surroundings.ts";
@@ -35,6 +36,18 @@ export async function withDatabase<T>(
 /** @throws Mistake when there is no such account. Accounts are never removed, so asking first is enough. */
 export async function requireAccount(pool: Pool, accountId: string): Promise<void> {
   if (!(await accountExists(pool, accountId))) throw new Mistake(unknownAccount(accountId));
+}
+
+/**
+ * Secrets that were sealed with two keys can never be read by one process.
+ * @throws Mistake when this is not the key of those that there are
+ */
+export async function requireSecretsKey(pool: Pool, secretsKey: Uint8Array): Promise<void> {
+  if (await opensSecrets(pool, secretsKey)) return;
+  throw new Mistake(
+    "SECRETS_KEY is not the key that this database's secrets were sealed with: give the one from before. " +
+      "In development, where it is unset, it is the file secrets-key in STATE_DIR.",
+  );
 }
 
 export function unknownAccount(accountId: string | null): string {

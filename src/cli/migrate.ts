@@ -4,9 +4,9 @@ import type { Config } from "../config/config.ts";
 import { MigrationError, migrate } from "../store/migrate.ts";
 import { writeSettings } from "../store/settings.ts";
 import { answer } from "./answer.ts";
-import { withDatabase } from "./database.ts";
+import { requireSecretsKey, withDatabase } from "./database.ts";
 import { Mistake } from "./mistake.ts";
-import { databaseUrlOf } from "./state-folder.ts";
+import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 export function addMigrateCommand(program: Command, surroundings: Surroundings): void {
@@ -20,6 +20,7 @@ export function addMigrateCommand(program: Command, surroundings: Surroundings):
         const applied = await prepareDatabase(pool, databaseUrl, config, (line) =>
           surroundings.stderr.write(`${line}\n`),
         );
+        if (config.secretsKey !== null) await requireSecretsKey(pool, await secretsKeyOf(config));
         const words =
           applied.length === 0 ? "The database is up to date." : `Applied ${applied.length} files.`;
         answer(surroundings, options, { applied }, words);

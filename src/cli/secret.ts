@@ -1,7 +1,7 @@
 import { type Command, Option } from "@commander-js/extra-typings";
 import { rotateSigningSecret } from "../store/signing-secrets.ts";
 import { answer, inColumns } from "./answer.ts";
-import { requireAccount, withDatabase } from "./database.ts";
+import { requireAccount, requireSecretsKey, withDatabase } from "./database.ts";
 import { parseId, parseSeconds } from "./options.ts";
 import { secretsKeyOf } from "./state-folder.ts";
 import type { Surroundings } from "./surroundings.ts";
@@ -25,6 +25,7 @@ export function addSecretCommands(program: Command, surroundings: Surroundings):
       withDatabase(surroundings, async (pool, config) => {
         await requireAccount(pool, options.account);
         const secretsKey = await secretsKeyOf(config);
+        await requireSecretsKey(pool, secretsKey);
         const made = await rotateSigningSecret(pool, options.account, options.overlap, secretsKey);
         const until = new Date(made.createdAt.getTime() + options.overlap * 1_000).toISOString();
         const value = { signing_secret: made.secret, previous_expires_at: until };

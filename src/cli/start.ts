@@ -8,6 +8,7 @@ import { createGeneralPool } from "../store/pools.ts";
 import { type Announce, createAnnounce } from "./announcements.ts";
 import { inColumns } from "./answer.ts";
 import { createBackoff, pause } from "./backoff.ts";
+import { requireSecretsKey } from "./database.ts";
 import { createApiKey } from "./key.ts";
 import { prepareDatabase } from "./migrate.ts";
 import { Mistake } from "./mistake.ts";
@@ -92,6 +93,7 @@ async function prepare(
     const files = applied.length === 1 ? "1 file" : `${applied.length} files`;
     if (applied.length > 0)
       announce("migrated", { applied }, `The database's schema is up to date (${files} applied).`);
+    await requireSecretsKey(pool, await secretsKeyOf(config));
     if (isOwn && !(await hasAccounts(pool))) await makeFirstAccount(pool, config, announce);
   } finally {
     await pool.end();

@@ -56,6 +56,21 @@ export async function findSigningSecrets(
   }));
 }
 
+/** Whether the newest secret of all was sealed with this key; true while there is none. */
+export async function opensSecrets(database: ClientBase | Pool, secretsKey: Uint8Array): Promise<boolean> {
+  const { rows } = await database.query<{ id: string; account_id: string; sealed: Buffer }>(
+    "select id, account_id, sealed from sealpost.signing_secrets order by id desc limit 1",
+  );
+  const [newest] = rows;
+  if (newest === undefined) return true;
+  try {
+    unseal(newest.sealed, secretsKey, { accountId: newest.account_id, id: newest.id });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Makes a new current secret; the one before it signs beside it for `overlapSeconds` (0: not at all), and any older one
  * ends now. Runs in a transaction of its own unless it is given a client that is in one.

@@ -69,6 +69,20 @@ test("account list shows the accounts, the newest first", async () => {
   expect(await mistakeOf(["secret", "rotate", "--account", nobody])).toContain("sealpost account list");
 });
 
+test("another SECRETS_KEY than the one of the secrets that there are is refused before anything is sealed", async () => {
+  const env = { SECRETS_KEY: randomBytes(32).toString("base64") };
+  const count = async () => (await database.pool.query("select from sealpost.signing_secrets")).rowCount;
+  const before = await count();
+  for (const args of [
+    ["account", "create", "--name", "B"],
+    ["secret", "rotate", "--account", accountId],
+    ["migrate"],
+  ]) {
+    expect(await mistakeOf(args, env)).toContain("SECRETS_KEY is not the key");
+  }
+  expect(await count()).toBe(before);
+});
+
 test("a state folder that this user cannot use is named", async () => {
   const file = fileURLToPath(import.meta.url);
   const mistake = await mistakeOf(["key", "list"], { DATABASE_URL: "", STATE_DIR: join(file, "state") });
@@ -220,7 +234,8 @@ describe("the database", () => {
 
 test("in development the key for secrets is made once, for this user only", async () => {
   const stateDir = mkdtempSync(join(tmpdir(), "sealpost-state-"));
-  const env = { SECRETS_KEY: "", STATE_DIR: stateDir };
+  const unused = await createTestDatabase();
+  const env = { SECRETS_KEY: "", STATE_DIR: stateDir, DATABASE_URL: unused.url };
   const make = () => run(["account", "create", "--name", "A"], env);
   const [one, other] = await Promise.all([make(), make()]);
   expect([one?.code, other?.code]).toEqual([0, 0]);
@@ -229,4 +244,5 @@ test("in development the key for secrets is made once, for this user only", asyn
   const rotated = await run(["secret", "rotate", "--account", JSON.parse(one?.stdout ?? "").account_id], env);
   expect(rotated.code).toBe(0);
   rmSync(stateDir, { recursive: true });
+  await unused.drop();
 });
