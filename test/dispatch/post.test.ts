@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { createServer, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { afterEach, describe, expect, it } from "vitest";
 import type { Connect } from "../../src/dispatch/connection.ts";
@@ -101,6 +101,26 @@ describe("a POST that is rejected", () => {
       statusCode: status,
       mayHaveWritten: true,
     });
+  });
+
+  it.each([200, 500])("reads no more than 64 KiB of the answer's body, after a %i", async (status) => {
+    const receiver = await startReceiver({
+      handler: async () => ({ status, body: "x".repeat(20_000_000) }),
+    });
+    const sockets: Socket[] = [];
+    const poster = createTestPoster({
+      ports: [receiver.port],
+      caPem: receiver.caPem,
+      onConnected: (socket) => sockets.push(socket),
+    });
+    open.push(receiver, poster);
+    const result = await poster.post(postRequest(receiver.url()));
+    expect(result).toMatchObject({ statusCode: status, outcome: status === 200 ? "succeeded" : "rejected" });
+    const [socket] = sockets;
+    expect(socket!.destroyed, "a connection with more to come is of no use").toBe(true);
+    // The head and TLS come on top, and what one read of the socket brings: 64 KiB.
+    expect(socket!.bytesRead).toBeGreaterThan(65_536);
+    expect(socket!.bytesRead).toBeLessThan(2 * 65_536 + 16_384);
   });
 
   it("passes Retry-After on as it came", async () => {

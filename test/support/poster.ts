@@ -1,4 +1,5 @@
 // A poster as the service makes it, with the real connector, for receivers on loopback.
+import type { Socket } from "node:net";
 import { createPoster, type Poster, type PostRequest } from "../../src/dispatch/post.ts";
 import type { PostLimits } from "../../src/dispatch/post-limits.ts";
 import { createConnector } from "../../src/target/connector.ts";
@@ -13,6 +14,8 @@ export type TestPosterOptions = {
   /** Default 5,000. */
   connectTimeoutMs?: number;
   now?: () => number;
+  /** Given each connection when it has come about. */
+  onConnected?: (socket: Socket) => void;
 };
 
 export function createTestPoster(options: TestPosterOptions): Poster {
@@ -29,7 +32,11 @@ export function createTestPoster(options: TestPosterOptions): Poster {
     ...(options.caPem !== undefined && { ca: options.caPem }),
   });
   return createPoster({
-    connect,
+    connect: async (target, signal) => {
+      const opened = await connect(target, signal);
+      options.onConnected?.(opened.socket);
+      return opened;
+    },
     unsafeAllowedTargets,
     now,
     ...(options.limits && { limits: options.limits }),
