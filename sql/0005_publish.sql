@@ -166,9 +166,10 @@ insert into graphile_worker._private_tasks (identifier) values ('deliver') on co
 
 -- Tells the dispatchers at the very end of a transaction, unless another one that tells them is just committing: they
 -- look again a few milliseconds later (src/dispatch/wakeups.ts), and now and then without being told. Deferred, so
--- that a caller's long transaction does not keep all others from telling.
+-- that a caller's long transaction does not keep all others from telling; and with the owner's rights, because until
+-- PostgreSQL 18 a deferred trigger runs with those of whoever commits.
 create function sealpost.announce_wakeups() returns trigger
-language plpgsql
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin

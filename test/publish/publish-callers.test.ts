@@ -90,6 +90,20 @@ describe("a session of any kind", () => {
     expect(rows).toEqual([{ bytes: 32 }]);
   });
 
+  it("needs no right to anything that publishing does at the commit", async () => {
+    const functions = "pg_notify(text, text), pg_try_advisory_xact_lock(bigint)";
+    await database.pool.query(`revoke execute on function ${functions} from public`);
+    try {
+      const client = await connect();
+      await client.query("begin");
+      const deliveryId = await publish(client, accountId, analysis(next()), HOOK);
+      await client.query("commit");
+      expect((await takeWakeups(database.pool)).ids).toEqual([deliveryId]);
+    } finally {
+      await database.pool.query(`grant execute on function ${functions} to public`);
+    }
+  });
+
   it("cannot put anything but a trace parent into the webhook's headers", async () => {
     const client = await connect();
     const trace = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`;
