@@ -1,9 +1,11 @@
 // A whole dispatcher in the test's own process, on a test database, told of everything that it does.
+import { randomUUID } from "node:crypto";
 import { EventEmitter, once } from "node:events";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
+import { afterAll } from "vitest";
 import type { Config } from "../../src/config/config.ts";
 import { readConfig } from "../../src/config/read-config.ts";
 import type { Delivered } from "../../src/dispatch/deliver.ts";
@@ -14,6 +16,10 @@ import type { LeasedDelivery } from "../../src/store/claim.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import type { TestDatabase } from "./database.ts";
 import type { Receiver } from "./receiver.ts";
+
+/** Of this test file. */
+const folder = mkdtempSync(join(tmpdir(), "sealpost-ca-"));
+afterAll(() => rmSync(folder, { recursive: true }));
 
 export const SECRETS_KEY = Buffer.alloc(32, 7);
 
@@ -31,7 +37,7 @@ export type TestDispatcher = {
 
 /** `env` as the environment would say it; short times by default. The receivers are what may be reached. */
 export function testConfig(receivers: readonly Receiver[], env: Record<string, string> = {}): Config {
-  const caFile = join(mkdtempSync(join(tmpdir(), "sealpost-ca-")), "ca.pem");
+  const caFile = join(folder, `${randomUUID()}.pem`);
   writeFileSync(caFile, receivers.map((receiver) => receiver.caPem).join("\n"));
   return readConfig({
     TARGET_CA_FILE: caFile,
