@@ -12,6 +12,11 @@ import type { Surroundings } from "./surroundings.ts";
 const TIME_LIMIT_MS = 80_000;
 const SIGNAL_WITHIN_MS = 200;
 
+const RIGHT =
+  "All went as it should: every analysis that was committed has arrived, signed, and was accepted exactly once; " +
+  "the one rolled back was never sent.";
+const NEXT = "Next: npm start runs it for you to use; see README.md, “A first webhook, by hand”.";
+
 export function addDemoCommand(program: Command, surroundings: Surroundings): void {
   program
     .command("demo")
@@ -76,10 +81,7 @@ function conclude({ played, faults, stage }: Play, words: Words): void {
   words.announce("summary", { deliveries: played.map(summaryFields), faults }, table);
   const verdict =
     faults.length === 0
-      ? words.good(
-          "All went as it should: every analysis that was committed has arrived, signed, exactly once accepted; " +
-            "the one rolled back was never sent.",
-        )
+      ? [words.good(RIGHT), NEXT].join("\n\n")
       : [words.bad("Not all went as it should."), ...faults].join("\n  ");
   words.announce("verdict", { is_right: faults.length === 0 }, `\n${verdict}`);
 }
