@@ -51,7 +51,9 @@ select
   greatest(max(oldest) filter (where not is_at_work), 0) as oldest_idle,
   greatest(max(oldest) filter (where is_at_work), 0) as oldest_at_work,
   (select count(*)::integer from (
-    select from graphile_worker._private_jobs where locked_at is null limit ${WAKEUPS_COUNTED_MAX}) as jobs
+    select from graphile_worker._private_jobs
+    where is_available and task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
+    limit ${WAKEUPS_COUNTED_MAX}) as jobs
   ) as wakeups_waiting,
   (select count(*)::integer from sealpost.replays where status = 'running') as replays_running,
   pg_stat_get_tuples_inserted('sealpost.analyses'::regclass)::float8 as published_ever

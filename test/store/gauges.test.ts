@@ -76,6 +76,14 @@ describe("the queue's levels", () => {
     expect(levels.oldestDueAtWorkSeconds).toBeLessThan(310);
   });
 
+  test("count wake-ups that wait, and none of other people's jobs", async () => {
+    await database.pool.query("select graphile_worker.add_job('deliver') from generate_series(1, 3)");
+    await database.pool.query("select graphile_worker.add_job('send_invoice') from generate_series(1, 5)");
+    expect(await readQueueLevels(pool)).toMatchObject({ wakeupsWaiting: 3 });
+    await database.pool.query("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w'");
+    expect(await readQueueLevels(pool)).toMatchObject({ wakeupsWaiting: 0 });
+  });
+
   test("are read from at most 20,000 rows, by the index", async () => {
     await insertOpen({ lane: 7, dueIn: -1 }, 100_000);
     await database.pool.query("analyze sealpost.open_deliveries");
