@@ -241,8 +241,13 @@ test("in development the key for secrets is made once, for this user only", asyn
   expect([one?.code, other?.code]).toEqual([0, 0]);
   const path = join(stateDir, "secrets-key");
   expect(statSync(path).mode & 0o777).toBe(0o600);
-  const rotated = await run(["secret", "rotate", "--account", JSON.parse(one?.stdout ?? "").account_id], env);
-  expect(rotated.code).toBe(0);
+  const rotate = ["secret", "rotate", "--account", JSON.parse(one?.stdout ?? "").account_id];
+  expect((await run(rotate, env)).code).toBe(0);
+  // Where the key is lost, as docs/operating.md says.
+  rmSync(path);
+  expect((await run(rotate, env)).code).toBe(2);
+  await unused.pool.query("delete from sealpost.signing_secrets");
+  expect((await run(rotate, env)).code).toBe(0);
   rmSync(stateDir, { recursive: true });
   await unused.drop();
 });
