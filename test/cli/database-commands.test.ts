@@ -69,7 +69,7 @@ test("account list shows the accounts, the newest first", async () => {
   expect(await mistakeOf(["secret", "rotate", "--account", nobody])).toContain("sealpost account list");
 });
 
-test("another SECRETS_KEY than the one of the secrets that there are is refused before anything is sealed", async () => {
+test("another SECRETS_KEY than that of the secrets there are is refused before anything is sealed", async () => {
   const env = { SECRETS_KEY: randomBytes(32).toString("base64") };
   const count = async () => (await database.pool.query("select from sealpost.signing_secrets")).rowCount;
   const before = await count();
