@@ -35,7 +35,7 @@ describe("two processes beside one database", () => {
   const askOne = (n: number, key: string | null) =>
     ask(String(processes[n % 2]?.told.listening), "GET", "/v1/operations", { key });
 
-  /** Some at a time: a request that waits for the limiter beyond its bound is let through uncounted, as it should be. */
+  /** Some at a time: what waits for the limiter beyond its bound is let through uncounted, as it should be. */
   const send = async (count: number, key: string | null) => {
     const answers: Awaited<ReturnType<typeof askOne>>[] = [];
     for (let first = 0; first < count; first += AT_ONCE) {
