@@ -139,6 +139,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   deliver integer := (select id from graphile_worker._private_tasks where identifier = 'deliver');
@@ -311,6 +312,11 @@ begin
 end
 $$;
 
+-- Its joins say `= any (array[…])`, so that an index serves for looking up and never for reading a whole table in
+-- order, as a plan made for an empty one would, for as long as the caller's session lives. Without jit: before
+-- PostgreSQL 18 a scan that is switched off and needed all the same (of the settings' one row) costs so much that every
+-- call would be compiled.
+--
 -- The one way in, for every caller. at: the moment of publishing (only tests give another than now).
 -- Returns delivery ids in input order; the same analysis again returns the delivery that it already is.
 create function sealpost.publish(
@@ -320,6 +326,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   -- When the promoter first looks: less than the shortest lease, so that the lease of a dispatcher that dies is
@@ -363,15 +370,16 @@ begin
     select
       sealpost.read_analysis(analysis, analysis_bytes_max) as reading,
       coalesce(webhook_url, endpoints.url) is not null as has_target,
-      accounts.id is null as is_unknown,
+      -- Not the id: an index that holds all that is asked for may be read in order, too.
+      accounts.created_at is null as is_unknown,
       case when webhook_url is not null then
         sealpost.webhook_url_fault(webhook_url, unsafe_allowed_targets)
       end as url_fault
     from unnest(account_ids, analyses, webhook_urls) with ordinality
       as input (account_id, analysis, webhook_url, n)
     cross join sealpost.settings
-    left join sealpost.accounts on accounts.id = input.account_id
-    left join sealpost.endpoints on endpoints.account_id = input.account_id
+    left join sealpost.accounts on accounts.id = any (array[input.account_id])
+    left join sealpost.endpoints on endpoints.account_id = any (array[input.account_id])
     order by n
     offset 0
   ) as judged;
@@ -429,9 +437,9 @@ begin
       from unnest(account_ids, digests, webhook_urls, analysis_ids, delivery_ids) with ordinality
         as input (account_id, digest, webhook_url, analysis_id, delivery_id, n)
       left join sealpost.analyses as registry
-        on registry.account_id = input.account_id and registry.id = input.analysis_id
+        on registry.account_id = any (array[input.account_id]) and registry.id = input.analysis_id
       left join sealpost.deliveries as logged
-        on logged.account_id = registry.account_id and logged.id = registry.delivery_id
+        on logged.account_id = any (array[registry.account_id]) and logged.id = registry.delivery_id
       where registry.delivery_id is distinct from input.delivery_id
     loop
       if known.delivery_id is null then

@@ -66,7 +66,8 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
 }
 
 // A lock that does not come in 5 s is given up: everybody else queues behind us while we wait for it.
-const SESSION_SETTINGS = "set statement_timeout = 0; set lock_timeout = '5s'";
+const SESSION_SETTINGS =
+  "set statement_timeout = 0; set lock_timeout = '5s'; set standard_conforming_strings = on";
 
 const MIGRATIONS_TABLE = `
 create schema if not exists sealpost;

@@ -26,14 +26,14 @@ export type PoolOptions = {
 
 /**
  * For claims and records: statements whose plan must never depend on what the tables looked like when it was made. A
- * small batch by ids has to look every id up. Only bitmap scans are left, because they are the only ones that need a
- * condition on the index: planned for a table that was all but empty, the others read all of it, row by row or along
- * the index, and go on doing that when it has grown (recording 200 of 20,000 took over 5 s instead of 10 ms).
+ * small batch by ids is always a nested loop over indexes; planned for an empty table it would be a scan for ever.
  */
 export function createDispatchPool(options: PoolOptions): pg.Pool {
-  const off = ["seqscan", "indexscan", "indexonlyscan", "hashjoin", "mergejoin"];
-  const settings = ["plan_cache_mode=force_generic_plan", ...off.map((path) => `enable_${path}=off`)];
-  return createPool(options, settings.map((setting) => `-c ${setting}`).join(" "));
+  const off = ["seqscan", "hashjoin", "mergejoin"];
+  return createPool(options, [
+    "plan_cache_mode=force_generic_plan",
+    ...off.map((path) => `enable_${path}=off`),
+  ]);
 }
 
 /**
@@ -41,7 +41,7 @@ export function createDispatchPool(options: PoolOptions): pg.Pool {
  * second until the next autoanalyze.
  */
 export function createWakeupPool(options: PoolOptions): pg.Pool {
-  const pool = createPool(options, "-c plan_cache_mode=force_custom_plan");
+  const pool = createPool(options, ["plan_cache_mode=force_custom_plan"]);
   pool.on("connect", ignoreMigrationNotices);
   return pool;
 }
@@ -61,7 +61,7 @@ function ignoreMigrationNotices(client: pg.ClientBase): void {
 
 /** For the API, whose callers are told soon that the database is away. */
 export function createApiPool(options: PoolOptions): pg.Pool {
-  return createPool(options, "", API_TIMEOUTS);
+  return createPool(options, [], API_TIMEOUTS);
 }
 
 /**
@@ -71,12 +71,8 @@ export function createApiPool(options: PoolOptions): pg.Pool {
  */
 export function createLogPool(options: PoolOptions): pg.Pool {
   const off = ["seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"];
-  const settings = [
-    "plan_cache_mode=force_generic_plan",
-    "jit=off",
-    ...off.map((path) => `enable_${path}=off`),
-  ];
-  return createPool(options, settings.map((setting) => `-c ${setting}`).join(" "), API_TIMEOUTS);
+  const settings = ["plan_cache_mode=force_generic_plan", ...off.map((path) => `enable_${path}=off`)];
+  return createPool(options, settings, API_TIMEOUTS);
 }
 
 /**
@@ -84,17 +80,43 @@ export function createLogPool(options: PoolOptions): pg.Pool {
  * index: a planner that finds most rows due would rather read and sort them all.
  */
 export function createGaugePool(options: PoolOptions): pg.Pool {
-  return createPool(options, "-c enable_seqscan=off -c enable_bitmapscan=off", API_TIMEOUTS);
+  return createPool(options, ["enable_seqscan=off", "enable_bitmapscan=off"], API_TIMEOUTS);
 }
 
 /** For everything else: the command line, the leader's work. */
 export function createGeneralPool(options: PoolOptions): pg.Pool {
-  return createPool(options, "");
+  return createPool(options, []);
 }
 
-function createPool(options: PoolOptions, settings: string, timeouts = TIMEOUTS): pg.Pool {
+/**
+ * What our statements are written for, whatever the database's owner has set for everybody else in it. jit: before
+ * PostgreSQL 18 a scan that is switched off, and needed all the same, costs so much that its statement is compiled.
+ */
+const OUR_SETTINGS = [
+  "default_transaction_isolation=read committed",
+  "standard_conforming_strings=on",
+  "datestyle=ISO",
+  "jit=off",
+];
+
+/** Where to connect, and with which settings: first those that the address itself brings along. */
+function addressOf(
+  databaseUrl: string,
+  settings: readonly string[],
+): Pick<pg.PoolConfig, "connectionString" | "options"> {
+  const url = new URL(databaseUrl);
+  const given = url.searchParams.get("options");
+  url.searchParams.delete("options");
+  const ours = [...OUR_SETTINGS, ...settings].map((setting) => `-c ${setting.replaceAll(" ", "\\ ")}`);
+  // In the address they would replace ours.
+  return given === null
+    ? { connectionString: databaseUrl, options: ours.join(" ") }
+    : { connectionString: url.href, options: [given, ...ours].join(" ") };
+}
+
+function createPool(options: PoolOptions, settings: readonly string[], timeouts = TIMEOUTS): pg.Pool {
   const pool = new pg.Pool({
-    connectionString: options.databaseUrl,
+    ...addressOf(options.databaseUrl, settings),
     max: options.connectionsMax,
     application_name: options.applicationName,
     connectionTimeoutMillis: timeouts.connectMs,
@@ -104,7 +126,6 @@ function createPool(options: PoolOptions, settings: string, timeouts = TIMEOUTS)
     keepAlive: true,
     // Each day's statements stay with their connection, 0.6 MB of the server's memory for every day.
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
-    ...(settings === "" ? {} : { options: settings }),
     ...(options.onQuery === undefined ? {} : { Client: timedClient(options.onQuery) }),
   });
   pool.on("error", options.onError);

@@ -40,7 +40,8 @@ export type Recording = {
  * ours. A replay that came while the attempt was under way has raised the row's run: then the attempt is kept in the
  * log, the lease goes, and only a 2xx still moves the status (the replay falls away).
  *
- * `input` is the one join over unnest; the later steps read it. Joining CTEs with each other goes quadratic.
+ * `input` is the one join over unnest; the later steps read it. Joining CTEs with each other goes quadratic. What
+ * `= any (array[…])` is for, the claim says.
  */
 const recordText = (attempts: string, deliveries: string) => `
 with input as (
@@ -55,13 +56,13 @@ with input as (
     ended_at_ms, dns_ms, connect_ms, tls_ms, first_byte_ms, status_code, outcome, error_code,
     target_url, remote_address, response_headers, response_excerpt
   )
-  join sealpost.open_deliveries as o on o.delivery_id = i.delivery_id and o.lease_token = i.lease_token
-  order by o.delivery_id
+  join sealpost.open_deliveries as o on o.delivery_id = any (array[i.delivery_id]) and o.lease_token = i.lease_token
+  order by i.delivery_id
   for update of o
 ), ended as (
   delete from sealpost.open_deliveries as o
   using input
-  where o.delivery_id = input.delivery_id and not input.is_superseded
+  where o.delivery_id = any (array[input.delivery_id]) and not input.is_superseded
     and input.status in ('succeeded', 'abandoned')
 ), kept as (
   update sealpost.open_deliveries as o
@@ -75,7 +76,7 @@ with input as (
     wake_at = case when input.is_superseded then o.due_at
       else to_timestamp(input.due_at_ms / 1000) end
   from input
-  where o.delivery_id = input.delivery_id
+  where o.delivery_id = any (array[input.delivery_id])
     and (input.is_superseded or input.status in ('failed', 'released'))
 ), logged as (
   insert into ${attempts} (
@@ -97,7 +98,7 @@ with input as (
     last_status_code = case when input.outcome is null then d.last_status_code else input.status_code end,
     endpoint_url = case when d.webhook_url is null then coalesce(input.target_url, d.endpoint_url) end
   from input
-  where d.account_id = input.account_id and d.id = input.delivery_id
+  where d.account_id = any (array[input.account_id]) and d.id = input.delivery_id
     and not (input.status = 'released' and input.outcome is null)
 )
 select delivery_id from input`;

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createDispatchPool, isRefusedData } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, startTestDispatcher } from "../support/dispatching.ts";
@@ -35,6 +35,54 @@ it("keeps no connection for days, and the statements of all those days with it",
   });
   expect(pool.options.maxLifetimeSeconds).toBe(3_600);
   await pool.end();
+});
+
+describe("a connection's settings", () => {
+  const settingsOf = async (databaseUrl: string) => {
+    const pool = createDispatchPool({
+      databaseUrl,
+      connectionsMax: 1,
+      applicationName: "test pools",
+      onError: () => undefined,
+    });
+    const { rows } = await pool.query<{ name: string; setting: string }>(
+      `select name, setting from pg_settings where name in ('plan_cache_mode', 'enable_seqscan', 'enable_hashjoin',
+         'default_transaction_isolation', 'standard_conforming_strings', 'DateStyle', 'jit', 'work_mem')`,
+    );
+    await pool.end();
+    return Object.fromEntries(rows.map(({ name, setting }) => [name, setting]));
+  };
+  const OURS = {
+    plan_cache_mode: "force_generic_plan",
+    enable_seqscan: "off",
+    enable_hashjoin: "off",
+    default_transaction_isolation: "read committed",
+    standard_conforming_strings: "on",
+    DateStyle: expect.stringMatching(/^ISO/),
+    jit: "off",
+  };
+
+  it("are ours, whatever the database has for everybody else", async () => {
+    const { rows } = await database.pool.query<{ name: string }>("select current_database() as name");
+    const theirs = {
+      default_transaction_isolation: "'repeatable read'",
+      standard_conforming_strings: "off",
+      datestyle: "German",
+      jit: "on",
+      plan_cache_mode: "force_custom_plan",
+    };
+    for (const [name, value] of Object.entries(theirs)) {
+      await database.pool.query(`alter database ${rows[0]!.name} set ${name} = ${value}`);
+    }
+    expect(await settingsOf(database.url)).toMatchObject(OURS);
+    await database.pool.query(`alter database ${rows[0]!.name} reset all`);
+  });
+
+  it("stay ours beside those that the address brings along", async () => {
+    const url = new URL(database.url);
+    url.searchParams.set("options", "-c work_mem=12345 -c jit=on");
+    expect(await settingsOf(url.href)).toMatchObject({ ...OURS, work_mem: "12345" });
+  });
 });
 
 it.each([
