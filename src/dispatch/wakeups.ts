@@ -1,6 +1,6 @@
 import { EventEmitter } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
-import { Logger, type Runner, run, type WorkerEvents } from "graphile-worker";
+import { Logger, run, type WorkerEvents } from "graphile-worker";
 import type { Pool } from "pg";
 import type { WaitingDelivery } from "./lanes.ts";
 
@@ -15,6 +15,14 @@ const LOOK_AGAIN_MS = 4;
 const POLL_MS = 100;
 const RESTART_MS = 50;
 const RESTART_MAX_MS = 2_000;
+/**
+ * A runner that is ending is waited for no longer than this: after a database that stood still it was seen to end half,
+ * with nothing under way, and never to say so.
+ */
+const END_MAX_MS = 5_000;
+/** A runner that has neither looked for work nor had any for so long is taken for dead; a look is due every POLL_MS. */
+const SILENCE_MAX_MS = 15_000;
+const LISTEN_EVERY_MS = 1_000;
 
 export type WakeupsOptions = {
   readonly pool: Pool;
@@ -24,14 +32,17 @@ export type WakeupsOptions = {
 };
 
 /**
- * Listens to graphile-worker's jobs. When its runner ends without being asked (it does when the database goes), it is
- * run again in the same process: measured, jobs ran 40 to 60 ms after PostgreSQL was back. Wake-ups that stay locked by
- * the old runner are issued again by the promoter.
+ * Listens to graphile-worker's jobs. When its runner ends without being asked (it does when the database goes), or does
+ * nothing any more without having ended, it is run again in the same process: measured, jobs ran 40 to 60 ms after
+ * PostgreSQL was back. Wake-ups that stay locked by the old runner are issued again by the promoter.
  */
 export class Wakeups {
   readonly #options: WakeupsOptions;
   readonly #stopping = new AbortController();
-  #runner: Runner | null = null;
+  /** Asks the present runner to end, and waits only so long. */
+  #endRunner: () => void = () => undefined;
+  #signOfLifeMs = 0;
+  #handling = 0;
   #loop: Promise<void> = Promise.resolve();
   #looksLeft = 0;
   #lookTimer: NodeJS.Timeout | null = null;
@@ -46,8 +57,7 @@ export class Wakeups {
 
   async stop(): Promise<void> {
     this.#stopping.abort();
-    // A runner whose database is gone rejects its own stop; there is nothing left to give back then.
-    await this.#runner?.stop().catch(() => undefined);
+    this.#endRunner();
     await this.#loop;
   }
 
@@ -57,14 +67,10 @@ export class Wakeups {
       let error: unknown = null;
       const startedAt = performance.now();
       try {
-        this.#runner = await run(this.#runOptions());
-        // Asked to stop while it was starting: stop() found no runner yet.
-        if (signal.aborted) await this.#runner.stop();
-        await this.#runner.promise;
+        await this.#runOnce();
       } catch (cause) {
         error = cause;
       }
-      this.#runner = null;
       if (signal.aborted) return;
       this.#options.onRunnerEnded(error, restarts);
       // A runner that worked for a while ended for a new reason: start over with the short delay.
@@ -72,6 +78,31 @@ export class Wakeups {
       await wait(Math.min(RESTART_MS * 2 ** restarts, RESTART_MAX_MS), null, { signal }).catch(
         () => undefined,
       );
+    }
+  }
+
+  async #runOnce(): Promise<void> {
+    const gone = Promise.withResolvers<void>();
+    const waitNoLonger = () => void setTimeout(gone.resolve, END_MAX_MS).unref();
+    this.#signOfLifeMs = performance.now();
+    const runner = await run(this.#runOptions(waitNoLonger));
+    // Whatever it says when nobody waits for it any more, and that its stop fails when the database is gone.
+    runner.promise.catch(() => undefined);
+    this.#endRunner = () => {
+      runner.stop().catch(() => undefined);
+      waitNoLonger();
+    };
+    // Asked to stop while it was starting: stop() found no runner yet.
+    if (this.#stopping.signal.aborted) this.#endRunner();
+    const listening = setInterval(() => {
+      const isSilent = performance.now() - this.#signOfLifeMs > SILENCE_MAX_MS;
+      if (isSilent && this.#handling === 0) this.#endRunner();
+    }, LISTEN_EVERY_MS);
+    try {
+      await Promise.race([runner.promise, gone.promise]);
+    } finally {
+      clearInterval(listening);
+      this.#endRunner = () => undefined;
     }
   }
 
@@ -86,17 +117,19 @@ export class Wakeups {
     }, LOOK_AGAIN_MS);
   }
 
-  #runOptions(): Parameters<typeof run>[0] {
+  #runOptions(onShutdown: () => void): Parameters<typeof run>[0] {
     const events: WorkerEvents = new EventEmitter();
-    events.on("localQueue:getJobs:complete", ({ localQueue, jobs }) =>
-      this.#lookAgain(localQueue, jobs.length),
-    );
+    events.on("localQueue:getJobs:complete", ({ localQueue, jobs }) => {
+      this.#signOfLifeMs = performance.now();
+      this.#lookAgain(localQueue, jobs.length);
+    });
+    events.on("pool:gracefulShutdown", onShutdown);
     return {
       events,
       pgPool: this.#options.pool,
       noHandleSignals: true,
       logger: new Logger(() => () => undefined),
-      taskList: { deliver: async (payload) => await this.#options.wake(readWakeup(payload)) },
+      taskList: { deliver: (payload) => this.#handle(payload) },
       preset: {
         worker: {
           concurrentJobs: CONCURRENT_JOBS,
@@ -108,6 +141,16 @@ export class Wakeups {
         },
       },
     };
+  }
+
+  async #handle(payload: unknown): Promise<void> {
+    this.#handling++;
+    try {
+      await this.#options.wake(readWakeup(payload));
+    } finally {
+      this.#handling--;
+      this.#signOfLifeMs = performance.now();
+    }
   }
 }
 

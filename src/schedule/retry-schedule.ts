@@ -1,9 +1,9 @@
 /**
  * When to try again. Pure: times are milliseconds since the Unix epoch in the database's time, chance is an argument.
  *
- * Rules (../shared design, part Schedule): attempt 1 at once; the delays before the others grow by RATIO and add up to
- * the window, so 24 h and 8 attempts give 15.8 s, 63 s, 4.2 min, 17 min, 67 min, 4.5 h, 18 h; each is multiplied by a
- * uniform factor from [0.8, 1.2) and counted from the end of the attempt before it.
+ * Attempt 1 is at once; the delays before the others grow by RATIO and add up to the window, so 24 h and 8 attempts
+ * give 15.8 s, 63 s, 4.2 min, 17 min, 67 min, 4.5 h, 18 h; each is multiplied by a uniform factor from [0.8, 1.2) and
+ * counted from the end of the attempt before it.
  */
 export type RetryPolicy = {
   /** Nominal time from the first attempt to the last. */

@@ -126,7 +126,7 @@ function createPool(options: PoolOptions, settings: readonly string[], timeouts 
     keepAlive: true,
     // Each day's statements stay with their connection, 0.6 MB of the server's memory for every day.
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
-    ...(options.onQuery === undefined ? {} : { Client: timedClient(options.onQuery) }),
+    Client: timedClient(options.onQuery ?? (() => undefined)),
   });
   pool.on("error", options.onError);
   // A connection that breaks while it is lent out rejects its query; without this listener it would end the process

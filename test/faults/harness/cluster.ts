@@ -166,6 +166,20 @@ export class Cluster {
     }
   }
 
+  /** What its processes complained of, for whoever has to find out why a scenario failed. */
+  troubles(): string {
+    const WARNING = 40;
+    return this.processes
+      .flatMap((process) => [
+        `process ${process.pid}${process.hasEnded ? " (ended)" : ""}: ${process.errors}`,
+        ...process.lines
+          .filter(({ level }) => Number(level) >= WARNING)
+          .slice(-10)
+          .map((line) => JSON.stringify(line)),
+      ])
+      .join("\n");
+  }
+
   check(): Promise<Verdict> {
     return check(this.pool, this.producer.publications, this.receiver.arrivals);
   }

@@ -9,6 +9,8 @@ export type DatabaseProxy = {
   hold(): void;
   /** What was held arrives now, also from those who have hung up since. */
   letGo(): void;
+  /** From now on nothing passes on the connections that there are, as when a firewall forgets them; new ones work. */
+  forget(): void;
   close(): Promise<void>;
 };
 
@@ -19,15 +21,18 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
   const sockets = new Set<Socket>();
   const held: (() => void)[] = [];
   let isHolding = false;
-  const send = (act: () => void) => {
-    if (isHolding) held.push(act);
-    else act();
-  };
+  let isForgotten = { yes: false };
 
   const server = createServer({ allowHalfOpen: true }, (client) => {
     const upstream = folder?.startsWith("/")
       ? connect({ path: join(folder, `.s.PGSQL.${port}`) })
       : connect({ host: real.hostname, port });
+    const mine = isForgotten;
+    const send = (act: () => void) => {
+      if (mine.yes) return;
+      if (isHolding) held.push(act);
+      else act();
+    };
     for (const socket of [client, upstream]) {
       sockets.add(socket);
       socket.on("error", () => undefined).on("close", () => sockets.delete(socket));
@@ -35,7 +40,7 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
     client.on("data", (bytes) => send(() => upstream.write(bytes)));
     client.on("close", () => send(() => upstream.end()));
     client.on("end", () => client.end());
-    upstream.on("data", (bytes) => client.writable && client.write(bytes));
+    upstream.on("data", (bytes) => !mine.yes && client.writable && client.write(bytes));
     upstream.on("close", () => client.destroy());
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -52,6 +57,10 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
     letGo: () => {
       isHolding = false;
       for (const act of held.splice(0)) act();
+    },
+    forget: () => {
+      isForgotten.yes = true;
+      isForgotten = { yes: false };
     },
     close: async () => {
       for (const socket of sockets) socket.destroy();

@@ -33,6 +33,8 @@ export async function withCluster<T>(
   const cluster = await Cluster.start({ ...options, databaseUrl });
   try {
     return await play(cluster);
+  } catch (error) {
+    throw new Error(`${String(error)}\n${cluster.troubles()}`, { cause: error });
   } finally {
     await cluster.close();
   }

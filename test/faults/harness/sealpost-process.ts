@@ -59,13 +59,20 @@ export class SealpostProcess {
     return this.#errors.join("\n");
   }
 
-  /** Resolves with the next line of the log that is wanted. */
-  async nextLine(isWanted: (line: LogLine) => boolean, timeoutMs = 30_000): Promise<LogLine> {
-    const signal = AbortSignal.timeout(timeoutMs);
-    for (;;) {
-      const [line] = (await once(this.#events, "line", { signal })) as [LogLine];
-      if (isWanted(line)) return line;
-    }
+  /** Resolves with a line of the log that is wanted, once there is one. */
+  waitForLine(isWanted: (line: LogLine) => boolean, timeoutMs = 60_000): Promise<LogLine> {
+    return new Promise((resolve, reject) => {
+      const end = (settle: () => void) => {
+        clearTimeout(timer);
+        this.#events.off("line", hear);
+        settle();
+      };
+      const hear = (line: LogLine) => isWanted(line) && end(() => resolve(line));
+      const giveUp = () => end(() => reject(new Error(`no such line in ${timeoutMs} ms: ${isWanted}`)));
+      const timer = setTimeout(giveUp, timeoutMs);
+      this.#events.on("line", hear);
+      this.lines.forEach(hear);
+    });
   }
 
   async kill(): Promise<void> {

@@ -77,7 +77,7 @@ async function playZombie(
     const before = await everything(cluster);
     await wait(Math.max(0, stillMs - (performance.now() - stoppedAt)));
     const isLate = ({ msg }: Readonly<Record<string, unknown>>) => String(msg).includes("lease was gone");
-    const told = zombie.nextLine(isLate);
+    const told = zombie.waitForLine(isLate);
     goOn(zombie);
     await told;
     // It goes on as if nothing had happened, and so does everybody else.
@@ -119,7 +119,7 @@ export const lateResult: Scenario = {
         await until(() => egress.heads.length > 0);
         line.hold();
         const heir = await cluster.startDispatcher();
-        await heir.nextLine(({ next }) => next === "failed");
+        await heir.waitForLine(({ next }) => next === "failed");
         const before = await everything(cluster);
         line.letGo();
         await wait(1_000);
