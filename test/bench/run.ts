@@ -6,7 +6,7 @@
  *   -- --json                     figures for machines on standard output
  *   -- --throughput 2000         deliveries a second that isolation goes by, in place of measuring them
  *   -- --in-flight 256            DISPATCH_IN_FLIGHT_MAX, in place of the number at which the limit is best
- *   -- --node-flags "…"           Node's flags for the dispatcher, in place of the recommended ones
+ *   -- --node-flags="…"          Node's flags for the dispatcher, in place of the recommended ones
  *   -- --postgres a=b,c=d         PostgreSQL settings besides the recommended ones
  * Ends with exit code 1 when a case failed; a goal that is missed is no failure of the benchmark.
  */
