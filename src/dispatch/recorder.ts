@@ -1,8 +1,14 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Recording } from "../store/record.ts";
 
-/** One statement's worth of recordings. There is no timer: a batch is what gathered while the last one ran. */
+/** One statement's worth of recordings. */
 const BATCH_MAX = 200;
+/**
+ * Nobody waits for a record, and a statement for one row costs as much as one for ten: unless so many are waiting, so
+ * long is waited for more.
+ */
+const BATCH_ENOUGH = 50;
+const GATHER_MS = 10;
 const RETRY_MS = 100;
 const RETRY_MAX_MS = 2_000;
 
@@ -52,9 +58,10 @@ export class Recorder {
 
   async #writeAll(): Promise<void> {
     this.#isWriting = true;
-    // What this turn of the event loop brings belongs to the same batch.
-    await new Promise(setImmediate);
-    while (this.#waiting.length > 0) await this.#write(this.#waiting.splice(0, BATCH_MAX));
+    while (this.#waiting.length > 0) {
+      if (this.#waiting.length < BATCH_ENOUGH) await wait(GATHER_MS);
+      await this.#write(this.#waiting.splice(0, BATCH_MAX));
+    }
     this.#isWriting = false;
   }
 

@@ -6,6 +6,8 @@ import type { WaitingDelivery } from "./lanes.ts";
 
 /** Wake-ups handled at once. A handler puts ids into memory and returns, so this many are plenty. */
 const CONCURRENT_JOBS = 8;
+/** Taken at once: pipelines that publish one at a time leave many small ones. */
+const JOBS_FETCHED_MAX = 33;
 /**
  * Of transactions that add wake-ups at the same moment only one says so (sealpost.announce_wakeups). So once some were
  * found the queue is looked at this many times more, so far apart; what all of that misses, the next poll finds.
@@ -134,7 +136,7 @@ export class Wakeups {
         worker: {
           concurrentJobs: CONCURRENT_JOBS,
           pollInterval: POLL_MS,
-          localQueue: { size: CONCURRENT_JOBS + 1, ttl: 3_000 },
+          localQueue: { size: JOBS_FETCHED_MAX, ttl: 3_000 },
           completeJobBatchDelay: 20,
           failJobBatchDelay: 20,
           gracefulShutdownAbortTimeout: 5_000,

@@ -38,9 +38,16 @@ class Database {
   atOnceMax = 0;
   answer: (batch: readonly Recording[], nth: number) => Promise<readonly string[]> = async (batch) =>
     ids(batch);
+  readonly #begun = Promise.withResolvers<void>();
+
+  /** Resolves when it is asked for the first time. */
+  get begun(): Promise<void> {
+    return this.#begun.promise;
+  }
 
   readonly write = async (batch: readonly Recording[]): Promise<ReadonlySet<string>> => {
     this.writes.push(batch);
+    this.#begun.resolve();
     this.atOnceMax = Math.max(this.atOnceMax, ++this.atOnce);
     try {
       return new Set(await this.answer(batch, this.writes.length));
@@ -71,14 +78,16 @@ const recordAll = (names: readonly string[], lifeMs = 60_000) =>
   names.map((name) => recorder.record(recording(name), inMs(lifeMs)));
 
 describe("batches", () => {
-  it("are what one turn brought, and then what gathered while the last one was written", async () => {
+  it("are what gathered in a moment, and then what gathered while the last one was written", async () => {
     const gate = Promise.withResolvers<void>();
     database.answer = async (batch, nth) => {
       if (nth === 1) await gate.promise;
       return ids(batch);
     };
-    const first = recordAll(["a", "b"]);
+    const first = recordAll(["a"]);
     await new Promise((resolve) => setImmediate(resolve));
+    first.push(...recordAll(["b"]));
+    await database.begun;
     const later = recordAll(["c"]);
     await new Promise((resolve) => setImmediate(resolve));
     later.push(...recordAll(["d"]));
@@ -111,7 +120,7 @@ describe("while the database is away", () => {
       return ids(batch);
     };
     const first = recordAll(["a"]);
-    await new Promise((resolve) => setImmediate(resolve));
+    await database.begun;
     const second = recordAll(["b"]);
     expect(await Promise.all([...first, ...second])).toEqual(["ours", "ours"]);
     expect(database.writes.map(ids)).toEqual([["a"], ["a"], ["a"], ["b"]]);

@@ -101,6 +101,18 @@ export class SealpostProcess {
     return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) * 1024;
   }
 
+  /** The most resident memory that it had while something was done, in bytes. */
+  async peakRssBytes(work: () => Promise<unknown>): Promise<number> {
+    let peak = await this.rssBytes();
+    const watching = setInterval(() => {
+      void this.rssBytes().then((bytes) => {
+        peak = Math.max(peak, bytes);
+      });
+    }, 50);
+    await work().finally(() => clearInterval(watching));
+    return peak;
+  }
+
   async descriptorsCount(): Promise<number> {
     return (await readdir(`/proc/${this.pid}/fd`)).length;
   }
