@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { z } from "zod";
 import { CURSOR_CHARS_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX } from "./limits.ts";
 import { invalidRequest } from "./problems.ts";
@@ -79,5 +79,5 @@ function decoded(cursor: string): unknown {
 }
 
 function digestFilter(filter: unknown): string {
-  return createHash("sha256").update(JSON.stringify(filter)).digest("base64url").slice(0, 16);
+  return hash("sha256", JSON.stringify(filter), "base64url").slice(0, 16);
 }

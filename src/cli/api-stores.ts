@@ -18,10 +18,25 @@ import type { SayAway } from "./database-away.ts";
 
 const USE_NOTED_EVERY_MS = 60_000;
 
-/** Looks keys up, and notes that they are used; nobody waits for the note, and it may get lost. */
+/**
+ * Looks keys up, and notes that they are used; nobody waits for the note, and it may get lost. Requests with the same
+ * key that come in one turn of the event loop share a lookup, which is made when all of them are there.
+ */
 export function createFindApiKey(pool: Pool, sayAway: SayAway, now: () => number): FindApiKey {
+  const gathering = new Map<string, ReturnType<typeof findApiKey>>();
+  const find = (digest: Buffer) => {
+    const name = digest.toString("latin1");
+    const shared = gathering.get(name);
+    if (shared !== undefined) return shared;
+    const found = new Promise(setImmediate).then(() => {
+      gathering.delete(name);
+      return findApiKey(pool, digest);
+    });
+    gathering.set(name, found);
+    return found;
+  };
   return async (digest) => {
-    const key = await sayAway(findApiKey(pool, digest));
+    const key = await sayAway(find(digest));
     if (key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_NOTED_EVERY_MS) {
       noteApiKeyUse(pool, key.id).catch(() => undefined);
     }

@@ -51,14 +51,52 @@ export async function insertApiKey(
   return rows[0]?.id ?? null;
 }
 
+const milliseconds = (column: string) => `extract(epoch from ${column}) * 1000`;
+
+// Every request asks this: as one JSON value, because the driver takes longer over nine columns than all else takes.
+const FIND = `
+select json_build_array(id, account_id, class, name, scopes, ${milliseconds("created_at")},
+  ${milliseconds("expires_at")}, ${milliseconds("revoked_at")}, ${milliseconds("last_used_at")}) as key
+from sealpost.api_keys where digest = $1`;
+
 /** Finds a key, revoked and expired ones included, by the SHA-256 of its whole text; null when there is none. */
 export async function findApiKey(database: Pool | ClientBase, digest: Buffer): Promise<StoredApiKey | null> {
-  const { rows } = await database.query<Row>({
+  const { rows } = await database.query<{ key: FoundKey }>({
     name: "find_api_key",
-    text: `select ${COLUMNS} from sealpost.api_keys where digest = $1`,
+    text: FIND,
     values: [digest],
   });
-  return rows[0] ? fromRow(rows[0]) : null;
+  return rows[0] ? fromFound(rows[0].key) : null;
+}
+
+type FoundKey = [
+  id: string,
+  accountId: string | null,
+  keyClass: "live" | "test",
+  name: string | null,
+  scopes: string[],
+  createdAtMs: number,
+  expiresAtMs: number | null,
+  revokedAtMs: number | null,
+  lastUsedAtMs: number | null,
+];
+
+function fromFound(key: FoundKey): StoredApiKey {
+  return {
+    id: key[0],
+    accountId: key[1],
+    class: key[2],
+    name: key[3],
+    scopes: new Set(key[4]),
+    createdAt: new Date(key[5]),
+    expiresAt: dateOrNull(key[6]),
+    revokedAt: dateOrNull(key[7]),
+    lastUsedAt: dateOrNull(key[8]),
+  };
+}
+
+function dateOrNull(ms: number | null): Date | null {
+  return ms === null ? null : new Date(ms);
 }
 
 const NOTE_USE = `

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
 import { type DeliveryFilter, indexedCondition, rowCondition } from "./delivery-filter.ts";
 
@@ -82,7 +82,7 @@ export async function listDeliveries(
     from counted`;
   const { rows } = await database.query<PageRow>({
     // One prepared statement per set of filters that occurs.
-    name: `list_deliveries_${createHash("sha256").update(text).digest("base64url").slice(0, 16)}`,
+    name: `list_deliveries_${hash("sha256", text, "base64url").slice(0, 16)}`,
     text,
     values: [belowId ?? FIRST_ID, limit + 1, ...indexed.values, ...row.values],
   });
