@@ -115,32 +115,36 @@ as $$
   where i.replay_id = of_replay and i.outcome = 'replayed'
 $$;
 
--- Counts the one replay whose turn it is for the list. The older or larger a replay, the more seldom: every 5 seconds
--- at first, later after a tenth of its age, and never sooner than a millisecond for each of its items, some 200 times
--- what counting takes. A run has ended a day or so after it began; eight days after a replay has, nothing of it
--- changes.
-create function sealpost.count_next_replay(at timestamptz) returns void
-language plpgsql
+-- Takes the one replay whose turn it is to be counted for the list, and says when it is counted again. The older or
+-- larger a replay, the more seldom: every 5 seconds at first, later after a tenth of its age, and never sooner than a
+-- millisecond for each of its items, some 200 times what counting takes. It is a transaction of its own, so that one
+-- that cannot be counted in time lets the others have their turns. Null: nobody's turn.
+create function sealpost.take_replay_to_count(at timestamptz) returns uuid
+language sql
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-  replay record;
-  counted record;
-begin
-  select * into replay from sealpost.replays
-  where count_at <= at order by count_at, id limit 1 for update skip locked;
-  if not found then
-    return;
-  end if;
-  select * into counted from sealpost.count_replay(replay.id, replay.account_id);
   update sealpost.replays
+  set count_at = at + greatest(interval '5 seconds', (at - created_at) / 10, replayed * interval '1 millisecond')
+  where id = (
+    select id from sealpost.replays where count_at <= at order by count_at, id limit 1 for update skip locked)
+  returning id
+$$;
+
+-- A run has ended a day or so after it began; eight days after a replay has, nothing of it changes.
+create function sealpost.store_count_of_replay(of_replay uuid, at timestamptz) returns void
+language sql
+set search_path = pg_catalog, pg_temp
+as $$
+  update sealpost.replays as r
   set succeeded = counted.succeeded, failed = counted.failed,
     count_at = case
-      when status <> 'running' and (counted.succeeded = replayed or at > ended_at + interval '8 days') then null
-      else at + greatest(interval '5 seconds', (at - created_at) / 10, replayed * interval '1 millisecond')
+      when r.status = 'running' or (counted.succeeded < r.replayed and at <= r.ended_at + interval '8 days')
+      then r.count_at
     end
-  where id = replay.id;
-end
+  from (
+    select c.* from sealpost.replays, lateral sealpost.count_replay(id, account_id) as c where id = of_replay
+  ) as counted
+  where r.id = of_replay
 $$;
 
 -- One step of every running replay: as many items as its pace allows since the last step. A step is one transaction,

@@ -44,8 +44,16 @@ export const Replay = z
       .describe(
         "Those that were passed over when their turn came: already delivered or replayed by then, or expired.",
       ),
-    succeeded: z.int().describe("Of the replayed, those that have arrived."),
-    failed: z.int().describe("Of the replayed, those whose last attempt failed; some may yet be retried."),
+    succeeded: z
+      .int()
+      .describe(
+        "Of the replayed, those that have arrived. Of more than 5,000, as of the last count, up to two minutes ago.",
+      ),
+    failed: z
+      .int()
+      .describe(
+        "Of the replayed, those whose last attempt failed; some may yet be retried. Counted like `succeeded`.",
+      ),
     created_at: time,
     ended_at: time.nullable(),
   })
