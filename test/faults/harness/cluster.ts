@@ -20,6 +20,9 @@ export const LEASE_MS = DEADLINE_MS + 5_000;
 /** S, how often the leader looks; in proportion to the retry window below. */
 export const SWEEP_MS = 600;
 const RETRY_WINDOW_SECONDS = 60;
+/** As pino writes it. */
+const WARNING = 40;
+const COMPLAINTS_SHOWN = 20;
 export const SECRETS_KEY = Buffer.alloc(32, 9);
 
 export type ClusterOptions = {
@@ -166,18 +169,16 @@ export class Cluster {
     }
   }
 
-  /** What its processes complained of, for whoever has to find out why a scenario failed. */
+  /** What its processes complained of at last, for whoever has to find out why a scenario failed. */
   troubles(): string {
-    const WARNING = 40;
-    return this.processes
-      .flatMap((process) => [
-        `process ${process.pid}${process.hasEnded ? " (ended)" : ""}: ${process.errors}`,
-        ...process.lines
-          .filter(({ level }) => Number(level) >= WARNING)
-          .slice(-10)
-          .map((line) => JSON.stringify(line)),
-      ])
-      .join("\n");
+    const complaints = this.processes.flatMap((process) => {
+      const said = process.lines
+        .filter(({ level, msg }) => Number(level) >= WARNING && !String(msg).startsWith("UNSAFE"))
+        .map((line) => JSON.stringify(line));
+      const errors = process.errors === "" ? [] : [process.errors];
+      return [...errors, ...said].map((text) => `process ${process.pid}: ${text}`);
+    });
+    return complaints.slice(-COMPLAINTS_SHOWN).join("\n");
   }
 
   check(): Promise<Verdict> {
