@@ -75,6 +75,8 @@ export const hostile: Scenario = {
       RETRY_ATTEMPTS: "1",
       DISPATCH_IN_FLIGHT_MAX: "1000",
       LOG_LEVEL: "warn",
+      // As docs/operating.md says. Left alone, V8 grows by as much as it likes and looks for garbage later.
+      NODE_OPTIONS: "--max-semi-space-size=32 --max-old-space-size=512",
     };
     const targets = Object.values(receivers.ports).map((port) => `localhost:${port}`);
     try {
