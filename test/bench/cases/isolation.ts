@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { ACCOUNTS, type Bench, HOSTS } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase, Figure } from "../figures.ts";
+import { type Snapshot, takeSnapshot } from "../measuring/snapshot.ts";
 import { type Timed, timeStream } from "../timed.ts";
 import { knownThroughput } from "./throughput.ts";
 
@@ -79,21 +80,45 @@ async function measure(
     };
     await publisher.ask("publishPaced", stream);
   }
-  const timed = await timeStream(bench, publisher, {
+  const watched = {
+    database,
+    dispatcherPids: [dispatcher.pid],
+    receiverPid: bench.receiverPid,
+    publisherPid: publisher.pid,
+  };
+  const wish = {
     accountIds: healthy,
     perSecond: healthyPerSecond,
     batch: BATCH,
     warmUpMs: WARM_UP_MS,
     durationMs: DURATION_MS * bench.scale,
+  };
+  let first: Snapshot | null = null;
+  const timed = await timeStream(bench, publisher, wish, async () => {
+    first = await takeSnapshot(watched);
   });
+  const busy = shareOfProcessors(first!, await takeSnapshot(watched));
+  const behindMs = Math.round(timed.publisherBehindMs);
   tell(
-    `${trouble}: ${timed.count} deliveries, publisher behind by at most ${Math.round(timed.publisherBehindMs)} ms`,
+    `${trouble}: ${timed.count} deliveries, publisher behind by at most ${behindMs} ms; processors: ${busy}`,
   );
   await publisher.stop();
   await dispatcher.kill();
   deaf.close();
   await database.drop();
   return timed;
+}
+
+/** Of a second of one processor, what each took of it. */
+function shareOfProcessors(first: Snapshot, last: Snapshot): string {
+  const shares = [...last.cpu]
+    .map(
+      ([name, spent]) =>
+        [name, (spent - (first.cpu.get(name) ?? 0)) / (last.atMs - first.atMs) / 1000] as const,
+    )
+    .filter(([, share]) => share >= 0.01)
+    .sort(([, left], [, right]) => right - left);
+  return shares.map(([name, share]) => `${name} ${share.toFixed(2)}`).join(", ");
 }
 
 function groupsOf(bench: Bench): { healthy: string[]; broken: string[] } {
