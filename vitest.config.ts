@@ -6,8 +6,8 @@ export default defineConfig({
     // Ended in the reverse order: what fails the run comes last.
     globalSetup: ["test/support/output-watch.ts", "test/support/database-setup.ts"],
     exclude: ["test/faults/long/**", "test/bench/**"],
-    // Two cores: more workers than that only make timing tests lie.
-    maxWorkers: 2,
+    // For two cores: a third worker has time for tests that wait, and more would only make timing tests lie.
+    maxWorkers: 3,
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },

@@ -123,7 +123,8 @@ export async function findReplay(
     name: "find_replay",
     text: `select ${COLUMNS}, c.succeeded, c.failed
       from sealpost.replays r cross join lateral (
-        select succeeded, failed from sealpost.count_replay(r.id, r.account_id) where r.replayed <= ${COUNTED_AT_ONCE_MAX}
+        select succeeded, failed from sealpost.count_replay(r.id, r.account_id)
+        where r.replayed <= ${COUNTED_AT_ONCE_MAX}
         union all
         select r.succeeded, r.failed where r.replayed > ${COUNTED_AT_ONCE_MAX}
       ) as c
