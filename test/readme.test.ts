@@ -1,7 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
-import { PassThrough } from "node:stream";
 import { describe, expect, test } from "vitest";
-import { runProgram } from "../src/cli/program.ts";
+import { runAtTerminal } from "./support/terminal.ts";
 
 const root = new URL("../", import.meta.url);
 const read = (path: string): string => readFileSync(new URL(path, root), "utf8");
@@ -14,23 +13,6 @@ const documents = [
   "test/bench/README.md",
   "test/faults/README.md",
 ];
-
-/** What `sealpost … --help` shows. */
-async function helpOf(words: readonly string[]): Promise<string> {
-  const stdout = new PassThrough();
-  await runProgram([...words, "--help"], {
-    env: {},
-    stdin: new PassThrough(),
-    stdout,
-    stderr: stdout,
-    now: () => 0,
-    random: () => 0.5,
-    untilAskedToEnd: () => new AbortController().signal,
-    tellParent: () => undefined,
-    setExitCode: () => undefined,
-  });
-  return String(stdout.read() ?? "");
-}
 
 describe.each(documents)("%s", (path) => {
   // A command may go on in the next line, with a backslash in a block and without one in a paragraph.
@@ -46,7 +28,7 @@ describe.each(documents)("%s", (path) => {
       const words = said.trim().split(/\s+/);
       const first = words.findIndex((word) => !/^[a-z]+$/.test(word));
       const command = first < 0 ? words : words.slice(0, first);
-      const help = await helpOf(command);
+      const { text: help } = await runAtTerminal([...command, "--help"], "");
       expect(help, line).toContain(`Usage: sealpost ${command.join(" ")} `);
       for (const option of words.filter((word) => word.startsWith("--")))
         expect(help, line).toContain(option);

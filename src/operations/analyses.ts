@@ -64,8 +64,7 @@ export function analysisOperations(dependencies: Dependencies): readonly Sealpos
       description:
         "Stores the analysis as it is written and delivers it by webhook. The same again answers the same delivery " +
         `and does nothing. The analysis has at most ${analysisBytesMax} bytes, and its \`id\` and ` +
-        "`status` are written " +
-        "without escapes.",
+        "`status` are written without escapes.",
       method: "POST",
       path: "/v1/analyses",
       scope: "analyses:publish",

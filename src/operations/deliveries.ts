@@ -69,9 +69,8 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       summary: "Replay a delivery",
       description:
         "Starts the next run of a `failed` or `abandoned` delivery: the same id and the same body, to the target as " +
-        "it is configured now, with a new signature. If an attempt is under way, the new run starts after it, " +
-        "and falls " +
-        "away if that attempt succeeds.",
+        "it is configured now, with a new signature. If an attempt is under way, the new run starts after it, and " +
+        "falls away if that attempt succeeds.",
       method: "POST",
       path: "/v1/webhooks/deliveries/{delivery_id}/replay",
       scope: "webhooks:replay",

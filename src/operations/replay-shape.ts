@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Replay as StoredReplay } from "../store/replays.ts";
+import { COUNTED_AT_ONCE_MAX, type Replay as StoredReplay } from "../store/replays.ts";
 import { type AskedFilter, filters } from "./delivery-filter.ts";
 import { id, time } from "./fields.ts";
 
@@ -47,7 +47,8 @@ export const Replay = z
     succeeded: z
       .int()
       .describe(
-        "Of the replayed, those that have arrived. Of more than 5,000, as of the last count, up to two minutes ago.",
+        `Of the replayed, those that have arrived. Where more than ${COUNTED_AT_ONCE_MAX} were replayed, as it was ` +
+          "when last counted, as in the list.",
       ),
     failed: z
       .int()

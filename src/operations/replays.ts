@@ -85,8 +85,7 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       description:
         "The account's replays with their progress, the newest first. `succeeded` and `failed` are as they were " +
         "when last counted: seconds ago for a young replay, up to 100 for a large one, a tenth of its age for an " +
-        "old one; reading " +
-        "one counts anew.",
+        "old one. Reading one that is not large counts anew.",
       method: "GET",
       path,
       scope: "webhooks:replay",

@@ -106,7 +106,7 @@ function replayable(accountId: string, filter: DeliveryFilter, first: number) {
 }
 
 /** What counting these takes, some 30 ms, is no burden to anybody. */
-const COUNTED_AT_ONCE_MAX = 5_000;
+export const COUNTED_AT_ONCE_MAX = 5_000;
 const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, r.created_at,
   r.ended_at`;
 

@@ -1,29 +1,6 @@
-import { PassThrough } from "node:stream";
 import { describe, expect, test } from "vitest";
-import { runProgram } from "../../src/cli/program.ts";
 import { runSealpost } from "../support/command.ts";
-
-/** Runs a command line in this process, as if somebody sat at a terminal. */
-async function runAtTerminal(args: string[], input: string): Promise<{ text: string; code: number }> {
-  const stdin = new PassThrough();
-  const stdout = Object.assign(new PassThrough(), { isTTY: true });
-  let code = 0;
-  stdin.end(input);
-  await runProgram(args, {
-    env: {},
-    stdin,
-    stdout,
-    stderr: stdout,
-    now: () => 0,
-    random: () => 0.5,
-    untilAskedToEnd: () => new AbortController().signal,
-    tellParent: () => undefined,
-    setExitCode: (given) => {
-      code = given;
-    },
-  });
-  return { text: String(stdout.read() ?? ""), code };
-}
+import { runAtTerminal } from "../support/terminal.ts";
 
 describe("on a terminal", () => {
   test("the answer is in words", async () => {

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { ACCOUNTS, type Bench, HOSTS } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase, Figure } from "../figures.ts";
-import { type Snapshot, takeSnapshot } from "../measuring/snapshot.ts";
+import { cpuBetween, type Snapshot, takeSnapshot } from "../measuring/snapshot.ts";
 import { type Timed, timeStream } from "../timed.ts";
 import { knownThroughput } from "./throughput.ts";
 
@@ -111,13 +111,9 @@ async function measure(
 
 /** Of a second of one processor, what each took of it. */
 function shareOfProcessors(first: Snapshot, last: Snapshot): string {
-  const shares = [...last.cpu]
-    .map(
-      ([name, spent]) =>
-        [name, (spent - (first.cpu.get(name) ?? 0)) / (last.atMs - first.atMs) / 1000] as const,
-    )
-    .filter(([, share]) => share >= 0.01)
-    .sort(([, left], [, right]) => right - left);
+  const shares = [...cpuBetween(first, last, (last.atMs - first.atMs) * 1_000)].filter(
+    ([, share]) => share >= 0.01,
+  );
   return shares.map(([name, share]) => `${name} ${share.toFixed(2)}`).join(", ");
 }
 

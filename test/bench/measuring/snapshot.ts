@@ -84,14 +84,19 @@ export type Measured = {
 /** What lies between two moments; all but the rate is per delivery. */
 export function between(first: Snapshot, last: Snapshot): Measured {
   const deliveries = last.recorded - first.recorded;
-  const cpu = [...last.cpu]
-    .map(([name, spent]) => [name, (spent - (first.cpu.get(name) ?? 0)) / deliveries] as const)
-    .sort(([, left], [, right]) => right - left);
   return {
     deliveries,
     perSecond: (deliveries * 1000) / (last.atMs - first.atMs),
     walBytes: (last.walBytes - first.walBytes) / deliveries,
     statements: (last.statements - first.statements) / deliveries,
-    cpu: new Map(cpu),
+    cpu: cpuBetween(first, last, deliveries),
   };
+}
+
+/** Microseconds of CPU that each took, for each of `count`, the greatest first. */
+export function cpuBetween(first: Snapshot, last: Snapshot, count: number): ReadonlyMap<string, number> {
+  const cpu = [...last.cpu]
+    .map(([name, spent]) => [name, (spent - (first.cpu.get(name) ?? 0)) / count] as const)
+    .sort(([, left], [, right]) => right - left);
+  return new Map(cpu);
 }

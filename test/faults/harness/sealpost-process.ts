@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
+const WATCH_EVERY_MS = 25;
 const KEPT_LINES = 200;
 
 export type Ended = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
@@ -102,19 +103,17 @@ export class SealpostProcess {
   }
 
   /** The most resident memory that it had while something was done, in bytes. */
-  async peakRssBytes(work: () => Promise<unknown>): Promise<number> {
-    let peak = await this.rssBytes();
-    const watching = setInterval(() => {
-      void this.rssBytes().then((bytes) => {
-        peak = Math.max(peak, bytes);
-      });
-    }, 50);
-    await work().finally(() => clearInterval(watching));
-    return peak;
+  peakRssBytes(work: () => Promise<unknown>): Promise<number> {
+    return peakOf(() => this.rssBytes(), work);
   }
 
   async descriptorsCount(): Promise<number> {
     return (await readdir(`/proc/${this.pid}/fd`)).length;
+  }
+
+  /** The most descriptors that it had while something was done. */
+  peakDescriptorsCount(work: () => Promise<unknown>): Promise<number> {
+    return peakOf(() => this.descriptorsCount(), work);
   }
 
   #keep(line: string): void {
@@ -128,4 +127,14 @@ export class SealpostProcess {
     if (this.lines.length > KEPT_LINES) this.lines.shift();
     this.#events.emit("line", parsed);
   }
+}
+
+async function peakOf(read: () => Promise<number>, work: () => Promise<unknown>): Promise<number> {
+  let peak = await read();
+  const watching = setInterval(async () => {
+    // A process that has just ended has nothing any more.
+    peak = Math.max(peak, await read().catch(() => 0));
+  }, WATCH_EVERY_MS);
+  await work().finally(() => clearInterval(watching));
+  return peak;
 }

@@ -216,21 +216,21 @@ export const manyHosts: Scenario = {
       const before = await dispatcher.rssBytes();
       // Its files, pipes and connections to the database, before there is anything to deliver.
       const descriptorsBefore = await dispatcher.descriptorsCount();
-      let descriptors = 0;
+      let drainedMs = 0;
+      const publishAndDrain = async () => {
+        for (let from = 0; from < hosts; from += 100) {
+          await Promise.all(
+            Array.from({ length: Math.min(100, hosts - from) }, (_, n) =>
+              cluster.producer.publish(accountId, cluster.receiver.url("/", `h${from + n}.many.localhost`)),
+            ),
+          );
+        }
+        drainedMs = await cluster.drain(300_000);
+      };
       let rss = 0;
-      const watching = setInterval(async () => {
-        descriptors = Math.max(descriptors, await dispatcher.descriptorsCount().catch(() => 0));
-        rss = Math.max(rss, await dispatcher.rssBytes().catch(() => 0));
-      }, 25);
-      for (let from = 0; from < hosts; from += 100) {
-        await Promise.all(
-          Array.from({ length: Math.min(100, hosts - from) }, (_, n) =>
-            cluster.producer.publish(accountId, cluster.receiver.url("/", `h${from + n}.many.localhost`)),
-          ),
-        );
-      }
-      const drainedMs = await cluster.drain(300_000);
-      clearInterval(watching);
+      const descriptors = await dispatcher.peakDescriptorsCount(async () => {
+        rss = await dispatcher.peakRssBytes(publishAndDrain);
+      });
       const verdict = await cluster.check();
       expectSafe(verdict);
       equal(verdict.succeeded, hosts);
