@@ -59,12 +59,13 @@ export class Dispatcher {
   readonly recorder: Recorder;
   readonly #options: DispatcherOptions;
   readonly #leaseMs: number;
-  readonly #running = new Set<Promise<void>>();
+  #running = 0;
   #bytesInFlight = 0;
   #isClaiming = false;
   #claiming: Promise<void> = Promise.resolve();
   #isStopping = false;
   #roomWaiters: (() => void)[] = [];
+  #idleWaiters: (() => void)[] = [];
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
@@ -94,7 +95,9 @@ export class Dispatcher {
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#wakeRoomWaiters();
-    while (this.#isClaiming || this.#running.size > 0) await Promise.all([this.#claiming, ...this.#running]);
+    while (this.#isClaiming) await this.#claiming;
+    if (this.#running === 0) return;
+    await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
   }
 
   /** After the last wake-up: what still waits here is due and others may have it. */
@@ -174,7 +177,7 @@ export class Dispatcher {
     for (const waiting of taken) {
       const answer = answers.get(waiting.deliveryId);
       if (answer?.kind === "leased") {
-        this.#track(this.#run(answer, waiting.lane, claimedAtMs));
+        void this.#run(answer, waiting.lane, claimedAtMs);
         continue;
       }
       // Not due, leased by somebody else, or gone: whoever has it now sees to it.
@@ -184,13 +187,9 @@ export class Dispatcher {
     }
   }
 
-  #track(running: Promise<void>): void {
-    this.#running.add(running);
-    void running.finally(() => this.#running.delete(running));
-  }
-
   async #run(delivery: LeasedDelivery, lane: string, claimedAtMs: number): Promise<void> {
     const { observer, delivering } = this.#options;
+    this.#running++;
     this.#bytesInFlight += delivery.bodyBytes;
     let delivered: Delivered;
     try {
@@ -208,6 +207,8 @@ export class Dispatcher {
     const recorded = await this.recorder.record(delivered.recording, claimedAtMs + this.#leaseMs);
     observer.attemptRecorded(delivery, delivered, recorded);
     this.#bytesInFlight -= delivery.bodyBytes;
+    this.#running--;
+    if (this.#running === 0) for (const resolve of this.#idleWaiters.splice(0)) resolve();
     // What is unrecorded holds claiming up, in number and in bytes; nobody else would start it again.
     this.#pump();
   }

@@ -15,17 +15,13 @@ import type { Connections } from "./connections.ts";
 import { endWithAnswer, endWithError, type PostEnding } from "./post-ending.ts";
 import type { PostLimits } from "./post-limits.ts";
 import type { PostRequest, PostResult, PostTimings } from "./post-result.ts";
-
-/** Whoever started it; exactly one of these is called, once. */
-export type ExchangeOwner = {
-  onResult(exchange: Exchange, result: PostResult): void;
-  /** A mistake of ours: a request that cannot be sent at all. */
-  onFault(exchange: Exchange, error: Error): void;
-};
+import type { Member, UnorderedSet } from "./unordered-set.ts";
 
 export type ExchangeSetting = {
   readonly connect: Connect;
   readonly connections: Connections;
+  /** Each exchange from when it is made until it is over. */
+  readonly inFlight: UnorderedSet<Exchange>;
   readonly limits: PostLimits;
   /** Monotonic milliseconds. */
   readonly now: () => number;
@@ -35,11 +31,13 @@ export type ExchangeSetting = {
  * One POST from its start to its result. It is undici's handler itself, since the layers of `client.request`
  * (a promise, a stream, an abort signal) cost a third of the time of a small POST.
  */
-export class Exchange implements Dispatcher.DispatchHandler {
+export class Exchange implements Dispatcher.DispatchHandler, Member {
   readonly #setting: ExchangeSetting;
   readonly #request: PostRequest;
-  readonly #owner: ExchangeOwner;
+  readonly #ended: PromiseWithResolvers<PostResult>;
   readonly #startedAtMs: number;
+  /** Among those in flight. */
+  place = -1;
   #timer: NodeJS.Timeout;
   #isOver = false;
 
@@ -59,12 +57,14 @@ export class Exchange implements Dispatcher.DispatchHandler {
   readonly #excerpt: Buffer[] = [];
   #bodyBytesCount = 0;
 
-  constructor(setting: ExchangeSetting, request: PostRequest, owner: ExchangeOwner) {
+  /** `ended` is rejected for a mistake of ours alone: a request that cannot be sent at all. */
+  constructor(setting: ExchangeSetting, request: PostRequest, ended: PromiseWithResolvers<PostResult>) {
     this.#setting = setting;
     this.#request = request;
-    this.#owner = owner;
+    this.#ended = ended;
     this.#startedAtMs = setting.now();
     this.#timer = setTimeout(onTimeIsUp, request.deadlineMs, this);
+    setting.inFlight.add(this);
   }
 
   start(): void {
@@ -237,7 +237,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   #finish(ending: PostEnding): void {
     this.#close();
-    this.#owner.onResult(this, {
+    this.#ended.resolve({
       ...ending,
       remoteAddress: this.#remoteAddress,
       timings: this.#timings,
@@ -249,11 +249,12 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #fault(error: Error): void {
     this.#endConnection();
     this.#close();
-    this.#owner.onFault(this, error);
+    this.#ended.reject(error);
   }
 
   #close(): void {
     this.#isOver = true;
+    this.#setting.inFlight.delete(this);
     clearTimeout(this.#timer);
   }
 

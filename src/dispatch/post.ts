@@ -1,9 +1,10 @@
 import { NO_UNSAFE_ALLOWED_TARGETS, type UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
 import type { Connect } from "./connection.ts";
 import { createConnections } from "./connections.ts";
-import { Exchange, type ExchangeOwner } from "./post-exchange.ts";
+import { Exchange } from "./post-exchange.ts";
 import { POST_LIMITS, type PostLimits } from "./post-limits.ts";
 import type { PostRequest, PostResult } from "./post-result.ts";
+import { UnorderedSet } from "./unordered-set.ts";
 
 export type { PostRequest, PostResult } from "./post-result.ts";
 
@@ -40,35 +41,23 @@ export function createPoster(options: PosterOptions): Poster {
   const { connect, now, unsafeAllowedTargets = NO_UNSAFE_ALLOWED_TARGETS } = options;
   const limits: PostLimits = { ...POST_LIMITS, ...options.limits };
   const connections = createConnections({ unsafeAllowedTargets, limits, now });
-  const setting = { connect, connections, limits, now };
-  const inFlight = new Map<Exchange, PromiseWithResolvers<PostResult>>();
+  const inFlight = new UnorderedSet<Exchange>();
+  const setting = { connect, connections, inFlight, limits, now };
   let isClosed = false;
-
-  const owner: ExchangeOwner = {
-    onResult(exchange, result) {
-      inFlight.get(exchange)?.resolve(result);
-      inFlight.delete(exchange);
-    },
-    onFault(exchange, error) {
-      inFlight.get(exchange)?.reject(error);
-      inFlight.delete(exchange);
-    },
-  };
 
   return {
     async post(request) {
       refuseHostHeader(request.headers);
-      const exchange = new Exchange(setting, request, owner);
-      const pending = Promise.withResolvers<PostResult>();
-      inFlight.set(exchange, pending);
+      const ended = Promise.withResolvers<PostResult>();
+      const exchange = new Exchange(setting, request, ended);
       if (isClosed) exchange.cut("shut_down");
       else exchange.start();
-      return pending.promise;
+      return await ended.promise;
     },
 
     async close() {
       isClosed = true;
-      for (const exchange of inFlight.keys()) exchange.cut("shut_down");
+      for (const exchange of inFlight.all()) exchange.cut("shut_down");
       connections.endIdle();
     },
 

@@ -131,12 +131,11 @@ function createPool(options: PoolOptions, settings: readonly string[], timeouts 
     application_name: options.applicationName,
     connectionTimeoutMillis: timeouts.connectMs,
     statement_timeout: timeouts.statementMs,
-    query_timeout: timeouts.answerMs,
     idle_in_transaction_session_timeout: 10_000,
     keepAlive: true,
     // Each day's statements stay with their connection, 0.6 MB of the server's memory for every day.
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
-    Client: timedClient(options.onQuery ?? (() => undefined)),
+    Client: timedClient({ answerMs: timeouts.answerMs, onQuery: options.onQuery ?? (() => undefined) }),
   });
   pool.on("error", options.onError);
   // A connection that breaks while it is lent out rejects its query; without this listener it would end the process

@@ -1,5 +1,10 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import type { QueryConfig } from "pg";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createGeneralPool } from "../../src/store/pools.ts";
+import { timedClient } from "../../src/store/timed-client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;
@@ -58,4 +63,54 @@ test("callbacks are called as ever", async () => {
   });
   expect(rows).toEqual([{ three: 3 }]);
   expect(told).toHaveLength(1);
+});
+
+/** A connection of its own, with an answer's time to choose. */
+async function connect(answerMs: number) {
+  const TimedClient = timedClient({
+    answerMs,
+    onQuery: (_durationMs, hasFailed) => outcomes.push(hasFailed),
+  });
+  const outcomes: boolean[] = [];
+  const client = new TimedClient({ connectionString: database.url });
+  const ended = new Promise((resolve) => client.once("end", resolve));
+  // What the driver says of a connection that we have ended ourselves.
+  client.on("error", () => undefined);
+  await client.connect();
+  return { client, outcomes, ended };
+}
+
+test("hangs up when an answer does not come in time, and takes no second answer for it", async () => {
+  const { client, outcomes, ended } = await connect(200);
+  await expect(client.query("select pg_sleep(30)")).rejects.toThrow("Query read timeout");
+  await ended;
+  expect(outcomes).toEqual([true]);
+  await expect(client.query("select 1")).rejects.toThrow();
+});
+
+test("a statement may bring a time of its own", async () => {
+  const { client, outcomes } = await connect(100);
+  const slow = { text: "select pg_sleep($1), 1 as one", values: [0.3], query_timeout: 20_000 } as QueryConfig;
+  expect((await client.query(slow)).rows).toMatchObject([{ one: 1 }]);
+  expect(outcomes).toEqual([false]);
+  await client.end();
+});
+
+test("a refusal tells where its statement was asked", async () => {
+  const { client } = await connect(5_000);
+  const askNothing = async () => await client.query("select nothing");
+  expect(await askNothing().catch((error: Error) => error.stack)).toContain("at askNothing");
+  await client.end();
+});
+
+test("what statements answered is gone with the next young collection", async () => {
+  const script = fileURLToPath(new URL("many-answers.ts", import.meta.url));
+  // 150 MB in all: with the driver's own timeouts and promises there are 6 full collections, without them none.
+  const { stdout } = await promisify(execFile)(process.execPath, [
+    "--max-semi-space-size=8",
+    script,
+    database.url,
+  ]);
+  expect(JSON.parse(stdout)).toMatchObject({ answers: 5_000 });
+  expect(JSON.parse(stdout).fullCollections).toBeLessThanOrEqual(2);
 });
