@@ -1,7 +1,9 @@
 import { EventEmitter, once } from "node:events";
+import type { Pool } from "pg";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { WaitingDelivery } from "../../src/dispatch/lanes.ts";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
+import { createWakeupPool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { insertAccount, publish } from "../support/publishing.ts";
 
@@ -18,11 +20,11 @@ afterEach(async () => {
 });
 
 /** Wakes from now on; what it gives resolves with the deliveries that were woken, once they are `count`. */
-function startWaking(): (count: number) => Promise<readonly WaitingDelivery[]> {
+function startWaking(pool: Pool = database.pool): (count: number) => Promise<readonly WaitingDelivery[]> {
   const woken: WaitingDelivery[] = [];
   const events = new EventEmitter();
   running = new Wakeups({
-    pool: database.pool,
+    pool,
     wake: async (waiting) => {
       woken.push(...waiting);
       events.emit("woken");
@@ -111,3 +113,42 @@ test("stops when it is asked to while its runner is still starting", async () =>
   await wakeups.stop();
   expect(ends).toEqual([]);
 });
+
+test("wake-ups are read along their index, though their plan was made for an empty queue", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  await database.pool.query("vacuum analyze graphile_worker._private_jobs");
+  const pool = createWakeupPool({
+    databaseUrl: database.url,
+    connectionsMax: 4,
+    applicationName: "test wakeups",
+    onError: () => undefined,
+  });
+  const woken = startWaking(pool);
+  await publish(database.pool, accountId, '{"id":"w-first","status":"succeeded"}');
+  await woken(1);
+  const before = await readJobReads();
+  await database.pool.query(
+    `select sealpost.publish_analysis($1, format('{"id":"w-%s","status":"succeeded"}', i)::json)
+     from generate_series(1, $2::integer) as i`,
+    [accountId, MANY],
+  );
+  expect(await woken(1 + MANY)).toHaveLength(1 + MANY);
+  await running?.stop();
+  running = null;
+  await pool.end();
+  // A session tells what it has read when it ends.
+  await expect.poll(async () => (await readJobReads()).byIndex - before.byIndex).toBeGreaterThanOrEqual(MANY);
+  const after = await readJobReads();
+  expect(after.tableScans - before.tableScans).toBe(0);
+  expect(after.byIndex - before.byIndex).toBeLessThan(5 * MANY);
+});
+
+const MANY = 2_000;
+
+async function readJobReads(): Promise<{ readonly tableScans: number; readonly byIndex: number }> {
+  const { rows } = await database.pool.query(
+    `select seq_scan::float8 as "tableScans", idx_tup_fetch::float8 as "byIndex"
+     from pg_stat_user_tables where schemaname = 'graphile_worker' and relname = '_private_jobs'`,
+  );
+  return rows[0];
+}
