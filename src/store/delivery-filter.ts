@@ -27,7 +27,8 @@ export const NO_FILTER: DeliveryFilter = {
 /** A condition in SQL over `deliveries as d`, and the parameters that it names from `$first` on. */
 export type Condition = { readonly text: string; readonly values: readonly unknown[] };
 
-const TARGET = "lower(coalesce(d.webhook_url, d.endpoint_url))";
+// Hosts are ASCII here, and by the rules of a language lower() takes two to three times as long.
+const TARGET = `lower(coalesce(d.webhook_url, d.endpoint_url) collate "C")`;
 const TARGET_HOST = `substring(${TARGET} from '^[^:]*://(\\[[^]]*\\]|[^/?:]*)')`;
 
 /**
