@@ -46,8 +46,7 @@ async function measure(bench: Bench, tell: (line: string) => void, isObserved: b
   const outputFile = join(folder, "log");
   const observed = { env: { LOG_LEVEL: "info" }, outputFile, scrapeEveryMs: SCRAPE_EVERY_MS };
   const dispatcher = isObserved ? observed : { program: UNCOUNTED };
-  const short = { ...bench, scale: bench.scale / 2 };
-  const { measured, published } = await deliver(short, {
+  const { measured, published } = await deliver(bench, {
     inFlight: bench.inFlightMax ?? 256,
     tell,
     dispatcher,
