@@ -18,7 +18,8 @@ declare
   logged record;
   of_lane bigint;
 begin
-  select lease_until into opened from sealpost.open_deliveries where delivery_id = of_delivery for update;
+  select lease_until into opened
+  from sealpost.open_deliveries where delivery_id = of_delivery and account_id = of_account for update;
   is_open := found;
   select status, run, webhook_url into logged
   from sealpost.deliveries where account_id = of_account and id = of_delivery for update;
@@ -41,7 +42,7 @@ begin
     update sealpost.open_deliveries
     set run = next_run, attempts_in_run = 0, run_started_at = null, interruptions = 0, due_at = at,
       wake_at = case when lease_until > at then at else at + interval '15 seconds' end
-    where delivery_id = of_delivery;
+    where delivery_id = of_delivery and account_id = of_account;
   else
     insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, run, body_bytes)
     select of_delivery, of_account, of_lane, at, at + interval '15 seconds', next_run, octet_length(analysis::text)

@@ -15,6 +15,7 @@ export type Explainable = Pick<
   | "isExample"
   | "nextAttemptAtMs"
   | "isInFlight"
+  | "isWaitingForEarlierRun"
   | "webhookUrl"
   | "endpointUrl"
   | "lastErrorCode"
@@ -46,7 +47,7 @@ function explainStatus(delivery: Explainable, analysisRetentionMs: number): stri
         lastFailure(delivery),
         whatIsNext(delivery, "The next attempt"),
         lastRemedy(delivery),
-        "A replay tries at once.",
+        delivery.isInFlight ? "" : "A replay tries at once.",
       );
     case "succeeded":
       return sentences(`The receiver accepted the event${withStatus(delivery)}. Nothing is left to be done.`);
@@ -68,7 +69,11 @@ function whatIsPending({ run }: Explainable): string {
   return run === 1 ? "The event has not been delivered yet." : "A replay was asked for.";
 }
 
-function whatIsNext({ isInFlight, nextAttemptAtMs }: Explainable, attempt: string): string {
+function whatIsNext(delivery: Explainable, attempt: string): string {
+  const { isInFlight, isWaitingForEarlierRun, nextAttemptAtMs } = delivery;
+  if (isWaitingForEarlierRun) {
+    return "It begins when the attempt that is under way has ended, and falls away if that one succeeds.";
+  }
   if (isInFlight) return `${attempt} is being made now.`;
   if (nextAttemptAtMs === null) return `${attempt} follows shortly.`;
   return `${attempt} is due at ${timeInWords(nextAttemptAtMs)}.`;
@@ -99,6 +104,7 @@ function whyAbandoned(delivery: Explainable): readonly string[] {
     // The reason only says that it is over; the last attempt says why.
     case "attempts_exhausted":
     case "window_ended":
+      if (delivery.attemptsCount === 0) return [message, NONE_MADE];
       if (delivery.lastErrorCode === null) return [message, remedy];
       return [message, `The last attempt: ${lastFailure(delivery)}`, lastRemedy(delivery)];
     // The code says which rule the URL breaks.
@@ -113,6 +119,9 @@ function whyAbandoned(delivery: Explainable): readonly string[] {
       throw new Error(`Unknown reason ${reason satisfies never}`);
   }
 }
+
+const NONE_MADE =
+  "No attempt could be made in all that time, which is no fault of the receiver's: replay the delivery.";
 
 /** After which moment a replay is answered with 410, and so is the analysis. */
 function untilWhen({ id, reason }: Explainable, analysisRetentionMs: number): string {

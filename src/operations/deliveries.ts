@@ -25,8 +25,8 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       summary: "List deliveries",
       description:
         "The delivery log, the newest first. All filters that are given have to fit. `total` is exact up to 10,000; " +
-        "with `Total-Capped: true` there are more. Where few deliveries fit, a page may hold fewer items than " +
-        "`limit` and still have a `next_cursor`.",
+        "with `Total-Capped: true` it is a lower bound: not more than 10,000 were counted, or looked at for what " +
+        "fits. Where few deliveries fit, a page may hold fewer items than `limit` and still have a `next_cursor`.",
       method: "GET",
       path: "/v1/webhooks/deliveries",
       scope: "webhooks:read",

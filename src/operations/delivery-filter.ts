@@ -16,7 +16,7 @@ export const filters = {
   error_code: z
     .string()
     .regex(/^[a-z0-9_]{1,64}$/)
-    .describe("Of the last attempt that failed, such as `dns_not_found` or `status_503`."),
+    .describe("Of the last attempt, such as `dns_not_found` or `status_503`; one that succeeded has none."),
   status_code: z.int().min(100).max(999).describe("Of the last answer."),
   created_after: moment.describe("Created at this moment or later."),
   created_before: moment.describe("Created before this moment."),

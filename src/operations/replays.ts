@@ -44,7 +44,7 @@ const DryRun = z
 
 /** Replaying many deliveries at a pace. */
 export function replayOperations(dependencies: Dependencies): readonly SealpostOperation[] {
-  const { pool } = dependencies;
+  const { pool, analysisRetentionMs } = dependencies;
   const cursors = createCursors(id);
   return [
     write({
@@ -52,8 +52,9 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       tag,
       summary: "Replay many deliveries",
       description:
-        "Takes the failed and abandoned deliveries that fit the filter, at most 100,000, and starts their next run " +
-        "one after the other at the given pace. The set is fixed now: what fails later is not part of it.",
+        "Takes the failed and abandoned deliveries that fit the filter and whose analysis is still kept, at most " +
+        "100,000, and starts their next run one after the other at the given pace. The set is fixed now: what fails " +
+        "later is not part of it.",
       method: "POST",
       path,
       scope: "webhooks:replay",
@@ -69,11 +70,12 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       handle: async ({ accountId, body }, tx) => {
         const { filter: asked, rate_per_second, dry_run } = body;
         if (dry_run) {
-          const matched = await countReplayable(tx, accountId, filterOf(asked));
+          const matched = await countReplayable(tx, accountId, filterOf(asked), analysisRetentionMs);
           if (matched > REPLAY_DELIVERIES_MAX) throw tooMany();
           return { other: { dry_run, matched } };
         }
-        const replay = await createReplay(tx, accountId, filterOf(asked), asked, rate_per_second);
+        const filter = filterOf(asked);
+        const replay = await createReplay(tx, accountId, filter, asked, rate_per_second, analysisRetentionMs);
         if (replay === null) throw tooMany();
         return { body: replayBody(replay) };
       },

@@ -21,6 +21,8 @@ export type LoggedDelivery = {
   /** Null: no attempt is to come, or one is under way. */
   readonly nextAttemptAtMs: number | null;
   readonly isInFlight: boolean;
+  /** The attempt under way is of a run before this one: a replay was asked for meanwhile, and begins after it. */
+  readonly isWaitingForEarlierRun: boolean;
   readonly webhookUrl: string | null;
   /** Where the last attempt went when there is no webhook_url. */
   readonly endpointUrl: string | null;
@@ -41,7 +43,8 @@ export type DeliveryPage = {
 // array, because names would be read again in every row. In the order of `Columns`.
 const COLUMNS = `json_build_array(d.id, d.event, d.analysis_id, d.status, d.reason, d.run, d.attempts_count,
   d.is_example, d.webhook_url, d.endpoint_url, d.last_error_code, d.last_status_code,
-  extract(epoch from o.due_at) * 1000, coalesce(o.lease_until > now(), false))`;
+  extract(epoch from o.due_at) * 1000, coalesce(o.lease_until > now(), false),
+  coalesce(o.lease_run < o.run, false))`;
 
 /**
  * A page of the account's log, newest first, in one statement.
@@ -163,6 +166,7 @@ type Columns = [
   lastStatusCode: number | null,
   dueAtMs: number | null,
   isInFlight: boolean,
+  isLeaseOfEarlierRun: boolean,
 ];
 
 // By position: taking an array apart by a pattern walks an iterator, at twice the price.
@@ -183,6 +187,7 @@ function fromColumns(columns: Columns): LoggedDelivery {
     lastStatusCode: columns[11],
     nextAttemptAtMs: isInFlight ? null : columns[12],
     isInFlight,
+    isWaitingForEarlierRun: isInFlight && columns[14],
   };
 }
 

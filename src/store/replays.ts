@@ -45,13 +45,17 @@ export type Replay = {
   readonly endedAt: Date | null;
 };
 
-/** Failed and abandoned deliveries that a replay with this filter would take; exact up to the maximum and one more. */
+/**
+ * Failed and abandoned deliveries that a replay with this filter would take, but for those whose analysis is not kept
+ * any more; exact up to the maximum and one more.
+ */
 export async function countReplayable(
   database: Pool | ClientBase,
   accountId: string,
   filter: DeliveryFilter,
+  analysisRetentionMs: number,
 ): Promise<number> {
-  const set = replayable(accountId, filter, 1);
+  const set = replayable(accountId, filter, analysisRetentionMs, 1);
   const { rows } = await database.query<{ n: number }>(
     `select count(*)::integer as n from (${set.text} limit ${REPLAY_DELIVERIES_MAX + 1}) as set`,
     [...set.values],
@@ -69,16 +73,18 @@ export async function createReplay(
   filter: DeliveryFilter,
   asked: unknown,
   ratePerSecond: number,
+  analysisRetentionMs: number,
 ): Promise<Replay | null> {
   // Counted apart: it is an index's work, where writing so many items down only to take them back is not.
-  if ((await countReplayable(client, accountId, filter)) > REPLAY_DELIVERIES_MAX) return null;
+  const count = await countReplayable(client, accountId, filter, analysisRetentionMs);
+  if (count > REPLAY_DELIVERIES_MAX) return null;
   const { rows } = await client.query<{ id: string }>(
     `insert into sealpost.replays (account_id, status, filter, rate_per_second, matched, created_at, paced_at)
      values ($1, 'running', $2, $3, 0, now(), now()) returning id`,
     [accountId, JSON.stringify(asked), ratePerSecond],
   );
   const { id } = rows[0]!;
-  const set = replayable(accountId, filter, 2);
+  const set = replayable(accountId, filter, analysisRetentionMs, 2);
   await client.query(`set local statement_timeout = ${FIX_SET_MS}`);
   const { rowCount } = await client.query({
     text: `insert into sealpost.replay_items (replay_id, position, delivery_id)
@@ -97,12 +103,14 @@ export async function createReplay(
   return await findReplay(client, accountId, id);
 }
 
-function replayable(accountId: string, filter: DeliveryFilter, first: number) {
-  const indexed = indexedCondition(accountId, filter, first);
-  const row = rowCondition(filter, first + indexed.values.length);
+function replayable(accountId: string, filter: DeliveryFilter, analysisRetentionMs: number, first: number) {
+  const indexed = indexedCondition(accountId, filter, first + 1);
+  const row = rowCondition(filter, first + 1 + indexed.values.length);
   const text = `select d.id from sealpost.deliveries d
-    where ${indexed.text} and ${row.text} and d.status in ('failed', 'abandoned') order by d.id`;
-  return { text, values: [...indexed.values, ...row.values] };
+    where ${indexed.text} and ${row.text} and d.status in ('failed', 'abandoned')
+      and d.id >= sealpost.uuid_v7_floor(now() - $${first}::float8 * interval '1 millisecond')
+    order by d.id`;
+  return { text, values: [analysisRetentionMs, ...indexed.values, ...row.values] };
 }
 
 /** What counting these takes, some 30 ms, is no burden to anybody. */

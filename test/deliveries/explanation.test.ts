@@ -16,6 +16,7 @@ const fresh: Explainable = {
   isExample: false,
   nextAttemptAtMs: DUE,
   isInFlight: false,
+  isWaitingForEarlierRun: false,
   webhookUrl: "https://hooks.example.com/",
   endpointUrl: null,
   lastErrorCode: null,
@@ -47,6 +48,11 @@ describe("a delivery in plain words", () => {
       /^A replay was asked for\. The attempt is due at .* UTC\. Before that: The receiver answered 503.*\.$/,
     ],
     [
+      "a replay waits for the end of the attempt before it",
+      { run: 2, isInFlight: true, isWaitingForEarlierRun: true, nextAttemptAtMs: null },
+      /^A replay was asked for\. It begins when the attempt that is under way has ended, and falls away if .*\.$/,
+    ],
+    [
       "the last attempt failed",
       failed,
       /^The host name .*\. The next attempt is due at 2026-03-01 12:00:05 UTC\. .*\. A replay tries at once\.$/,
@@ -54,7 +60,7 @@ describe("a delivery in plain words", () => {
     [
       "the next attempt is under way",
       { ...failed, isInFlight: true, nextAttemptAtMs: null },
-      /The next attempt is being made now\./,
+      /The next attempt is being made now\.(?!.*A replay)/,
     ],
     ["the time of the next attempt is not known", { ...failed, nextAttemptAtMs: null }, /follows shortly\./],
     [
@@ -64,8 +70,13 @@ describe("a delivery in plain words", () => {
     ],
     [
       "all attempts are used up",
-      { status: "abandoned", reason: "attempts_exhausted", lastErrorCode: "status_401" },
+      { status: "abandoned", reason: "attempts_exhausted", lastErrorCode: "status_401", attemptsCount: 8 },
       /^All attempts failed.*The last attempt: The receiver answered 401.*signature.*until 2026-03-08 12:00:00 UTC/,
+    ],
+    [
+      "the time was over before anything could be sent",
+      { status: "abandoned", reason: "window_ended" },
+      /^The time for trying was over.*no fault of the receiver's: replay the delivery\. Replays are possible until/,
     ],
     [
       "there was nowhere to go",

@@ -85,6 +85,30 @@ describe("replaying one delivery", () => {
     await database.pool.query("update sealpost.deliveries set status = 'failed' where id = $1", [id]);
     expect(await replayDelivery(database.pool, accountId, id, RETENTION_MS)).toBe("replayed");
     expect(await openRow(id)).toEqual({ run: 2, attempts_in_run: 0, is_due: true, lease_token: token });
+    const found = await findDelivery(database.pool, accountId, id);
+    expect(found?.delivery).toMatchObject({ run: 2, isInFlight: true, isWaitingForEarlierRun: true });
+  });
+
+  it("neither waits for nor locks a row that is somebody else's", async () => {
+    const id = await publish(
+      database.pool,
+      accountId,
+      `{"id":"r-${++serial}","status":"failed"}`,
+      "https://a.example.com/",
+    );
+    const other = await insertAccount(database.pool);
+    await inTransaction(database.pool, async (owner) => {
+      await owner.query("select from sealpost.open_deliveries where delivery_id = $1 for update", [id]);
+      expect(await replayDelivery(database.pool, other, id, RETENTION_MS)).toBe("not_found");
+    });
+    await inTransaction(database.pool, async (stranger) => {
+      expect(await replayDelivery(stranger, other, id, RETENTION_MS)).toBe("not_found");
+      const { rowCount } = await database.pool.query(
+        "select from sealpost.open_deliveries where delivery_id = $1 for update skip locked",
+        [id],
+      );
+      expect(rowCount).toBe(1);
+    });
   });
 });
 
@@ -92,9 +116,9 @@ describe("replaying many", () => {
   it("fixes its set, keeps its pace, counts what it did, and ends", async () => {
     const ids = [await abandoned(), await abandoned(), await abandoned(), await abandoned()];
     const filter = { ...NO_FILTER, status: "abandoned" } as const;
-    expect(await countReplayable(database.pool, accountId, filter)).toBe(4);
+    expect(await countReplayable(database.pool, accountId, filter, RETENTION_MS)).toBe(4);
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, filter, { status: "abandoned" }, 2),
+      createReplay(client, accountId, filter, { status: "abandoned" }, 2, RETENTION_MS),
     );
     expect(replay).toMatchObject({
       status: "running",
@@ -129,10 +153,23 @@ describe("replaying many", () => {
     expect(ended!.endedAt).not.toBeNull();
   });
 
+  it("takes nothing whose analysis is not kept any more", async () => {
+    await abandoned();
+    const start = (retentionMs: number) =>
+      inTransaction(database.pool, (client) =>
+        createReplay(client, accountId, NO_FILTER, {}, 1, retentionMs),
+      );
+    expect(await countReplayable(database.pool, accountId, NO_FILTER, 0)).toBe(0);
+    expect(await start(0)).toMatchObject({ status: "done", matched: 0 });
+    const kept = await start(RETENTION_MS);
+    expect(kept).toMatchObject({ status: "running", matched: 1 });
+    await cancelReplay(database.pool, accountId, kept!.id);
+  });
+
   it("does not make up for lost time all at once", async () => {
     for (let i = 0; i < 30; i++) await abandoned();
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, NO_FILTER, {}, 10),
+      createReplay(client, accountId, NO_FILTER, {}, 10, RETENTION_MS),
     );
     const later = new Date(replay!.createdAt.getTime() + 3_600_000);
     expect(await advanceReplays(database.pool, RETENTION_MS, later)).toBe(20);
@@ -145,7 +182,9 @@ describe("replaying many", () => {
     const none = texts.map(() => null);
     await publishMany(database.pool, accounts, texts, none);
     const start = () =>
-      inTransaction(database.pool, (client) => createReplay(client, accountId, NO_FILTER, {}, 1_000));
+      inTransaction(database.pool, (client) =>
+        createReplay(client, accountId, NO_FILTER, {}, 1_000, RETENTION_MS),
+      );
     const [first, second] = [await start(), await start()];
     await database.pool.query(
       "update sealpost.replays set paced_at = paced_at - interval '1 hour' where id = $1",
@@ -167,7 +206,7 @@ describe("replaying many", () => {
     await abandoned();
     await abandoned();
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, NO_FILTER, {}, 1),
+      createReplay(client, accountId, NO_FILTER, {}, 1, RETENTION_MS),
     );
     await advanceReplays(database.pool, RETENTION_MS, new Date(replay!.createdAt.getTime() + 1_001));
     expect(await cancelReplay(database.pool, accountId, replay!.id)).toMatchObject({
@@ -192,7 +231,7 @@ describe("replaying many", () => {
   it("is listed by what was last counted, without reading an item, and counted again by and by", async () => {
     const ids = [await abandoned(), await abandoned(), await abandoned()];
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, NO_FILTER, {}, 1_000),
+      createReplay(client, accountId, NO_FILTER, {}, 1_000, RETENTION_MS),
     );
     const begun = replay!.createdAt.getTime();
     const step = (ms: number) => advanceReplays(database.pool, RETENTION_MS, new Date(begun + ms));
@@ -243,7 +282,7 @@ describe("replaying many", () => {
   it("goes on replaying though what it did can never be counted in time", async () => {
     for (let i = 0; i < 3; i++) await abandoned();
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, NO_FILTER, {}, 1),
+      createReplay(client, accountId, NO_FILTER, {}, 1, RETENTION_MS),
     );
     const { rows } = await database.pool.query<{ definition: string }>(
       "select pg_get_functiondef('sealpost.count_replay'::regproc) as definition",
@@ -270,7 +309,7 @@ describe("replaying many", () => {
 
   it("is done at once when nothing matches", async () => {
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, NO_FILTER, {}, 1),
+      createReplay(client, accountId, NO_FILTER, {}, 1, RETENTION_MS),
     );
     expect(replay).toMatchObject({ status: "done", matched: 0 });
   });
