@@ -1,11 +1,13 @@
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { readConfig } from "../../src/config/read-config.ts";
 import { metricsTable } from "../../src/metrics/table.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { createTestAccount, startTestDispatcher } from "../support/dispatching.ts";
-import { publish } from "../support/publishing.ts";
+import { insertAccount, publish } from "../support/publishing.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { startTestApi } from "../support/sealpost-api.ts";
 
@@ -20,6 +22,11 @@ const sqlOf = (role: string, part: string) =>
 
 test("the document shows the metrics as they are declared", () => {
   expect(document).toContain(`<!-- metrics -->\n\n${metricsTable()}\n\n`);
+});
+
+test("the configuration takes the way out to nowhere that a copy of production is given", () => {
+  const url = /`EGRESS_PROXY_URL=(\S+)`/.exec(document)?.[1];
+  expect(readConfig({ EGRESS_PROXY_URL: url }).egressProxyUrl).toBe("http://127.0.0.1:9");
 });
 
 test("its links lead somewhere", () => {
@@ -120,6 +127,52 @@ describe("the roles and grants that it gives", () => {
     ["support", "select sealpost.publish_analysis(null, null)"],
   ] as const)("keep %s from: %s", async (role, sql) => {
     await expect(pools[role].query(sql)).rejects.toMatchObject({ code: "42501" });
+  });
+
+  test("let the service see another role's forgotten transaction, and end it", async () => {
+    const end = "select pg_terminate_backend(PID)";
+    expect(document).toContain(`\`${end}\``);
+    const pipeline = new pg.Client({ connectionString: urlOf(roles.pipeline) });
+    pipeline.on("error", () => undefined);
+    await pipeline.connect();
+    const cut = once(pipeline, "error");
+    await pipeline.query("begin");
+    await pipeline.query("select 'forgotten'");
+
+    const { rows } = await pools.sealpost.query(sqlOf("owner", "pg_stat_activity"));
+    const found = rows.find(({ usename }) => usename === roles.pipeline);
+    expect(found).toMatchObject({ state: "idle in transaction", query: "select 'forgotten'" });
+    await pools.sealpost.query(end.replace("PID", found.pid));
+    expect(await cut).toMatchObject([{ code: "57P01" }]);
+  });
+
+  test("let a copy of production be quietened, a running bulk replay included", async () => {
+    const accountId = await insertAccount(pools.sealpost, "https://hooks.example.com/in");
+    await publish(
+      pools.pipeline,
+      accountId,
+      '{"id":"a-2","status":"succeeded"}',
+      "https://hooks.example.com/own",
+    );
+    const client = await pools.sealpost.connect();
+    try {
+      await client.query("begin");
+      await client.query(
+        `insert into sealpost.replays (account_id, status, filter, rate_per_second, matched, created_at, paced_at)
+         values ($1, 'running', '{}', 10, 1, now(), now())`,
+        [accountId],
+      );
+      await client.query(sqlOf("owner", "delete from sealpost.open_deliveries"));
+      const { rows } = await client.query(
+        `select (select count(*) from sealpost.open_deliveries)::integer as open,
+           (select count(*) from sealpost.endpoints)::integer as endpoints,
+           (select status from sealpost.replays) as replay`,
+      );
+      expect(rows).toEqual([{ open: 0, endpoints: 0, replay: "cancelled" }]);
+    } finally {
+      await client.query("rollback");
+      client.release();
+    }
   });
 
   test.each(blocks.filter(({ role }) => role !== "administrator"))(
