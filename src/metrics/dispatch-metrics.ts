@@ -70,7 +70,7 @@ export function createDispatchMetrics(registry: Registry) {
         "Leases given back without using up an attempt: we stopped, the egress proxy is down, or nothing was posted " +
         "because it was too late or met a fault of our own.",
       unit: "leases",
-      labels: { why: ["shut_down", "egress_proxy_failed", "not_posted"] },
+      labels: { why: ["shut_down", "egress_proxy_failed", "local_resources_exhausted", "not_posted"] },
     }),
     leasesRecovered: registry.counter({
       name: "sealpost_leases_recovered_total",
