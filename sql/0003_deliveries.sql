@@ -83,7 +83,8 @@ create table sealpost.attempts (
 -- body_bytes        size of the analysis's text: how much a claim may take is bounded in bytes
 -- lease_*           the attempt under way; lease_token null: nobody has it. lease_number null: no attempt is under
 --                   way, the lease is only for ending the run.
---                   A claim changes no indexed column, so it stays HOT (a measured third of its cost).
+--                   With leases of 15 s and more a claim changes no indexed column, so it stays HOT (a measured
+--                   third of its cost).
 create table sealpost.open_deliveries (
   delivery_id uuid primary key,
   account_id uuid not null,

@@ -80,7 +80,7 @@ begin
     return null;
   end if;
   if port is not null and (
-    length(port) > 9 or (port::integer < 1024 and port::integer <> 443) or port::integer > 65535
+    length(ltrim(port, '0')) > 9 or (port::integer < 1024 and port::integer <> 443) or port::integer > 65535
     or port::integer in (1433, 1521, 2049, 2181, 2375, 2376, 2377, 2378, 2379, 2380, 3306, 3389, 4369, 5432, 5671,
       5672, 5900, 5984, 6379, 6443, 6660, 6661, 6662, 6663, 6664, 6665, 6666, 6667, 6668, 6669, 6697, 8086, 8500,
       9042, 9092, 9200, 9300, 10250, 10255, 11211, 15672, 25672, 27017, 27018, 27019, 50000)
@@ -108,7 +108,9 @@ begin
   end if;
   -- Anything but plain ASCII may turn into other characters when it is parsed: not judged here.
   if host ~ '^[a-z0-9._-]+$' and (
-    host ~ '\.$' or strpos(host, '.') = 0 or host = 'metadata.goog'
+    host ~ '\.$' or host = 'metadata.goog'
+    -- A number is an address, which the full rules read and judge.
+    or (strpos(host, '.') = 0 and host !~ '^(?:0x[0-9a-f]*|[0-9]+)$')
     or host ~ (
       '\.(localhost|localdomain|local|internal|intranet|home|home\.arpa|lan|corp|private|'
       || 'test|invalid|alt|onion|arpa)$')
@@ -164,6 +166,19 @@ $$;
 
 -- Here, because of publishers that made it at the same time one would wait for the whole transaction of the other.
 insert into graphile_worker._private_tasks (identifier) values ('deliver') on conflict do nothing;
+
+-- graphile-worker's cleanup deletes tasks without jobs, and a runner looks a task's id up once, when it starts: with
+-- another id for the same name, every dispatcher would find nothing to do until it is restarted.
+create function sealpost.keep_task() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return null;
+end
+$$;
+create trigger sealpost_keep_task before delete on graphile_worker._private_tasks
+  for each row when (old.identifier = 'deliver') execute function sealpost.keep_task();
 
 -- Tells the dispatchers at the very end of a transaction, unless another one that tells them is just committing: they
 -- look again a few milliseconds later (src/dispatch/wakeups.ts), and now and then without being told. Deferred, so
@@ -329,8 +344,8 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  -- When the promoter first looks: less than the shortest lease, so that the lease of a dispatcher that dies is
-  -- always noticed within a sweep of its end.
+  -- When the promoter first looks. A claim whose lease ends sooner pulls it there, so that the lease of a dispatcher
+  -- that dies is always noticed within a sweep of its end.
   wake_after constant interval := '15 seconds';
   total constant integer := coalesce(cardinality(account_ids), 0);
   analysis_ids text[];

@@ -44,6 +44,7 @@ export async function deliverAlone(
     const delivering = createDelivering(options);
     const recorder = new Recorder({
       write: (recordings) => recordOutcomes(pool, recordings),
+      partOf: ({ deliveryId }) => deliveryId,
       isRefusedData,
       onError: (error) => options.observer.failed("record", error),
     });

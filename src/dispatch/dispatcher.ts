@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { INTERRUPTIONS_BEFORE_ALONE } from "../schedule/life.ts";
 import type { Claim, LeasedDelivery } from "../store/claim.ts";
+import { dayOf } from "../store/day.ts";
 import type { Recording } from "../store/record.ts";
 import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
 import { type LaneLimits, Lanes, type WaitingDelivery } from "./lanes.ts";
@@ -36,6 +37,9 @@ export type DispatcherOptions = {
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
   /** Has others woken for deliveries that waited here and will not be claimed here any more. */
   readonly giveBack: (deliveryIds: readonly string[]) => Promise<void>;
+  /** Frees what a claim under this token has leased, whose answer is not waited for any more. */
+  readonly freeLeases: (deliveryIds: readonly string[], leaseToken: string) => Promise<void>;
+  readonly isUnreadableData: (error: unknown) => boolean;
   readonly isRefusedData: (error: unknown) => boolean;
   readonly observer: DispatchObserver;
 };
@@ -73,6 +77,7 @@ export class Dispatcher {
     this.lanes = new Lanes(options.lanes);
     this.recorder = new Recorder({
       write: options.write,
+      partOf: ({ deliveryId }) => dayOf(deliveryId),
       isRefusedData: options.isRefusedData,
       onError: (error) => options.observer.failed("record", error),
     });
@@ -117,11 +122,21 @@ export class Dispatcher {
   async #claimNext(): Promise<void> {
     const bytesMax = Math.min(CLAIM_BYTES_MAX, IN_FLIGHT_BYTES_MAX - this.#bytesInFlight);
     const hasRoom = !this.#isStopping && bytesMax > 0 && this.recorder.backlog < UNRECORDED_MAX;
-    const taken = hasRoom ? this.lanes.take(CLAIM_ROWS_MAX) : [];
+    const taken = hasRoom ? this.#withoutTwins(this.lanes.take(CLAIM_ROWS_MAX)) : [];
     if (taken.length > 0) await this.#claim(taken, bytesMax);
     this.#isClaiming = false;
     this.#wakeRoomWaiters();
     if (taken.length > 0) this.#pump();
+  }
+
+  /** An id waits in two lanes when wake-ups of it name two. Claimed twice under one token it would be posted twice. */
+  #withoutTwins(taken: readonly WaitingDelivery[]): readonly WaitingDelivery[] {
+    const ids = new Set<string>();
+    return taken.filter(({ deliveryId, lane }) => {
+      if (!ids.has(deliveryId)) return ids.add(deliveryId);
+      this.lanes.release(lane, "unknown");
+      return false;
+    });
   }
 
   /**
@@ -143,16 +158,19 @@ export class Dispatcher {
       interruptionsBeforeAlone: INTERRUPTIONS_BEFORE_ALONE,
       attemptsMax: delivering.policy.attempts,
     };
-    for (let failures = 0; !this.#isStopping; failures++) {
+    let failures = 0;
+    for (; !this.#isStopping; failures++) {
       const askedAtMs = performance.now();
       const claimed = await claim(input).catch((error: unknown) => {
         observer.failed("claim", error);
-        return this.#options.isRefusedData(error) ? "refused" : null;
+        return this.#options.isUnreadableData(error) ? "unreadable" : null;
       });
-      if (claimed === "refused") return await this.#claimHalves(taken, bytesMax, leaseToken);
+      if (claimed === "unreadable") return await this.#claimHalves(taken, bytesMax, leaseToken);
       if (claimed !== null) return this.#start(taken, claimed, askedAtMs);
       await wait(Math.min(CLAIM_RETRY_MS * 2 ** failures, CLAIM_RETRY_MAX_MS));
     }
+    // One of them may have leased its rows. If this fails, too, their attempts are written down as interrupted.
+    if (failures > 0) await this.#options.freeLeases(input.deliveryIds, leaseToken).catch(() => undefined);
     for (const waiting of taken) this.lanes.release(waiting.lane, "unknown");
   }
 

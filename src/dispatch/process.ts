@@ -4,7 +4,14 @@ import type { Config } from "../config/config.ts";
 import type { PoolName } from "../metrics/database-metrics.ts";
 import { createRegistry } from "../metrics/registry.ts";
 import { claimDeliveries } from "../store/claim.ts";
-import { createDispatchPool, createGeneralPool, createWakeupPool, isRefusedData } from "../store/pools.ts";
+import { freeLeases } from "../store/leases.ts";
+import {
+  createDispatchPool,
+  createGeneralPool,
+  createWakeupPool,
+  isRefusedData,
+  isUnreadableData,
+} from "../store/pools.ts";
 import { lead, promoteDue, sweepStuckJobs, wakeSoon } from "../store/promote.ts";
 import { recordOutcomes } from "../store/record.ts";
 import { advanceReplays } from "../store/replays.ts";
@@ -80,6 +87,8 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),
     write: countRecords(metrics, (recordings) => recordOutcomes(pool, recordings)),
     giveBack: (deliveryIds) => wakeSoon(pool, deliveryIds),
+    freeLeases: (deliveryIds, leaseToken) => freeLeases(pool, deliveryIds, leaseToken),
+    isUnreadableData,
     isRefusedData,
     observer: options.observer,
   });

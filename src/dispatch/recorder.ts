@@ -17,6 +17,8 @@ export type Recorded = "ours" | "taken_over" | "given_up";
 export type RecorderOptions = {
   /** Writes a batch and says whose lease was still ours. Rejects when nothing of it was written. */
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
+  /** What is written in one transaction: outcomes of different parts are written, tried again and settled apart. */
+  readonly partOf: (recording: Recording) => string;
   /** True when the database refused the data itself, so that trying the same again is useless. */
   readonly isRefusedData: (error: unknown) => boolean;
   readonly onError: (error: unknown, attempts: number) => void;
@@ -60,7 +62,9 @@ export class Recorder {
     this.#isWriting = true;
     while (this.#waiting.length > 0) {
       if (this.#waiting.length < BATCH_ENOUGH) await wait(GATHER_MS);
-      await this.#write(this.#waiting.splice(0, BATCH_MAX));
+      const batch = this.#waiting.splice(0, BATCH_MAX);
+      const parts = Map.groupBy(batch, ({ recording }) => this.#options.partOf(recording));
+      for (const part of parts.values()) await this.#write(part);
     }
     this.#isWriting = false;
   }

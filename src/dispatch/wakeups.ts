@@ -164,7 +164,7 @@ const DELIVERY_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
  */
 function readWakeup(payload: unknown): readonly WaitingDelivery[] {
   const { ids, lanes } = (payload ?? {}) as { ids?: unknown; lanes?: unknown };
-  if (!Array.isArray(ids) || !Array.isArray(lanes)) return [];
+  if (!Array.isArray(ids) || !Array.isArray(lanes) || lanes.length !== ids.length) return [];
   return ids.flatMap((id, index) =>
     DELIVERY_ID.test(String(id)) ? [{ deliveryId: String(id), lane: String(lanes[index]) }] : [],
   );

@@ -6,7 +6,7 @@ const DAY_MS = 86_400_000;
 const LAST_DAY = Math.floor(Date.UTC(9999, 11, 31) / DAY_MS);
 
 /** Partitions are named by the day (UTC) in which their deliveries were made: `deliveries_20261120`. */
-function dayOf(deliveryId: string): string {
+export function dayOf(deliveryId: string): string {
   return nameOfDay(Math.min(Math.floor(createdAtMs(deliveryId) / DAY_MS), LAST_DAY));
 }
 

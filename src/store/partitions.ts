@@ -54,6 +54,8 @@ export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
 
 /** A detach waits for every transaction that can still see the day; a report of an hour must not end in a failure. */
 const DETACH_MS = 60_000;
+/** So much later than the server gives up waiting for an answer: its own error says more. */
+const ANSWER_MARGIN_MS = 1_000;
 
 /**
  * Takes a day out of the log without stopping anybody. A plain DROP waits behind one open read, and everything else
@@ -74,7 +76,7 @@ export async function dropPartition(pool: Pool, partition: DayPartition, signal:
       await client.query({
         text: `alter table sealpost.${partition.table} detach partition sealpost.${partition.name}
           ${attachment === "pending" ? "finalize" : "concurrently"}`,
-        query_timeout: DETACH_MS,
+        query_timeout: DETACH_MS + ANSWER_MARGIN_MS,
       } as QueryConfig);
     }
     await client.query(`drop table sealpost.${partition.name}`);

@@ -145,9 +145,14 @@ function createPool(options: PoolOptions, settings: readonly string[], timeouts 
 }
 
 /**
- * The database refused the data itself (class 22), a constraint did (23), it is too much (54), or what is stored cannot
- * be read (58, XX): the same again is refused again, while its neighbours may be fine.
+ * The database refused the data itself (class 22), a constraint did (23), or it is too much (54): the same again is
+ * refused again, while its neighbours may be fine.
  */
 export function isRefusedData(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && /^(?:22|23|54|58|XX)/.test(error.code ?? "");
+  return error instanceof pg.DatabaseError && /^(?:22|23|54)/.test(error.code ?? "");
+}
+
+/** Refused, or stored in a way that cannot be read (58, XX). Of a write these two may be over in a moment. */
+export function isUnreadableData(error: unknown): boolean {
+  return isRefusedData(error) || (error instanceof pg.DatabaseError && /^(?:58|XX)/.test(error.code ?? ""));
 }

@@ -9,6 +9,8 @@ export const REPLAY_DELIVERIES_MAX = 100_000;
  * busy). Whoever asked may have heard "not now" by then, and finds the replay under the same Idempotency-Key.
  */
 const FIX_SET_MS = 20_000;
+/** So much later than the server gives up waiting for an answer: its own error says more. */
+const ANSWER_MARGIN_MS = 1_000;
 
 export type ReplayOutcome = "replayed" | "not_found" | "not_replayable" | "expired";
 
@@ -91,7 +93,7 @@ export async function createReplay(
       select $1, row_number() over (order by set.id), set.id
       from (${set.text} limit ${REPLAY_DELIVERIES_MAX}) as set`,
     values: [id, ...set.values],
-    query_timeout: FIX_SET_MS,
+    query_timeout: FIX_SET_MS + ANSWER_MARGIN_MS,
   } as QueryConfig);
   const matched = rowCount ?? 0;
   await client.query(

@@ -11,9 +11,6 @@ export type TimedClientOptions = {
 
 type Answer = (error: unknown, result?: unknown) => void;
 
-/** In the driver's words, for whoever looks for them. */
-const UNANSWERED = "Query read timeout";
-
 /**
  * A client whose statements are timed, whoever sends them: ours by promises, the pool's by callbacks, graphile-worker's
  * by either. The driver has neither hooks nor a diagnostics channel for it.
@@ -38,7 +35,7 @@ export function timedClient({ answerMs, onQuery }: TimedClientOptions): typeof p
     }
 
     #ask([statement, ...values]: readonly unknown[], answer: Answer): void {
-      const { query_timeout: ownMs, ...untimed } = (statement ?? {}) as { readonly query_timeout?: number };
+      const { ownMs, untimed } = takeOwnTime(statement);
       const startedAtMs = performance.now();
       let isAnswered = false;
       const settle: Answer = (error, result) => {
@@ -50,12 +47,31 @@ export function timedClient({ answerMs, onQuery }: TimedClientOptions): typeof p
       };
       const timer = setTimeout(() => {
         void this.end();
-        settle(new Error(UNANSWERED));
+        settle(unanswered(ownMs ?? answerMs));
       }, ownMs ?? answerMs);
       const query = super.query as (...args: readonly unknown[]) => unknown;
-      query.call(this, ownMs === undefined ? statement : untimed, ...values, settle);
+      try {
+        query.call(this, untimed, ...values, settle);
+      } catch (error) {
+        clearTimeout(timer);
+        throw error;
+      }
     }
   };
+}
+
+/** A text has no time of its own, and taking a text apart would be taking it letter by letter. */
+function takeOwnTime(statement: unknown): { readonly ownMs: number | undefined; readonly untimed: unknown } {
+  if (typeof statement !== "object" || statement === null || !("query_timeout" in statement)) {
+    return { ownMs: undefined, untimed: statement };
+  }
+  const { query_timeout, ...untimed } = statement;
+  return { ownMs: query_timeout as number | undefined, untimed };
+}
+
+/** Begins with the driver's words, for whoever looks for them. */
+function unanswered(ms: number): Error {
+  return new Error(`Query read timeout: no answer within ${ms} ms, so the connection was closed`);
 }
 
 /** Where a statement was asked says more than which socket brought its answer. */

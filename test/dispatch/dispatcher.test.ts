@@ -5,7 +5,8 @@ import { createDelivering } from "../../src/dispatch/delivering.ts";
 import { Dispatcher, type DispatcherOptions } from "../../src/dispatch/dispatcher.ts";
 import { LANE_LIMITS } from "../../src/dispatch/lanes.ts";
 import { claimDeliveries } from "../../src/store/claim.ts";
-import { isRefusedData } from "../../src/store/pools.ts";
+import { freeLeases } from "../../src/store/leases.ts";
+import { isRefusedData, isUnreadableData } from "../../src/store/pools.ts";
 import { promoteDue, wakeSoon } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -76,6 +77,8 @@ function startDispatcher(
     claim: hands.claim?.(claim) ?? claim,
     write: hands.write?.(write) ?? write,
     giveBack: (deliveryIds) => wakeSoon(pool, deliveryIds),
+    freeLeases: (deliveryIds, leaseToken) => freeLeases(pool, deliveryIds, leaseToken),
+    isUnreadableData,
     isRefusedData,
     observer: {
       attemptRecorded: (delivery, _delivered, outcome) => {
@@ -155,6 +158,20 @@ describe("claiming", () => {
     for (const { deliveryId } of waiting) {
       expect(await deliveryRow(pool, deliveryId)).toMatchObject({ status: "succeeded", attempts_count: 1 });
     }
+  });
+
+  it("posts once what waits in two lanes", async () => {
+    const { dispatcher, recorded, until } = startDispatcher({});
+    const waiting = await publishIn(2, 1);
+    const [one] = waiting;
+    await dispatcher.wake([...waiting, { deliveryId: one!.deliveryId, lane: "another" }]);
+    await until(() => recorded.length === 2);
+    expect(receiver.requests).toHaveLength(2);
+    expect(await deliveryRow(pool, one!.deliveryId)).toMatchObject({
+      status: "succeeded",
+      attempts_count: 1,
+    });
+    expect(dispatcher.lanes.inFlight).toBe(0);
   });
 
   it("is not held up for ever by one row that the database refuses", async () => {
@@ -307,6 +324,28 @@ describe("back-pressure", () => {
 });
 
 describe("stopping", () => {
+  it("frees what a claim has leased whose answer was lost", async () => {
+    const waiting = await publishIn(2, 1);
+    const answering = gate();
+    const { dispatcher } = startDispatcher({
+      claim: (really) => async (input) => {
+        await really(input);
+        await answering.opened;
+        throw new Error("Connection terminated unexpectedly");
+      },
+    });
+    void dispatcher.wake(waiting);
+    const isLeased = async () => (await openRow(pool, waiting[0]!.deliveryId))?.lease_token !== null;
+    await expect.poll(isLeased).toBe(true);
+    const stopped = dispatcher.stop();
+    answering.open();
+    await stopped;
+    for (const { deliveryId } of waiting) {
+      expect(await openRow(pool, deliveryId)).toMatchObject({ lease_token: null, interruptions: 0 });
+    }
+    expect(receiver.requests).toEqual([]);
+  });
+
   it("finishes and records what is under way, and claims nothing more", async () => {
     const answer = gate();
     await receiver.close();

@@ -69,6 +69,7 @@ beforeEach(() => {
   errors = [];
   recorder = new Recorder({
     write: database.write,
+    partOf: ({ deliveryId }) => deliveryId.split("/")[1] ?? "today",
     isRefusedData: (error) => error instanceof Refused,
     onError: (error) => errors.push(error),
   });
@@ -76,6 +77,19 @@ beforeEach(() => {
 
 const recordAll = (names: readonly string[], lifeMs = 60_000) =>
   names.map((name) => recorder.record(recording(name), inMs(lifeMs)));
+
+it("writes the outcomes of two parts apart: one that fails does not take back what is written", async () => {
+  let failuresLeft = 2;
+  database.answer = async (batch) => {
+    if (batch[0]?.deliveryId.endsWith("/yesterday") && failuresLeft-- > 0) throw new Error("no connection");
+    return ids(batch);
+  };
+  const recorded = await Promise.all(recordAll(["a/today", "b/yesterday", "c/today"]));
+  expect(recorded).toEqual(["ours", "ours", "ours"]);
+  const [today, ...yesterday] = database.writes.map(ids);
+  expect(today).toEqual(["a/today", "c/today"]);
+  expect(yesterday).toEqual([["b/yesterday"], ["b/yesterday"], ["b/yesterday"]]);
+});
 
 describe("batches", () => {
   it("are what gathered in a moment, and then what gathered while the last one was written", async () => {

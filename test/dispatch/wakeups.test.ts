@@ -1,4 +1,5 @@
 import { EventEmitter, once } from "node:events";
+import { makeWorkerUtils } from "graphile-worker";
 import type { Pool } from "pg";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { WaitingDelivery } from "../../src/dispatch/lanes.ts";
@@ -124,15 +125,25 @@ test("wake-ups are read along their index, though their plan was made for an emp
     onError: () => undefined,
   });
   const woken = startWaking(pool);
-  await publish(database.pool, accountId, '{"id":"w-first","status":"succeeded"}');
-  await woken(1);
+  // Two that end together, so that the statement for several is planned, too.
+  const atFirst = await readJobReads();
+  await database.pool.query(
+    `select sealpost.publish_analysis($1, format('{"id":"w-first-%s","status":"succeeded"}', i)::json)
+     from generate_series(1, 2) as i`,
+    [accountId],
+  );
+  await woken(2);
+  // Sessions tell what they have read and deleted within a second or so.
+  await expect
+    .poll(async () => (await readJobReads()).deleted - atFirst.deleted, { timeout: 10_000 })
+    .toBe(2);
   const before = await readJobReads();
   await database.pool.query(
     `select sealpost.publish_analysis($1, format('{"id":"w-%s","status":"succeeded"}', i)::json)
      from generate_series(1, $2::integer) as i`,
     [accountId, MANY],
   );
-  expect(await woken(1 + MANY)).toHaveLength(1 + MANY);
+  expect(await woken(2 + MANY)).toHaveLength(2 + MANY);
   await running?.stop();
   running = null;
   await pool.end();
@@ -143,11 +154,33 @@ test("wake-ups are read along their index, though their plan was made for an emp
   expect(after.byIndex - before.byIndex).toBeLessThan(5 * MANY);
 });
 
+test("goes on after graphile-worker's cleanup of tasks without jobs", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  const woken = startWaking();
+  await publish(database.pool, accountId, '{"id":"w-before","status":"succeeded"}');
+  await woken(1);
+  const graphile = await makeWorkerUtils({ pgPool: database.pool });
+  await expect.poll(countJobs).toBe(0);
+  await graphile.cleanup({ tasks: ["GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES", "DELETE_PERMAFAILED_JOBS"] });
+  await graphile.release();
+  await publish(database.pool, accountId, '{"id":"w-after","status":"succeeded"}');
+  expect(await woken(2)).toHaveLength(2);
+});
+
+async function countJobs(): Promise<number> {
+  const { rows } = await database.pool.query(
+    "select count(*)::integer as n from graphile_worker._private_jobs",
+  );
+  return rows[0].n;
+}
+
 const MANY = 2_000;
 
-async function readJobReads(): Promise<{ readonly tableScans: number; readonly byIndex: number }> {
+type JobReads = { readonly tableScans: number; readonly byIndex: number; readonly deleted: number };
+
+async function readJobReads(): Promise<JobReads> {
   const { rows } = await database.pool.query(
-    `select seq_scan::float8 as "tableScans", idx_tup_fetch::float8 as "byIndex"
+    `select seq_scan::float8 as "tableScans", idx_tup_fetch::float8 as "byIndex", n_tup_del::float8 as deleted
      from pg_stat_user_tables where schemaname = 'graphile_worker' and relname = '_private_jobs'`,
   );
   return rows[0];

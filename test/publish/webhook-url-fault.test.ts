@@ -56,6 +56,8 @@ describe("what SQL says of a webhook_url", () => {
     const host = fc.oneof(
       fc.array(label, { minLength: 1, maxLength: 4 }).map((labels) => labels.join(".")),
       fc.array(octet, { minLength: 1, maxLength: 5 }).map((octets) => octets.join(".")),
+      fc.integer({ min: 0, max: 2 ** 32 - 1 }).map(String),
+      fc.integer({ min: 0, max: 2 ** 32 - 1 }).map((n) => `0x${n.toString(16)}`),
       fc.ipV6().map((address) => `[${address}]`),
       fc.constantFrom("[2606:4700:4700::1111]", "bücher.example", "例え.jp", "1。1。1。1", "%31.1.1.1"),
       label.map((name) => `${name}.local`),
@@ -63,7 +65,7 @@ describe("what SQL says of a webhook_url", () => {
     const port = fc.oneof(
       fc.constant(""),
       fc.integer({ min: 0, max: 70_000 }).map((n) => `:${n}`),
-      fc.constant(":0443"),
+      fc.constantFrom(":0443", ":0000000443", ":000000000000443"),
     );
     const rest = fc.oneof(
       fc.constant(""),

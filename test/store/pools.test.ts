@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createDispatchPool, isRefusedData } from "../../src/store/pools.ts";
+import { createDispatchPool, isRefusedData, isUnreadableData } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, startTestDispatcher } from "../support/dispatching.ts";
 import { publish } from "../support/publishing.ts";
@@ -86,17 +86,19 @@ describe("a connection's settings", () => {
 });
 
 it.each([
-  ["22P05", true],
-  ["23514", true],
-  ["54000", true],
-  ["58030", true],
-  ["XX001", true],
-  ["40P01", false],
-  ["42P01", false],
-  ["53100", false],
-  ["57014", false],
-  ["57P01", false],
-])("takes SQLSTATE %s for the data's fault: %s", async (code, isData) => {
+  ["22P05", "refused"],
+  ["23514", "refused"],
+  ["54000", "refused"],
+  ["58030", "unreadable"],
+  ["XX001", "unreadable"],
+  ["40P01", "neither"],
+  ["42P01", "neither"],
+  ["53100", "neither"],
+  ["57014", "neither"],
+  ["57P01", "neither"],
+])("takes data of SQLSTATE %s for %s", async (code, expected) => {
   const raising = database.pool.query(`do $$ begin raise exception using errcode = '${code}'; end $$`);
-  expect(await raising.then(() => null, isRefusedData)).toBe(isData);
+  const error = await raising.catch((error: unknown) => error);
+  expect(isRefusedData(error)).toBe(expected === "refused");
+  expect(isUnreadableData(error)).toBe(expected !== "neither");
 });
