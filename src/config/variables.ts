@@ -30,7 +30,8 @@ export const variables = {
   HOST: withDefault(
     kinds.text("a host name or an address to listen on", /^[A-Za-z0-9.:_-]{1,253}$/),
     "127.0.0.1",
-    "Address to listen on; `0.0.0.0` for all.",
+    "Address that the API and the metrics listen on; `0.0.0.0` for all, which load balancers and Prometheus on " +
+      "other machines need.",
   ),
   PORT: withDefault(kinds.wholeNumber(0, 65_535), "8080", "Port of the API; 0 takes any free one."),
   METRICS_PORT: withDefault(
@@ -77,7 +78,7 @@ export const variables = {
   ANALYSIS_BYTES_MAX: withDefault(
     kinds.wholeNumber(1_024, 8_388_608),
     "1048576",
-    "Largest analysis that can be published.",
+    "Bytes of the largest analysis that can be published. Run `migrate` after a change.",
   ),
   DISPATCH_IN_FLIGHT_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),
@@ -108,7 +109,8 @@ export const variables = {
   ),
   EGRESS_PROXY_URL: optional(
     kinds.secret(kinds.address("an http or https address of a proxy", ["http:", "https:"])),
-    "Proxy that all attempts go through. Unset: they go out directly.",
+    "Proxy that all attempts go through; it resolves the names, and must itself refuse private addresses: " +
+      "`TARGET_DNS_SERVERS` and `OWN_ADDRESSES` have no effect. Unset: they go out directly.",
   ),
   RATE_LIMIT_REQUESTS: withDefault(
     kinds.wholeNumber(1, 1_000_000),

@@ -1,7 +1,10 @@
 import type { Pool, PoolClient } from "pg";
 import type { DeliveryInbox } from "../../../src/signing/index.ts";
 
-/** Rows older than 30 days may go: nothing is delivered or replayed later than that. */
+/**
+ * A row may go once its analysis can no longer be read (after 7 days, unless you were told another time): from then on
+ * nothing is replayed.
+ */
 export const ACCEPTED_DELIVERIES_TABLE = `
   create table accepted_deliveries (id text primary key, accepted_at timestamptz not null default now())`;
 
