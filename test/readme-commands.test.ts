@@ -1,0 +1,170 @@
+// The README's curl lines, as somebody types them: in one bash, in their order, at a real API with a real dispatcher.
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createApiKey } from "../src/cli/key.ts";
+import { scopes } from "../src/cli/scopes.ts";
+import { readConfig } from "../src/config/read-config.ts";
+import { type RunningProcess, startProcess } from "./support/busy-installation.ts";
+import { createTestDatabase, type TestDatabase } from "./support/database.ts";
+import { createTestAccount } from "./support/dispatching.ts";
+
+const README = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+
+/** In the README's order: what is asked for with curl, and what its variables are set to before. */
+const commands = [...README.matchAll(/^```sh\n([\s\S]*?)^```$/gm)]
+  .map(([, block = ""]) => block.replaceAll(/\\\n\s*/g, ""))
+  .filter((block) => /^curl /m.test(block))
+  .flatMap((block) => block.split("\n"))
+  .filter((line) => /^(?:curl |[A-Z_]+=)/.test(line));
+
+let database: TestDatabase;
+let running: RunningProcess[];
+let api: RunningProcess;
+let shell: Shell;
+let accountId: string;
+let apiKey: string;
+let staffKey: string;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  const env = {
+    DATABASE_URL: database.url,
+    // No name of the README's is looked up in the world: every attempt fails at once, and is the only one.
+    TARGET_DNS_SERVERS: "127.0.0.1:1",
+    RETRY_ATTEMPTS: "1",
+  };
+  running = await Promise.all([startProcess("serve", env), startProcess("dispatch", env)]);
+  api = running[0]!;
+  ({ accountId } = await createTestAccount(database));
+  const wish = { name: null, expiresInSeconds: null };
+  ({ apiKey } = await createApiKey(database.pool, readConfig({}), { ...wish, accountId, scopes }));
+  const staff = { ...wish, accountId: null, scopes: ["webhooks:read", "webhooks:replay"] as const };
+  staffKey = (await createApiKey(database.pool, readConfig({}), staff)).apiKey;
+  shell = startShell();
+});
+afterAll(async () => {
+  await shell.end();
+  await Promise.all(running.map((one) => one.stop()));
+  await database.drop();
+});
+
+test("every command is answered as the README says", async () => {
+  const left = [...commands];
+  const ids: Record<string, string> = { ACCOUNT_ID: accountId };
+
+  /** Types the next command, and those before it that only set a variable. */
+  async function runNext(named: string): Promise<Answer> {
+    for (;;) {
+      const command = left.shift();
+      if (command === undefined) throw new Error(`The README has no command for: ${named}`);
+      const typed = filledIn(command, ids);
+      if (!command.startsWith("curl ")) await shell.run(typed);
+      else {
+        expect(typed, "the command that was to come").toContain(named);
+        return answerIn(await shell.run(typed));
+      }
+    }
+  }
+
+  expect(await runNext("-X PUT")).toMatchObject({ status: 200, body: { url: "https://example.com/hooks" } });
+
+  const published = await runNext("/v1/analyses -H");
+  const { analysis_id, delivery_id } = published.body as Record<string, string>;
+  expect(published).toMatchObject({
+    status: 202,
+    body: { analysis_id: expect.stringMatching(/^first-\d+$/) },
+  });
+  ids.DELIVERY_ID = delivery_id!;
+  await attempted(1);
+  const delivery = { id: delivery_id, analysis_id, status: "abandoned", explanation: expect.any(String) };
+  expect(await runNext("/deliveries -H")).toMatchObject({
+    status: 200,
+    body: { items: [delivery], total: 1 },
+  });
+  expect(await runNext("/v1/analyses/first-")).toEqual({
+    status: 200,
+    body: { id: analysis_id, status: "succeeded" },
+  });
+
+  expect(await runNext("/replay ")).toMatchObject({ status: 202, body: { id: delivery_id, run: 2 } });
+  await attempted(2);
+  expect(await runNext('"dry_run":true')).toEqual({ status: 200, body: { dry_run: true, matched: 1 } });
+  const replay = await runNext('"rate_per_second":10');
+  expect(replay).toMatchObject({ status: 202, body: { status: "running", matched: 1 } });
+  ids.REPLAY_ID = (replay.body as Record<string, string>).id!;
+  await attempted(3);
+  const listed = { items: [{ id: ids.REPLAY_ID, replayed: 1 }], total: 1 };
+  expect(await runNext("/replays -H")).toMatchObject({ status: 200, body: listed });
+  expect(await runNext("/cancel ")).toMatchObject({ status: 200, body: { id: ids.REPLAY_ID } });
+
+  expect(await runNext("X-Account-Id")).toEqual({ status: 200, body: { dry_run: true, matched: 1 } });
+  expect(left).toEqual([]);
+});
+
+test("the commands for replaying can be typed again, for another delivery or another count", async () => {
+  const replaying = commands.filter((command) => /-X POST \S+\/(?:deliveries|replays)\b/.test(command));
+  expect(replaying).toHaveLength(5);
+  for (const command of replaying) {
+    const keyOf = async () => {
+      const [, key = ""] = /-H "Idempotency-Key: ([^"]*)"/.exec(command) ?? [];
+      return (await shell.run(`printf '%s\\n' "${key}"`)).trim();
+    };
+    const keys = [await keyOf(), await keyOf()];
+    expect(keys[0]).toMatch(/^\d+-\d+-\d+$/);
+    expect(keys[1]).not.toBe(keys[0]);
+  }
+});
+
+/** Resolves when the dispatcher has written down so many attempts, and the log shows the last of them. */
+async function attempted(count: number): Promise<void> {
+  const logged = () => running[1]!.output().split('"msg":"attempt"').length - 1;
+  await expect.poll(logged, { timeout: 15_000 }).toBe(count);
+}
+
+/** With what the README leaves to be put in. */
+function filledIn(command: string, ids: Record<string, string>): string {
+  return command
+    .replaceAll("http://127.0.0.1:8080", api.url)
+    .replace(/^KEY=svc_test_…/, `KEY=${apiKey}`)
+    .replace(/^STAFF_KEY=svc_test_…/, `STAFF_KEY=${staffKey}`)
+    .replaceAll(/\b[A-Z]+_ID\b/g, (name) => ids[name] ?? name);
+}
+
+type Answer = { readonly status: number; readonly body: unknown };
+
+function answerIn(output: string): Answer {
+  const [, body = "", status = ""] = /^([\s\S]*)\n(\d{3})\n$/.exec(output) ?? [];
+  expect(status, output).not.toBe("");
+  return { status: Number(status), body: JSON.parse(body) };
+}
+
+type Shell = {
+  /** Types a line; resolves to what it has written when it is done. */
+  run(line: string): Promise<string>;
+  end(): Promise<void>;
+};
+
+/** One bash for all, so that variables stay; its curl also tells the status. */
+function startShell(): Shell {
+  const child = spawn("bash", ["--noprofile", "--norc"], { stdio: ["pipe", "pipe", "inherit"] });
+  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+  child.stdin.write("curl() { command curl --write-out '\\n%{http_code}\\n' \"$@\"; }\n");
+  return {
+    run: async (line) => {
+      child.stdin.write(`${line}\necho '-- done'\n`);
+      let output = "";
+      for (;;) {
+        const { value, done } = await lines.next();
+        if (done) throw new Error(`bash has ended at: ${line}`);
+        if (value === "-- done") return output;
+        output += `${value}\n`;
+      }
+    },
+    end: async () => {
+      child.stdin.end();
+      while (!(await lines.next()).done);
+    },
+  };
+}
