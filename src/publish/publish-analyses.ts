@@ -3,6 +3,9 @@ import { type Publication, PublishRefusedError, publishAnalyses } from "../store
 import { judgeTargetUrl } from "../target/target-url.ts";
 import type { UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
 
+// For those who import `sealpost/publish`, to tell a refusal from a fault.
+export { PublishRefusedError };
+
 export type PublishOptions = {
   /** `traceparent` of W3C Trace Context: sent along with the webhook. */
   readonly traceparent?: string | null;

@@ -1,4 +1,4 @@
-import { publish } from "sealpost/publish";
+import { PublishRefusedError, publish } from "sealpost/publish";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createAccount } from "../../src/store/accounts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -43,6 +43,8 @@ describe("a pipeline in TypeScript", () => {
       index: 1,
       message: expect.stringContaining(message),
     };
-    await expect(publish(database.pool, publications)).rejects.toMatchObject(refused);
+    const publishing = publish(database.pool, publications);
+    await expect(publishing).rejects.toBeInstanceOf(PublishRefusedError);
+    await expect(publishing).rejects.toMatchObject(refused);
   });
 });
