@@ -59,7 +59,9 @@ export const kernelProblems = {
     status: 404,
     title: "Not found",
     meaning: "There is nothing at this address, or nothing that belongs to the account.",
-    remedy: "Check the address and the id. What belongs to another account looks as if it did not exist.",
+    remedy:
+      "Check the address and the id; with a staff key, also the account in X-Account-Id; for what needs an endpoint, " +
+      "set one first. What belongs to another account looks as if it did not exist.",
   },
   method_not_allowed: {
     status: 405,
@@ -101,7 +103,8 @@ export const kernelProblems = {
   rate_limited: {
     status: 429,
     title: "Rate limited",
-    meaning: "More requests were sent within the window than the RateLimit-Policy header allows.",
+    meaning:
+      "More requests were sent within the window than the RateLimit-Policy header of the refusal allows.",
     remedy: "Wait for the seconds that Retry-After states, and spread requests over the window.",
   },
   internal_error: {

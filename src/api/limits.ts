@@ -56,3 +56,5 @@ export const REMEMBERED_BUCKETS_MAX = 10_000;
 
 /** A claim of an operation that calls out is free again after this, should its process have died. */
 export const CALL_CLAIM_MS = 120_000;
+/** An answer that is an error waits no longer than this for its claim to be free again. */
+export const RELEASE_WITHIN_MS = 500;

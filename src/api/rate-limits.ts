@@ -67,9 +67,11 @@ export function createRateLimits(options: {
   async function count(bucket: string, policy: RateLimitPolicy): Promise<RateLimitState> {
     try {
       const counted = await within(RATE_LIMIT_WITHIN_MS, "the rate limiter", countRequest(bucket, policy));
-      const remaining = Math.max(0, policy.requestsMax - counted.requests);
-      remember(bucket, { remaining, endsAtMs: monotonicMs() + counted.resetMs });
-      return stateOf(policy, counted.requests <= policy.requestsMax, remaining, counted.resetMs);
+      remember(bucket, {
+        remaining: remainingOf(policy, counted.requests),
+        endsAtMs: monotonicMs() + counted.resetMs,
+      });
+      return countedState(policy, counted);
     } catch (error) {
       onStoreFailure(error);
       return lastKnown(bucket, policy);
@@ -77,6 +79,18 @@ export function createRateLimits(options: {
   }
 
   return { count, lastKnown };
+}
+
+/** What a count means under the policy. */
+export function countedState(
+  policy: RateLimitPolicy,
+  { requests, resetMs }: { readonly requests: number; readonly resetMs: number },
+): RateLimitState {
+  return stateOf(policy, requests <= policy.requestsMax, remainingOf(policy, requests), resetMs);
+}
+
+function remainingOf({ requestsMax }: RateLimitPolicy, requests: number): number {
+  return Math.max(0, requestsMax - requests);
 }
 
 /** The constant parts of a policy's two headers, written once. */

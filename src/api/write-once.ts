@@ -2,7 +2,7 @@ import { type Answer, replayedAnswer, storedAnswer } from "./answers.ts";
 import { within } from "./deadline.ts";
 import type { Caller } from "./declarations.ts";
 import type { ClaimState, IdempotencyClaim, IdempotencyStore } from "./idempotency.ts";
-import { CALL_CLAIM_MS } from "./limits.ts";
+import { CALL_CLAIM_MS, RELEASE_WITHIN_MS } from "./limits.ts";
 import { Problem } from "./problems.ts";
 
 /** A write that took effect, told in its own transaction: what an audit log is made of. */
@@ -15,6 +15,8 @@ export type RecordedWrite = {
   /** As checked: the bytes of a raw body, undefined where there is none. */
   readonly body: unknown;
   readonly status: number;
+  /** What was answered, as JSON; null where there was no body, or one that holds a secret. */
+  readonly answer: unknown;
 };
 export type RecordWrite<Tx> = (tx: Tx, write: RecordedWrite) => Promise<void>;
 
@@ -49,10 +51,11 @@ export function createWriteOnce<Tx>(options: {
 }): WriteOnce<Tx> {
   const { store, recordWrite, newToken, onFault } = options;
 
-  const record = (tx: Tx, write: Write, status: number): Promise<void> => {
-    const { claim, caller, requestId, params, body } = write;
+  const record = (tx: Tx, write: Write, { status, body: answered }: Answer): Promise<void> => {
+    const { claim, holdsSecret, caller, requestId, params, body } = write;
     const { operationKey, accountId } = claim;
-    return recordWrite(tx, { operationKey, accountId, caller, requestId, params, body, status });
+    const answer: unknown = answered === null || holdsSecret ? null : JSON.parse(answered.toString());
+    return recordWrite(tx, { operationKey, accountId, caller, requestId, params, body, status, answer });
   };
 
   return {
@@ -62,7 +65,7 @@ export function createWriteOnce<Tx>(options: {
         const earlier = earlierAnswer(await store.claim(tx, claim), claim);
         if (earlier) return { answer: earlier, isReplayed: true };
         const answer = await perform(tx);
-        await record(tx, write, answer.status);
+        await record(tx, write, answer);
         await store.complete(tx, claim, storedAnswer(answer, holdsSecret));
         return { answer, isReplayed: false };
       });
@@ -83,7 +86,7 @@ export function createWriteOnce<Tx>(options: {
         try {
           const answer = await perform();
           await store.transaction(async (tx) => {
-            await record(tx, write, answer.status);
+            await record(tx, write, answer);
             await store.completeCall(tx, claim, token, storedAnswer(answer, holdsSecret));
           });
           return { answer, isReplayed: false };
@@ -93,10 +96,14 @@ export function createWriteOnce<Tx>(options: {
         }
       }
 
+      function releasing(): Promise<void> {
+        return store.transaction((tx) => store.releaseCall(tx, claim, token));
+      }
+
       /** Only a convenience to whoever repeats the request: unreleased, the claim ends with its lease. */
       async function release(): Promise<void> {
         try {
-          await store.transaction((tx) => store.releaseCall(tx, claim, token));
+          await within(RELEASE_WITHIN_MS, "the release", releasing());
         } catch (error) {
           onFault(error, write.requestId);
         }

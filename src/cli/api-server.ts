@@ -5,6 +5,7 @@ import type { Logger } from "pino";
 import { apiKeyPrefix } from "../api/api-keys.ts";
 import type { Operation } from "../api/declarations.ts";
 import type { AnsweredRequest } from "../api/exchange.ts";
+import type { RateLimitPolicy } from "../api/rate-limits.ts";
 import { createApi } from "../api/server.ts";
 import type { Config } from "../config/config.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
@@ -12,6 +13,7 @@ import { createRegistry } from "../metrics/registry.ts";
 import { apiInfo } from "../operations/api-info.ts";
 import type { Transaction } from "../operations/kit.ts";
 import { createSealpostRegistry } from "../operations/operations.ts";
+import { CHECK_POLICY } from "../operations/receivers.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
 import {
   createAccountExists,
@@ -37,6 +39,8 @@ export type ApiServerOptions = {
   readonly now: () => number;
   /** Absent: counted where nobody looks. */
   readonly metrics?: ApiMetrics;
+  /** Absent: once a minute. */
+  readonly checkPolicy?: RateLimitPolicy | undefined;
   /** Check what operations return against what they declare: for tests. */
   readonly isChecking?: boolean;
 };
@@ -54,6 +58,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     checkReceiver: createReceiverChecking(config),
+    checkPolicy: options.checkPolicy ?? CHECK_POLICY,
     now,
   });
   const limit = { requestsMax: config.rateLimitRequests, windowSeconds: config.rateLimitWindowSeconds };

@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import type { RateLimitPolicy } from "../api/rate-limits.ts";
 import type { CheckReceiver } from "../receivers/receiver-check.ts";
 import type { UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
 
@@ -16,6 +17,8 @@ export type Dependencies = {
   readonly analysisRetentionMs: number;
   /** Sends probes to a receiver; see src/receivers/. */
   readonly checkReceiver: CheckReceiver;
+  /** How often one account may have that done. */
+  readonly checkPolicy: RateLimitPolicy;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };

@@ -1,12 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import { Problem } from "../api/problems.ts";
+import { Problem, TemporarilyUnavailable } from "../api/problems.ts";
+import { countedState, type RateLimitPolicy } from "../api/rate-limits.ts";
 import { jsonAnswer, jsonBody } from "../api/shapes.ts";
 import { CHECK_LIMIT_MS } from "../receivers/receiver-check.ts";
 import { publishTestEvent } from "../receivers/test-event.ts";
 import { writeAuditEntry } from "../store/audit-log.ts";
 import { findEndpoint } from "../store/endpoints.ts";
-import { createRequestCounter } from "../store/rate-limits.ts";
+import { type Counted, createRequestCounter } from "../store/rate-limits.ts";
 import { findSigningSecrets } from "../store/signing-secrets.ts";
 import { judgeTargetUrl } from "../target/target-url.ts";
 import { Published } from "./analyses.ts";
@@ -19,13 +20,13 @@ const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";
 
 /** The check sends fifteen POSTs to a URL that its caller chose: more often, it would be a weapon. */
-const CHECKS = { requestsMax: 1, windowSeconds: 60 };
+export const CHECK_POLICY: RateLimitPolicy = { name: "check", requestsMax: 1, windowSeconds: 60 };
 
 const TestEvent = z.strictObject({ event: event.default("analysis.succeeded") });
 
 /** For those who build a receiver: an example event, and a check whether it is right. */
 export function receiverOperations(dependencies: Dependencies): readonly SealpostOperation[] {
-  const { pool, secretsKey, unsafeAllowedTargets, checkReceiver } = dependencies;
+  const { pool, secretsKey, unsafeAllowedTargets, checkReceiver, checkPolicy } = dependencies;
   const countCheck = createRequestCounter(pool);
   return [
     write({
@@ -34,7 +35,7 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
       summary: "Send a test event",
       description:
         "Publishes an example of either event and delivers it to the endpoint like any other: signed, retried, in " +
-        "the log, and its analysis readable. `data.example` is true in it.",
+        "the log, and its analysis readable. `data.example` is true in it. 404 while no endpoint is set.",
       method: "POST",
       path: `${path}/test`,
       scope: "webhooks:write",
@@ -57,7 +58,8 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
       description:
         "Finds out whether the endpoint's receiver accepts what is genuine and refuses what is not: sends it 14 " +
         "probes, marked with `sealpost-probe: 1` and gone within 20 seconds, and says in plain words what it does " +
-        "wrong, forgeries that it accepts first. Once a minute for each account.",
+        "wrong, forgeries that it accepts first. Once a minute for each account; the RateLimit headers of a refusal " +
+        "are those of this limit. 404 while no endpoint is set.",
       method: "POST",
       path: `${path}/check`,
       scope: "webhooks:write",
@@ -75,12 +77,7 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
           throw problem("target_refused", [{ path: "endpoint.url", message: judged.message }]);
         }
         const secrets = await findSigningSecrets(pool, accountId, secretsKey);
-        const { requests, resetMs } = await countCheck(`check:${accountId}`, CHECKS);
-        if (requests > CHECKS.requestsMax) {
-          throw new Problem("rate_limited", {
-            headers: { "retry-after": String(Math.max(1, Math.ceil(resetMs / 1_000))) },
-          });
-        }
+        await refuseTooMany(checkPolicy, countCheck(`check:${accountId}`, checkPolicy));
         const at = await writeAuditEntry(pool, {
           accountId,
           keyId: caller.keyId,
@@ -97,4 +94,14 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
       },
     }),
   ];
+}
+
+/** Where it cannot be counted, nothing is sent: probes that nobody counts could be sent to anybody. */
+async function refuseTooMany(policy: RateLimitPolicy, counting: Promise<Counted>): Promise<void> {
+  const counted = await counting.catch((cause: unknown) => {
+    throw new TemporarilyUnavailable("the check could not be counted", { cause });
+  });
+  const { isAllowed, resetSeconds, headers } = countedState(policy, counted);
+  if (isAllowed) return;
+  throw new Problem("rate_limited", { headers: { ...headers, "retry-after": String(resetSeconds) } });
 }

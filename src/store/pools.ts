@@ -53,7 +53,23 @@ export function createWakeupPool(options: PoolOptions): pg.Pool {
     ...off.map((path) => `enable_${path}=off`),
   ]);
   pool.on("connect", ignoreMigrationNotices);
+  sayOnlyThatItFailed(pool);
   return pool;
+}
+
+/**
+ * Of three reasons why there is no connection (the server is starting, the host is not reached, the network is silent)
+ * graphile-worker knows the codes, and sleeps 3 s and more, then half as long again each time, and takes no wake-up
+ * meanwhile. Of an error without a code it looks again with the next poll.
+ */
+function sayOnlyThatItFailed(pool: pg.Pool): void {
+  const connect = pool.connect.bind(pool) as (...args: readonly unknown[]) => Promise<pg.PoolClient>;
+  const failed = (cause: unknown): never => {
+    const { message } = cause as Error;
+    throw new Error(`no connection for wake-ups: ${message}`, { cause });
+  };
+  pool.connect = ((...args: readonly unknown[]) =>
+    args.length > 0 ? connect(...args) : connect().catch(failed)) as typeof pool.connect;
 }
 
 /**

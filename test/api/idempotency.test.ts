@@ -280,14 +280,16 @@ describe("every write", () => {
         params: {},
         body: { color: "red", weight: null },
         status: 201,
+        answer: expect.objectContaining({ color: "red" }),
       },
       expect.objectContaining({ operationKey: "boxes.weigh", accountId: ADA, status: 200 }),
     ]);
   });
 
-  test("whose answer holds a secret says so to the store", async () => {
+  test("whose answer holds a secret says so to the store, and tells nobody else", async () => {
     await start();
     await send("k", { path: "/v1/locks/combination/rotate", body: null });
+    expect(api.recorded).toMatchObject([{ answer: null }]);
     await send("l");
     const stored = [...api.store.entries.values()].map((entry) => entry.kind === "answered" && entry.answer);
     expect(stored).toMatchObject([{ holdsSecret: true }, { holdsSecret: false }]);

@@ -54,35 +54,42 @@ test("it must name one, and one that exists", async () => {
   }
 });
 
-test("what it writes is in the audit log, with what was asked for; what it reads is not", async () => {
+test("what it writes is in the audit log, with what was asked for and answered; what it reads is not", async () => {
   const body = { analysis: { id: "a", status: "succeeded" } };
   const { delivery_id } = (await api.ask("POST", "/v1/analyses", { ...account, body })).body;
   await asStaff("GET", "/v1/webhooks/signing-secret");
-  await asStaff("POST", `/v1/webhooks/deliveries/${delivery_id}/replay`, {
+  const replayed = await asStaff("POST", `/v1/webhooks/deliveries/${delivery_id}/replay`, {
     headers: { "x-request-id": "call 17" },
   });
   const filter = { status: "abandoned" };
-  await asStaff("POST", "/v1/webhooks/replays", { body: { filter, rate_per_second: 5 } });
+  const many = await asStaff("POST", "/v1/webhooks/replays", { body: { filter, rate_per_second: 5 } });
   await asStaff("POST", "/v1/webhooks/signing-secret/rotate", { body: { overlap_seconds: 5 } });
-  await asStaff("POST", "/v1/analyses", { body: { analysis: { id: "b", status: "failed" } } });
+  const publishing = { body: { analysis: { id: "b", status: "failed" } } };
+  const published = await asStaff("POST", "/v1/analyses", publishing);
   expect(await audited()).toEqual([
     {
       operation_key: "webhooks.deliveries.replay",
       request_id: "call 17",
-      details: { params: { delivery_id }, status: 202 },
+      details: { params: { delivery_id }, status: 202, answer: replayed.body },
       key_account: null,
     },
     expect.objectContaining({
       operation_key: "webhooks.replays.create",
-      details: { params: {}, body: { filter, rate_per_second: 5, dry_run: false }, status: 202 },
+      details: {
+        params: {},
+        body: { filter, rate_per_second: 5, dry_run: false },
+        status: 202,
+        answer: many.body,
+      },
     }),
     expect.objectContaining({
       operation_key: "webhooks.signing_secret.rotate",
-      details: { params: {}, body: { overlap_seconds: 5 }, status: 200 },
+      // With a secret in it.
+      details: { params: {}, body: { overlap_seconds: 5 }, status: 200, answer: null },
     }),
     expect.objectContaining({
       operation_key: "analyses.publish",
-      details: { params: {}, status: 202 },
+      details: { params: {}, status: 202, answer: published.body },
     }),
   ]);
 });

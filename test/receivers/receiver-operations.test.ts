@@ -141,9 +141,20 @@ describe("the receiver check", () => {
     const retryAfter = Number(second.headers.get("retry-after"));
     expect(retryAfter).toBeGreaterThan(0);
     expect(retryAfter).toBeLessThanOrEqual(60);
+    expect(second.headers.get("ratelimit")).toBe(`"check";r=0;t=${retryAfter}`);
+    expect(second.headers.get("ratelimit-policy")).toBe('"check";q=1;w=60');
     expect(receiver.requests).toHaveLength(sent);
     const other = await newAccount();
     expect((await api.ask("POST", CHECK, { key: other.key })).status).toBe(200);
+  });
+
+  test("sends nothing where it cannot be counted", async () => {
+    const { key } = await newAccount();
+    await database.pool.query("alter table sealpost.rate_limits rename to put_away");
+    const refused = await api.ask("POST", CHECK, { key });
+    await database.pool.query("alter table sealpost.put_away rename to rate_limits");
+    expect(refused).toMatchObject({ status: 503, body: { code: "temporarily_unavailable" } });
+    expect(receiver.requests).toEqual([]);
   });
 
   test("sends nothing without an endpoint, or to one that is no longer allowed", async () => {

@@ -1,5 +1,12 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createDispatchPool, isRefusedData, isUnreadableData } from "../../src/store/pools.ts";
+import {
+  createDispatchPool,
+  createWakeupPool,
+  isRefusedData,
+  isUnreadableData,
+} from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, startTestDispatcher } from "../support/dispatching.ts";
 import { publish } from "../support/publishing.ts";
@@ -11,6 +18,32 @@ beforeAll(async () => {
   database = await createTestDatabase();
 });
 afterAll(() => database.drop());
+
+it("tells graphile-worker no code for which it would sleep instead of looking again", async () => {
+  const field = (type: string, value: string) => `${type}${value}\0`;
+  const fields = Buffer.from(`${field("S", "FATAL")}${field("C", "57P03")}${field("M", "starting up")}\0`);
+  const head = Buffer.from("E\0\0\0\0");
+  head.writeInt32BE(fields.length + 4, 1);
+  const starting = createServer((socket) =>
+    socket.once("data", () => socket.end(Buffer.concat([head, fields]))),
+  );
+  await once(starting.listen(0, "127.0.0.1"), "listening");
+  const { port } = starting.address() as AddressInfo;
+  const pool = createWakeupPool({
+    databaseUrl: `postgres://nobody@127.0.0.1:${port}/none`,
+    connectionsMax: 1,
+    applicationName: "test",
+    onError: () => undefined,
+  });
+  const error = await pool.connect().catch((error: unknown) => error);
+  expect(error).toMatchObject({
+    message: "no connection for wake-ups: starting up",
+    cause: { code: "57P03" },
+  });
+  expect(error).not.toHaveProperty("code");
+  await pool.end();
+  starting.close();
+});
 
 it("lets no role that can connect stop a dispatcher's wake-ups", async () => {
   await using receiver = await startReceiver();

@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { Writable } from "node:stream";
 import type pg from "pg";
 import { pino } from "pino";
+import type { RateLimitPolicy } from "../../src/api/rate-limits.ts";
 import { createApiServer } from "../../src/cli/api-server.ts";
 import { createApiKey } from "../../src/cli/key.ts";
 import { scopes as everyScope } from "../../src/cli/scopes.ts";
@@ -58,7 +59,7 @@ export type TestApi = {
 export async function startTestApi(
   database: TestDatabase,
   env: Record<string, string> = {},
-  world: { readonly now?: () => number } = {},
+  world: { readonly now?: () => number; readonly checkPolicy?: RateLimitPolicy } = {},
 ): Promise<TestApi> {
   // Nothing listens at that port: no test asks a name server of the world.
   const config = readConfig({ RATE_LIMIT_REQUESTS: "1000000", TARGET_DNS_SERVERS: "127.0.0.1:1", ...env });
@@ -76,6 +77,7 @@ export async function startTestApi(
     publicUrl: "https://api.sealpost.test",
     log: pino({ level: "info" }, linesInto(log)),
     now: world.now ?? Date.now,
+    checkPolicy: world.checkPolicy,
     isChecking: true,
   });
   await app.listen({ host: "127.0.0.1", port: 0 });

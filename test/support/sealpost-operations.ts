@@ -1,6 +1,7 @@
 import pg from "pg";
 import type { SealpostOperation } from "../../src/operations/kit.ts";
 import { createSealpostRegistry } from "../../src/operations/operations.ts";
+import { CHECK_POLICY } from "../../src/operations/receivers.ts";
 import { parseUnsafeAllowedTargets } from "../../src/target/unsafe-allowed-targets.ts";
 
 /** Every operation as it is declared, with nothing behind it. */
@@ -13,6 +14,7 @@ export function declaredOperations(): readonly SealpostOperation[] {
     analysisBytesMax: 1_048_576,
     analysisRetentionMs: 7 * 86_400_000,
     checkReceiver: () => Promise.reject(new Error("There is nothing behind the operations.")),
+    checkPolicy: CHECK_POLICY,
     now: () => 0,
   }).operations;
 }
