@@ -15,9 +15,12 @@ import {
   withCluster,
 } from "../harness/scenario.ts";
 
-/** After lease and sweep there is the job's way and the claim itself: more while everything is tested at once. */
+/**
+ * After lease and sweep there is the job's way and the claim itself. The second that this may take is for a machine
+ * that does nothing else; while everything is tested at once, on two cores, a new process alone has taken over three.
+ */
 function sentAgainMsMax({ scale }: Place): number {
-  return LEASE_MS + SWEEP_MS + (scale === "quick" ? 3_000 : 1_000);
+  return LEASE_MS + SWEEP_MS + (scale === "quick" ? 5_000 : 1_000);
 }
 
 type Kills = {
