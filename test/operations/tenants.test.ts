@@ -36,6 +36,8 @@ beforeAll(async () => {
   );
   const body = { analysis: { id: "theirs", status: "succeeded" } };
   const published = await api.ask("POST", "/v1/analyses", { body });
+  // A second one, so that a page of one has a cursor.
+  await api.ask("POST", "/v1/analyses", { body: { analysis: { id: "theirs too", status: "succeeded" } } });
   await api.ask("PUT", "/v1/webhooks/endpoint", { body: { url: "https://hooks.example.com/" } });
   const replay = await api.ask("POST", "/v1/webhooks/replays", { body: { filter: {} } });
   things = {
@@ -113,6 +115,37 @@ describe("another account's id answers exactly as one that does not exist", () =
     for (let n = 0; n < PROBES; n++) {
       const probe = n % 2 === 0 ? unknownIds(n) : things;
       expect(told(await send(operation, probe, stranger.key))).toEqual(theirs);
+    }
+  });
+});
+
+describe("another account's id or cursor within a request answers exactly as one that does not exist", () => {
+  const list = "/v1/webhooks/deliveries";
+  const find = (analysisId: string) =>
+    api.ask("GET", `${list}?analysis_id=${analysisId}`, { key: stranger.key });
+  const count = (analysis_id: string) =>
+    api.ask("POST", "/v1/webhooks/replays", {
+      key: stranger.key,
+      body: { filter: { analysis_id }, dry_run: true },
+    });
+  test.each([
+    ["to list", find],
+    ["to replay", count],
+  ])("an analysis's, %s", async (_, ask) => {
+    const theirs = told(await ask(things.analysis_id));
+    expect(theirs).toMatchObject({ status: 200 });
+    for (let n = 0; n < PROBES; n++) {
+      expect(told(await ask(n % 2 === 0 ? `none-${n}` : things.analysis_id))).toEqual(theirs);
+    }
+  });
+
+  test("a cursor", async () => {
+    const { next_cursor } = (await api.ask("GET", `${list}?limit=1`)).body;
+    const ask = (cursor: string) => api.ask("GET", `${list}?limit=1&cursor=${cursor}`, { key: stranger.key });
+    const theirs = told(await ask(String(next_cursor)));
+    expect(theirs).toMatchObject({ status: 400 });
+    for (let n = 0; n < PROBES; n++) {
+      expect(told(await ask(n % 2 === 0 ? `none-${n}` : String(next_cursor)))).toEqual(theirs);
     }
   });
 });
