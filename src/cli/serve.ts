@@ -54,7 +54,8 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
       database.watch("api", pool);
       database.watch("log", logPool);
       const findHindrances = await createFindHindrances(pool);
-      const port = config.port === 0 ? await freePort(config.host) : config.port;
+      const free = config.port === 0 ? await holdFreePort(config.host) : null;
+      const port = free?.port ?? config.port;
       const url = httpUrl(config.host, port);
       // Loaded here, so that no other command pays for the HTTP stack in time and memory.
       const { createApiServer } = await import("./api-server.ts");
@@ -73,6 +74,7 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
       running.defer(() => monitoring.close());
       // Ended first: its metrics can be read until the last request is answered.
       running.defer(() => app.close());
+      await free?.letGo();
       await listen(app, config, port);
       surroundings.tellParent({ listening: url, metrics: monitoring.url });
       log.info({ url, metrics_url: monitoring.url }, "listening");
@@ -99,16 +101,21 @@ async function listen(app: FastifyInstance, { host }: Config, port: number): Pro
   }
 }
 
-/** The API says its address in what it answers, so it has to know the port before it listens. */
-async function freePort(host: string): Promise<number> {
-  const server = createServer().listen(0, host);
+/**
+ * The API says its address in what it answers, so it has to know the port before it listens; until then nobody else
+ * should get it.
+ */
+async function holdFreePort(host: string) {
+  const server = createServer().listen(0, host).unref();
   try {
     await once(server, "listening");
   } catch (error) {
     throw cannotListen("The API", `HOST ${host}, PORT 0`, error);
   }
   const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
+  const letGo = async () => {
+    server.close();
+    await once(server, "close");
+  };
+  return { port, letGo };
 }
