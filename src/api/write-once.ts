@@ -15,8 +15,8 @@ export type RecordedWrite = {
   /** As checked: the bytes of a raw body, undefined where there is none. */
   readonly body: unknown;
   readonly status: number;
-  /** What was answered, as JSON; null where there was no body, or one that holds a secret. */
-  readonly answer: unknown;
+  /** What was answered, JSON; null where there was no body, or one that holds a secret. */
+  readonly answer: Buffer | null;
 };
 export type RecordWrite<Tx> = (tx: Tx, write: RecordedWrite) => Promise<void>;
 
@@ -51,10 +51,11 @@ export function createWriteOnce<Tx>(options: {
 }): WriteOnce<Tx> {
   const { store, recordWrite, newToken, onFault } = options;
 
-  const record = (tx: Tx, write: Write, { status, body: answered }: Answer): Promise<void> => {
+  const record = (tx: Tx, write: Write, answered: Answer): Promise<void> => {
     const { claim, holdsSecret, caller, requestId, params, body } = write;
     const { operationKey, accountId } = claim;
-    const answer: unknown = answered === null || holdsSecret ? null : JSON.parse(answered.toString());
+    const { status } = answered;
+    const answer = holdsSecret ? null : answered.body;
     return recordWrite(tx, { operationKey, accountId, caller, requestId, params, body, status, answer });
   };
 
@@ -96,14 +97,11 @@ export function createWriteOnce<Tx>(options: {
         }
       }
 
-      function releasing(): Promise<void> {
-        return store.transaction((tx) => store.releaseCall(tx, claim, token));
-      }
-
       /** Only a convenience to whoever repeats the request: unreleased, the claim ends with its lease. */
       async function release(): Promise<void> {
         try {
-          await within(RELEASE_WITHIN_MS, "the release", releasing());
+          const releasing = store.transaction((tx) => store.releaseCall(tx, claim, token));
+          await within(RELEASE_WITHIN_MS, "the release", releasing);
         } catch (error) {
           onFault(error, write.requestId);
         }

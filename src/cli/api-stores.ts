@@ -66,8 +66,9 @@ export function createIdempotencyStore(
 
 /** What support staff write is kept in the audit log; tenants act for themselves. */
 export const recordStaffWrite: RecordWrite<ClientBase> = async (tx, write) => {
-  const { caller, accountId, operationKey, requestId, params, body, status, answer } = write;
+  const { caller, accountId, operationKey, requestId, params, body, status } = write;
   if (!caller.isStaff) return;
+  const answer: unknown = write.answer === null ? null : JSON.parse(write.answer.toString());
   // No operation takes a secret; an analysis's bytes are in the log already, under its id.
   const details = { params, body: Buffer.isBuffer(body) ? undefined : body, status, answer };
   await writeAuditEntry(tx, { accountId, keyId: caller.keyId, requestId, operationKey, details });

@@ -1,4 +1,5 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
+import { ANSWER_MARGIN_MS } from "./timed-client.ts";
 
 /** Made ahead, so that a fortnight without anybody watching loses nothing. */
 const DAYS_AHEAD = 14;
@@ -54,8 +55,6 @@ export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
 
 /** A detach waits for every transaction that can still see the day; a report of an hour must not end in a failure. */
 const DETACH_MS = 60_000;
-/** So much later than the server gives up waiting for an answer: its own error says more. */
-const ANSWER_MARGIN_MS = 1_000;
 
 /**
  * Takes a day out of the log without stopping anybody. A plain DROP waits behind one open read, and everything else

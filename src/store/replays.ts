@@ -1,5 +1,6 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
 import { type DeliveryFilter, indexedCondition, rowCondition } from "./delivery-filter.ts";
+import { ANSWER_MARGIN_MS } from "./timed-client.ts";
 
 /** Deliveries that one replay takes at most; whoever wants more narrows the filter to days. */
 export const REPLAY_DELIVERIES_MAX = 100_000;
@@ -9,8 +10,6 @@ export const REPLAY_DELIVERIES_MAX = 100_000;
  * busy). Whoever asked may have heard "not now" by then, and finds the replay under the same Idempotency-Key.
  */
 const FIX_SET_MS = 20_000;
-/** So much later than the server gives up waiting for an answer: its own error says more. */
-const ANSWER_MARGIN_MS = 1_000;
 
 export type ReplayOutcome = "replayed" | "not_found" | "not_replayable" | "expired";
 

@@ -9,6 +9,9 @@ export type TimedClientOptions = {
   readonly onQuery: OnQuery;
 };
 
+/** So much longer than the server allows a statement is waited for its answer: the server's own error says more. */
+export const ANSWER_MARGIN_MS = 1_000;
+
 type Answer = (error: unknown, result?: unknown) => void;
 
 /**

@@ -32,6 +32,12 @@ async function abandoned(): Promise<string> {
   return await publish(database.pool, accountId, `{"id":"r-${++serial}","status":"succeeded"}`);
 }
 
+/** With a target it waits for its attempt. */
+async function open(): Promise<string> {
+  const text = `{"id":"r-${++serial}","status":"failed"}`;
+  return await publish(database.pool, accountId, text, "https://a.example.com/");
+}
+
 async function openRow(id: string) {
   const { rows } = await database.pool.query(
     "select run, attempts_in_run, due_at <= now() as is_due, lease_token from sealpost.open_deliveries " +
@@ -70,12 +76,7 @@ describe("replaying one delivery", () => {
   });
 
   it("leaves an attempt that is under way its lease", async () => {
-    const id = await publish(
-      database.pool,
-      accountId,
-      `{"id":"r-${++serial}","status":"failed"}`,
-      "https://a.example.com/",
-    );
+    const id = await open();
     const token = crypto.randomUUID();
     await database.pool.query(
       `update sealpost.open_deliveries set lease_token = $2, lease_until = now() + interval '20 s', lease_run = 1,
@@ -90,12 +91,7 @@ describe("replaying one delivery", () => {
   });
 
   it("neither waits for nor locks a row that is somebody else's", async () => {
-    const id = await publish(
-      database.pool,
-      accountId,
-      `{"id":"r-${++serial}","status":"failed"}`,
-      "https://a.example.com/",
-    );
+    const id = await open();
     const other = await insertAccount(database.pool);
     await inTransaction(database.pool, async (owner) => {
       await owner.query("select from sealpost.open_deliveries where delivery_id = $1 for update", [id]);

@@ -43,11 +43,14 @@ export type ToyApi = {
   readonly answered: AnsweredRequest[];
   readonly faults: unknown[];
   readonly limiterFailures: unknown[];
-  readonly recorded: RecordedWrite[];
+  readonly recorded: ToldWrite[];
   /** `http://127.0.0.1:port`, once it listens. */
   listen(): Promise<string>;
   readonly port: () => number;
 };
+
+/** Its answer taken apart. */
+type ToldWrite = Omit<RecordedWrite, "answer"> & { readonly answer: unknown };
 
 export type ToyOverrides = Partial<ApiOptions<ToyTx>> & { readonly more?: readonly Operation<ToyTx>[] };
 
@@ -61,7 +64,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
   const answered: AnsweredRequest[] = [];
   const faults: unknown[] = [];
   const limiterFailures: unknown[] = [];
-  const recorded: RecordedWrite[] = [];
+  const recorded: ToldWrite[] = [];
   const operations = [...createBoxOperations(boxes), ...more];
 
   const app = await createApi<ToyTx>({
@@ -80,7 +83,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
     },
     idempotencyStore: store,
     recordWrite: async (tx, write) => {
-      recorded.push(write);
+      recorded.push({ ...write, answer: write.answer === null ? null : JSON.parse(write.answer.toString()) });
       tx.undo.push(() => recorded.pop());
     },
     trustProxy: false,
