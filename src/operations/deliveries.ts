@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
 import { jsonAnswer } from "../api/shapes.ts";
-import { findDelivery, listDeliveries } from "../store/deliveries.ts";
+import { findDelivery } from "../store/deliveries.ts";
+import { listDeliveries } from "../store/delivery-pages.ts";
 import { type ReplayOutcome, replayDelivery } from "../store/replays.ts";
 import { filterOf, filters } from "./delivery-filter.ts";
 import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./delivery-shape.ts";

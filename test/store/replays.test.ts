@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { findDelivery, listDeliveries } from "../../src/store/deliveries.ts";
+import { findDelivery } from "../../src/store/deliveries.ts";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
+import { listDeliveries } from "../../src/store/delivery-pages.ts";
 import {
   advanceReplays,
   cancelReplay,

@@ -1,6 +1,7 @@
 import type pg from "pg";
-import { findDelivery, listDeliveries } from "../../../src/store/deliveries.ts";
+import { findDelivery } from "../../../src/store/deliveries.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../../src/store/delivery-filter.ts";
+import { listDeliveries } from "../../../src/store/delivery-pages.ts";
 import { createLogPool } from "../../../src/store/pools.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
@@ -15,6 +16,9 @@ const BATCH = 10;
 const WARM_UP_MS = 2_000;
 const DURATION_MS = 30_000;
 const PAGE_ROWS = 50;
+const GOAL_PAGE_MS = 20;
+/** A page holds its total, so that a page within what a total may cost shows that the total is. */
+const GOAL_TOTAL_MS = 50;
 
 const FILTERS: Readonly<Record<string, Partial<DeliveryFilter>>> = {
   "no filter": {},
@@ -98,15 +102,15 @@ async function readLog(bench: Bench, database: BenchDatabase, durationMs: number
   await Promise.all([read(0), read(1)]);
   await pool.end();
 
-  const pages = [...tookMs].filter(([name]) => name.startsWith("page")).flatMap(([, times]) => times);
+  const pages = [...tookMs].filter(([name]) => name.startsWith("page"));
+  const all = pages.flatMap(([, times]) => times);
+  const slowest = Math.max(...pages.map(([, times]) => percentile(times, 0.99)));
+  const unit = "ms";
   return [
-    { name: "all pages: p50", value: percentile(pages, 0.5), unit: "ms" },
-    { name: "all pages: p99", value: percentile(pages, 0.99), unit: "ms", goal: { atMost: 20 } },
-    ...[...tookMs].map(([name, times]) => ({
-      name: `${name}: p99`,
-      value: percentile(times, 0.99),
-      unit: "ms",
-    })),
+    { name: "all pages: p50", value: percentile(all, 0.5), unit },
+    { name: "all pages: p99", value: percentile(all, 0.99), unit, goal: { atMost: GOAL_PAGE_MS } },
+    ...[...tookMs].map(([name, times]) => ({ name: `${name}: p99`, value: percentile(times, 0.99), unit })),
+    { name: "the slowest page with its total: p99", value: slowest, unit, goal: { atMost: GOAL_TOTAL_MS } },
   ];
 }
 
