@@ -17,7 +17,7 @@ const WARM_UP_MS = 2_000;
 const DURATION_MS = 30_000;
 const PAGE_ROWS = 50;
 const GOAL_PAGE_MS = 20;
-/** A page holds its total, so that a page within what a total may cost shows that the total is. */
+/** A first page looks at no more rows than its total does, so that it shows what the dearest total costs. */
 const GOAL_TOTAL_MS = 50;
 
 const FILTERS: Readonly<Record<string, Partial<DeliveryFilter>>> = {
@@ -104,13 +104,14 @@ async function readLog(bench: Bench, database: BenchDatabase, durationMs: number
 
   const pages = [...tookMs].filter(([name]) => name.startsWith("page"));
   const all = pages.flatMap(([, times]) => times);
-  const slowest = Math.max(...pages.map(([, times]) => percentile(times, 0.99)));
+  const firstPages = pages.filter(([name]) => name.startsWith("page,"));
+  const dearest = Math.max(...firstPages.map(([, times]) => percentile(times, 0.99)));
   const unit = "ms";
   return [
     { name: "all pages: p50", value: percentile(all, 0.5), unit },
     { name: "all pages: p99", value: percentile(all, 0.99), unit, goal: { atMost: GOAL_PAGE_MS } },
     ...[...tookMs].map(([name, times]) => ({ name: `${name}: p99`, value: percentile(times, 0.99), unit })),
-    { name: "the slowest page with its total: p99", value: slowest, unit, goal: { atMost: GOAL_TOTAL_MS } },
+    { name: "the dearest total, with its page: p99", value: dearest, unit, goal: { atMost: GOAL_TOTAL_MS } },
   ];
 }
 
