@@ -25,6 +25,8 @@ export type Gate = {
   admit<Tx>(operation: Operation<Tx>, request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** For what needs no key, and for addresses that do not exist: how often. */
   admitAnyone(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** For probes, which are neither counted nor refused: they come every second, and should not ask the database. */
+  admitUncounted(request: FastifyRequest, reply: FastifyReply): void;
   /** Gives an answer that was not counted the headers that every answer has. */
   describeLimits(request: FastifyRequest, reply: FastifyReply): void;
 };
@@ -79,6 +81,12 @@ export function createGate(options: GateOptions): Gate {
     return named;
   }
 
+  function describeLimits(request: FastifyRequest, reply: FastifyReply): void {
+    if (reply.hasHeader("ratelimit")) return;
+    const { bucket, policy } = bucketOf(exchangeOf(request).key, request);
+    writeHeaders(reply, rateLimits.lastKnown(bucket, policy));
+  }
+
   return {
     admit: async (operation, request, reply) => {
       const key = await identify(request);
@@ -95,11 +103,11 @@ export function createGate(options: GateOptions): Gate {
       await limit(await identify(request), request, reply);
       refuseRequestId(request);
     },
-    describeLimits: (request, reply) => {
-      if (reply.hasHeader("ratelimit")) return;
-      const { bucket, policy } = bucketOf(exchangeOf(request).key, request);
-      writeHeaders(reply, rateLimits.lastKnown(bucket, policy));
+    admitUncounted: (request, reply) => {
+      describeLimits(request, reply);
+      refuseRequestId(request);
     },
+    describeLimits,
   };
 }
 

@@ -28,11 +28,14 @@ export async function addPublicPages<Tx>(
   options: PageOptions,
   gate: Gate,
 ): Promise<readonly PageRoute[]> {
-  // Probes are neither counted nor refused: they come every second, and should not ask the database for leave.
-  addPage(app, "/healthz", beginPage, async (_request, reply) => {
+  const probed = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    beginExchange(request, "page");
+    gate.admitUncounted(request, reply);
+  };
+  addPage(app, "/healthz", probed, async (_request, reply) => {
     return reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
   });
-  addPage(app, "/readyz", beginPage, async (_request, reply) => {
+  addPage(app, "/readyz", probed, async (_request, reply) => {
     await options.checkReady();
     return reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
   });
@@ -50,7 +53,7 @@ export async function addPublicPages<Tx>(
     return reply.header("content-type", "application/json").send(document);
   });
   // Browsers ask for it unasked.
-  addPage(app, "/favicon.ico", beginPage, async (_request, reply) => reply.code(204).send());
+  addPage(app, "/favicon.ico", probed, async (_request, reply) => reply.code(204).send());
   addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
   const errorPaths = addErrorPages(app, registry.problems, admit);
   const referencePaths = await addReferencePage(app, options.info.title, OPENAPI_PATH, admit);
@@ -61,10 +64,6 @@ export async function addPublicPages<Tx>(
 
 export type AdmitPage = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 export type AnswerPage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
-
-async function beginPage(request: FastifyRequest): Promise<void> {
-  beginExchange(request, "page");
-}
 
 function addPage(app: FastifyInstance, url: string, onRequest: AdmitPage, handler: AnswerPage): void {
   app.route({ method: ["GET", "HEAD"], url, onRequest, handler });

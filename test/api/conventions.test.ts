@@ -41,9 +41,9 @@ describe("X-Request-Id", () => {
 
   test.each(["x".repeat(129), "caf\u00e9", "a\tb"])("%s is refused, with a fresh id", async (id) => {
     const auth = await start();
-    for (const path of ["/v1/boxes", "/v1/nothing", "/errors"]) {
+    for (const path of ["/v1/boxes", "/v1/nothing", "/errors", "/healthz", "/readyz", "/favicon.ico"]) {
       const response = await get(path, { ...auth, "x-request-id": id });
-      expect(response.headers.get("x-request-id")).toMatch(UUID);
+      expect(response.headers.get("x-request-id"), path).toMatch(UUID);
       await expectProblem(response, 400, "invalid_request_id");
     }
   });

@@ -98,7 +98,10 @@ describe("health", () => {
         if (!isReady) throw new TemporarilyUnavailable("no database");
       },
     });
-    expect(await (await get("/healthz")).json()).toEqual({ status: "ok" });
+    const healthy = await get("/healthz");
+    expect(healthy.headers.get("ratelimit")).toBe('"address";r=60;t=60');
+    expect(healthy.headers.get("ratelimit-policy")).toBe('"address";q=60;w=60');
+    expect(await healthy.json()).toEqual({ status: "ok" });
     const unready = await get("/readyz");
     expect(unready.headers.get("retry-after")).toBe("5");
     await expectProblem(unready, 503, "temporarily_unavailable");
