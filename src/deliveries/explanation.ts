@@ -1,3 +1,4 @@
+import type { Explanation } from "../outcomes/entry.ts";
 import { explainEndReason, explainErrorCode } from "../outcomes/error-codes.ts";
 import type { EndReason } from "../outcomes/outcome.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
@@ -88,9 +89,18 @@ function lastFailure({ lastErrorCode }: Explainable): string {
   return lastErrorCode === null ? "The last attempt failed." : explainErrorCode(lastErrorCode).message;
 }
 
-function lastRemedy({ lastErrorCode }: Explainable): string {
-  return lastErrorCode === null ? "" : explainErrorCode(lastErrorCode).remedy;
+function lastRemedy(delivery: Explainable): string {
+  const { lastErrorCode } = delivery;
+  return lastErrorCode === null ? "" : remedyFor(delivery, explainErrorCode(lastErrorCode));
 }
+
+function remedyFor({ webhookUrl }: Explainable, { remedy, concernsUrl }: Explanation): string {
+  return concernsUrl === true && webhookUrl !== null ? sentences(remedy, URL_STAYS) : remedy;
+}
+
+const URL_STAYS =
+  "The URL came with the request and stays with this delivery: for another one, publish the result under a new " +
+  "analysis id.";
 
 function withStatus({ lastStatusCode }: Explainable): string {
   return lastStatusCode === null ? "" : ` with status ${lastStatusCode}`;
@@ -99,7 +109,8 @@ function withStatus({ lastStatusCode }: Explainable): string {
 function whyAbandoned(delivery: Explainable): readonly string[] {
   const reason = delivery.reason as EndReason | null;
   if (reason === null) return [lastFailure(delivery), lastRemedy(delivery)];
-  const { message, remedy } = explainEndReason(reason);
+  const ended = explainEndReason(reason);
+  const { message, remedy } = ended;
   switch (reason) {
     // The reason only says that it is over; the last attempt says why.
     case "attempts_exhausted":
@@ -109,9 +120,11 @@ function whyAbandoned(delivery: Explainable): readonly string[] {
       return [message, `The last attempt: ${lastFailure(delivery)}`, lastRemedy(delivery)];
     // The code says which rule the URL breaks.
     case "target_refused":
-      if (delivery.lastErrorCode === null) return [message, remedy];
+      if (delivery.lastErrorCode === null) return [message, remedyFor(delivery, ended)];
       return [lastFailure(delivery), lastRemedy(delivery)];
     case "no_target":
+      if (delivery.attemptsCount === 0) return [message, remedy];
+      return [ENDPOINT_REMOVED, `The last attempt: ${lastFailure(delivery)}`, remedy];
     case "analysis_expired":
     case "interrupted":
       return [message, remedy];
@@ -123,11 +136,22 @@ function whyAbandoned(delivery: Explainable): readonly string[] {
 const NONE_MADE =
   "No attempt could be made in all that time, which is no fault of the receiver's: replay the delivery.";
 
+const ENDPOINT_REMOVED =
+  "The account has no endpoint any more, and the request gave no webhook URL, so the next attempt had nowhere to go.";
+
 /** After which moment a replay is answered with 410, and so is the analysis. */
-function untilWhen({ id, reason }: Explainable, analysisRetentionMs: number): string {
+function untilWhen(delivery: Explainable, analysisRetentionMs: number): string {
+  const { id, reason } = delivery;
   if (reason === "analysis_expired") return "";
   const until = timeInWords(createdAtMs(id) + analysisRetentionMs);
+  if (isRefusedForGood(delivery)) return `The analysis can be read until ${until}.`;
   return `Replays are possible until ${until}; the analysis is readable as long.`;
+}
+
+/** A URL that no rule allows, and that no replay changes. */
+function isRefusedForGood({ reason, webhookUrl, lastErrorCode }: Explainable): boolean {
+  if (reason !== "target_refused" || webhookUrl === null) return false;
+  return lastErrorCode === null || explainErrorCode(lastErrorCode).concernsUrl === true;
 }
 
 /** 2026-03-01T12:00:05.123Z → 2026-03-01 12:00:05 UTC */

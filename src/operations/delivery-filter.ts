@@ -1,3 +1,4 @@
+import { isIPv6 } from "node:net";
 import { z } from "zod";
 import type { DeliveryFilter } from "../store/delivery-filter.ts";
 import { analysisId, deliveryStatus, event } from "./fields.ts";
@@ -12,6 +13,7 @@ export const filters = {
   target_host: z
     .string()
     .regex(/^[A-Za-z0-9._:[\]-]{1,255}$/)
+    .refine(isHostAlone, { error: "Give the host alone, without a port." })
     .describe("Host name or address of the target, without the port; names of other scripts as `xn--…`."),
   error_code: z
     .string()
@@ -38,6 +40,11 @@ export function filterOf(asked: AskedFilter): DeliveryFilter {
     createdAfter: asked.created_after == null ? null : momentOf(asked.created_after),
     createdBefore: asked.created_before == null ? null : momentOf(asked.created_before),
   };
+}
+
+/** Only an address of IPv6 has colons; with a port, nothing would be found, without a word. */
+function isHostAlone(text: string): boolean {
+  return !text.includes(":") || isIPv6(text.replace(/^\[(.*)\]$/, "$1"));
 }
 
 /** As it stands in URLs: in small letters, an address of IPv6 in brackets. */

@@ -5,6 +5,7 @@ export const CONNECTING_ERRORS = {
   // Finding the receiver's address.
   dns_not_found: {
     outcome: "unreachable",
+    concernsUrl: true,
     message: "The host name of the webhook URL does not exist in DNS.",
     remedy: "Check the URL for a typing error, and check that the name has an A or AAAA record.",
   },

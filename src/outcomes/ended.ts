@@ -18,8 +18,9 @@ export const END_REASON_EXPLANATIONS = {
   target_refused: {
     ...ENDED,
     outcome: "target_refused",
+    concernsUrl: true,
     message: "The webhook URL is not one that we deliver to: it must be a public HTTPS address.",
-    remedy: "Set a public https:// URL without a user name, password or fragment, then replay the delivery.",
+    remedy: "Use a public https:// URL without a user name, password or fragment.",
   },
   window_ended: {
     ...ENDED,

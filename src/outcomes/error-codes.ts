@@ -59,8 +59,8 @@ export function isOurFailure(code: ErrorCode): boolean {
   return entry?.isOurs === true;
 }
 
-function explanationOf({ message, remedy }: Entry): Explanation {
-  return { message, remedy };
+function explanationOf({ message, remedy, concernsUrl }: Entry): Explanation {
+  return concernsUrl === true ? { message, remedy, concernsUrl } : { message, remedy };
 }
 
 function isNamed(code: string): code is NamedErrorCode {

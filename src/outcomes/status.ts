@@ -38,10 +38,12 @@ const KNOWN: Readonly<Record<number, Explanation>> = {
   404: {
     message: "The receiver answered 404: there is nothing at that path.",
     remedy: "Compare the path of the webhook URL with the route in the receiver.",
+    concernsUrl: true,
   },
   405: {
     message: "The receiver answered 405: it takes no POST at that path.",
     remedy: "Let the route accept POST, or correct the path of the webhook URL.",
+    concernsUrl: true,
   },
   408: {
     message: "The receiver answered 408: it says that it waited too long for the request.",
@@ -49,7 +51,8 @@ const KNOWN: Readonly<Record<number, Explanation>> = {
   },
   410: {
     message: "The receiver answered 410: it says that the path is gone for good.",
-    remedy: "Set the webhook URL that is in use now, then replay the delivery.",
+    remedy: "Use the webhook URL that is in use now.",
+    concernsUrl: true,
   },
   413: {
     message: "The receiver answered 413: the event is larger than it takes.",
@@ -92,7 +95,8 @@ export function explainStatus(status: number): Explanation {
       message:
         `The receiver answered ${status}, a redirect. Webhooks are never redirected: ` +
         "nothing was sent to the other address.",
-      remedy: "Set the final URL as the webhook URL; the answer's location header shows it.",
+      remedy: "Use the final URL as the webhook URL; the answer's location header shows it.",
+      concernsUrl: true,
     };
   }
   if (status < 400) {

@@ -19,6 +19,7 @@ export const TLS_ERRORS = {
   },
   tls_wrong_name: {
     outcome: "tls_failed",
+    concernsUrl: true,
     message: "The receiver's TLS certificate is for another host name, so nothing was sent.",
     remedy: "Install a certificate that lists the host of the webhook URL, or correct the URL.",
   },
@@ -37,6 +38,7 @@ export const TLS_ERRORS = {
   },
   tls_not_spoken: {
     outcome: "tls_failed",
+    concernsUrl: true,
     message: "What listens on the port of the webhook URL does not speak TLS, so nothing was sent.",
     remedy: "Use the port on which the server speaks HTTPS; plain HTTP is most often the cause.",
   },

@@ -1,6 +1,6 @@
 import type { Entry } from "./entry.ts";
 
-const REFUSED = { outcome: "target_refused" } as const;
+const REFUSED = { outcome: "target_refused", concernsUrl: true } as const;
 
 /** The webhook URL is refused by its text alone; nothing was sent, and trying again would change nothing. */
 export const URL_REFUSALS = {

@@ -84,6 +84,11 @@ describe("a delivery in plain words", () => {
       /^There was no webhook URL.*Configure an endpoint.*until 2026-03-08 12:00:00 UTC/,
     ],
     [
+      "the endpoint was removed between two attempts",
+      { status: "abandoned", reason: "no_target", attemptsCount: 3, lastErrorCode: "status_503" },
+      /^The account has no endpoint any more.*The last attempt: The receiver answered 503.*Configure an endpoint/,
+    ],
+    [
       "the URL breaks a rule",
       { status: "abandoned", reason: "target_refused", lastErrorCode: "url_not_https" },
       /^The webhook URL does not begin with https/,
@@ -96,6 +101,44 @@ describe("a delivery in plain words", () => {
     ],
   ])("%s", (_, some, expected) => {
     expect(explain(some)).toMatch(expected);
+  });
+
+  describe("of a URL that is at fault", () => {
+    const own = { webhookUrl: "https://hooks.example.com/", endpointUrl: null };
+    const endpoint = { webhookUrl: null, endpointUrl: "https://hooks.example.com/" };
+    const gone = { status: "abandoned", reason: "attempts_exhausted", attemptsCount: 8 } as const;
+
+    test.each(["status_410", "status_301", "status_404", "dns_not_found", "tls_wrong_name"])(
+      "%s: one that came with the request cannot be changed, an endpoint can",
+      (lastErrorCode) => {
+        const stays =
+          /The URL came with the request and stays .* publish the result under a new analysis id\./;
+        expect(explain({ ...gone, ...own, lastErrorCode })).toMatch(stays);
+        expect(explain({ ...failed, ...own, lastErrorCode })).toMatch(stays);
+        expect(explain({ ...gone, ...endpoint, lastErrorCode })).not.toMatch(stays);
+        expect(explain({ ...gone, ...own, lastErrorCode })).toMatch(/Replays are possible until/);
+      },
+    );
+
+    test.each(["status_503", "connect_timeout", "response_timeout"])(
+      "%s is not the URL's fault",
+      (lastErrorCode) => {
+        expect(explain({ ...gone, ...own, lastErrorCode })).not.toMatch(/came with the request/);
+      },
+    );
+
+    test("a replay that can only be refused again is not offered", () => {
+      const refused = {
+        status: "abandoned",
+        reason: "target_refused",
+        lastErrorCode: "url_not_https",
+      } as const;
+      expect(explain({ ...refused, ...own })).toMatch(
+        /^The webhook URL does not begin with https.* new analysis id\. The analysis can be read until 2026-03-08/,
+      );
+      expect(explain({ ...refused, ...own })).not.toMatch(/[Rr]eplay/);
+      expect(explain({ ...refused, ...endpoint })).toMatch(/Replays are possible until/);
+    });
   });
 
   test("of one that can be replayed no longer says nothing of replays", () => {
