@@ -60,7 +60,9 @@ export function signingSecretOperations(dependencies: Dependencies): readonly Se
       summary: "Rotate the signing secret",
       description:
         "Makes a new secret. Until the overlap ends every webhook carries two signatures, the new secret's first, so " +
-        "that receivers can change over without missing one.",
+        "that receivers can change over without missing one. None carries three: rotating again before then ends the " +
+        "older secret at once. Whoever has lost the answer asks again under the same Idempotency-Key, or reads the " +
+        "secret.",
       method: "POST",
       path: `${path}/rotate`,
       scope: "webhooks:secrets",
