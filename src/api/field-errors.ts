@@ -4,16 +4,26 @@ import { type FieldError, Problem } from "./problems.ts";
 
 /** The 400 for what zod found wrong in one place of the request: `path`, `query` or `body`. */
 export function invalidRequestFrom(place: string, error: z.ZodError): Problem {
-  const errors = error.issues.flatMap((issue) => fieldErrors(place, issue)).slice(0, FIELD_ERRORS_MAX);
+  return invalidFields(error.issues.flatMap((issue) => fieldErrors(place, issue)));
+}
+
+/** The 400 for mistakes in several places. Bounded, because paths and messages may hold what the caller sent. */
+export function invalidFields(mistakes: readonly FieldError[]): Problem {
+  const errors = mistakes
+    .slice(0, FIELD_ERRORS_MAX)
+    .map(({ path, message }) => ({ path: bounded(path), message: bounded(message) }));
   return new Problem("invalid_request", { errors });
 }
 
 function fieldErrors(place: string, issue: z.core.$ZodIssue): FieldError[] {
   const path = [place, ...issue.path.map(String)].join(".");
   if (issue.code === "unrecognized_keys") {
-    return issue.keys.map((key) => fieldError(`${path}.${key}`, "Not known here; check the spelling."));
+    return issue.keys.map((key) => ({
+      path: `${path}.${key}`,
+      message: "Not known here; check the spelling.",
+    }));
   }
-  return [fieldError(path, inWords(issue))];
+  return [{ path, message: inWords(issue) }];
 }
 
 /** zod's words ("Invalid input: expected number, received string") are for programmers; these say what is right. */
@@ -60,11 +70,6 @@ function unit(origin: string): string {
 
 function verb(origin: string): string {
   return UNITS[origin] === undefined ? "be" : "have";
-}
-
-/** Bounded, because keys and messages may hold what the caller sent. */
-function fieldError(path: string, message: string): FieldError {
-  return { path: bounded(path), message: bounded(message) };
 }
 
 function bounded(text: string): string {

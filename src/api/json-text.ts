@@ -1,26 +1,38 @@
-import { JSON_LEVELS_MAX } from "./limits.ts";
+import { invalidFields } from "./field-errors.ts";
+import { FIELD_ERRORS_MAX, JSON_LEVELS_MAX } from "./limits.ts";
+import { invalidRequest } from "./problems.ts";
+import { findRepeatedMembers } from "./repeated-members.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The value that `bytes` are the JSON text of. Throws `SyntaxError` with a message fit for the caller. */
-export function parseJsonBytes(bytes: Uint8Array): unknown {
+/** The value that the body is the JSON text of. Throws the 400 that says why it is none. */
+export function parseJsonBody(bytes: Uint8Array): unknown {
   const text = decodeJsonText(bytes);
   if (isDeeperThan(text, JSON_LEVELS_MAX)) {
-    throw new SyntaxError(`The body is nested deeper than ${JSON_LEVELS_MAX} levels.`);
+    throw invalidRequest("body", `The body is nested deeper than ${JSON_LEVELS_MAX} levels.`);
   }
-  try {
-    return JSON.parse(text);
-  } catch {
-    // The engine's own message quotes what it read, and a body may hold a secret.
-    throw new SyntaxError(text.trim() === "" ? "The body is empty." : "The body is not JSON.");
+  const value = parseJsonText(text);
+  const repeated = findRepeatedMembers(text, FIELD_ERRORS_MAX);
+  if (repeated.length > 0) {
+    throw invalidFields(repeated.map((path) => ({ path: `body.${path}`, message: "Stands there twice." })));
   }
+  return value;
 }
 
 function decodeJsonText(bytes: Uint8Array): string {
   try {
     return utf8.decode(bytes);
   } catch {
-    throw new SyntaxError("The body is not UTF-8.");
+    throw invalidRequest("body", "The body is not UTF-8.");
+  }
+}
+
+function parseJsonText(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // The engine's own message quotes what it read, and a body may hold a secret.
+    throw invalidRequest("body", text.trim() === "" ? "The body is empty." : "The body is not JSON.");
   }
 }
 

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
 import type { Operation } from "./declarations.ts";
 import { invalidRequestFrom } from "./field-errors.ts";
-import { parseJsonBytes } from "./json-text.ts";
+import { parseJsonBody } from "./json-text.ts";
 import { invalidRequest, Problem } from "./problems.ts";
 import { compileReadQuery } from "./query-text.ts";
 import type { JsonBody } from "./shapes.ts";
@@ -60,23 +60,14 @@ function readRaw(bytes: Buffer | undefined): Buffer {
 function readJson(body: JsonBody | null, bytes: Buffer | undefined): unknown {
   const isEmpty = bytes === undefined || bytes.length === 0;
   if (body === null) {
-    if (!isEmpty && !isEmptyObject(parsed(bytes)))
+    if (!isEmpty && !isEmptyObject(parseJsonBody(bytes)))
       throw invalidRequest("body", "The operation takes no body.");
     return undefined;
   }
   if (isEmpty && !body.isOptional) throw invalidRequest("body", "The body is empty.");
-  const result = body.schema.safeParse(isEmpty ? {} : parsed(bytes));
+  const result = body.schema.safeParse(isEmpty ? {} : parseJsonBody(bytes));
   if (!result.success) throw invalidRequestFrom("body", result.error);
   return result.data;
-}
-
-function parsed(bytes: Buffer): unknown {
-  try {
-    return parseJsonBytes(bytes);
-  } catch (error) {
-    if (error instanceof SyntaxError) throw invalidRequest("body", error.message);
-    throw error;
-  }
 }
 
 /** Many clients send `{}` with every POST. */

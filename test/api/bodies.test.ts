@@ -92,6 +92,38 @@ describe("a body", () => {
     ]);
   });
 
+  test.each([
+    ['{"color":"red","weight":1,"weight":2}', ["body.weight"]],
+    ['{"color":"red","color":"red"}', ["body.color"]],
+    ['{"color":"red","weight":1,"weight":1,"weight":1,"color":"red"}', ["body.weight", "body.color"]],
+    ['{"color":"red","we\\u0069ght":1,"weight":2}', ["body.weight"]],
+    ['{"a":[{"b":1},{"b":{"c":1,"c":1}}]}', ["body.a.1.b.c"]],
+    ['{"__proto__":1,"__proto__":1}', ["body.__proto__"]],
+    ['{"color":"red","":1,"":1}', ["body."]],
+  ])("%s, with a member that stands there twice, is 400", async (body, paths) => {
+    await expectProblem(
+      await post({ body, headers: json }),
+      400,
+      "invalid_request",
+      paths.map((path) => ({ path, message: "Stands there twice." })),
+    );
+  });
+
+  test("may have members of one name in different objects, and texts that look like members", async () => {
+    const body = '[{"a":1,"b":{"a":[{"a":2},{"a":3}]}},{"a":"\\"a\\":1,\\"a\\":1"}]';
+    await expectProblem(await post({ body, headers: json }), 400, "invalid_request", [
+      { path: "body", message: "Must be an object." },
+    ]);
+  });
+
+  test("with a hundred members repeated names twenty, shortly", async () => {
+    const members = Array.from({ length: 100 }, (_, index) => `"${index}${"x".repeat(300)}":1`);
+    const response = await post({ body: `{${[...members, ...members].join()}}`, headers: json });
+    const { errors } = (await response.json()) as { errors: { path: string }[] };
+    expect(errors).toHaveLength(20);
+    for (const { path } of errors) expect(path.length).toBeLessThanOrEqual(200);
+  });
+
   test("with mistakes names each of them and echoes none of its values", async () => {
     const body = '{"color":"my secret","weight":0,"__proto__":{"a":1},"constructor":2,"hight":3}';
     const response = await post({ body, headers: json });
