@@ -2,9 +2,20 @@ import type { z } from "zod";
 import { FIELD_ERROR_CHARS_MAX, FIELD_ERRORS_MAX } from "./limits.ts";
 import { type FieldError, Problem } from "./problems.ts";
 
-/** The 400 for what zod found wrong in one place of the request: `path`, `query` or `body`. */
-export function invalidRequestFrom(place: string, error: z.ZodError): Problem {
-  return invalidFields(error.issues.flatMap((issue) => fieldErrors(place, issue)));
+/**
+ * The 400 for what zod found wrong in one place of the request: `path`, `query` or `body`. What was repeated in a query
+ * is seen only where zod reports its input.
+ */
+export function invalidRequestFrom(place: string, { issues }: z.ZodError): Problem {
+  const told = issues.filter((issue) => !isFartherBound(issue, issues));
+  return invalidFields(told.flatMap((issue) => fieldErrors(place, issue)));
+}
+
+/** zod tells the bounds of exact whole numbers beside the declared ones, which are nearer. */
+function isFartherBound(issue: z.core.$ZodIssue, issues: readonly z.core.$ZodIssue[]): boolean {
+  if (!("origin" in issue) || issue.origin !== "int") return false;
+  const path = issue.path.join();
+  return issues.some((other) => other !== issue && other.code === issue.code && other.path.join() === path);
 }
 
 /** The 400 for mistakes in several places. Bounded, because paths and messages may hold what the caller sent. */
@@ -23,7 +34,13 @@ function fieldErrors(place: string, issue: z.core.$ZodIssue): FieldError[] {
       message: "Not known here; check the spelling.",
     }));
   }
-  return [{ path, message: inWords(issue) }];
+  const isRepeated = place === "query" && isListForOne(issue);
+  return [{ path, message: isRepeated ? "Given more than once." : inWords(issue) }];
+}
+
+/** A parameter is read as a list only where it is repeated. */
+function isListForOne({ code, input }: z.core.$ZodIssue): boolean {
+  return Array.isArray(input) && (code === "invalid_type" || code === "invalid_value");
 }
 
 /** zod's words ("Invalid input: expected number, received string") are for programmers; these say what is right. */
@@ -35,7 +52,7 @@ function inWords(issue: z.core.$ZodIssue): string {
     case "invalid_value":
       return `Must be ${issue.values.length > 1 ? "one of " : ""}${issue.values.map(String).join(", ")}.`;
     case "invalid_format":
-      if (issue.format === "regex") return `Must match ${issue.pattern}.`;
+      if (issue.format === "regex") return aboutPattern(issue);
       return FORMATS[issue.format] ?? `Must be in the format ${issue.format}.`;
     case "too_small":
       return `Must ${verb(issue.origin)} at least ${issue.minimum}${unit(issue.origin)}.`;
@@ -44,6 +61,11 @@ function inWords(issue: z.core.$ZodIssue): string {
     default:
       return issue.message;
   }
+}
+
+/** The schema's own words, if it has any; zod's quote the expression, which is not for people. */
+function aboutPattern({ message, pattern = "" }: z.core.$ZodIssueInvalidStringFormat): string {
+  return message.includes(pattern) ? "Has characters or a length that are not allowed here." : message;
 }
 
 const TYPES: Readonly<Record<string, string>> = {

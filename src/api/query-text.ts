@@ -7,7 +7,8 @@ type ReadText = (text: string) => unknown;
 
 const JSON_NUMBER = /^-?\d{1,16}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?$/i;
 const asText: ReadText = (text) => text;
-const asInteger: ReadText = (text) => (/^-?\d{1,16}$/.test(text) ? Number(text) : text);
+// Past 2^53 it is inexact, and refused for its size by `z.int()`; past 308 digits it would be infinite.
+const asInteger: ReadText = (text) => (/^-?\d{1,308}$/.test(text) ? Number(text) : text);
 const asNumber: ReadText = (text) => (JSON_NUMBER.test(text) ? Number(text) : text);
 const asBoolean: ReadText = (text) => (text === "true" ? true : text === "false" ? false : text);
 

@@ -46,7 +46,7 @@ function compilePart(place: string, schema: z.ZodObject | null): (value: unknown
       if (unknown !== undefined) throw invalidRequest(`${place}.${unknown.slice(0, 100)}`, "Not known here.");
       return {};
     }
-    const result = strict.safeParse(value);
+    const result = strict.safeParse(value, { reportInput: true });
     if (!result.success) throw invalidRequestFrom(place, result.error);
     return result.data;
   };
