@@ -6,16 +6,16 @@ import { type FieldError, Problem } from "./problems.ts";
  * The 400 for what zod found wrong in one place of the request: `path`, `query` or `body`. What was repeated in a query
  * is seen only where zod reports its input.
  */
-export function invalidRequestFrom(place: string, { issues }: z.ZodError): Problem {
-  const told = issues.filter((issue) => !isFartherBound(issue, issues));
-  return invalidFields(told.flatMap((issue) => fieldErrors(place, issue)));
+export function invalidRequestFrom(place: string, error: z.ZodError): Problem {
+  return invalidFields(nearestBounds(error.issues).flatMap((issue) => fieldErrors(place, issue)));
 }
 
-/** zod tells the bounds of exact whole numbers beside the declared ones, which are nearer. */
-function isFartherBound(issue: z.core.$ZodIssue, issues: readonly z.core.$ZodIssue[]): boolean {
-  if (!("origin" in issue) || issue.origin !== "int") return false;
-  const path = issue.path.join();
-  return issues.some((other) => other !== issue && other.code === issue.code && other.path.join() === path);
+/** zod tells where whole numbers stop being exact beside the declared bounds, which are nearer. */
+function nearestBounds(issues: readonly z.core.$ZodIssue[]): readonly z.core.$ZodIssue[] {
+  const isAboutExactness = (issue: z.core.$ZodIssue) => "origin" in issue && issue.origin === "int";
+  const sideOf = (issue: z.core.$ZodIssue) => [issue.code, ...issue.path].join();
+  const declared = new Set(issues.filter((issue) => !isAboutExactness(issue)).map(sideOf));
+  return issues.filter((issue) => !isAboutExactness(issue) || !declared.has(sideOf(issue)));
 }
 
 /** The 400 for mistakes in several places. Bounded, because paths and messages may hold what the caller sent. */
