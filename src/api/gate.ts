@@ -4,7 +4,8 @@ import { addressBucket } from "./client-address.ts";
 import { within } from "./deadline.ts";
 import type { Operation } from "./declarations.ts";
 import { type Exchange, exchangeOf, msLeft } from "./exchange.ts";
-import { Problem } from "./problems.ts";
+import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
+import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
 import { isRefusedRequestId } from "./request-id.ts";
 import { refuseMediaType } from "./request-reader.ts";
@@ -34,24 +35,33 @@ export type Gate = {
 export function createGate(options: GateOptions): Gate {
   const { authenticate, accountExists, rateLimits, policies } = options;
 
-  async function identify(request: FastifyRequest): Promise<ApiKey | null> {
+  async function identify(request: FastifyRequest, waitMs: number): Promise<ApiKey | null> {
     const { authorization } = request.headers;
     if (authorization === undefined) return null;
     const exchange = exchangeOf(request);
     const startMs = performance.now();
     try {
-      exchange.key = await within(msLeft(exchange), "authentication", authenticate(authorization));
+      exchange.key = await within(waitMs, "authentication", authenticate(authorization));
     } finally {
       exchange.waitedMs += performance.now() - startMs;
     }
     return exchange.key;
   }
 
-  async function limit(key: ApiKey | null, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  /** Leaves the key unknown where nobody can say whose it is: what needs none is answered all the same. */
+  async function identifyIfPossible(request: FastifyRequest, waitMs: number): Promise<void> {
+    try {
+      await identify(request, waitMs);
+    } catch (error) {
+      if (!(error instanceof TemporarilyUnavailable)) throw error;
+    }
+  }
+
+  async function limit(request: FastifyRequest, reply: FastifyReply, waitMs: number): Promise<void> {
     const exchange = exchangeOf(request);
     const startMs = performance.now();
-    const { bucket, policy } = bucketOf(key, request);
-    const state = await rateLimits.count(bucket, policy);
+    const { bucket, policy } = bucketOf(exchange.key, request);
+    const state = await rateLimits.count(bucket, policy, waitMs);
     exchange.waitedMs += performance.now() - startMs;
     writeHeaders(reply, state);
     if (!state.isAllowed) {
@@ -89,8 +99,8 @@ export function createGate(options: GateOptions): Gate {
 
   return {
     admit: async (operation, request, reply) => {
-      const key = await identify(request);
-      await limit(key, request, reply);
+      const key = await identify(request, msLeft(exchangeOf(request)));
+      await limit(request, reply, RATE_LIMIT_WITHIN_MS);
       refuseRequestId(request);
       if (operation.work.kind === "retired") throw new Problem("route_retired");
       if (key === null) throw new Problem("unauthorized");
@@ -99,8 +109,10 @@ export function createGate(options: GateOptions): Gate {
       if (operation.effect === "write") refuseMediaType(request.headers);
     },
     admitAnyone: async (request, reply) => {
-      // A key counts even where none is needed, lest one client's guesses use up its neighbours' address.
-      await limit(await identify(request), request, reply);
+      // A key counts even where none is needed, lest one client's guesses use up its neighbours' address. That is all
+      // it is looked up for, so looking it up is part of the counting and of the time that counting may take.
+      await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
+      await limit(request, reply, RATE_LIMIT_WITHIN_MS - exchangeOf(request).waitedMs);
       refuseRequestId(request);
     },
     admitUncounted: (request, reply) => {

@@ -25,7 +25,10 @@ export const JSON_LEVELS_MAX = 512;
  */
 export const ANSWER_WITHIN_MS = 4_000;
 
-/** Waiting for the rate limiter alone: it is the one part whose absence does not matter to the caller. */
+/**
+ * Waiting for the rate limiter alone: it is the one part whose absence does not matter to the caller. Where no key is
+ * needed, looking up the one that came is in it.
+ */
 export const RATE_LIMIT_WITHIN_MS = 500;
 
 /** The delay that a 503 asks for: a database that restarts is back by then. */

@@ -1,6 +1,6 @@
 import { serializeItem } from "structured-headers";
 import { within } from "./deadline.ts";
-import { RATE_LIMIT_WITHIN_MS, REMEMBERED_BUCKETS_MAX } from "./limits.ts";
+import { REMEMBERED_BUCKETS_MAX } from "./limits.ts";
 
 /** So many requests within a window of so many seconds. `name` stands in the headers. */
 export type RateLimitPolicy = {
@@ -28,8 +28,8 @@ export type RateLimitState = {
 };
 
 export type RateLimits = {
-  /** Counts the request. Where the store fails, lets it through with the state last known. */
-  count(bucket: string, policy: RateLimitPolicy): Promise<RateLimitState>;
+  /** Counts the request. Where the store fails, or takes `waitMs`, lets it through with the state last known. */
+  count(bucket: string, policy: RateLimitPolicy, waitMs: number): Promise<RateLimitState>;
   /** The state last known, without counting: for answers given before there was one to count. */
   lastKnown(bucket: string, policy: RateLimitPolicy): RateLimitState;
 };
@@ -64,9 +64,9 @@ export function createRateLimits(options: {
       : stateOf(policy, true, policy.requestsMax, policy.windowSeconds * 1000);
   }
 
-  async function count(bucket: string, policy: RateLimitPolicy): Promise<RateLimitState> {
+  async function count(bucket: string, policy: RateLimitPolicy, waitMs: number): Promise<RateLimitState> {
     try {
-      const counted = await within(RATE_LIMIT_WITHIN_MS, "the rate limiter", countRequest(bucket, policy));
+      const counted = await within(waitMs, "the rate limiter", countRequest(bucket, policy));
       remember(bucket, {
         remaining: remainingOf(policy, counted.requests),
         endsAtMs: monotonicMs() + counted.resetMs,

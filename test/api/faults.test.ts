@@ -2,6 +2,7 @@ import { connect } from "node:net";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
 import { kernelProblems } from "../../src/api/kernel-problems.ts";
+import { RATE_LIMIT_WITHIN_MS } from "../../src/api/limits.ts";
 import { PROBLEM_STATUSES, Problem, TemporarilyUnavailable } from "../../src/api/problems.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
@@ -125,6 +126,50 @@ describe("a database that is away", () => {
     expect(performance.now() - startMs).toBeLessThan(5000);
     await expectProblem(read, 503, "temporarily_unavailable");
     await expectProblem(write, 503, "temporarily_unavailable");
+  });
+
+  const needingNothing = [
+    ["/v1/openapi.json", 200],
+    ["/reference/", 200],
+    ["/errors/not_found", 200],
+    ["/v1/nothing", 404],
+    ["/v1/boxes/%", 400],
+  ] as const;
+  const hanging = (): Promise<never> => new Promise(() => {});
+
+  /** The statuses, all asked for at once, each with the bucket that it tells of. */
+  const askWhatNeedsNothing = async (headers: Record<string, string>): Promise<unknown[]> =>
+    await Promise.all(
+      needingNothing.map(async ([path]) => {
+        const response = await fetch(`http://127.0.0.1:${api.port()}${path}`, { headers });
+        return [path, response.status, response.headers.get("ratelimit")?.split(";", 1)[0]];
+      }),
+    );
+  const answeredByAddress = needingNothing.map(([path, status]) => [path, status, '"address"']);
+
+  test("leaves what needs none of it as it is without a key, counted by address", async () => {
+    const auth = await start({ findApiKey: away });
+    await api.listen();
+    expect(await askWhatNeedsNothing(auth)).toEqual(answeredByAddress);
+    expect(api.counter.of("address:127.0.0.1")).toBe(needingNothing.length);
+    expect(api.limiterFailures).toEqual([]);
+  });
+
+  test("and does not even refuse holds up what needs none of it for one wait, not for two", async () => {
+    const auth = await start({ findApiKey: hanging, countRequest: hanging });
+    await api.listen();
+    await askWhatNeedsNothing({});
+    const startMs = performance.now();
+    expect(await askWhatNeedsNothing(auth)).toEqual(answeredByAddress);
+    expect(performance.now() - startMs).toBeLessThan(2 * RATE_LIMIT_WITHIN_MS);
+    expect(api.limiterFailures).toHaveLength(2 * needingNothing.length);
+  });
+
+  test("is told from a fault of our own, which stays one even where no key is needed", async () => {
+    const auth = await start({ findApiKey: () => Promise.reject(new Error("no such column")) });
+    const response = await fetch(`${await api.listen()}/v1/openapi.json`, { headers: auth });
+    await expectProblem(response, 500, "internal_error");
+    expect(api.faults).toMatchObject([{ message: "no such column" }]);
   });
 });
 
