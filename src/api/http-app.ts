@@ -1,3 +1,4 @@
+import { type IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import * as limits from "./limits.ts";
@@ -55,7 +56,22 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   });
   // A client that expects what we do not know (Expect: …) is answered like any other, not with a bare 417.
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
+  app.server.on("connect", (request, socket) => answerConnect(app.server, request, socket as Socket));
   return app;
+}
+
+/**
+ * A CONNECT is answered like any request whose address does not exist. Node hands its connection over without a
+ * response to write to and without watching it any longer, and would close it without a word.
+ */
+function answerConnect(server: Server, request: IncomingMessage, socket: Socket): void {
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket);
+  response.on("finish", () => socket.destroySoon());
+  // A client that goes before its answer is nobody's fault; unheard, the error would end the process.
+  socket.on("error", () => socket.destroy());
+  server.emit("request", request, response);
 }
 
 /** HTTP/1.1 wants a Host on every request; probes still speak 1.0 without one. */

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterEach, describe, expect, test } from "vitest";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
@@ -12,14 +12,14 @@ async function start(overrides: ToyOverrides = {}): Promise<{ authorization: str
   return { authorization: `Bearer ${api.key}` };
 }
 
-describe("broken HTTP", () => {
-  async function sendRaw(bytes: string): Promise<{ head: string; problem: Record<string, unknown> }> {
-    const socket = connect(api.port(), "127.0.0.1");
-    socket.write(bytes, "latin1");
-    const [head = "", body = ""] = (await text(socket)).split("\r\n\r\n");
-    return { head, problem: JSON.parse(body) };
-  }
+async function sendRaw(bytes: string): Promise<{ head: string; problem: Record<string, unknown> }> {
+  const socket = connect(api.port(), "127.0.0.1");
+  socket.write(bytes, "latin1");
+  const [head = "", body = ""] = (await text(socket)).split("\r\n\r\n");
+  return { head, problem: JSON.parse(body) };
+}
 
+describe("broken HTTP", () => {
   test.each([
     ["no HTTP at all", "HELLO\r\n\r\n", "The request is not well-formed HTTP/1.1."],
     [
@@ -98,6 +98,52 @@ describe("broken HTTP", () => {
     const headers = `Host: x\r\nExpect: the-unexpected\r\nAuthorization: ${auth.authorization}\r\nConnection: close`;
     socket.write(`GET /v1/boxes HTTP/1.1\r\n${headers}\r\n\r\n`);
     expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 /);
+  });
+});
+
+describe("CONNECT", () => {
+  const connectTo = (authority: string): string =>
+    `CONNECT ${authority} HTTP/1.1\r\nHost: x\r\nX-Request-Id: r1\r\n\r\n`;
+
+  test("is answered like any method at an address of nothing, and closed", async () => {
+    await start();
+    await api.listen();
+    const { head, problem } = await sendRaw(connectTo("a.b:443"));
+    expect(head).toMatch(/^HTTP\/1\.1 404 Not Found\r\n/);
+    expect(head).toMatch(/\r\nconnection: close(\r\n|$)/i);
+    expect(head).toMatch(/\r\nratelimit: "address";r=59;t=60\r\n/);
+    expect(head).toMatch(/\r\nx-request-id: r1\r\n/);
+    expect(problem).toEqual({
+      type: "https://docs.boxes.test/errors/not_found",
+      title: "Not found",
+      status: 404,
+      code: "not_found",
+      request_id: "r1",
+    });
+    expect(api.answered).toMatchObject([{ method: "CONNECT", status: 404, operationKey: "none" }]);
+  });
+
+  test("of a client that goes before its answer harms nobody", async () => {
+    const { promise: entered, resolve: enter } = Promise.withResolvers<void>();
+    const { promise: left, resolve: leave } = Promise.withResolvers<void>();
+    await start({
+      countRequest: async () => {
+        enter();
+        await left;
+        return { requests: 1, resetMs: 1000 };
+      },
+    });
+    const url = await api.listen();
+    const accepted = once(api.app.server, "connection");
+    const socket = connect(api.port(), "127.0.0.1");
+    socket.write(connectTo("a.b:443"));
+    const [served] = (await accepted) as [Socket];
+    await entered;
+    socket.resetAndDestroy();
+    await new Promise((resolve) => served.once("close", resolve));
+    leave();
+    expect((await fetch(`${url}/healthz`)).status).toBe(200);
+    expect(api.faults).toEqual([]);
   });
 });
 
