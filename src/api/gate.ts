@@ -106,7 +106,7 @@ export function createGate(options: GateOptions): Gate {
       if (key === null) throw new Problem("unauthorized");
       if (!key.scopes.has(operation.scope)) throw new Problem("access_denied");
       exchangeOf(request).accountId = await accountOf(key, request);
-      if (operation.effect === "write") refuseMediaType(request.headers);
+      if (operation.effect === "write") refuseMediaType(request.headers, announcedBytes(request));
     },
     admitAnyone: async (request, reply) => {
       // A key counts even where none is needed, lest one client's guesses use up its neighbours' address. That is all
@@ -135,6 +135,11 @@ function refuseRequestId(request: FastifyRequest): void {
   if (isRefusedRequestId(typeof header === "string" ? header : undefined)) {
     throw new Problem("invalid_request_id");
   }
+}
+
+/** 0 also for a chunked body, which announces nothing. */
+function announcedBytes(request: FastifyRequest): number {
+  return Number(request.headers["content-length"] ?? 0);
 }
 
 /** The account of an admitted request, and who asks. */

@@ -10,7 +10,7 @@ import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 import { Problem } from "./problems.ts";
 import { raisedCodes } from "./raised-codes.ts";
 import { routerPath } from "./registry.ts";
-import { compileRequestReader } from "./request-reader.ts";
+import { compileRequestReader, refuseMediaType } from "./request-reader.ts";
 import { readTraceparent } from "./traceparent.ts";
 import type { Write, WriteOnce } from "./write-once.ts";
 
@@ -78,9 +78,11 @@ export function addOperationRoute<Tx>(
 
   function checkedRequest(request: FastifyRequest): Checked {
     const { key, accountId } = admittedCaller(exchangeOf(request));
-    const { params, query, body } = request;
+    const { params, query, headers } = request;
+    const body = request.body as Buffer | undefined;
+    refuseMediaType(headers, body?.length ?? 0);
     return {
-      ...readRequest({ params, query, body: body as Buffer | undefined }),
+      ...readRequest({ params, query, body }),
       accountId,
       caller: { keyId: key.id, isStaff: key.accountId === null },
       requestId: request.id,

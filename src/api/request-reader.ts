@@ -78,10 +78,12 @@ function isEmptyObject(value: unknown): boolean {
 
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?;?$/i;
 
-/** Refuses, before it is read, a body that is not declared as plain UTF-8 JSON. No body needs no declaration. */
-export function refuseMediaType(headers: IncomingHttpHeaders): void {
-  const hasBody = headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
-  if (!hasBody) return;
+/**
+ * Refuses a body that is not declared as plain UTF-8 JSON; one of no bytes needs no declaration. Asked before the body
+ * is read, with the length that is announced, and again with the length that came: a chunked body announces none.
+ */
+export function refuseMediaType(headers: IncomingHttpHeaders, bodyBytes: number): void {
+  if (bodyBytes === 0) return;
   const coding = headers["content-encoding"] ?? "identity";
   const isJson = JSON_TYPE.test(headers["content-type"] ?? "");
   if (!isJson || coding.toLowerCase() !== "identity") throw new Problem("unsupported_media_type");

@@ -12,6 +12,13 @@ async function start(overrides: ToyOverrides = {}): Promise<{ authorization: str
   return { authorization: `Bearer ${api.key}` };
 }
 
+function asResponse(bytes: string): Response {
+  const [head = "", body = ""] = bytes.split("\r\n\r\n");
+  const [statusLine = "", ...lines] = head.split("\r\n");
+  const headers = lines.map((line) => line.split(": ", 2) as [string, string]);
+  return new Response(body, { status: Number(statusLine.split(" ")[1]), headers });
+}
+
 const json = { "content-type": "application/json" };
 const write = { ...json, "idempotency-key": "k1" };
 
@@ -188,6 +195,60 @@ describe("a body", () => {
     socket.write(`POST /v1/boxes HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n`);
     socket.write(`11000\r\n${"x".repeat(0x11000)}\r\n`);
     expect(await text(socket)).toMatch(/^HTTP\/1\.1 413 /);
+  });
+
+  describe("of unannounced length", () => {
+    const chunked = async (path: string, body: string, ...more: string[]): Promise<Response> => {
+      const socket = connect(api.port(), "127.0.0.1");
+      const headers = [
+        "Host: x",
+        "Connection: close",
+        `Authorization: Bearer ${api.key}`,
+        `Idempotency-Key: ${path}`,
+        "Transfer-Encoding: chunked",
+        ...more,
+      ];
+      const chunk = body === "" ? "" : `${body.length.toString(16)}\r\n${body}\r\n`;
+      socket.write(`POST ${path} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${chunk}0\r\n\r\n`);
+      return asResponse(await text(socket));
+    };
+
+    test.each([
+      [[]],
+      [["Content-Type: text/plain"]],
+      [["Content-Type: application/json"]],
+      [["Content-Encoding: gzip"]],
+    ])("and empty needs no type: %j", async (headers) => {
+      await start();
+      await api.listen();
+      expect((await chunked("/v1/locks/combination/rotate", "", ...headers)).status).toBe(200);
+      expect((await chunked("/v1/boxes/weigh", "", ...headers)).status).toBe(200);
+      await expectProblem(await chunked("/v1/boxes", "", ...headers), 400, "invalid_request", [
+        { path: "body", message: "The body is empty." },
+      ]);
+    });
+
+    test.each([
+      [[]],
+      [["Content-Type: text/plain"]],
+      [["Content-Type: json"]],
+      [["Content-Type: application/json; charset=latin1"]],
+      [["Content-Type: application/json", "Content-Encoding: gzip"]],
+    ])("and not empty is 415 where it is not declared as JSON: %j", async (headers) => {
+      await start();
+      await api.listen();
+      for (const path of ["/v1/locks/combination/rotate", "/v1/boxes/weigh", "/v1/boxes"]) {
+        await expectProblem(await chunked(path, "{}", ...headers), 415, "unsupported_media_type");
+      }
+      expect(api.store.commits()).toBe(0);
+    });
+
+    test("and declared as JSON is taken", async () => {
+      await start();
+      await api.listen();
+      const made = await chunked("/v1/boxes", '{"color":"red"}', "Content-Type: application/json");
+      expect(made.status).toBe(201);
+    });
   });
 
   test("without a key is not read", async () => {
