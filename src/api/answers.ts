@@ -30,17 +30,31 @@ export function compileAnswer<Tx>(
       const type = answer.kind === "bytes" ? answer.mediaType : "application/octet-stream";
       return { status: answer.status, headers: { "content-type": type }, body, etag: isTagged ? tag : null };
     }
-    const headers: Record<string, string> = { "content-type": "application/json" };
+    const headers = { "content-type": "application/json" };
     if ("other" in result) {
       const status = answer.kind === "json" && answer.other ? answer.other.status : answer.status;
       return { status, headers, body: Buffer.from(JSON.stringify(result.other)), etag: null };
     }
     const body = Buffer.from(JSON.stringify(result.body));
-    for (const [name, value] of Object.entries(result.headers ?? {})) {
-      if (value !== undefined) headers[name.toLowerCase()] = value;
-    }
-    return { status: answer.status, headers, body, etag: isTagged ? entityTag(body) : null };
+    const own = ownHeaders(result.headers ?? {});
+    const etag = isTagged ? tagOf(body, own) : null;
+    return { status: answer.status, headers: { ...headers, ...own }, body, etag };
   };
+}
+
+function ownHeaders(declared: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  const own: Record<string, string> = {};
+  for (const [name, value] of Object.entries(declared)) {
+    if (value !== undefined) own[name.toLowerCase()] = value;
+  }
+  return own;
+}
+
+/** Covers the operation's own headers as well, lest a 304 hide that they have changed beside the same body. */
+function tagOf(body: Buffer, own: Readonly<Record<string, string>>): string {
+  if (Object.keys(own).length === 0) return entityTag(body);
+  // Two JSON texts in a row are no JSON text, so that this is the tag of no other body.
+  return entityTag(Buffer.concat([body, Buffer.from(JSON.stringify(own))]));
 }
 
 /** A result that is not what its operation declares is our fault, and tests run with this on. */

@@ -74,6 +74,29 @@ describe("ETag", () => {
     expect(changed.headers.get("etag")).not.toBe(tag);
   });
 
+  test("of a read changes with the operation's own headers, too", async () => {
+    const auth = await start();
+    const made_at = "2026-01-02T03:04:05.678Z";
+    const addBox = (id: string) =>
+      api.boxes.rows.set(id, { id, color: "red", weight: 1, made_at, accountId: ADA });
+    for (let count = 1000; count < 2000; count++) addBox(`box-${count}`);
+    const path = "/v1/boxes?limit=1";
+    const exact = await get(path, auth);
+    const exactBody = await exact.text();
+    expect(exact.headers.get("total-capped")).toBeNull();
+    const exactTag = { ...auth, "if-none-match": exact.headers.get("etag") ?? "" };
+    expect((await get(path, exactTag)).status).toBe(304);
+
+    addBox("box-2000");
+    const capped = await get(path, exactTag);
+    expect([capped.status, capped.headers.get("total-capped")]).toEqual([200, "true"]);
+    expect(await capped.text()).toBe(exactBody);
+    const cappedTag = { ...auth, "if-none-match": capped.headers.get("etag") ?? "" };
+    expect((await get(path, cappedTag)).status).toBe(304);
+    api.boxes.rows.delete("box-2000");
+    expect((await get(path, cappedTag)).status).toBe(200);
+  });
+
   test("is not on errors nor on writes, and If-None-Match does nothing there", async () => {
     const auth = await start();
     const missing = await get("/v1/boxes/none", { ...auth, "if-none-match": "*" });
