@@ -1,8 +1,9 @@
 import { hash } from "node:crypto";
 
-/** A strong tag of exactly these bytes. */
-export function entityTag(bytes: string | Uint8Array): string {
-  return quoteEntityTag(hash("sha256", bytes, "base64url"));
+/** A strong tag of exactly these bytes, and of what goes `besides` them where something does. */
+export function entityTag(bytes: string | Uint8Array, besides = ""): string {
+  const tag = hash("sha256", bytes, "base64url");
+  return quoteEntityTag(besides === "" ? tag : `${tag}.${hash("sha256", besides, "base64url")}`);
 }
 
 /** `opaque` holds no quote and no control character, so that it can stand between quotes. */

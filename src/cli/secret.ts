@@ -13,7 +13,9 @@ export function addSecretCommands(program: Command, surroundings: Surroundings):
     .command("secret")
     .description("rotate signing secrets")
     .command("rotate")
-    .description("make a new signing secret; the old one signs along until the overlap ends, any older one ends now")
+    .description(
+      "make a new signing secret; the old one signs along until the overlap ends, any older one ends now",
+    )
     .requiredOption("--account <id>", "whose", parseId)
     .addOption(
       new Option("--overlap <time>", "how long the old one signs along; 0s when it has leaked")

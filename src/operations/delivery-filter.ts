@@ -12,12 +12,12 @@ export const filters = {
   analysis_id: analysisId,
   target_host: z
     .string()
-    .regex(/^[A-Za-z0-9._:[\]-]{1,255}$/)
+    .regex(/^[A-Za-z0-9._:[\]-]{1,255}$/, "Must be a host name, such as hooks.example.com, or an address.")
     .refine(isHostAlone, { error: "Give the host alone, without a port." })
     .describe("Host name or address of the target, without the port; names of other scripts as `xn--…`."),
   error_code: z
     .string()
-    .regex(/^[a-z0-9_]{1,64}$/)
+    .regex(/^[a-z0-9_]{1,64}$/, "Must be a code as the log has them, such as dns_not_found or status_503.")
     .describe("Of the last attempt, such as `dns_not_found` or `status_503`; one that succeeded has none."),
   status_code: z.int().min(100).max(999).describe("Of the last answer."),
   created_after: moment.describe("Created at this moment or later."),
