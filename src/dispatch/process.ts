@@ -5,16 +5,11 @@ import type { PoolName } from "../metrics/database-metrics.ts";
 import { createRegistry } from "../metrics/registry.ts";
 import { claimDeliveries } from "../store/claim.ts";
 import { freeLeases } from "../store/leases.ts";
-import {
-  createDispatchPool,
-  createGeneralPool,
-  createWakeupPool,
-  isRefusedData,
-  isUnreadableData,
-} from "../store/pools.ts";
+import { createDispatchPool, createGeneralPool, isRefusedData, isUnreadableData } from "../store/pools.ts";
 import { lead, promoteDue, sweepStuckJobs, wakeSoon } from "../store/promote.ts";
 import { recordOutcomes } from "../store/record.ts";
 import { advanceReplays } from "../store/replays.ts";
+import { createWakeupPool } from "../store/wakeup-pool.ts";
 import { createDelivering, type DeliveringOptions } from "./delivering.ts";
 import { Dispatcher, type DispatchObserver } from "./dispatcher.ts";
 import { keepHouse } from "./housekeeping.ts";

@@ -4,7 +4,6 @@ import type { Pool } from "pg";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { WaitingDelivery } from "../../src/dispatch/lanes.ts";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
-import { createWakeupPool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { insertAccount, publish } from "../support/publishing.ts";
 
@@ -115,45 +114,6 @@ test("stops when it is asked to while its runner is still starting", async () =>
   expect(ends).toEqual([]);
 });
 
-test("wake-ups are read along their index, though their plan was made for an empty queue", async () => {
-  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
-  await database.pool.query("vacuum analyze graphile_worker._private_jobs");
-  const pool = createWakeupPool({
-    databaseUrl: database.url,
-    connectionsMax: 4,
-    applicationName: "test wakeups",
-    onError: () => undefined,
-  });
-  const woken = startWaking(pool);
-  // Two that end together, so that the statement for several is planned, too.
-  const atFirst = await readJobReads();
-  await database.pool.query(
-    `select sealpost.publish_analysis($1, format('{"id":"w-first-%s","status":"succeeded"}', i)::json)
-     from generate_series(1, 2) as i`,
-    [accountId],
-  );
-  await woken(2);
-  // Sessions tell what they have read and deleted within a second or so.
-  await expect
-    .poll(async () => (await readJobReads()).deleted - atFirst.deleted, { timeout: 10_000 })
-    .toBe(2);
-  const before = await readJobReads();
-  await database.pool.query(
-    `select sealpost.publish_analysis($1, format('{"id":"w-%s","status":"succeeded"}', i)::json)
-     from generate_series(1, $2::integer) as i`,
-    [accountId, MANY],
-  );
-  expect(await woken(2 + MANY)).toHaveLength(2 + MANY);
-  await running?.stop();
-  running = null;
-  await pool.end();
-  // A session tells what it has read when it ends.
-  await expect.poll(async () => (await readJobReads()).byIndex - before.byIndex).toBeGreaterThanOrEqual(MANY);
-  const after = await readJobReads();
-  expect(after.tableScans - before.tableScans).toBe(0);
-  expect(after.byIndex - before.byIndex).toBeLessThan(5 * MANY);
-});
-
 test("goes on after graphile-worker's cleanup of tasks without jobs", async () => {
   const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
   const woken = startWaking();
@@ -172,16 +132,4 @@ async function countJobs(): Promise<number> {
     "select count(*)::integer as n from graphile_worker._private_jobs",
   );
   return rows[0].n;
-}
-
-const MANY = 2_000;
-
-type JobReads = { readonly tableScans: number; readonly byIndex: number; readonly deleted: number };
-
-async function readJobReads(): Promise<JobReads> {
-  const { rows } = await database.pool.query(
-    `select seq_scan::float8 as "tableScans", idx_tup_fetch::float8 as "byIndex", n_tup_del::float8 as deleted
-     from pg_stat_user_tables where schemaname = 'graphile_worker' and relname = '_private_jobs'`,
-  );
-  return rows[0];
 }

@@ -1,12 +1,8 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import {
-  createDispatchPool,
-  createWakeupPool,
-  isRefusedData,
-  isUnreadableData,
-} from "../../src/store/pools.ts";
+import { createDispatchPool, isRefusedData, isUnreadableData } from "../../src/store/pools.ts";
+import { createWakeupPool } from "../../src/store/wakeup-pool.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, startTestDispatcher } from "../support/dispatching.ts";
 import { publish } from "../support/publishing.ts";
