@@ -13,6 +13,7 @@ import {
 } from "../../src/store/replays.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { publishAt } from "../support/delivery-rows.ts";
 import { insertAccount, publish, publishMany } from "../support/publishing.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
@@ -151,7 +152,8 @@ describe("replaying many", () => {
   });
 
   it("takes nothing whose analysis is not kept any more", async () => {
-    await abandoned();
+    const aSecondAgo = new Date(Date.now() - 1_000);
+    await publishAt(database.pool, accountId, aSecondAgo, [`r-${++serial}`]);
     const start = (retentionMs: number) =>
       inTransaction(database.pool, (client) =>
         createReplay(client, accountId, NO_FILTER, {}, 1, retentionMs),
