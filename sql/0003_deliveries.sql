@@ -8,7 +8,7 @@ create table sealpost.analyses (
   delivery_id uuid not null,
   digest bytea not null,
   primary key (account_id, id)
-);
+) with (autovacuum_analyze_threshold = 100000);
 
 -- What is sent, and never changes: all that a claim needs besides the open row, so that it reads one partition only.
 -- The exact text: `json`, never `jsonb`, which would refuse \u0000, drop duplicate keys and rewrite numbers.

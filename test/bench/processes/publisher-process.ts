@@ -38,6 +38,8 @@ const { databaseUrl } = JSON.parse(process.env.BENCH_INPUT ?? "") as { databaseU
 const pool = new pg.Pool({
   connectionString: databaseUrl,
   max: CONNECTIONS,
+  // A pipeline keeps its connections. One that is opened for a burst plans everything first, and makes it longer.
+  idleTimeoutMillis: 0,
   application_name: "publisher",
 });
 pool.on("error", () => undefined);
