@@ -18,6 +18,8 @@ export type Timed = {
   readonly count: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
+  /** The median of the p99 of each second: what a machine that is away for a moment does not change. */
+  readonly p99OfSecondMs: number;
   readonly longestMs: number;
   /** When each came to its receiver, on the clock that all processes share. */
   readonly firstBytesAtMs: Float64Array;
@@ -43,10 +45,22 @@ export async function timeStream(
     count: latencies.length,
     p50Ms: percentile(latencies, 0.5),
     p99Ms: percentile(latencies, 0.99),
+    p99OfSecondMs: percentile(p99sBySecond(latencies, commitsAtMs.slice(first + 1)), 0.5),
     longestMs: percentile(latencies, 1 - Number.EPSILON),
     firstBytesAtMs,
     publisherBehindMs: behindMaxMs,
   };
+}
+
+function p99sBySecond(latencies: Float64Array, commitsAtMs: Float64Array): number[] {
+  const bySecond = new Map<number, number[]>();
+  latencies.forEach((latency, index) => {
+    const second = Math.floor((commitsAtMs[index] ?? 0) / 1_000);
+    const ofSecond = bySecond.get(second) ?? [];
+    bySecond.set(second, ofSecond);
+    ofSecond.push(latency);
+  });
+  return [...bySecond.values()].map((ofSecond) => percentile(ofSecond, 0.99));
 }
 
 /** Of the sequence numbers from `first` on. @throws Error when one has not come in time */

@@ -2,7 +2,7 @@ import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { ACCOUNTS, type Bench, HOSTS } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
-import type { BenchCase, Figure } from "../figures.ts";
+import { type BenchCase, type Figure, formatNumber } from "../figures.ts";
 import { cpuBetween, type Snapshot, takeSnapshot } from "../measuring/snapshot.ts";
 import { type Timed, timeStream } from "../timed.ts";
 import { knownThroughput } from "./throughput.ts";
@@ -35,6 +35,7 @@ export const isolation: BenchCase<Bench> = {
       { name: "healthy deliveries", value: perSecond * (1 - BROKEN_SHARE), unit: "/s" },
       { name: "alone: p50", value: alone.p50Ms, unit: "ms" },
       { name: "alone: p99", value: alone.p99Ms, unit: "ms" },
+      { name: "alone: p99 of the median second", value: alone.p99OfSecondMs, unit: "ms" },
     ];
     for (const trouble of ["timeouts", "dead name servers", "flood"] as const) {
       const troubled = await measure(bench, perSecond, trouble, tell);
@@ -43,6 +44,11 @@ export const isolation: BenchCase<Bench> = {
         { name: `${trouble}: p50`, value: troubled.p50Ms, unit: "ms" },
         { name: `${trouble}: p99`, value: troubled.p99Ms, unit: "ms" },
         { name: `${trouble}: p99 ÷ alone`, value: ratio, unit: "", goal: { atMost: 1.2 } },
+        {
+          name: `${trouble}: p99 of the median second`,
+          value: troubled.p99OfSecondMs,
+          unit: `ms (${formatNumber(troubled.p99OfSecondMs / alone.p99OfSecondMs)} × alone)`,
+        },
       );
     }
     return figures;
