@@ -59,7 +59,7 @@ type PageRow = {
   deliveries: LoggedColumns[] | null;
 };
 
-/** `rows`: one more than a page has, which tells whether there is another. It is $1. */
+/** `rows`: one more than a page has, which tells whether there is another. It is $1, and the account $2. */
 function pageStatement(
   accountId: string,
   filter: DeliveryFilter,

@@ -62,17 +62,9 @@ function lookJobsUp(client: pg.ClientBase): void {
   client.query = ask as typeof client.query;
 }
 
-/** Its texts are few, and made once each. */
-const TEXTS_MAX = 100;
-const texts = new Map<string, string>();
-
 function lookingUp(statement: unknown): unknown {
   if (typeof statement !== "object" || statement === null || !("text" in statement)) return statement;
   const given = statement.text as string;
-  let text = texts.get(given);
-  if (text === undefined) {
-    text = given.replace(/\bwhere (id|jobs\.id) = (n|j\.id)$/m, "where $1 = any (array[$2])");
-    if (texts.size < TEXTS_MAX) texts.set(given, text);
-  }
+  const text = given.replace(/\bwhere (id|jobs\.id) = (n|j\.id)$/m, "where $1 = any (array[$2])");
   return text === given ? statement : { ...statement, text };
 }

@@ -40,12 +40,13 @@ export async function timeStream(
   const [first] = await Promise.all([publisher.ask<number>("timed"), meanwhile(), wait(durationMs)]);
   const { commitsAtMs, behindMaxMs } = await publisher.ask<Published>("stop");
   const firstBytesAtMs = await untilArrived(bench, commitsAtMs.length, first + 1);
-  const latencies = firstBytesAtMs.map((atMs, index) => atMs - (commitsAtMs[first + 1 + index] ?? 0));
+  const timedCommitsAtMs = commitsAtMs.slice(first + 1);
+  const latencies = firstBytesAtMs.map((atMs, index) => atMs - (timedCommitsAtMs[index] ?? 0));
   return {
     count: latencies.length,
     p50Ms: percentile(latencies, 0.5),
     p99Ms: percentile(latencies, 0.99),
-    p99OfSecondMs: percentile(p99sBySecond(latencies, commitsAtMs.slice(first + 1)), 0.5),
+    p99OfSecondMs: percentile(p99sBySecond(latencies, timedCommitsAtMs), 0.5),
     longestMs: percentile(latencies, 1 - Number.EPSILON),
     firstBytesAtMs,
     publisherBehindMs: behindMaxMs,
@@ -53,14 +54,14 @@ export async function timeStream(
 }
 
 function p99sBySecond(latencies: Float64Array, commitsAtMs: Float64Array): number[] {
-  const bySecond = new Map<number, number[]>();
-  latencies.forEach((latency, index) => {
-    const second = Math.floor((commitsAtMs[index] ?? 0) / 1_000);
-    const ofSecond = bySecond.get(second) ?? [];
-    bySecond.set(second, ofSecond);
-    ofSecond.push(latency);
-  });
-  return [...bySecond.values()].map((ofSecond) => percentile(ofSecond, 0.99));
+  const secondOf = (index: number) => Math.floor((commitsAtMs[index] ?? 0) / 1_000);
+  const bySecond = Map.groupBy(latencies.keys(), secondOf);
+  return [...bySecond.values()].map((indexes) =>
+    percentile(
+      indexes.map((index) => latencies[index] ?? 0),
+      0.99,
+    ),
+  );
 }
 
 /** Of the sequence numbers from `first` on. @throws Error when one has not come in time */
