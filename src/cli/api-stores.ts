@@ -6,6 +6,7 @@ import type { RecordWrite } from "../api/write-once.ts";
 import { accountExists } from "../store/accounts.ts";
 import { findApiKey, noteApiKeyUse } from "../store/api-keys.ts";
 import { writeAuditEntry } from "../store/audit-log.ts";
+import { gatherByTurn } from "../store/gather.ts";
 import {
   claimIdempotencyKey,
   claimIdempotentCall,
@@ -20,23 +21,12 @@ const USE_NOTED_EVERY_MS = 60_000;
 
 /**
  * Looks keys up, and notes that they are used; nobody waits for the note, and it may get lost. Requests with the same
- * key that come in one turn of the event loop share a lookup, which is made when all of them are there.
+ * key that come in one turn of the event loop share a lookup.
  */
 export function createFindApiKey(pool: Pool, sayAway: SayAway, now: () => number): FindApiKey {
-  const gathering = new Map<string, ReturnType<typeof findApiKey>>();
-  const find = (digest: Buffer) => {
-    const name = digest.toString("latin1");
-    const shared = gathering.get(name);
-    if (shared !== undefined) return shared;
-    const found = new Promise(setImmediate).then(() => {
-      gathering.delete(name);
-      return findApiKey(pool, digest);
-    });
-    gathering.set(name, found);
-    return found;
-  };
+  const find = gatherByTurn((digest) => findApiKey(pool, Buffer.from(digest, "latin1")));
   return async (digest) => {
-    const key = await sayAway(find(digest));
+    const { answer: key } = await sayAway(find(digest.toString("latin1")));
     if (key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_NOTED_EVERY_MS) {
       noteApiKeyUse(pool, key.id).catch(() => undefined);
     }

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
 import { jsonAnswer } from "../api/shapes.ts";
 import { findDelivery } from "../store/deliveries.ts";
-import { listDeliveries } from "../store/delivery-pages.ts";
+import { createListDeliveries } from "../store/delivery-pages.ts";
 import { type ReplayOutcome, replayDelivery } from "../store/replays.ts";
 import { filterOf, filters } from "./delivery-filter.ts";
 import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./delivery-shape.ts";
@@ -19,6 +19,7 @@ const listQuery = z.strictObject({ ...optional(filters), ...pageQuery });
 export function deliveryOperations(dependencies: Dependencies): readonly SealpostOperation[] {
   const { logPool, analysisRetentionMs } = dependencies;
   const cursors = createCursors(id);
+  const listDeliveries = createListDeliveries(logPool);
   return [
     read({
       key: "webhooks.deliveries.list",
@@ -37,7 +38,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
         const { cursor, limit, ...asked } = query;
         const asWritten = { accountId, ...asked };
         const belowId = cursors.read(cursor, asWritten);
-        const page = await listDeliveries(logPool, accountId, filterOf(asked), belowId, limit);
+        const page = await listDeliveries(accountId, filterOf(asked), belowId, limit);
         const items = page.deliveries.map((delivery) => deliveryBody(delivery, analysisRetentionMs));
         const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, asWritten);
         return { body: { items, next_cursor, total: page.total }, headers: totalHeaders(page.isTotalCapped) };

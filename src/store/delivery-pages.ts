@@ -1,7 +1,8 @@
 import { hash } from "node:crypto";
-import type { ClientBase, Pool } from "pg";
+import type { Pool } from "pg";
 import { LOGGED_COLUMNS, type LoggedColumns, type LoggedDelivery, loggedDelivery } from "./deliveries.ts";
 import { type Condition, type DeliveryFilter, indexedCondition, rowCondition } from "./delivery-filter.ts";
+import { createLongLogs } from "./long-logs.ts";
 
 /** Totals are exact up to here. */
 const TOTAL_MAX = 10_000;
@@ -24,29 +25,34 @@ export type DeliveryPage = {
  * @param belowId the page's cursor: only older deliveries; null: from the newest
  * @param limit 1 to 100
  */
-export async function listDeliveries(
-  database: Pool | ClientBase,
+export type ListDeliveries = (
   accountId: string,
   filter: DeliveryFilter,
   belowId: string | null,
   limit: number,
-): Promise<DeliveryPage> {
-  const { text, values } = pageStatement(accountId, filter, belowId, limit + 1);
-  const { rows } = await database.query<PageRow>({
-    // One prepared statement per set of filters that occurs.
-    name: `list_deliveries_${hash("sha256", text, "base64url").slice(0, 16)}`,
-    text,
-    values: [...values],
-  });
-  const { matches, looked_at, looked_at_to, deliveries } = rows[0]!;
-  const found = (deliveries ?? []).map(loggedDelivery);
-  const page = found.slice(0, limit);
-  const last = page.at(-1);
-  return {
-    deliveries: page,
-    nextBelowId: found.length > limit && last !== undefined ? last.id : looked_at_to,
-    total: Math.min(matches, TOTAL_MAX),
-    isTotalCapped: looked_at > TOTAL_MAX,
+) => Promise<DeliveryPage>;
+
+export function createListDeliveries(database: Pool): ListDeliveries {
+  const longLogs = createLongLogs();
+  return async (accountId, filter, belowId, limit) => {
+    const { text, values } = pageStatement(accountId, filter, belowId, limit + 1, longLogs.find(accountId));
+    const { rows } = await database.query<PageRow>({
+      // One prepared statement per set of filters that occurs.
+      name: `list_deliveries_${hash("sha256", text, "base64url").slice(0, 16)}`,
+      text,
+      values: [...values],
+    });
+    const { matches, looked_at, looked_at_to, long_by, deliveries } = rows[0]!;
+    if (long_by) longLogs.remember(accountId, long_by);
+    const found = (deliveries ?? []).map(loggedDelivery);
+    const page = found.slice(0, limit);
+    const last = page.at(-1);
+    return {
+      deliveries: page,
+      nextBelowId: found.length > limit && last !== undefined ? last.id : looked_at_to,
+      total: Math.min(matches, TOTAL_MAX),
+      isTotalCapped: looked_at > TOTAL_MAX,
+    };
   };
 }
 
@@ -56,15 +62,21 @@ type PageRow = {
   looked_at: number;
   /** The last row that was looked at for the page, where that were too many; null: it is full, or the last one. */
   looked_at_to: string | null;
+  /** Of a whole log that is too long to be counted and was not known to be: what shows it. */
+  long_by?: string | null;
   deliveries: LoggedColumns[] | null;
 };
 
-/** `rows`: one more than a page has, which tells whether there is another. It is $1, and the account $2. */
+/**
+ * @param rows one more than a page has, which tells whether there is another; $1 of the statement, and the account $2
+ * @param longBy a delivery whose presence means that the account's whole log is too long to be counted; null: count
+ */
 function pageStatement(
   accountId: string,
   filter: DeliveryFilter,
   belowId: string | null,
   rows: number,
+  longBy: string | null,
 ): Condition {
   const indexed = indexedCondition(accountId, filter, 2);
   const row = rowCondition(filter, 2 + indexed.values.length);
@@ -72,21 +84,33 @@ function pageStatement(
   if (row.values.length > 0 && belowId === null) {
     return { text: firstPageOfSome(indexed.text, row.text), values };
   }
-  const below = `d.id < $${values.length + 1} and ${indexed.text}`;
-  const text =
-    row.values.length === 0
-      ? pageOfAll(indexed.text, below)
-      : furtherPageOfSome(indexed.text, row.text, below);
-  return { text, values: [...values, belowId ?? FIRST_ID] };
+  const below = `d.id < $${values.push(belowId ?? FIRST_ID)} and ${indexed.text}`;
+  if (row.values.length > 0) return { text: furtherPageOfSome(indexed.text, row.text, below), values };
+  if (indexed.values.length > 1) return { text: pageOfIndexed(indexed.text, below), values };
+  return { text: pageOfWholeLog(indexed.text, below, `$${values.push(longBy)}`), values };
+}
+
+function pageOfWholeLog(indexed: string, below: string, longBy: string): string {
+  return `
+    with page as (
+      ${newest(below)} limit $1
+    ), known as materialized (
+      select exists (select from sealpost.deliveries d where ${indexed} and d.id = ${longBy}) as is_long
+    ), counted as materialized (
+      select is_long, case when is_long then ${LOOKED_AT_MAX} else (${count(indexed)}) end as matches from known
+    )
+    select matches, matches as looked_at, null as looked_at_to, (${pageAsJson}) as deliveries,
+      case when matches > ${TOTAL_MAX} and not is_long then (${lastLookedAt(indexed)}) end as long_by
+    from counted`;
 }
 
 /** The index answers the whole filter. */
-function pageOfAll(indexed: string, below: string): string {
+function pageOfIndexed(indexed: string, below: string): string {
   return `
     with page as (
       ${newest(below)} limit $1
     ), counted as (
-      select count(*)::integer as matches from (${newest(indexed, "1")} limit ${LOOKED_AT_MAX}) as d
+      ${count(indexed)}
     )
     select matches, matches as looked_at, null as looked_at_to, (${pageAsJson}) as deliveries
     from counted`;
@@ -107,7 +131,7 @@ function firstPageOfSome(indexed: string, row: string): string {
       ) as d
     )
     select cardinality(fitting) as matches, looked_at, (${pageAsJson}) as deliveries,
-      case when cardinality(fitting) < $1 then (${newest(indexed, "d.id")} offset ${TOTAL_MAX} limit 1) end
+      case when cardinality(fitting) < $1 then (${lastLookedAt(indexed)}) end
         as looked_at_to
     from counted`;
 }
@@ -121,13 +145,25 @@ function furtherPageOfSome(indexed: string, row: string, below: string): string 
       from (${newest(indexed)} limit ${LOOKED_AT_MAX}) as d
     )
     select matches, looked_at, (${pageAsJson}) as deliveries,
-      case when (select count(*) from page) < $1 then (${newest(below, "d.id")} offset ${TOTAL_MAX} limit 1) end
+      case when (select count(*) from page) < $1 then (${lastLookedAt(below)}) end
         as looked_at_to
     from counted`;
 }
 
+/**
+ * Ids are made by this database's clock, so none lies a day ahead. Said in the statement, it spares every page the
+ * opening of the empty days that are made ahead, a sixth of its time.
+ */
+const UP_TO_NOW = "d.id < sealpost.uuid_v7_floor(now() + interval '1 day')";
+
 const newest = (condition: string, columns = "*") =>
-  `select ${columns} from sealpost.deliveries d where ${condition} order by d.id desc`;
+  `select ${columns} from sealpost.deliveries d where ${condition} and ${UP_TO_NOW} order by d.id desc`;
+
+const count = (condition: string) =>
+  `select count(*)::integer as matches from (${newest(condition, "1")} limit ${LOOKED_AT_MAX}) as d`;
+
+/** The last of the rows that are looked at. */
+const lastLookedAt = (condition: string) => `${newest(condition, "d.id")} offset ${TOTAL_MAX} limit 1`;
 
 const pageAsJson = `select json_agg(${LOGGED_COLUMNS} order by d.id desc)
   from page as d left join sealpost.open_deliveries as o on o.delivery_id = d.id`;

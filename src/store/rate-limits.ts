@@ -1,5 +1,6 @@
 import type { Pool } from "pg";
 import { RateLimiterPostgres, RateLimiterRes } from "rate-limiter-flexible";
+import { gatherByTurn } from "./gather.ts";
 
 /** So many requests within so many seconds. */
 export type CountedPolicy = { readonly requestsMax: number; readonly windowSeconds: number };
@@ -9,7 +10,8 @@ export type Counted = { readonly requests: number; readonly resetMs: number };
 
 /**
  * Counts requests in buckets that all processes beside one database share. A bucket that is over its limit is not
- * written again until its window ends, so that a flood of refused requests is none of writes.
+ * written again until its window ends, so that a flood of refused requests is none of writes; and requests of one
+ * bucket that come in one turn of the event loop are counted by one statement, each with a number of its own.
  *
  * The counting is rate-limiter-flexible's, on our own table; it goes by the clocks of the processes, which may differ
  * by a second without harm.
@@ -17,18 +19,29 @@ export type Counted = { readonly requests: number; readonly resetMs: number };
 export function createRequestCounter(
   pool: Pool,
 ): (bucket: string, policy: CountedPolicy) => Promise<Counted> {
-  const limiters = new Map<CountedPolicy, RateLimiterPostgres>();
-  return async (bucket, policy) => {
-    const limiter = limiters.get(policy) ?? createLimiter(pool, policy);
-    limiters.set(policy, limiter);
-    try {
-      return countedOf(await limiter.consume(bucket));
-    } catch (refusal) {
-      if (!(refusal instanceof RateLimiterRes)) throw refusal;
-      // A bucket that is blocked in memory comes without its count.
-      const { requests, resetMs } = countedOf(refusal);
-      return { requests: Math.max(requests, policy.requestsMax + 1), resetMs };
-    }
+  const counters = new Map<CountedPolicy, Count>();
+  return (bucket, policy) => {
+    const count = counters.get(policy) ?? createCount(createLimiter(pool, policy), policy);
+    counters.set(policy, count);
+    return count(bucket);
+  };
+}
+
+type Count = (bucket: string) => Promise<Counted>;
+
+function createCount(limiter: RateLimiterPostgres, { requestsMax }: CountedPolicy): Count {
+  const consume = gatherByTurn((bucket, requests) =>
+    limiter.consume(bucket, requests).catch((refusal: unknown) => {
+      if (refusal instanceof RateLimiterRes) return refusal;
+      throw refusal;
+    }),
+  );
+  return async (bucket) => {
+    const { answer, callers, place } = await consume(bucket);
+    const { consumedPoints, msBeforeNext: resetMs } = answer;
+    // A bucket that is blocked in memory comes without its count.
+    const requests = consumedPoints === 0 ? requestsMax + 1 : consumedPoints - callers + place;
+    return { requests, resetMs };
   };
 }
 
@@ -44,8 +57,4 @@ function createLimiter(pool: Pool, policy: CountedPolicy): RateLimiterPostgres {
     duration: policy.windowSeconds,
     inMemoryBlockOnConsumed: policy.requestsMax + 1,
   });
-}
-
-function countedOf({ consumedPoints, msBeforeNext }: RateLimiterRes): Counted {
-  return { requests: consumedPoints, resetMs: msBeforeNext };
 }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { findDelivery } from "../../src/store/deliveries.ts";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
-import { listDeliveries } from "../../src/store/delivery-pages.ts";
+import { createListDeliveries, type ListDeliveries } from "../../src/store/delivery-pages.ts";
 import {
   advanceReplays,
   cancelReplay,
@@ -315,15 +315,20 @@ describe("replaying many", () => {
 });
 
 describe("the log's list", () => {
+  let listDeliveries: ListDeliveries;
+  beforeEach(() => {
+    listDeliveries = createListDeliveries(database.pool);
+  });
+
   it("pages without a row twice or one missed while rows are added", async () => {
     const ids: string[] = [];
     for (let i = 0; i < 7; i++) ids.push(await abandoned());
     const newestFirst = [...ids].sort().reverse();
-    const first = await listDeliveries(database.pool, accountId, NO_FILTER, null, 3);
+    const first = await listDeliveries(accountId, NO_FILTER, null, 3);
     expect(first.total).toBe(7);
     await abandoned();
-    const second = await listDeliveries(database.pool, accountId, NO_FILTER, first.nextBelowId, 3);
-    const third = await listDeliveries(database.pool, accountId, NO_FILTER, second.nextBelowId, 3);
+    const second = await listDeliveries(accountId, NO_FILTER, first.nextBelowId, 3);
+    const third = await listDeliveries(accountId, NO_FILTER, second.nextBelowId, 3);
     const seen = [first, second, third].flatMap((page) => page.deliveries.map(({ id }) => id));
     expect(seen).toEqual(newestFirst);
     expect(third.nextBelowId).toBeNull();
@@ -354,7 +359,7 @@ describe("the log's list", () => {
       "update sealpost.deliveries set last_error_code = 'status_500', last_status_code = 500 where id = $1",
       [second],
     );
-    const page = await listDeliveries(database.pool, accountId, { ...NO_FILTER, ...filter }, null, 50);
+    const page = await listDeliveries(accountId, { ...NO_FILTER, ...filter }, null, 50);
     expect(page.deliveries).toHaveLength(expected);
     expect(page.total).toBe(expected);
   });

@@ -1,7 +1,7 @@
 import type pg from "pg";
 import { findDelivery } from "../../../src/store/deliveries.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../../src/store/delivery-filter.ts";
-import { listDeliveries } from "../../../src/store/delivery-pages.ts";
+import { createListDeliveries, type ListDeliveries } from "../../../src/store/delivery-pages.ts";
 import { createLogPool } from "../../../src/store/pools.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
@@ -80,6 +80,7 @@ async function readLog(bench: Bench, database: BenchDatabase, durationMs: number
     applicationName: "bench",
     onError: () => undefined,
   });
+  const reads: Reads = { pool, listDeliveries: createListDeliveries(pool) };
   const tookMs = new Map<string, number[]>();
   const time = async <Result>(name: string, ask: () => Promise<Result>): Promise<Result> => {
     const startedAtMs = performance.now();
@@ -91,12 +92,12 @@ async function readLog(bench: Bench, database: BenchDatabase, durationMs: number
   };
   // Each question is asked on each connection before it counts: its statement is prepared then.
   const ask = async <Result>(_name: string, question: () => Promise<Result>) => await question();
-  await Promise.all([1, 2].map(() => readOnce(pool, bench.server.accountIds[0] ?? "", ask)));
+  await Promise.all([1, 2].map(() => readOnce(reads, bench.server.accountIds[0] ?? "", ask)));
   const endsAtMs = performance.now() + durationMs;
   const read = async (reader: number) => {
     for (let turn = reader; performance.now() < endsAtMs; turn += 2) {
       const index = turn % 4 < 2 ? 0 : turn % bench.server.accountIds.length;
-      await readOnce(pool, bench.server.accountIds[index] ?? "", time);
+      await readOnce(reads, bench.server.accountIds[index] ?? "", time);
     }
   };
   await Promise.all([read(0), read(1)]);
@@ -115,24 +116,26 @@ async function readLog(bench: Bench, database: BenchDatabase, durationMs: number
   ];
 }
 
+type Reads = { readonly pool: pg.Pool; readonly listDeliveries: ListDeliveries };
+
 async function readOnce(
-  pool: pg.Pool,
+  { pool, listDeliveries }: Reads,
   accountId: string,
   time: <Result>(name: string, ask: () => Promise<Result>) => Promise<Result>,
 ): Promise<void> {
   let seen: { id: string; analysisId: string } | undefined;
   for (const [name, filter] of Object.entries(FILTERS)) {
     const wanted = { ...NO_FILTER, ...filter };
-    const page = await time(`page, ${name}`, () => listDeliveries(pool, accountId, wanted, null, PAGE_ROWS));
+    const page = await time(`page, ${name}`, () => listDeliveries(accountId, wanted, null, PAGE_ROWS));
     const below = page.nextBelowId;
     if (below === null) continue;
-    await time(`page behind it, ${name}`, () => listDeliveries(pool, accountId, wanted, below, PAGE_ROWS));
+    await time(`page behind it, ${name}`, () => listDeliveries(accountId, wanted, below, PAGE_ROWS));
     seen = page.deliveries.at(-1) ?? seen;
   }
   if (seen === undefined) return;
   const { id, analysisId } = seen;
   await time("one delivery", () => findDelivery(pool, accountId, id));
   await time("page, analysis id", () =>
-    listDeliveries(pool, accountId, { ...NO_FILTER, analysisId }, null, PAGE_ROWS),
+    listDeliveries(accountId, { ...NO_FILTER, analysisId }, null, PAGE_ROWS),
   );
 }

@@ -1,0 +1,123 @@
+import { randomUUID } from "node:crypto";
+import type { Pool } from "pg";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { NO_FILTER } from "../../src/store/delivery-filter.ts";
+import { createListDeliveries, type ListDeliveries } from "../../src/store/delivery-pages.ts";
+import { createLogPool } from "../../src/store/pools.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { insertAccount } from "../support/publishing.ts";
+
+const TOTAL_MAX = 10_000;
+
+let database: TestDatabase;
+let pool: Pool;
+let accountId: string;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  pool = createLogPool({
+    databaseUrl: database.url,
+    connectionsMax: 1,
+    applicationName: "test pages",
+    onError: () => undefined,
+  });
+});
+afterAll(async () => {
+  await pool.end();
+  await database.drop();
+});
+beforeEach(async () => {
+  accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+});
+
+/** The youngest is the first of them, a millisecond older each. */
+async function log(count: number, younger = 0): Promise<void> {
+  await database.pool.query(
+    `insert into sealpost.deliveries (id, account_id, event, status, analysis_id)
+     select sealpost.uuid_v7(now() - (n - $3::integer) * interval '1 millisecond'), $1, 'analysis.succeeded',
+       'succeeded', 'l-' || n || $4
+     from generate_series(1, $2::integer) as n`,
+    [accountId, count, younger, randomUUID()],
+  );
+}
+
+async function dropOldest(count: number): Promise<void> {
+  await database.pool.query(
+    `delete from sealpost.deliveries where account_id = $1 and id in (
+       select id from sealpost.deliveries where account_id = $1 order by id limit $2)`,
+    [accountId, count],
+  );
+}
+
+/** Entries of the log's indexes that were read so far, by all sessions. */
+async function entriesRead(): Promise<number> {
+  // A session tells what it has read when it likes, at the latest when it ends.
+  await pool.query("select pg_stat_force_next_flush()");
+  const { rows } = await database.pool.query<{ reads: string }>(
+    "select sum(idx_tup_read) as reads from pg_stat_user_indexes where relname like 'deliveries%'",
+  );
+  return Number(rows[0]?.reads);
+}
+
+describe("the total of a log that is longer than what is counted", () => {
+  let list: ListDeliveries;
+  beforeEach(async () => {
+    await log(TOTAL_MAX + 2);
+    list = createListDeliveries(pool);
+  });
+
+  const total = async (belowId: string | null = null) => {
+    const page = await list(accountId, NO_FILTER, belowId, 50);
+    return [page.total, page.isTotalCapped];
+  };
+
+  it("is counted once: what is known of it stays true", async () => {
+    const before = await entriesRead();
+    const first = await list(accountId, NO_FILTER, null, 50);
+    expect([first.total, first.isTotalCapped]).toEqual([TOTAL_MAX, true]);
+    const counted = await entriesRead();
+    expect(counted - before).toBeGreaterThan(TOTAL_MAX);
+    expect(await total()).toEqual([TOTAL_MAX, true]);
+    expect(await total(first.nextBelowId)).toEqual([TOTAL_MAX, true]);
+    expect((await entriesRead()) - counted).toBeLessThan(500);
+  });
+
+  it("is right again when the oldest have left", async () => {
+    expect(await total()).toEqual([TOTAL_MAX, true]);
+    await dropOldest(1);
+    expect(await total()).toEqual([TOTAL_MAX, true]);
+    await dropOldest(1);
+    expect(await total()).toEqual([TOTAL_MAX, false]);
+    await dropOldest(1);
+    expect(await total()).toEqual([TOTAL_MAX - 1, false]);
+    await log(3, 10);
+    expect(await total()).toEqual([TOTAL_MAX, true]);
+  });
+
+  it("is the account's own, and that of the filter", async () => {
+    expect(await total()).toEqual([TOTAL_MAX, true]);
+    const page = await list(accountId, { ...NO_FILTER, createdBefore: new Date(0) }, null, 50);
+    expect([page.total, page.isTotalCapped]).toEqual([0, false]);
+    const other = await insertAccount(database.pool, "https://receiver.example.com/");
+    const empty = await list(other, NO_FILTER, null, 50);
+    expect([empty.total, empty.isTotalCapped]).toEqual([0, false]);
+  });
+});
+
+it("days that are made ahead are not opened for a page", async () => {
+  const list = createListDeliveries(pool);
+  await log(60);
+  await list(accountId, NO_FILTER, null, 50);
+  const scans = async () => {
+    await pool.query("select pg_stat_force_next_flush()");
+    const { rows } = await database.pool.query<{ scans: string }>(
+      `select sum(idx_scan) as scans from pg_stat_user_indexes
+       where relname ~ '^deliveries_' and relname > to_char(now() + interval '2 days', '"deliveries_"YYYYMMDD')`,
+    );
+    return Number(rows[0]?.scans);
+  };
+  const before = await scans();
+  await list(accountId, NO_FILTER, null, 50);
+  await list(accountId, { ...NO_FILTER, status: "abandoned" }, null, 50);
+  await list(accountId, { ...NO_FILTER, errorCode: "status_503" }, null, 50);
+  expect((await scans()) - before).toBe(0);
+});

@@ -1,0 +1,92 @@
+import type { Pool } from "pg";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { createApiPool } from "../../src/store/pools.ts";
+import { createRequestCounter } from "../../src/store/rate-limits.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+const POLICY = { requestsMax: 5, windowSeconds: 600 };
+
+let database: TestDatabase;
+let pool: Pool;
+let statements = 0;
+let buckets = 0;
+let bucket: string;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  pool = createApiPool({
+    databaseUrl: database.url,
+    connectionsMax: 8,
+    applicationName: "test rate limits",
+    onError: () => undefined,
+    onQuery: () => statements++,
+  });
+});
+afterAll(async () => {
+  await pool.end();
+  await database.drop();
+});
+beforeEach(() => {
+  bucket = `bucket-${buckets++}`;
+  statements = 0;
+});
+
+const atOnce = async (
+  count: ReturnType<typeof createRequestCounter>,
+  requests: number,
+  policy = POLICY,
+): Promise<number[]> => {
+  const counted = await Promise.all(Array.from({ length: requests }, () => count(bucket, policy)));
+  return counted.map((one) => one.requests);
+};
+
+describe("requests of one bucket that come at once", () => {
+  it("are counted by one statement, and each has a number of its own", async () => {
+    const count = createRequestCounter(pool);
+    expect(await atOnce(count, 3)).toEqual([1, 2, 3]);
+    expect(statements).toBe(1);
+    expect(await atOnce(count, 1)).toEqual([4]);
+    expect(statements).toBe(2);
+  });
+
+  it("are allowed as far as the limit goes, and the others are not", async () => {
+    const count = createRequestCounter(pool);
+    expect(await atOnce(count, 4)).toEqual([1, 2, 3, 4]);
+    expect(await atOnce(count, 3)).toEqual([5, 6, 7]);
+  });
+
+  it("are all refused, and nothing is written, once the limit is passed", async () => {
+    const count = createRequestCounter(pool);
+    await atOnce(count, 6);
+    statements = 0;
+    const refused = await atOnce(count, 4);
+    expect(Math.min(...refused)).toBeGreaterThan(POLICY.requestsMax);
+    expect(statements).toBe(0);
+  });
+
+  it("are counted with those of other processes", async () => {
+    const [here, there] = [createRequestCounter(pool), createRequestCounter(pool)];
+    const counted = await Promise.all([atOnce(here, 2), atOnce(there, 2)]);
+    expect(counted.flat().sort()).toEqual([1, 2, 3, 4]);
+    expect(statements).toBe(2);
+  });
+});
+
+it("buckets and policies are counted apart", async () => {
+  const count = createRequestCounter(pool);
+  const other = count(`${bucket}-other`, POLICY);
+  expect(await atOnce(count, 2)).toEqual([1, 2]);
+  expect((await other).requests).toBe(1);
+});
+
+it("a counter that cannot be reached says so to all", async () => {
+  const ended = createApiPool({
+    databaseUrl: database.url,
+    connectionsMax: 1,
+    applicationName: "test rate limits",
+    onError: () => undefined,
+  });
+  await ended.end();
+  const count = createRequestCounter(ended);
+  const settled = await Promise.allSettled([count(bucket, POLICY), count(bucket, POLICY)]);
+  expect(settled.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+});
