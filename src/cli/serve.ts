@@ -18,7 +18,8 @@ import type { Surroundings } from "./surroundings.ts";
 
 /** Reads and writes are a few milliseconds each: this many at once keep a processor busy. */
 const CONNECTIONS_MAX = 10;
-const LOG_CONNECTIONS_MAX = 5;
+/** With half as many a page costs this process a tenth more: what waits for a connection is answered one by one. */
+const LOG_CONNECTIONS_MAX = 10;
 
 export function addServeCommand(program: Command, surroundings: Surroundings): void {
   program

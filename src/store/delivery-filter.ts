@@ -24,6 +24,10 @@ export const NO_FILTER: DeliveryFilter = {
   createdBefore: null,
 };
 
+export function isEverything(filter: DeliveryFilter): boolean {
+  return Object.values(filter).every((asked) => asked === null);
+}
+
 /** A condition in SQL over `deliveries as d`, and the parameters that it names from `$first` on. */
 export type Condition = { readonly text: string; readonly values: readonly unknown[] };
 
