@@ -39,7 +39,7 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
       const suspects = new Suspects((ids, stopping) => runAlone(ids, stopping, surroundings, options.log));
       const options = await readOptions(surroundings, suspects);
       if (alone !== undefined) {
-        if ((await deliverAlone(options, alone, asked)) === "busy") surroundings.setExitCode(BUSY);
+        surroundings.setExitCode(await postAlone(options, alone, asked));
         return;
       }
       const { unsafeAllowedTargets } = options.config;
@@ -119,6 +119,17 @@ async function startDispatchMonitoring(options: Options, running: AsyncDisposabl
 
 /** What a process ends with that was to post alone while another one did; EX_TEMPFAIL of sysexits.h. */
 const BUSY = 75;
+const FAILED = 1;
+
+/** Returns what the process ends with. What goes wrong stands in the log: it was not called by a person. */
+async function postAlone(options: Options, ids: readonly string[], asked: AbortSignal): Promise<number> {
+  try {
+    return (await deliverAlone(options, ids, asked)) === "busy" ? BUSY : 0;
+  } catch (err) {
+    options.log.error({ err }, "posted nothing more alone");
+    return FAILED;
+  }
+}
 
 /** Its end is enough to know: the rows tell the rest, and a child that dies leaves its lease behind. */
 async function runAlone(

@@ -1,3 +1,4 @@
+import { randomBytes, randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,6 +7,7 @@ import { createApiKey } from "../../src/cli/key.ts";
 import { scopes } from "../../src/cli/scopes.ts";
 import { readConfig } from "../../src/config/read-config.ts";
 import { startProcess } from "../support/busy-installation.ts";
+import { runSealpost } from "../support/command.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { createTestAccount, unsafeAllowed } from "../support/dispatching.ts";
 import { startReceiver } from "../support/receiver.ts";
@@ -92,4 +94,17 @@ test("a request and an attempt are one wide line each, and lead to each other", 
   await receiver.close();
   rmSync(folder, { recursive: true });
   await database.drop();
+});
+
+test("a process that is to post alone and cannot reach the database says so in its log", async () => {
+  const env = {
+    DATABASE_URL: "postgres://ada:hunter2@127.0.0.1:1/sealpost",
+    SECRETS_KEY: randomBytes(32).toString("base64"),
+  };
+  const { code, stdout, stderr } = await runSealpost(["dispatch", "--alone", randomUUID()], { env });
+  expect([code, stderr]).toEqual([1, ""]);
+  const lines = stdout.trim().split("\n");
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { level: 50, process: "dispatch", err: { code: "ECONNREFUSED" }, msg: "posted nothing more alone" },
+  ]);
 });
