@@ -50,7 +50,7 @@ export const dueAtOnce: Scenario = {
       const verdict = await cluster.check();
       expectSafe(verdict);
       equal(verdict.succeeded, count);
-      equal(verdict.duplicated, 0);
+      expectAtMost(verdict.duplicated, verdict.unanswered, "duplicates");
       const most = atOnceMax(cluster.receiver.arrivals);
       expectAtMost(most, 2 * LANE_LIMITS.laneInFlightMax, "POSTs to one endpoint at once");
       return { ...countsOf(verdict), "at once": most, "drained ms": drainedMs };
