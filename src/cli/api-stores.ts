@@ -26,8 +26,8 @@ const USE_NOTED_EVERY_MS = 60_000;
 export function createFindApiKey(pool: Pool, sayAway: SayAway, now: () => number): FindApiKey {
   const find = gatherByTurn((digest) => findApiKey(pool, Buffer.from(digest, "latin1")));
   return async (digest) => {
-    const { answer: key } = await sayAway(find(digest.toString("latin1")));
-    if (key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_NOTED_EVERY_MS) {
+    const { answer: key, place } = await sayAway(find(digest.toString("latin1")));
+    if (place === 1 && key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_NOTED_EVERY_MS) {
       noteApiKeyUse(pool, key.id).catch(() => undefined);
     }
     return key;

@@ -1,6 +1,6 @@
 import type { Explanation } from "../outcomes/entry.ts";
 import { explainEndReason, explainErrorCode } from "../outcomes/error-codes.ts";
-import { END_REASONS, type EndReason } from "../outcomes/outcome.ts";
+import type { EndReason } from "../outcomes/outcome.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
 import { createdAtMs } from "../store/delivery-id.ts";
 import { dateAndTime } from "./time-text.ts";
@@ -30,63 +30,11 @@ export type Explainable = Pick<
  * @param analysisRetentionMs how long a delivery can be replayed, and its analysis read, after it was published
  */
 export function explainDelivery(delivery: Explainable, analysisRetentionMs: number): string {
-  const [before = "", after] = wordsFor(delivery);
-  if (after === undefined) return before;
-  const { status, nextAttemptAtMs } = delivery;
-  const isDue = status !== "abandoned" && nextAttemptAtMs !== null;
-  const ms = isDue ? nextAttemptAtMs : createdAtMs(delivery.id) + analysisRetentionMs;
-  return `${before}${timeInWords(ms)}${after}`;
+  const mark = delivery.isExample ? "This is a test event; its analysis is an example." : "";
+  return sentences(mark, explainStatus(delivery, analysisRetentionMs));
 }
 
-/** The words before and after the time, or all of them where there is none in them. */
-type Words = readonly string[];
-
-/** Stands for the time, of which there is at most one: when the next attempt is due, else until when a replay is. */
-const TIME = "\0";
-
-/**
- * By the last error, then by everything else that they depend on. Some dozens occur, and putting them together anew for
- * each of a page's 50 deliveries was a tenth of what the page costs.
- */
-const words = new Map<string | null, Map<number, Words>>();
-const ERRORS_MAX = 1_000;
-
-function wordsFor(delivery: Explainable): Words {
-  const { lastErrorCode } = delivery;
-  let byFacts = words.get(lastErrorCode);
-  if (byFacts === undefined) {
-    if (words.size >= ERRORS_MAX) words.clear();
-    byFacts = new Map();
-    words.set(lastErrorCode, byFacts);
-  }
-  const facts = factsOf(delivery);
-  let made = byFacts.get(facts);
-  if (made === undefined) {
-    const mark = delivery.isExample ? "This is a test event; its analysis is an example." : "";
-    made = sentences(mark, explainStatus(delivery)).split(TIME);
-    byFacts.set(facts, made);
-  }
-  return made;
-}
-
-const STATUSES: readonly Explainable["status"][] = ["pending", "failed", "succeeded", "abandoned"];
-
-/** What the words depend on besides the last error, as one number: a text for each cost more than the words. */
-function factsOf(delivery: Explainable): number {
-  const flags =
-    (delivery.isExample ? 1 : 0) |
-    (delivery.isInFlight ? 2 : 0) |
-    (delivery.isWaitingForEarlierRun ? 4 : 0) |
-    (delivery.nextAttemptAtMs === null ? 8 : 0) |
-    (delivery.webhookUrl === null ? 16 : 0) |
-    (delivery.attemptsCount === 0 ? 32 : 0) |
-    (delivery.run === 1 ? 64 : 0);
-  const reason = END_REASONS.indexOf(delivery.reason as EndReason) + 1;
-  const status = STATUSES.indexOf(delivery.status);
-  return (((delivery.lastStatusCode ?? 0) * 4 + status) * 8 + reason) * 128 + flags;
-}
-
-function explainStatus(delivery: Explainable): string {
+function explainStatus(delivery: Explainable, analysisRetentionMs: number): string {
   const { status } = delivery;
   switch (status) {
     case "pending":
@@ -105,7 +53,7 @@ function explainStatus(delivery: Explainable): string {
     case "succeeded":
       return sentences(`The receiver accepted the event${withStatus(delivery)}. Nothing is left to be done.`);
     case "abandoned":
-      return sentences(...whyAbandoned(delivery), untilWhen(delivery));
+      return sentences(...whyAbandoned(delivery), untilWhen(delivery, analysisRetentionMs));
     default:
       throw new Error(`Unknown status ${status satisfies never}`);
   }
@@ -129,7 +77,7 @@ function whatIsNext(delivery: Explainable, attempt: string): string {
   }
   if (isInFlight) return `${attempt} is being made now.`;
   if (nextAttemptAtMs === null) return `${attempt} follows shortly.`;
-  return `${attempt} is due at ${TIME}.`;
+  return `${attempt} is due at ${timeInWords(nextAttemptAtMs)}.`;
 }
 
 /** Of a run before this one: why there is another. */
@@ -192,10 +140,12 @@ const ENDPOINT_REMOVED =
   "The account has no endpoint any more, and the request gave no webhook URL, so the next attempt had nowhere to go.";
 
 /** After which moment a replay is answered with 410, and so is the analysis. */
-function untilWhen(delivery: Explainable): string {
-  if (delivery.reason === "analysis_expired") return "";
-  if (isRefusedForGood(delivery)) return `The analysis can be read until ${TIME}.`;
-  return `Replays are possible until ${TIME}; the analysis is readable as long.`;
+function untilWhen(delivery: Explainable, analysisRetentionMs: number): string {
+  const { id, reason } = delivery;
+  if (reason === "analysis_expired") return "";
+  const until = timeInWords(createdAtMs(id) + analysisRetentionMs);
+  if (isRefusedForGood(delivery)) return `The analysis can be read until ${until}.`;
+  return `Replays are possible until ${until}; the analysis is readable as long.`;
 }
 
 /** A URL that no rule allows, and that no replay changes. */

@@ -19,7 +19,7 @@ const listQuery = z.strictObject({ ...optional(filters), ...pageQuery });
 export function deliveryOperations(dependencies: Dependencies): readonly SealpostOperation[] {
   const { logPool, analysisRetentionMs } = dependencies;
   const cursors = createCursors(id);
-  const listDeliveries = createListDeliveries(logPool);
+  const listDeliveries = createListDeliveries(logPool, () => performance.now());
   return [
     read({
       key: "webhooks.deliveries.list",

@@ -1,9 +1,9 @@
 import { hash } from "node:crypto";
 import type { Pool } from "pg";
 import { type LoggedDelivery, loggedDelivery } from "./deliveries.ts";
-import { type Condition, type DeliveryFilter, isEverything } from "./delivery-filter.ts";
+import { type DeliveryFilter, isEverything } from "./delivery-filter.ts";
 import { createLongLogs } from "./long-logs.ts";
-import { type PageRow, pageOfLongLog, pageStatement, TOTAL_MAX } from "./page-statements.ts";
+import { type PageRow, pageOfLongLog, pageStatement, type Statement, TOTAL_MAX } from "./page-statements.ts";
 
 export type DeliveryPage = {
   readonly deliveries: readonly LoggedDelivery[];
@@ -27,10 +27,11 @@ export type ListDeliveries = (
   limit: number,
 ) => Promise<DeliveryPage>;
 
-export function createListDeliveries(database: Pool): ListDeliveries {
-  const longLogs = createLongLogs();
+/** @param monotonicMs milliseconds that only ever grow */
+export function createListDeliveries(database: Pool, monotonicMs: () => number): ListDeliveries {
+  const longLogs = createLongLogs(monotonicMs);
 
-  async function read({ text, values }: Condition): Promise<PageRow | undefined> {
+  async function read({ text, values }: Statement): Promise<PageRow | undefined> {
     const { rows } = await database.query<PageRow>({
       // One prepared statement per set of filters that occurs.
       name: `list_deliveries_${hash("sha256", text, "base64url").slice(0, 16)}`,
@@ -44,27 +45,31 @@ export function createListDeliveries(database: Pool): ListDeliveries {
   async function readLong(
     accountId: string,
     belowId: string | null,
-    rows: number,
+    rowsMax: number,
   ): Promise<PageRow | undefined> {
     const longBy = longLogs.find(accountId);
-    return longBy === null ? undefined : await read(pageOfLongLog(accountId, belowId, rows, longBy));
+    if (longBy === null) return undefined;
+    const row = await read(pageOfLongLog(accountId, belowId, rowsMax, longBy));
+    if (row === undefined) longLogs.forget(accountId);
+    return row;
   }
 
   async function readCounted(
     accountId: string,
     filter: DeliveryFilter,
     belowId: string | null,
-    rows: number,
+    rowsMax: number,
   ): Promise<PageRow> {
-    const row = (await read(pageStatement(accountId, filter, belowId, rows)))!;
+    const row = (await read(pageStatement(accountId, filter, belowId, rowsMax)))!;
     if (row.long_by) longLogs.remember(accountId, row.long_by);
     return row;
   }
 
   return async (accountId, filter, belowId, limit) => {
-    const rows = limit + 1;
-    const known = isEverything(filter) ? await readLong(accountId, belowId, rows) : undefined;
-    const row = known ?? (await readCounted(accountId, filter, belowId, rows));
+    // One more than a page has, which tells whether there is another.
+    const rowsMax = limit + 1;
+    const known = isEverything(filter) ? await readLong(accountId, belowId, rowsMax) : undefined;
+    const row = known ?? (await readCounted(accountId, filter, belowId, rowsMax));
     const found = (row.deliveries ?? []).map(loggedDelivery);
     const page = found.slice(0, limit);
     const last = page.at(-1);

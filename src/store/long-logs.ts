@@ -1,34 +1,40 @@
 /**
  * Which accounts' logs are too long to be counted. Deliveries leave the log only with their day, the oldest days first:
  * as long as the one at position 10,001 is there, so are those before it, and nothing has to be counted to know.
+ *
+ * One exception: a day with a delivery that is still open stays while younger ones leave. Their log may be taken for a
+ * long one until `BELIEVED_MS` are over.
  */
 export type LongLogs = {
   /** The delivery at that position when the log was counted last; null: not known. */
   find(accountId: string): string | null;
   remember(accountId: string, deliveryId: string): void;
+  forget(accountId: string): void;
 };
 
-/** A day whose deliveries were not all done stays when younger ones leave: so nothing is believed for long. */
-const BELIEVED_MS = 600_000;
-const ACCOUNTS_MAX = 10_000;
+export const BELIEVED_MS = 600_000;
+/** Some 2 MB. */
+export const ACCOUNTS_MAX = 10_000;
 
-export function createLongLogs(): LongLogs {
+/** @param monotonicMs milliseconds that only ever grow */
+export function createLongLogs(monotonicMs: () => number): LongLogs {
   const ids = new Map<string, string>();
-  let sinceMs = performance.now();
+  let sinceMs = monotonicMs();
 
   function forgetAll(): void {
     ids.clear();
-    sinceMs = performance.now();
+    sinceMs = monotonicMs();
   }
 
   return {
     find: (accountId) => {
-      if (performance.now() - sinceMs > BELIEVED_MS) forgetAll();
+      if (monotonicMs() - sinceMs > BELIEVED_MS) forgetAll();
       return ids.get(accountId) ?? null;
     },
     remember: (accountId, deliveryId) => {
-      if (ids.size >= ACCOUNTS_MAX) forgetAll();
+      if (!ids.has(accountId) && ids.size >= ACCOUNTS_MAX) forgetAll();
       ids.set(accountId, deliveryId);
     },
+    forget: (accountId) => void ids.delete(accountId),
   };
 }

@@ -1,17 +1,13 @@
 import { LOGGED_COLUMNS, type LoggedColumns } from "./deliveries.ts";
-import {
-  type Condition,
-  type DeliveryFilter,
-  indexedCondition,
-  isEverything,
-  rowCondition,
-} from "./delivery-filter.ts";
+import { type DeliveryFilter, indexedCondition, isEverything, rowCondition } from "./delivery-filter.ts";
 
 /** Totals are exact up to here. */
 export const TOTAL_MAX = 10_000;
 /** Rows that are looked at for a total, and again for a page whose filter has no index: one more tells of more. */
 const LOOKED_AT_MAX = TOTAL_MAX + 1;
 const FIRST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff";
+
+export type Statement = { readonly text: string; readonly values: readonly unknown[] };
 
 /** The one row that a page's statement returns. */
 export type PageRow = {
@@ -25,16 +21,16 @@ export type PageRow = {
   readonly deliveries: readonly LoggedColumns[] | null;
 };
 
-/** `rows`: one more than a page has, which tells whether there is another. It is $1, and the account $2. */
+/** `rowsMax` is $1, and the account $2. */
 export function pageStatement(
   accountId: string,
   filter: DeliveryFilter,
   belowId: string | null,
-  rows: number,
-): Condition {
+  rowsMax: number,
+): Statement {
   const indexed = indexedCondition(accountId, filter, 2);
   const row = rowCondition(filter, 2 + indexed.values.length);
-  const values = [rows, ...indexed.values, ...row.values];
+  const values = [rowsMax, ...indexed.values, ...row.values];
   if (row.values.length > 0 && belowId === null) {
     return { text: firstPageOfSome(indexed.text, row.text), values };
   }
@@ -61,9 +57,9 @@ function pageOfAll(indexed: string, below: string, longBy: string): string {
 export function pageOfLongLog(
   accountId: string,
   belowId: string | null,
-  rows: number,
+  rowsMax: number,
   longBy: string,
-): Condition {
+): Statement {
   const text = `
     with page as (
       ${newest("d.account_id = $2 and d.id < $3")} limit $1
@@ -71,7 +67,7 @@ export function pageOfLongLog(
     select ${LOOKED_AT_MAX} as matches, ${LOOKED_AT_MAX} as looked_at, null as looked_at_to,
       (${pageAsJson}) as deliveries
     where exists (select from sealpost.deliveries d where d.account_id = $2 and d.id = $4)`;
-  return { text, values: [rows, accountId, belowId ?? FIRST_ID, longBy] };
+  return { text, values: [rowsMax, accountId, belowId ?? FIRST_ID, longBy] };
 }
 
 /**
@@ -109,13 +105,14 @@ function furtherPageOfSome(indexed: string, row: string, below: string): string 
 }
 
 /**
- * Ids are made by this database's clock, so none lies a day ahead. Said in the statement, it spares every page the
- * opening of the empty days that are made ahead, a sixth of its time.
+ * Ids are made by this database's clock, so none lies a day ahead, but where the clock was set back by more: such
+ * deliveries are in no list until it has caught up. Said in the statement, it spares every page the opening of the
+ * empty days that are made ahead, a sixth of its time.
  */
-const UP_TO_NOW = "d.id < sealpost.uuid_v7_floor(now() + interval '1 day')";
+const NOT_A_DAY_AHEAD = "d.id < sealpost.uuid_v7_floor(now() + interval '1 day')";
 
 const newest = (condition: string, columns = "*") =>
-  `select ${columns} from sealpost.deliveries d where ${condition} and ${UP_TO_NOW} order by d.id desc`;
+  `select ${columns} from sealpost.deliveries d where ${condition} and ${NOT_A_DAY_AHEAD} order by d.id desc`;
 
 /** The last of the rows that are looked at. */
 const lastLookedAt = (condition: string) => `${newest(condition, "d.id")} offset ${TOTAL_MAX} limit 1`;

@@ -11,7 +11,8 @@ export type Counted = { readonly requests: number; readonly resetMs: number };
 /**
  * Counts requests in buckets that all processes beside one database share. A bucket that is over its limit is not
  * written again until its window ends, so that a flood of refused requests is none of writes; and requests of one
- * bucket that come in one turn of the event loop are counted by one statement, each with a number of its own.
+ * bucket that come in one turn of the event loop are counted by one statement, each with a number of its own; of those
+ * beyond the limit it may only say that they are.
  *
  * The counting is rate-limiter-flexible's, on our own table; it goes by the clocks of the processes, which may differ
  * by a second without harm.

@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { type Explainable, explainAttempt, explainDelivery } from "../../src/deliveries/explanation.ts";
 import { NAMED_ERROR_CODES, outcomeOfErrorCode } from "../../src/outcomes/error-codes.ts";
 import { END_REASONS } from "../../src/outcomes/outcome.ts";
@@ -22,7 +22,6 @@ const fresh: Explainable = {
   lastErrorCode: null,
   lastStatusCode: null,
 };
-const statuses = ["pending", "failed", "succeeded", "abandoned"] as const;
 const explain = (some: Partial<Explainable>) => explainDelivery({ ...fresh, ...some }, WEEK_MS);
 const failed = { status: "failed", attemptsCount: 1, lastErrorCode: "dns_not_found" } as const;
 
@@ -146,6 +145,7 @@ describe("a delivery in plain words", () => {
     expect(explain({ status: "abandoned", reason: "analysis_expired" })).not.toMatch(/Replays/);
   });
 
+  const statuses = ["pending", "failed", "succeeded", "abandoned"] as const;
   const every = statuses.flatMap((status) =>
     (status === "abandoned" ? END_REASONS : [null]).flatMap((reason) =>
       [null, "dns_not_found", "status_599", "from_the_future"].flatMap((lastErrorCode) =>
@@ -157,40 +157,6 @@ describe("a delivery in plain words", () => {
     expect(explain(some)).toMatch(/^[A-Z][^\n]*[.!]$/);
     expect(explain(some)).not.toMatch(/undefined|null|NaN|\s{2}|\.\./);
   });
-});
-
-const choices: { readonly [Fact in keyof Explainable]: readonly Explainable[Fact][] } = {
-  id: [fresh.id],
-  status: statuses,
-  reason: [null, ...END_REASONS],
-  run: [1, 2],
-  attemptsCount: [0, 3],
-  isExample: [true, false],
-  nextAttemptAtMs: [DUE, null],
-  isInFlight: [true, false],
-  isWaitingForEarlierRun: [true, false],
-  webhookUrl: [null, "https://hooks.example.com/"],
-  endpointUrl: [null],
-  lastErrorCode: [null, "dns_not_found", "status_410", "url_not_https"],
-  lastStatusCode: [null, 204, 410],
-};
-
-function everyCombination(): Explainable[] {
-  let made: object[] = [{}];
-  for (const [fact, values] of Object.entries(choices)) {
-    made = made.flatMap((some) => values.map((value) => ({ ...some, [fact]: value })));
-  }
-  return made as Explainable[];
-}
-
-test("what was said of one delivery is never said of another that differs from it", async () => {
-  const all = everyCombination();
-  const inThisOrder = all.map((delivery) => explainDelivery(delivery, WEEK_MS));
-  vi.resetModules();
-  const anew = await import("../../src/deliveries/explanation.ts");
-  const inTheOther = all.toReversed().map((delivery) => anew.explainDelivery(delivery, WEEK_MS));
-  expect(anew.explainDelivery).not.toBe(explainDelivery);
-  expect(inTheOther.reverse()).toEqual(inThisOrder);
 });
 
 describe("an attempt in plain words", () => {

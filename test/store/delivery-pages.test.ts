@@ -3,6 +3,7 @@ import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { createListDeliveries, type ListDeliveries } from "../../src/store/delivery-pages.ts";
+import { BELIEVED_MS } from "../../src/store/long-logs.ts";
 import { createLogPool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { insertAccount } from "../support/publishing.ts";
@@ -11,6 +12,8 @@ const TOTAL_MAX = 10_000;
 
 let database: TestDatabase;
 let pool: Pool;
+let statements = 0;
+let nowMs = 0;
 let accountId: string;
 beforeAll(async () => {
   database = await createTestDatabase();
@@ -19,6 +22,7 @@ beforeAll(async () => {
     connectionsMax: 1,
     applicationName: "test pages",
     onError: () => undefined,
+    onQuery: () => statements++,
   });
 });
 afterAll(async () => {
@@ -62,7 +66,7 @@ describe("the total of a log that is longer than what is counted", () => {
   let list: ListDeliveries;
   beforeEach(async () => {
     await log(TOTAL_MAX + 2);
-    list = createListDeliveries(pool);
+    list = createListDeliveries(pool, () => nowMs);
   });
 
   const total = async (belowId: string | null = null) => {
@@ -79,6 +83,41 @@ describe("the total of a log that is longer than what is counted", () => {
     expect(await total()).toEqual([TOTAL_MAX, true]);
     expect(await total(first.nextBelowId)).toEqual([TOTAL_MAX, true]);
     expect((await entriesRead()) - counted).toBeLessThan(500);
+  });
+
+  it("comes with the same pages, whether it was counted or was known", async () => {
+    const pages = async (reader: () => ListDeliveries) => {
+      const found = [];
+      for (let belowId: string | null = null, n = 0; n < 3; n++) {
+        const page = await reader()(accountId, NO_FILTER, belowId, 50);
+        found.push({ ids: page.deliveries.map(({ id }) => id), next: page.nextBelowId });
+        belowId = page.nextBelowId;
+      }
+      return found;
+    };
+    const counted = await pages(() => createListDeliveries(pool, () => nowMs));
+    await total();
+    const known = await pages(() => list);
+    expect(known).toEqual(counted);
+    const ids = known.flatMap((page) => page.ids);
+    expect(ids).toEqual([...new Set(ids)].sort().reverse());
+    expect([ids.length, known.map(({ next }) => next)]).toEqual([150, [ids[49], ids[99], ids[149]]]);
+  });
+
+  it("is counted again when it is not believed any longer", async () => {
+    await total();
+    nowMs += BELIEVED_MS + 1;
+    const before = await entriesRead();
+    expect(await total()).toEqual([TOTAL_MAX, true]);
+    expect((await entriesRead()) - before).toBeGreaterThan(TOTAL_MAX);
+  });
+
+  it("costs a second statement only once when the log is no longer long", async () => {
+    await total();
+    await dropOldest(500);
+    statements = 0;
+    for (let n = 0; n < 3; n++) expect(await total()).toEqual([TOTAL_MAX + 2 - 500, false]);
+    expect(statements).toBe(4);
   });
 
   it("is right again when the oldest have left", async () => {
@@ -104,7 +143,7 @@ describe("the total of a log that is longer than what is counted", () => {
 });
 
 it("days that are made ahead are not opened for a page", async () => {
-  const list = createListDeliveries(pool);
+  const list = createListDeliveries(pool, () => nowMs);
   await log(60);
   await list(accountId, NO_FILTER, null, 50);
   const scans = async () => {

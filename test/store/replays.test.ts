@@ -317,7 +317,7 @@ describe("replaying many", () => {
 describe("the log's list", () => {
   let listDeliveries: ListDeliveries;
   beforeEach(() => {
-    listDeliveries = createListDeliveries(database.pool);
+    listDeliveries = createListDeliveries(database.pool, () => performance.now());
   });
 
   it("pages without a row twice or one missed while rows are added", async () => {

@@ -80,7 +80,7 @@ async function readLog(bench: Bench, database: BenchDatabase, durationMs: number
     applicationName: "bench",
     onError: () => undefined,
   });
-  const reads: Reads = { pool, listDeliveries: createListDeliveries(pool) };
+  const reads: Reads = { pool, listDeliveries: createListDeliveries(pool, () => performance.now()) };
   const tookMs = new Map<string, number[]>();
   const time = async <Result>(name: string, ask: () => Promise<Result>): Promise<Result> => {
     const startedAtMs = performance.now();
