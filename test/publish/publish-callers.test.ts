@@ -132,9 +132,9 @@ describe("a session of any kind", () => {
       }
       const id = next();
       const delivery = await publish(first, accountId, analysis(id), HOOK);
-      const other = publish(second, accountId, analysis(id), HOOK);
+      const refused = codeOf(publish(second, accountId, analysis(id), HOOK));
       await first.query("commit");
-      expect(await codeOf(other)).toBe("40001");
+      expect(await refused).toBe("40001");
       await second.query("rollback");
       await second.query(`begin isolation level ${level}`);
       expect(await publish(second, accountId, analysis(id), HOOK)).toBe(delivery);
