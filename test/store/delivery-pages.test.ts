@@ -35,7 +35,7 @@ beforeEach(async () => {
 
 /** The youngest is the first of them, a millisecond older each. */
 async function log(count: number, younger = 0): Promise<void> {
-  await database.pool.query(
+  await pool.query(
     `insert into sealpost.deliveries (id, account_id, event, status, analysis_id)
      select sealpost.uuid_v7(now() - (n - $3::integer) * interval '1 millisecond'), $1, 'analysis.succeeded',
        'succeeded', 'l-' || n || $4
@@ -45,16 +45,16 @@ async function log(count: number, younger = 0): Promise<void> {
 }
 
 async function dropOldest(count: number): Promise<void> {
-  await database.pool.query(
+  await pool.query(
     `delete from sealpost.deliveries where account_id = $1 and id in (
        select id from sealpost.deliveries where account_id = $1 order by id limit $2)`,
     [accountId, count],
   );
 }
 
-/** Entries of the log's indexes that were read so far, by all sessions. */
+/** Entries of the log's indexes that were read so far. */
 async function entriesRead(): Promise<number> {
-  // A session tells what it has read when it likes, at the latest when it ends.
+  // A session tells what it has read when it likes; this is the one that everything here is done by.
   await pool.query("select pg_stat_force_next_flush()");
   const { rows } = await database.pool.query<{ reads: string }>(
     "select sum(idx_tup_read) as reads from pg_stat_user_indexes where relname like 'deliveries%'",
