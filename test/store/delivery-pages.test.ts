@@ -52,15 +52,17 @@ async function dropOldest(count: number): Promise<void> {
   );
 }
 
-/** Entries of the log's indexes that were read so far. */
-async function entriesRead(): Promise<number> {
+/** A number of PostgreSQL's statistics, up to now. */
+async function statistic(select: string): Promise<number> {
   // A session tells what it has read when it likes; this is the one that everything here is done by.
   await pool.query("select pg_stat_force_next_flush()");
-  const { rows } = await database.pool.query<{ reads: string }>(
-    "select sum(idx_tup_read) as reads from pg_stat_user_indexes where relname like 'deliveries%'",
-  );
-  return Number(rows[0]?.reads);
+  const { rows } = await database.pool.query<{ told: string }>(select);
+  return Number(rows[0]?.told);
 }
+
+/** Entries of the log's indexes that were read so far. */
+const entriesRead = () =>
+  statistic("select sum(idx_tup_read) as told from pg_stat_user_indexes where relname like 'deliveries%'");
 
 describe("the total of a log that is longer than what is counted", () => {
   let list: ListDeliveries;
@@ -146,14 +148,11 @@ it("days that are made ahead are not opened for a page", async () => {
   const list = createListDeliveries(pool, () => nowMs);
   await log(60);
   await list(accountId, NO_FILTER, null, 50);
-  const scans = async () => {
-    await pool.query("select pg_stat_force_next_flush()");
-    const { rows } = await database.pool.query<{ scans: string }>(
-      `select sum(idx_scan) as scans from pg_stat_user_indexes
+  const scans = () =>
+    statistic(
+      `select sum(idx_scan) as told from pg_stat_user_indexes
        where relname ~ '^deliveries_' and relname > to_char(now() + interval '2 days', '"deliveries_"YYYYMMDD')`,
     );
-    return Number(rows[0]?.scans);
-  };
   const before = await scans();
   await list(accountId, NO_FILTER, null, 50);
   await list(accountId, { ...NO_FILTER, status: "abandoned" }, null, 50);
