@@ -33,5 +33,6 @@ function dateOf(day: number): string {
 /** ISO 8601 in UTC with milliseconds: `2026-03-01T12:00:05.123Z`. @param ms see `dateAndTime` */
 export function isoTime(ms: number): string {
   const { date, time } = dateAndTime(ms);
-  return `${date}T${time}.${THREE_DIGITS[Math.floor(ms) % 1_000]}Z`;
+  // Joined, see `sentences` in explanation.ts.
+  return [date, `${time}.${THREE_DIGITS[Math.floor(ms) % 1_000]}Z`].join("T");
 }

@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import type { Pool } from "pg";
-import { type LoggedDelivery, loggedDelivery } from "./deliveries.ts";
+import { type LoggedDelivery, loggedDeliveries } from "./deliveries.ts";
 import { type DeliveryFilter, isEverything } from "./delivery-filter.ts";
 import { createLongLogs } from "./long-logs.ts";
 import { type PageRow, pageOfLongLog, pageStatement, type Statement, TOTAL_MAX } from "./page-statements.ts";
@@ -70,7 +70,7 @@ export function createListDeliveries(database: Pool, monotonicMs: () => number):
     const rowsMax = limit + 1;
     const known = isEverything(filter) ? await readLong(accountId, belowId, rowsMax) : undefined;
     const row = known ?? (await readCounted(accountId, filter, belowId, rowsMax));
-    const found = (row.deliveries ?? []).map(loggedDelivery);
+    const found = loggedDeliveries(row.deliveries);
     const page = found.slice(0, limit);
     const last = page.at(-1);
     return {

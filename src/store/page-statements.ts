@@ -1,4 +1,4 @@
-import { LOGGED_COLUMNS, type LoggedColumns } from "./deliveries.ts";
+import { type LoggedColumns, loggedColumns } from "./deliveries.ts";
 import { type DeliveryFilter, indexedCondition, isEverything, rowCondition } from "./delivery-filter.ts";
 
 /** Totals are exact up to here. */
@@ -18,7 +18,7 @@ export type PageRow = {
   readonly looked_at_to: string | null;
   /** Of the whole log, where it is too long to be counted: the delivery whose presence shows it. */
   readonly long_by?: string | null;
-  readonly deliveries: readonly LoggedColumns[] | null;
+  readonly deliveries: LoggedColumns;
 };
 
 /** `rowsMax` is $1, and the account $2. */
@@ -48,7 +48,7 @@ function pageOfAll(indexed: string, below: string, longBy: string): string {
     ), counted as materialized (
       select count(*)::integer as matches from (${newest(indexed, "1")} limit ${LOOKED_AT_MAX}) as d
     )
-    select matches, matches as looked_at, null as looked_at_to, (${pageAsJson}) as deliveries,
+    select matches, matches as looked_at, null as looked_at_to, (${loggedColumns("page")}) as deliveries,
       case when matches > ${TOTAL_MAX} then (${longBy}) end as long_by
     from counted`;
 }
@@ -65,7 +65,7 @@ export function pageOfLongLog(
       ${newest("d.account_id = $2 and d.id < $3")} limit $1
     )
     select ${LOOKED_AT_MAX} as matches, ${LOOKED_AT_MAX} as looked_at, null as looked_at_to,
-      (${pageAsJson}) as deliveries
+      (${loggedColumns("page")}) as deliveries
     where exists (select from sealpost.deliveries d where d.account_id = $2 and d.id = $4)`;
   return { text, values: [rowsMax, accountId, belowId ?? FIRST_ID, longBy] };
 }
@@ -84,7 +84,7 @@ function firstPageOfSome(indexed: string, row: string): string {
         select * from sealpost.deliveries d where d.account_id = $2 and d.id = fitting_id limit 1
       ) as d
     )
-    select cardinality(fitting) as matches, looked_at, (${pageAsJson}) as deliveries,
+    select cardinality(fitting) as matches, looked_at, (${loggedColumns("page")}) as deliveries,
       case when cardinality(fitting) < $1 then (${lastLookedAt(indexed)}) end
         as looked_at_to
     from counted`;
@@ -98,7 +98,7 @@ function furtherPageOfSome(indexed: string, row: string, below: string): string 
       select count(*) filter (where ${row})::integer as matches, count(*)::integer as looked_at
       from (${newest(indexed)} limit ${LOOKED_AT_MAX}) as d
     )
-    select matches, looked_at, (${pageAsJson}) as deliveries,
+    select matches, looked_at, (${loggedColumns("page")}) as deliveries,
       case when (select count(*) from page) < $1 then (${lastLookedAt(below)}) end
         as looked_at_to
     from counted`;
@@ -116,6 +116,3 @@ const newest = (condition: string, columns = "*") =>
 
 /** The last of the rows that are looked at. */
 const lastLookedAt = (condition: string) => `${newest(condition, "d.id")} offset ${TOTAL_MAX} limit 1`;
-
-const pageAsJson = `select json_agg(${LOGGED_COLUMNS} order by d.id desc)
-  from page as d left join sealpost.open_deliveries as o on o.delivery_id = d.id`;
