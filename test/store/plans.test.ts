@@ -1,6 +1,9 @@
 import type { Pool } from "pg";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createDispatchPool, createGeneralPool } from "../../src/store/pools.ts";
+import { findDelivery } from "../../src/store/deliveries.ts";
+import { type DeliveryFilter, NO_FILTER } from "../../src/store/delivery-filter.ts";
+import { createListDeliveries } from "../../src/store/delivery-pages.ts";
+import { createDispatchPool, createGeneralPool, createLogPool } from "../../src/store/pools.ts";
 import { promoteDue } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -100,6 +103,12 @@ async function addAccounts(count: number): Promise<void> {
   );
 }
 
+/** An id of today that nobody has: everything is planned, and nothing is changed. */
+async function unknownId(): Promise<string> {
+  const { rows } = await database.pool.query<{ id: string }>("select sealpost.uuid_v7() as id");
+  return rows[0]!.id;
+}
+
 /** As VACUUM finds the tables: with nothing in them, with one row in each, or with the pages that rows were in. */
 const states = ["nothing", "one row", "emptied pages"] as const;
 
@@ -115,6 +124,8 @@ async function vacuumWith(state: (typeof states)[number]): Promise<void> {
   await database.pool.query("vacuum (analyze, truncate off)");
 }
 
+const LOOKED_UP = { index: "open_deliveries_pkey", reads: 1 };
+
 describe.each(states)("planned for %s", (state) => {
   it("claims, recovers and records look ids up", async () => {
     await vacuumWith(state);
@@ -129,9 +140,7 @@ describe.each(states)("planned for %s", (state) => {
       );
       return deliveries.length;
     };
-    // An id of today that nobody has: everything is planned, and nothing is changed.
-    const [unknown] = (await database.pool.query<{ id: string }>("select sealpost.uuid_v7() as id")).rows;
-    await round([unknown!.id], 1);
+    await round([await unknownId()], 1);
     const ids = await publishSome(BACKLOG);
     const reads = await readsWhile(pool, async () => {
       expect(await round(ids.slice(0, 10), 1)).toBe(10);
@@ -154,6 +163,48 @@ describe.each(states)("planned for %s", (state) => {
     await addAccounts(3_000);
     const reads = await readsWhile(pool, async () => void (await publishBoth()));
     expect(Math.max(...Object.values(reads)), JSON.stringify(reads)).toBeLessThan(200);
+  });
+
+  it("a delivery of the log looks up what is open of it", async () => {
+    await vacuumWith(state);
+    const pool = open(createLogPool);
+    await findDelivery(pool, accountId, await unknownId());
+    const [id] = await publishSome(BACKLOG);
+    const reads = await readsWhile(
+      pool,
+      async () => {
+        expect((await findDelivery(pool, accountId, id!))?.delivery.id).toBe(id);
+      },
+      LOOKED_UP,
+    );
+    expect(Math.max(...Object.values(reads)), JSON.stringify(reads)).toBeLessThan(200);
+  });
+
+  it.each<[string, Partial<DeliveryFilter>]>([
+    ["of the whole log", {}],
+    ["by an index", { analysisId: "plan-last" }],
+    ["of what has no index", { event: "analysis.succeeded" }],
+  ])("a page %s looks up what is open of it", async (_, some) => {
+    await vacuumWith(state);
+    const pool = open(createLogPool);
+    const list = createListDeliveries(pool, () => 0);
+    const filter = { ...NO_FILTER, ...some };
+    const readPages = async () => {
+      const { deliveries, nextBelowId } = await list(accountId, filter, null, 50);
+      await list(accountId, filter, nextBelowId, 50);
+      return deliveries.length;
+    };
+    await readPages();
+    await publishSome(BACKLOG);
+    await publishAt(database.pool, accountId, T0, ["plan-last"]);
+    const reads = await readsWhile(
+      pool,
+      async () => {
+        expect(await readPages()).toBeGreaterThan(0);
+      },
+      LOOKED_UP,
+    );
+    expect(reads.open_deliveries_pkey, JSON.stringify(reads)).toBeLessThan(200);
   });
 
   it("promoting a backlog is done within a statement's time, which is little for the square of it", async () => {
