@@ -1,4 +1,4 @@
-import { endWithParent, tellParent, untilAskedToEnd } from "./cli/parent.ts";
+import { endWithParent, tellParent, untilAskedToEnd } from "./app/parent.ts";
 import { runProgram } from "./cli/program.ts";
 import { openStandardInput } from "./cli/standard-input.ts";
 

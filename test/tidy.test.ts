@@ -51,7 +51,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "src/publish/analysis.ts": 'import { claim } from "../dispatch/claim.ts";',
       "src/api/keys.ts": 'import type { Key } from "../store/api-keys.ts";',
       "src/signing/header.ts": 'import { request } from "undici";',
-      "src/target/address.ts": 'const config = await import("../config/read-config.ts");',
+      "src/egress/rules/address.ts": 'const config = await import("../../config/read-config.ts");',
       "src/store/deliveries.ts": 'import {\n  main,\n} from "../main.ts";',
       "src/config/table.ts": 'import { database } from "../../test/support/database.ts";',
       "src/operations/replays.ts": 'import { Command } from "@commander-js/extra-typings";',
@@ -63,7 +63,8 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "src/publish/publish.ts": 'import { insert } from "../store/analyses.ts";',
       "src/store/secrets.ts": 'import { importSigningKey } from "../signing/index.ts";',
       "src/signing/header.ts": 'import { createHmac } from "node:crypto";',
-      "src/target/url.ts": '// import { x } from "../store/x.ts";\nimport { y } from "./address.ts";',
+      "src/egress/rules/url.ts":
+        '// import { x } from "../../store/x.ts";\nimport { y } from "./address.ts";',
     },
   },
   circles: {
@@ -147,8 +148,8 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     right: { "sql/0002_long.sql": `-- ${"x".repeat(117)}`, "README.md": "x".repeat(500) },
   },
   "file length": {
-    wrong: { "src/api/long.ts": "x\n".repeat(301), "test/api/long.test.ts": "x\n".repeat(401) },
-    right: { "src/api/long.ts": "x\n".repeat(300), "test/api/long.test.ts": "x\n".repeat(400) },
+    wrong: { "src/api/long.ts": "x\n".repeat(401), "test/api/long.test.ts": "x\n".repeat(401) },
+    right: { "src/api/long.ts": "x\n".repeat(400), "test/api/long.test.ts": "x\n".repeat(400) },
   },
   "median length": {
     wrong: { "src/a.ts": "x\n".repeat(100), "src/b.ts": "x\n".repeat(100), "src/c.ts": "x\n" },

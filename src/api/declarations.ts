@@ -164,7 +164,7 @@ export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
  * The four ways to declare an operation. `Tx` is the store's transaction handle, `DomainCode` the codes that the
  * operations' own catalogue adds to the kernel's.
  */
-export type OperationKit<Tx, DomainCode extends string> = {
+export type OperationDefiners<Tx, DomainCode extends string> = {
   read<
     Answer extends AnswerShape,
     Params extends MaybeObject = undefined,

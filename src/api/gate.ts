@@ -3,10 +3,10 @@ import type { ApiKey, Authenticate } from "./api-keys.ts";
 import { addressBucket } from "./client-address.ts";
 import { within } from "./deadline.ts";
 import type { Operation } from "./declarations.ts";
-import { type Exchange, exchangeOf, msLeft } from "./exchange.ts";
 import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
+import { contextOf, msLeft, type RequestContext } from "./request-context.ts";
 import { isRefusedRequestId } from "./request-id.ts";
 import { refuseMediaType } from "./request-reader.ts";
 
@@ -38,14 +38,14 @@ export function createGate(options: GateOptions): Gate {
   async function identify(request: FastifyRequest, waitMs: number): Promise<ApiKey | null> {
     const { authorization } = request.headers;
     if (authorization === undefined) return null;
-    const exchange = exchangeOf(request);
+    const context = contextOf(request);
     const startMs = performance.now();
     try {
-      exchange.key = await within(waitMs, "authentication", authenticate(authorization));
+      context.key = await within(waitMs, "authentication", authenticate(authorization));
     } finally {
-      exchange.waitedMs += performance.now() - startMs;
+      context.waitedMs += performance.now() - startMs;
     }
-    return exchange.key;
+    return context.key;
   }
 
   /** Leaves the key unknown where nobody can say whose it is: what needs none is answered all the same. */
@@ -58,11 +58,11 @@ export function createGate(options: GateOptions): Gate {
   }
 
   async function limit(request: FastifyRequest, reply: FastifyReply, waitMs: number): Promise<void> {
-    const exchange = exchangeOf(request);
+    const context = contextOf(request);
     const startMs = performance.now();
-    const { bucket, policy } = bucketOf(exchange.key, request);
+    const { bucket, policy } = bucketOf(context.key, request);
     const state = await rateLimits.count(bucket, policy, waitMs);
-    exchange.waitedMs += performance.now() - startMs;
+    context.waitedMs += performance.now() - startMs;
     writeHeaders(reply, state);
     if (!state.isAllowed) {
       throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
@@ -83,36 +83,36 @@ export function createGate(options: GateOptions): Gate {
       return key.accountId;
     }
     if (named === null) throw new Problem("account_required");
-    const exchange = exchangeOf(request);
+    const context = contextOf(request);
     const startMs = performance.now();
-    const exists = UUID.test(named) && (await within(msLeft(exchange), "the account", accountExists(named)));
-    exchange.waitedMs += performance.now() - startMs;
+    const exists = UUID.test(named) && (await within(msLeft(context), "the account", accountExists(named)));
+    context.waitedMs += performance.now() - startMs;
     if (!exists) throw new Problem("not_found");
     return named;
   }
 
   function describeLimits(request: FastifyRequest, reply: FastifyReply): void {
     if (reply.hasHeader("ratelimit")) return;
-    const { bucket, policy } = bucketOf(exchangeOf(request).key, request);
+    const { bucket, policy } = bucketOf(contextOf(request).key, request);
     writeHeaders(reply, rateLimits.lastKnown(bucket, policy));
   }
 
   return {
     admit: async (operation, request, reply) => {
-      const key = await identify(request, msLeft(exchangeOf(request)));
+      const key = await identify(request, msLeft(contextOf(request)));
       await limit(request, reply, RATE_LIMIT_WITHIN_MS);
       refuseRequestId(request);
       if (operation.work.kind === "retired") throw new Problem("route_retired");
       if (key === null) throw new Problem("unauthorized");
       if (!key.scopes.has(operation.scope)) throw new Problem("access_denied");
-      exchangeOf(request).accountId = await accountOf(key, request);
+      contextOf(request).accountId = await accountOf(key, request);
       if (operation.effect === "write") refuseMediaType(request.headers, announcedBytes(request));
     },
     admitAnyone: async (request, reply) => {
       // A key counts even where none is needed, lest one client's guesses use up its neighbours' address. That is all
       // it is looked up for, so looking it up is part of the counting and of the time that counting may take.
       await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
-      await limit(request, reply, RATE_LIMIT_WITHIN_MS - exchangeOf(request).waitedMs);
+      await limit(request, reply, RATE_LIMIT_WITHIN_MS - contextOf(request).waitedMs);
       refuseRequestId(request);
     },
     admitUncounted: (request, reply) => {
@@ -143,8 +143,8 @@ function announcedBytes(request: FastifyRequest): number {
 }
 
 /** The account of an admitted request, and who asks. */
-export function admittedCaller(exchange: Exchange): { key: ApiKey; accountId: string } {
-  const { key, accountId } = exchange;
+export function admittedCaller(context: RequestContext): { key: ApiKey; accountId: string } {
+  const { key, accountId } = context;
   if (key === null || accountId === null) throw new Error("The request was not admitted.");
   return { key, accountId };
 }

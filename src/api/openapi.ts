@@ -7,7 +7,7 @@ import {
 } from "./openapi-answers.ts";
 import { parameterComponents, parametersOf } from "./openapi-parameters.ts";
 import { createSchemaWriter, type SchemaWriter } from "./openapi-schemas.ts";
-import { pathParams, type Registry } from "./registry.ts";
+import { type OperationRegistry, pathParams } from "./registry.ts";
 
 export type OpenApiInfo = {
   readonly title: string;
@@ -24,7 +24,7 @@ export type OpenApiDocument = {
 
 /** The whole API as an OpenAPI 3.1 document. Nothing in it is said twice: it follows from the declarations. */
 export function buildOpenApiDocument<Tx>(
-  registry: Registry<Tx>,
+  registry: OperationRegistry<Tx>,
   options: { readonly info: OpenApiInfo; readonly publicUrl: string; readonly docsUrl: string },
 ): OpenApiDocument {
   const { info, publicUrl, docsUrl } = options;

@@ -3,13 +3,13 @@ import { type Answer, compileAnswer, successHeaders } from "./answers.ts";
 import { within } from "./deadline.ts";
 import type { Operation, OperationRequest } from "./declarations.ts";
 import { matchesEntityTag } from "./entity-tags.ts";
-import { beginExchange, exchangeOf, msLeft } from "./exchange.ts";
 import { admittedCaller, type Gate } from "./gate.ts";
 import { fingerprintOf, readIdempotencyKey } from "./idempotency.ts";
 import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 import { Problem } from "./problems.ts";
 import { raisedCodes } from "./raised-codes.ts";
 import { routerPath } from "./registry.ts";
+import { beginRequest, contextOf, msLeft } from "./request-context.ts";
 import { compileRequestReader, refuseMediaType } from "./request-reader.ts";
 import { readTraceparent } from "./traceparent.ts";
 import type { Write, WriteOnce } from "./write-once.ts";
@@ -36,7 +36,7 @@ export function addOperationRoute<Tx>(
   const send = compileSend(operation);
 
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    beginExchange(request, operationKey);
+    beginRequest(request, operationKey);
     await gate.admit(operation, request, reply);
     // Looked at before the body is: without it there is nothing to be done with the body.
     if (work.kind !== "read") readIdempotencyKey(idempotencyHeader(request));
@@ -52,7 +52,7 @@ export function addOperationRoute<Tx>(
 
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const checked = checkedRequest(request);
-    const waitMs = msLeft(exchangeOf(request));
+    const waitMs = msLeft(contextOf(request));
     switch (work.kind) {
       case "read": {
         const result = await within(waitMs, "the read", work.handle(checked));
@@ -77,7 +77,7 @@ export function addOperationRoute<Tx>(
   }
 
   function checkedRequest(request: FastifyRequest): Checked {
-    const { key, accountId } = admittedCaller(exchangeOf(request));
+    const { key, accountId } = admittedCaller(contextOf(request));
     const { params, query, headers } = request;
     const body = request.body as Buffer | undefined;
     refuseMediaType(headers, body?.length ?? 0);

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Operation } from "./declarations.ts";
-import { operationKit } from "./operation-kit.ts";
+import { operationDefiners } from "./define-operation.ts";
 import { createCursors, pageOf, pageQuery } from "./pagination.ts";
 import { jsonAnswer } from "./shapes.ts";
 
@@ -26,7 +26,7 @@ type Listed = z.output<typeof ListedOperation>;
 /** `GET /v1/operations`: the list of all operations, this one included. */
 export function operationsList<Tx>(others: readonly Operation<Tx>[]): Operation<Tx> {
   const cursors = createCursors(z.int().min(0));
-  const self: Operation<Tx> = operationKit<Tx>().read({
+  const self: Operation<Tx> = operationDefiners<Tx>().read({
     key: "operations.list",
     tag: "Operations",
     summary: "List the operations",

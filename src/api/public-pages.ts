@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { entityTag, matchesEntityTag } from "./entity-tags.ts";
 import { addErrorPages } from "./error-pages.ts";
-import { beginExchange } from "./exchange.ts";
 import type { Gate } from "./gate.ts";
 import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
 import { addReferencePage } from "./reference-page.ts";
-import type { Registry } from "./registry.ts";
+import type { OperationRegistry } from "./registry.ts";
+import { beginRequest } from "./request-context.ts";
 
 export type PageOptions = {
   readonly info: OpenApiInfo;
@@ -24,12 +24,12 @@ const OPENAPI_PATH = "/v1/openapi.json";
 /** Adds what needs no API key: health, the OpenAPI document, the reference, the pages about errors. */
 export async function addPublicPages<Tx>(
   app: FastifyInstance,
-  registry: Registry<Tx>,
+  registry: OperationRegistry<Tx>,
   options: PageOptions,
   gate: Gate,
 ): Promise<readonly PageRoute[]> {
   const probed = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    beginExchange(request, "page");
+    beginRequest(request, "page");
     gate.admitUncounted(request, reply);
   };
   addPage(app, "/healthz", probed, async (_request, reply) => {
@@ -41,7 +41,7 @@ export async function addPublicPages<Tx>(
   });
 
   const admit = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    beginExchange(request, "page");
+    beginRequest(request, "page");
     await gate.admitAnyone(request, reply);
   };
   const document = Buffer.from(JSON.stringify(buildOpenApiDocument(registry, options)));

@@ -2,16 +2,16 @@ import type { Operation } from "./declarations.ts";
 import type { ProblemCatalogue } from "./problems.ts";
 
 /** The operations of an API, checked against each other. */
-export type Registry<Tx> = {
+export type OperationRegistry<Tx> = {
   readonly operations: readonly Operation<Tx>[];
   readonly problems: ProblemCatalogue;
 };
 
 /** Throws, naming the operation, for what the types cannot see: what is said twice, or does not fit together. */
-export function createRegistry<Tx>(
+export function createOperationRegistry<Tx>(
   operations: readonly Operation<Tx>[],
   problems: ProblemCatalogue,
-): Registry<Tx> {
+): OperationRegistry<Tx> {
   const seen = new Map<string, string>();
   for (const operation of operations) {
     const { key, method, path } = operation;

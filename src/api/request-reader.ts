@@ -10,14 +10,14 @@ import type { JsonBody } from "./shapes.ts";
 export type ReadInput = { readonly params: unknown; readonly query: unknown; readonly body: unknown };
 
 /** What the router and the socket give. `body`: undefined where none was sent. */
-export type Received = {
+export type ReceivedRequest = {
   readonly params: unknown;
   readonly query: unknown;
   readonly body: Buffer | undefined;
 };
 
 /** Compiles what an operation takes into one function that returns the checked request or throws the 400. */
-export function compileRequestReader<Tx>(operation: Operation<Tx>): (received: Received) => ReadInput {
+export function compileRequestReader<Tx>(operation: Operation<Tx>): (received: ReceivedRequest) => ReadInput {
   const checkParams = compilePart("path", operation.params);
   const readQueryText = operation.query ? compileReadQuery(operation.query) : sameQuery;
   const readQuery = compilePart("query", operation.query);

@@ -2,7 +2,6 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { createAllowedMethods } from "./allowed-methods.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
 import { createAnswerBrokenHttp } from "./broken-http.ts";
-import { type AnsweredRequest, answeredRequest, beginExchange, exchangeOf } from "./exchange.ts";
 import { type AccountExists, createGate, type Gate } from "./gate.ts";
 import { createHttpApp, refuseMissingHost } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
@@ -12,11 +11,12 @@ import { type AnswerProblem, createAnswerProblem, problemFrom } from "./problem-
 import { Problem, type ProblemCatalogue } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-pages.ts";
 import { type CountRequest, createRateLimits, type RateLimitPolicy } from "./rate-limits.ts";
-import type { Registry } from "./registry.ts";
+import type { OperationRegistry } from "./registry.ts";
+import { type AnsweredRequest, answeredRequest, beginRequest, contextOf } from "./request-context.ts";
 import { createWriteOnce, type RecordWrite } from "./write-once.ts";
 
 export type ApiOptions<Tx> = PageOptions & {
-  readonly registry: Registry<Tx>;
+  readonly registry: OperationRegistry<Tx>;
   readonly findApiKey: FindApiKey;
   /** The prefix of the keys of this environment, from `apiKeyPrefix`. */
   readonly keyPrefix: string;
@@ -101,7 +101,7 @@ export async function createApi<Tx>(options: ApiOptions<Tx>): Promise<FastifyIns
   const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes]);
 
   async function refuseUnknown(request: FastifyRequest, reply: FastifyReply): Promise<never> {
-    beginExchange(request, "none");
+    beginRequest(request, "none");
     await gate.admitAnyone(request, reply);
     const [pathname = "/"] = request.url.split("?", 1);
     const allowed = allowedMethods(pathname);
@@ -128,7 +128,7 @@ function createSendProblem(
     const { problem, fault } = problemFrom(error, problems);
     if (fault !== null) onFault(fault, request.id);
     const answer = answerProblem(problem, request.id);
-    exchangeOf(request).problemCode = answer.code;
+    contextOf(request).problemCode = answer.code;
     gate.describeLimits(request, reply);
     keepReading(request, reply);
     reply.code(answer.status).headers(answer.headers).send(answer.body);

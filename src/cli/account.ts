@@ -1,12 +1,14 @@
 import type { Command } from "@commander-js/extra-typings";
+import { requireSecretsKey } from "../app/prepare-database.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import { secretsKeyOf } from "../app/state-folder.ts";
+import { inColumns } from "../app/terminal-text.ts";
 import { createAccount, listAccounts } from "../store/accounts.ts";
-import { answer, inColumns } from "./answer.ts";
-import { requireSecretsKey, withDatabase } from "./database.ts";
+import { answer } from "./answer.ts";
+import { withDatabase } from "./database.ts";
 import { parseName } from "./options.ts";
-import { secretsKeyOf } from "./state-folder.ts";
-import type { Surroundings } from "./surroundings.ts";
 
-export function addAccountCommands(program: Command, surroundings: Surroundings): void {
+export function addAccountCommands(program: Command, context: ProcessContext): void {
   const account = program.command("account").description("make and list accounts, the tenants");
   account
     .command("create")
@@ -14,12 +16,12 @@ export function addAccountCommands(program: Command, surroundings: Surroundings)
     .requiredOption("--name <name>", "what people call it", parseName)
     .option("--json", "answer in JSON, on a terminal too")
     .action((options) =>
-      withDatabase(surroundings, async (pool, config) => {
+      withDatabase(context, async (pool, config) => {
         const secretsKey = await secretsKeyOf(config);
         await requireSecretsKey(pool, secretsKey);
         const { accountId, signingSecret } = await createAccount(pool, options.name, secretsKey);
         const words = inColumns({ account: accountId, "signing secret": signingSecret });
-        answer(surroundings, options, { account_id: accountId, signing_secret: signingSecret }, words);
+        answer(context, options, { account_id: accountId, signing_secret: signingSecret }, words);
       }),
     );
   account
@@ -27,7 +29,7 @@ export function addAccountCommands(program: Command, surroundings: Surroundings)
     .description("list all accounts, the newest first")
     .option("--json", "answer in JSON, on a terminal too")
     .action((options) =>
-      withDatabase(surroundings, async (pool) => {
+      withDatabase(context, async (pool) => {
         const accounts = await listAccounts(pool);
         const shown = accounts.map(({ id, name, createdAt }) => ({
           account_id: id,
@@ -35,7 +37,7 @@ export function addAccountCommands(program: Command, surroundings: Surroundings)
           created_at: createdAt.toISOString(),
         }));
         const words = shown.map((one) => `${one.account_id}  ${one.created_at}  ${one.name}`).join("\n");
-        answer(surroundings, options, shown, words || "There is no account yet.");
+        answer(context, options, shown, words || "There is no account yet.");
       }),
     );
 }

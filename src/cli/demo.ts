@@ -1,12 +1,12 @@
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Command } from "@commander-js/extra-typings";
-import { inColumns } from "./answer.ts";
-import type { Play } from "./demo/play.ts";
-import type { Stage } from "./demo/stage.ts";
-import { summaryFields, summaryTable } from "./demo/summary.ts";
-import { createWords, type Words } from "./demo/words.ts";
-import type { Surroundings } from "./surroundings.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import { inColumns } from "../app/terminal-text.ts";
+import type { Play } from "../demo/play.ts";
+import type { Stage } from "../demo/stage.ts";
+import { summaryFields, summaryTable } from "../demo/summary.ts";
+import { createWords, type Words } from "../demo/words.ts";
 
 /** It takes a quarter of this on an idle machine. */
 const TIME_LIMIT_MS = 80_000;
@@ -17,7 +17,7 @@ const RIGHT =
   "the one rolled back was never sent.";
 const NEXT = "Next: npm start runs it for you to use; see README.md, “A first webhook, by hand”.";
 
-export function addDemoCommand(program: Command, surroundings: Surroundings): void {
+export function addDemoCommand(program: Command, context: ProcessContext): void {
   program
     .command("demo")
     .description("show deliveries to receivers of its own, from the first attempt to a replay, and end")
@@ -25,18 +25,18 @@ export function addDemoCommand(program: Command, surroundings: Surroundings): vo
     .option("--use-server", "in a database of its own on the server of DATABASE_URL, removed at the end")
     .option("--json", "say what happens in JSON, a line each")
     .action(async (options) => {
-      const words = createWords(surroundings, options);
-      const asked = surroundings.untilAskedToEnd();
+      const words = createWords(context, options);
+      const asked = context.untilAskedToEnd();
       const failure = new AbortController();
       const signal = AbortSignal.any([asked, failure.signal, AbortSignal.timeout(TIME_LIMIT_MS)]);
-      const isRight = await run(surroundings, words, {
+      const isRight = await run(context, words, {
         isToStay: options.stay === true,
         isOnServer: options.useServer === true,
         asked,
         signal,
         fail: (error) => failure.abort(error),
       });
-      surroundings.setExitCode(isRight ? 0 : 1);
+      context.setExitCode(isRight ? 0 : 1);
     });
 }
 
@@ -51,13 +51,13 @@ type RunOptions = {
 };
 
 /** Whether all went as it should. Leaves nothing behind, however it ends. */
-async function run(surroundings: Surroundings, words: Words, options: RunOptions): Promise<boolean> {
+async function run(context: ProcessContext, words: Words, options: RunOptions): Promise<boolean> {
   const { asked, signal, fail, isToStay, isOnServer } = options;
   await using stack = new AsyncDisposableStack();
   try {
     // Loaded here, so that no other command pays for making certificates in time and memory.
-    const { play } = await import("./demo/play.ts");
-    const outcome = await play({ surroundings, words, stack, signal, fail, isOnServer });
+    const { play } = await import("../demo/play.ts");
+    const outcome = await play({ context, words, stack, signal, fail, isOnServer });
     conclude(outcome, words);
     if (outcome.faults.length > 0) return false;
     if (isToStay) await stay(outcome.stage, words, asked);

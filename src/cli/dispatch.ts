@@ -3,28 +3,29 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { Command } from "@commander-js/extra-typings";
 import type { Logger } from "pino";
+import { createEgress } from "../app/egress.ts";
+import { type Monitoring, startMonitoring } from "../app/monitoring.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import { createProcessLog } from "../app/process-log.ts";
+import { createQueueGauges } from "../app/queue-gauges.ts";
+import { createFindHindrances } from "../app/readiness.ts";
+import { databaseUrlOf, secretsKeyOf } from "../app/state-folder.ts";
 import { readConfig } from "../config/read-config.ts";
-import { deliverAlone } from "../dispatch/alone.ts";
 import { createAttemptLog } from "../dispatch/attempt-log.ts";
 import { createAttemptMetrics } from "../dispatch/attempt-metrics.ts";
 import { bothObservers } from "../dispatch/observers.ts";
 import { type DispatchProcessOptions, startDispatching } from "../dispatch/process.ts";
 import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
-import { type AloneRun, Suspects } from "../dispatch/suspects.ts";
+import { type AloneRun, Suspects } from "../dispatch/quarantine.ts";
+import { deliverAlone } from "../dispatch/quarantine-process.ts";
 import { createQueueMetrics } from "../metrics/queue-metrics.ts";
-import { createRegistry } from "../metrics/registry.ts";
+import { createMetricsRegistry } from "../metrics/registry.ts";
 import { createGaugePool } from "../store/pools.ts";
-import { type Monitoring, startMonitoring } from "./monitoring.ts";
 import { collectIds } from "./options.ts";
-import { createProcessLog } from "./process-log.ts";
-import { createQueueGauges } from "./queue-gauges.ts";
-import { createFindHindrances } from "./readiness.ts";
-import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
-import type { Surroundings } from "./surroundings.ts";
 
 const PROGRAM = fileURLToPath(new URL("../main.ts", import.meta.url));
 
-export function addDispatchCommand(program: Command, surroundings: Surroundings): void {
+export function addDispatchCommand(program: Command, context: ProcessContext): void {
   program
     .command("dispatch")
     .description("deliver what was published: run as many of these as you like beside one database")
@@ -35,11 +36,11 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
     )
     .option("--json", "changes nothing: the log is always JSON")
     .action(async ({ alone }) => {
-      const asked = surroundings.untilAskedToEnd();
-      const suspects = new Suspects((ids, stopping) => runAlone(ids, stopping, surroundings, options.log));
-      const options = await readOptions(surroundings, suspects);
+      const asked = context.untilAskedToEnd();
+      const suspects = new Suspects((ids, stopping) => runAlone(ids, stopping, context, options.log));
+      const options = await readOptions(context, suspects);
       if (alone !== undefined) {
-        surroundings.setExitCode(await postAlone(options, alone, asked));
+        context.setExitCode(await postAlone(options, alone, asked));
         return;
       }
       const { unsafeAllowedTargets } = options.config;
@@ -50,7 +51,7 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
       const monitoring = await startDispatchMonitoring(options, running);
       const dispatching = startDispatching(options);
       running.defer(async () => void (await Promise.all([dispatching.stop(), suspects.stop()])));
-      surroundings.tellParent({ ready: true, metrics: monitoring.url });
+      context.tellParent({ ready: true, metrics: monitoring.url });
       options.log.info(
         { in_flight_max: options.config.dispatchInFlightMax, metrics_url: monitoring.url },
         "dispatching",
@@ -64,17 +65,18 @@ export function addDispatchCommand(program: Command, surroundings: Surroundings)
 
 type Options = DispatchProcessOptions & { readonly metrics: ProcessMetrics };
 
-async function readOptions(surroundings: Surroundings, suspects: Suspects): Promise<Options> {
-  const config = readConfig(surroundings.env);
-  const log = createProcessLog(config, surroundings, "dispatch");
-  const metrics = createProcessMetrics(createRegistry());
+async function readOptions(context: ProcessContext, suspects: Suspects): Promise<Options> {
+  const config = readConfig(context.env);
+  const log = createProcessLog(config, context, "dispatch");
+  const metrics = createProcessMetrics(createMetricsRegistry());
   return {
     config,
+    egress: createEgress(config),
     databaseUrl: await databaseUrlOf(config),
     secretsKey: await secretsKeyOf(config),
     log,
-    random: surroundings.random,
-    wallClockMs: surroundings.now,
+    random: context.random,
+    wallClockMs: context.now,
     metrics,
     observer: bothObservers(
       createAttemptMetrics(metrics.dispatch),
@@ -135,7 +137,7 @@ async function postAlone(options: Options, ids: readonly string[], asked: AbortS
 async function runAlone(
   deliveryIds: readonly string[],
   stopping: AbortSignal,
-  { env }: Surroundings,
+  { env }: ProcessContext,
   log: Logger,
 ): Promise<AloneRun> {
   const child = fork(PROGRAM, ["dispatch", "--alone", ...deliveryIds], { env: { ...env } });

@@ -1,13 +1,14 @@
 import type { Command } from "@commander-js/extra-typings";
+import type { ProcessContext } from "../app/process-context.ts";
+import { refusedTarget, targetRulesOf } from "../app/target-rules.ts";
+import { inColumns } from "../app/terminal-text.ts";
+import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { setEndpoint } from "../store/endpoints.ts";
-import { judgeTargetUrl } from "../target/target-url.ts";
-import { answer, inColumns } from "./answer.ts";
+import { answer } from "./answer.ts";
 import { requireAccount, withDatabase } from "./database.ts";
 import { parseId } from "./options.ts";
-import type { Surroundings } from "./surroundings.ts";
-import { refusedTarget, targetRulesOf } from "./target-rules.ts";
 
-export function addEndpointCommands(program: Command, surroundings: Surroundings): void {
+export function addEndpointCommands(program: Command, context: ProcessContext): void {
   program
     .command("endpoint")
     .description("set where an account's webhooks go, if they name no URL of their own")
@@ -17,7 +18,7 @@ export function addEndpointCommands(program: Command, surroundings: Surroundings
     .requiredOption("--url <url>", "a public https:// URL")
     .option("--json", "answer in JSON, on a terminal too")
     .action((options) =>
-      withDatabase(surroundings, async (pool, config) => {
+      withDatabase(context, async (pool, config) => {
         const judged = judgeTargetUrl(options.url, targetRulesOf(config));
         if (judged.verdict === "refuse") throw refusedTarget(judged, config);
         await requireAccount(pool, options.account);
@@ -27,7 +28,7 @@ export function addEndpointCommands(program: Command, surroundings: Surroundings
           created_at: endpoint.createdAt.toISOString(),
           updated_at: endpoint.updatedAt.toISOString(),
         };
-        answer(surroundings, options, value, inColumns({ endpoint: endpoint.url }));
+        answer(context, options, value, inColumns({ endpoint: endpoint.url }));
       }),
     );
 }

@@ -1,19 +1,17 @@
-import { randomBytes } from "node:crypto";
 import type { Command } from "@commander-js/extra-typings";
-import type { Pool } from "pg";
-import { digestApiKey, formatApiKey } from "../api/api-keys.ts";
-import type { Config } from "../config/config.ts";
-import { insertApiKey, listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
-import { answer, inColumns } from "./answer.ts";
-import { unknownAccount, withDatabase } from "./database.ts";
-import { Mistake } from "./mistake.ts";
+import { createApiKey } from "../app/create-api-key.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import { inColumns } from "../app/terminal-text.ts";
+import { UsageError } from "../app/usage-error.ts";
+import { scopes } from "../model/scopes.ts";
+import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
+import { answer } from "./answer.ts";
+import { withDatabase } from "./database.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
-import { scopes, scopesIn } from "./scopes.ts";
-import type { Surroundings } from "./surroundings.ts";
 
 const expirySecondsMax = 3_650 * 86_400;
 
-export function addKeyCommands(program: Command, surroundings: Surroundings): void {
+export function addKeyCommands(program: Command, context: ProcessContext): void {
   const key = program.command("key").description("make, list and revoke API keys");
   key
     .command("create")
@@ -25,9 +23,9 @@ export function addKeyCommands(program: Command, surroundings: Surroundings): vo
     .option("--expires-in <time>", "such as 90d (default: never)", parseSeconds(expirySecondsMax))
     .option("--json", "answer in JSON, on a terminal too")
     .action((options) =>
-      withDatabase(surroundings, async (pool, config) => {
+      withDatabase(context, async (pool, config) => {
         if ((options.account === undefined) === (options.staff === undefined)) {
-          throw new Mistake("Give either --account ID or --staff.");
+          throw new UsageError("Give either --account ID or --staff.");
         }
         const { keyId, apiKey } = await createApiKey(pool, config, {
           accountId: options.account ?? null,
@@ -36,7 +34,7 @@ export function addKeyCommands(program: Command, surroundings: Surroundings): vo
           expiresInSeconds: options.expiresIn ?? null,
         });
         const words = inColumns({ id: keyId, "API key": apiKey });
-        answer(surroundings, options, { key_id: keyId, api_key: apiKey }, words);
+        answer(context, options, { key_id: keyId, api_key: apiKey }, words);
       }),
     );
   key
@@ -45,14 +43,9 @@ export function addKeyCommands(program: Command, surroundings: Surroundings): vo
     .option("--account <id>", "of one account (default: of all, and of staff)", parseId)
     .option("--json", "answer in JSON, on a terminal too")
     .action((options) =>
-      withDatabase(surroundings, async (pool) => {
+      withDatabase(context, async (pool) => {
         const keys = await listApiKeys(pool, options.account ?? null);
-        answer(
-          surroundings,
-          options,
-          keys.map(shown),
-          keys.map(inWords).join("\n") || "There is no API key yet.",
-        );
+        answer(context, options, keys.map(shown), keys.map(inWords).join("\n") || "There is no API key yet.");
       }),
     );
   key
@@ -61,27 +54,22 @@ export function addKeyCommands(program: Command, surroundings: Surroundings): vo
     .argument("<key-id>", "its id, not the key", parseId)
     .option("--json", "answer in JSON, on a terminal too")
     .action((id, options) =>
-      withDatabase(surroundings, async (pool) => {
+      withDatabase(context, async (pool) => {
         const revokedAt = await revokeApiKey(pool, id);
         if (!revokedAt)
-          throw new Mistake(`There is no API key ${id}; \`sealpost key list\` shows those there are.`);
+          throw new UsageError(`There is no API key ${id}; \`sealpost key list\` shows those there are.`);
         const value = { key_id: id, revoked_at: revokedAt.toISOString() };
-        answer(surroundings, options, value, `Revoked since ${value.revoked_at}.`);
+        answer(context, options, value, `Revoked since ${value.revoked_at}.`);
       }),
     );
 }
 
-/** @throws Mistake for an unknown account. */
-export async function createApiKey(
-  pool: Pool,
-  config: Config,
-  asked: Omit<Parameters<typeof insertApiKey>[1], "digest" | "class">,
-): Promise<{ keyId: string; apiKey: string }> {
-  const keyClass = config.environment === "production" ? "live" : "test";
-  const apiKey = formatApiKey(config.apiKeyBrand, keyClass, randomBytes(32));
-  const keyId = await insertApiKey(pool, { ...asked, class: keyClass, digest: digestApiKey(apiKey) });
-  if (keyId === null) throw new Mistake(unknownAccount(asked.accountId));
-  return { keyId, apiKey };
+/** @throws UsageError for one that there is not. */
+function scopesIn(text: string): readonly string[] {
+  const asked = [...new Set(text.split(",").map((scope) => scope.trim()))].sort();
+  const unknown = asked.find((scope) => !scopes.some((known) => known === scope));
+  if (unknown === undefined) return asked;
+  throw new UsageError(`There is no scope "${unknown}": choose from ${scopes.join(", ")}.`);
 }
 
 function shown(key: StoredApiKey) {

@@ -1,4 +1,6 @@
 import { Command, CommanderError, Help } from "@commander-js/extra-typings";
+import type { ProcessContext } from "../app/process-context.ts";
+import { UsageError } from "../app/usage-error.ts";
 import { ConfigError } from "../config/config-error.ts";
 import { addAccountCommands } from "./account.ts";
 import { addDemoCommand } from "./demo.ts";
@@ -6,14 +8,12 @@ import { addDispatchCommand } from "./dispatch.ts";
 import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands } from "./key.ts";
 import { addMigrateCommand } from "./migrate.ts";
-import { Mistake } from "./mistake.ts";
 import { addPublishCommand } from "./publish.ts";
 import { addReceiverCommands } from "./receiver.ts";
 import { addSecretCommands } from "./secret.ts";
 import { addServeCommand } from "./serve.ts";
 import { addSignatureCommands } from "./signature.ts";
 import { addStartCommand } from "./start.ts";
-import type { Surroundings } from "./surroundings.ts";
 import { addTargetCommands } from "./target.ts";
 
 const MORE_HELP = `
@@ -23,14 +23,14 @@ Configured by environment variables, which README.md lists. Without DATABASE_URL
 const plainHelp = new Help();
 
 /** Every command, each added by the file of its noun. */
-function createProgram(surroundings: Surroundings): Command {
+function createProgram(context: ProcessContext): Command {
   const program = new Command("sealpost")
     .description("Delivers signed webhooks when a document analysis has finished.")
     .exitOverride()
     .configureOutput({
-      writeOut: (text) => surroundings.stdout.write(text),
+      writeOut: (text) => context.stdout.write(text),
       // Mistakes are written once, by runProgram; only the help that stands in for a missing command is left.
-      writeErr: (text) => surroundings.stderr.write(text),
+      writeErr: (text) => context.stderr.write(text),
       outputError: () => undefined,
     })
     .configureHelp({
@@ -39,19 +39,19 @@ function createProgram(surroundings: Surroundings): Command {
     })
     .addHelpText("after", MORE_HELP)
     .showSuggestionAfterError();
-  addStartCommand(program, surroundings);
-  addServeCommand(program, surroundings);
-  addDispatchCommand(program, surroundings);
-  addDemoCommand(program, surroundings);
-  addMigrateCommand(program, surroundings);
-  addAccountCommands(program, surroundings);
-  addKeyCommands(program, surroundings);
-  addEndpointCommands(program, surroundings);
-  addSecretCommands(program, surroundings);
-  addPublishCommand(program, surroundings);
-  addTargetCommands(program, surroundings);
-  addSignatureCommands(program, surroundings);
-  addReceiverCommands(program, surroundings);
+  addStartCommand(program, context);
+  addServeCommand(program, context);
+  addDispatchCommand(program, context);
+  addDemoCommand(program, context);
+  addMigrateCommand(program, context);
+  addAccountCommands(program, context);
+  addKeyCommands(program, context);
+  addEndpointCommands(program, context);
+  addSecretCommands(program, context);
+  addPublishCommand(program, context);
+  addTargetCommands(program, context);
+  addSignatureCommands(program, context);
+  addReceiverCommands(program, context);
   return program;
 }
 
@@ -60,20 +60,20 @@ function createProgram(surroundings: Surroundings): Command {
  * command set; 2 for a mistake of the caller's, 1 for a failure that is not.
  * @param args what stands after the program's name
  */
-export async function runProgram(args: readonly string[], surroundings: Surroundings): Promise<void> {
-  const program = createProgram(surroundings);
+export async function runProgram(args: readonly string[], context: ProcessContext): Promise<void> {
+  const program = createProgram(context);
   try {
     await program.parseAsync(args, { from: "user" });
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return;
-    surroundings.setExitCode(isMistake(error) ? 2 : 1);
+    context.setExitCode(isUsageError(error) ? 2 : 1);
     for (const sentence of sentencesOf(error, () => commandIn(program, args)))
-      surroundings.stderr.write(`${sentence}\n`);
+      context.stderr.write(`${sentence}\n`);
   }
 }
 
-function isMistake(error: unknown): boolean {
-  return error instanceof Mistake || error instanceof ConfigError || error instanceof CommanderError;
+function isUsageError(error: unknown): boolean {
+  return error instanceof UsageError || error instanceof ConfigError || error instanceof CommanderError;
 }
 
 function sentencesOf(error: unknown, command: () => string): readonly string[] {

@@ -1,15 +1,16 @@
 import type { Command } from "@commander-js/extra-typings";
+import type { ProcessContext } from "../app/process-context.ts";
+import { targetRulesOf } from "../app/target-rules.ts";
+import { inColumns } from "../app/terminal-text.ts";
+import { UsageError } from "../app/usage-error.ts";
 import { publish } from "../publish/publish-analyses.ts";
 import { PublishRefusedError } from "../store/publications.ts";
-import { answer, inColumns } from "./answer.ts";
+import { answer } from "./answer.ts";
 import { withDatabase } from "./database.ts";
-import { Mistake } from "./mistake.ts";
 import { parseId } from "./options.ts";
 import { readStandardInput } from "./standard-input.ts";
-import type { Surroundings } from "./surroundings.ts";
-import { targetRulesOf } from "./target-rules.ts";
 
-export function addPublishCommand(program: Command, surroundings: Surroundings): void {
+export function addPublishCommand(program: Command, context: ProcessContext): void {
   program
     .command("publish")
     .description("publish the analysis on standard input, byte for byte; the same again changes nothing")
@@ -17,9 +18,9 @@ export function addPublishCommand(program: Command, surroundings: Surroundings):
     .option("--webhook-url <url>", "where its webhook goes (default: the account's endpoint)")
     .option("--json", "answer in JSON, on a terminal too")
     .action((options) =>
-      withDatabase(surroundings, async (pool, config) => {
+      withDatabase(context, async (pool, config) => {
         const analysis = textOf(
-          await readStandardInput(surroundings, config.analysisBytesMax, "ANALYSIS_BYTES_MAX"),
+          await readStandardInput(context, config.analysisBytesMax, "ANALYSIS_BYTES_MAX"),
         );
         refuseUnlessJson(analysis);
         const publication = {
@@ -27,10 +28,12 @@ export function addPublishCommand(program: Command, surroundings: Surroundings):
           analysis,
           webhookUrl: options.webhookUrl ?? null,
         };
-        const [deliveryId = ""] = await publish(pool, [publication], targetRulesOf(config)).catch(toMistake);
+        const [deliveryId = ""] = await publish(pool, [publication], targetRulesOf(config)).catch(
+          toUsageError,
+        );
         const { id } = JSON.parse(analysis) as { id: string };
         const words = inColumns({ analysis: id, delivery: deliveryId });
-        answer(surroundings, options, { delivery_id: deliveryId, analysis_id: id }, words);
+        answer(context, options, { delivery_id: deliveryId, analysis_id: id }, words);
       }),
     );
 }
@@ -43,24 +46,26 @@ function textOf(input: Buffer): string {
   } catch {
     // Falls through: what is no UTF-8 is no JSON either.
   }
-  throw new Mistake("Standard input must be an analysis as JSON in UTF-8.");
+  throw new UsageError("Standard input must be an analysis as JSON in UTF-8.");
 }
 
 /** Says where it is broken, which the database does not. */
 function refuseUnlessJson(text: string): void {
-  if (text.trim() === "") throw new Mistake("Standard input is empty: it must be an analysis as JSON.");
+  if (text.trim() === "") throw new UsageError("Standard input is empty: it must be an analysis as JSON.");
   try {
     JSON.parse(text);
   } catch (error) {
     const where = (error as SyntaxError).message.replaceAll(/\s+/g, " ");
-    throw new Mistake(`Standard input must be an analysis as JSON, and is not: ${where}.`, { cause: error });
+    throw new UsageError(`Standard input must be an analysis as JSON, and is not: ${where}.`, {
+      cause: error,
+    });
   }
 }
 
-function toMistake(error: unknown): never {
+function toUsageError(error: unknown): never {
   if (!(error instanceof PublishRefusedError)) throw error;
   const fault = error.message.replace(/^analysis at index 0: /, "").replace(/\.$/, "");
   const remedy = error.remedy.replace(/\.$/, "");
   const sentences = fault.includes(remedy) ? `${fault}.` : `${fault}. ${remedy}.`;
-  throw new Mistake(`The analysis is not published: ${sentences}`, { cause: error });
+  throw new UsageError(`The analysis is not published: ${sentences}`, { cause: error });
 }

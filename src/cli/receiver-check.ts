@@ -1,22 +1,22 @@
 import type { Command } from "@commander-js/extra-typings";
+import type { ProcessContext } from "../app/process-context.ts";
+import { createReceiverChecking } from "../app/receiver-checking.ts";
+import { refusedTarget, targetRulesOf } from "../app/target-rules.ts";
+import { textTable } from "../app/terminal-text.ts";
 import { readConfig } from "../config/read-config.ts";
+import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { receiverCheckBody } from "../operations/receiver-check-shape.ts";
 import type { ReceiverReport } from "../receivers/receiver-check.ts";
-import { judgeTargetUrl } from "../target/target-url.ts";
 import { answer } from "./answer.ts";
 import { collect } from "./options.ts";
-import { createReceiverChecking } from "./receiver-checking.ts";
 import { refuseBadSecrets } from "./receiver-secrets.ts";
-import type { Surroundings } from "./surroundings.ts";
-import { refusedTarget, targetRulesOf } from "./target-rules.ts";
-import { textTable } from "./text-table.ts";
 
 const MORE_HELP = `
 It sends 14 probes, marked with the header sealpost-probe: 1, side by side within 20 seconds: genuine webhooks, which a
 right receiver accepts with a 2xx, and forged or outdated ones, which it refuses. Their analyses have "example": true.
 Ends with 0 when the receiver is right, with 1 when there is something to mend.`;
 
-export function addReceiverCheck(receiver: Command, surroundings: Surroundings): void {
+export function addReceiverCheck(receiver: Command, context: ProcessContext): void {
   receiver
     .command("check")
     .description("find out whether a receiver accepts what is genuine and refuses what is not")
@@ -29,19 +29,14 @@ export function addReceiverCheck(receiver: Command, surroundings: Surroundings):
     .option("--json", "answer in JSON, on a terminal too")
     .addHelpText("after", MORE_HELP)
     .action(async (options) => {
-      const config = readConfig(surroundings.env);
+      const config = readConfig(context.env);
       const judged = judgeTargetUrl(options.url, targetRulesOf(config));
       if (judged.verdict === "refuse") throw refusedTarget(judged, config);
       refuseBadSecrets(options.secret);
-      const atMs = surroundings.now();
+      const atMs = context.now();
       const report = await createReceiverChecking(config)({ url: judged.url, secrets: options.secret, atMs });
-      answer(
-        surroundings,
-        options,
-        receiverCheckBody(judged.href, atMs, report),
-        inWords(judged.href, report),
-      );
-      surroundings.setExitCode(report.verdict === "right" ? 0 : 1);
+      answer(context, options, receiverCheckBody(judged.href, atMs, report), inWords(judged.href, report));
+      context.setExitCode(report.verdict === "right" ? 0 : 1);
     });
 }
 

@@ -1,13 +1,13 @@
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import type { Command } from "@commander-js/extra-typings";
+import { type Announce, createAnnounce } from "../app/announcements.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import { UsageError } from "../app/usage-error.ts";
+import { type Arrival, startWebhookReceiver, type WebhookReceiverOptions } from "../app/webhook-receiver.ts";
 import { createMemoryInbox } from "../signing/index.ts";
-import { type Announce, createAnnounce } from "./announcements.ts";
-import { Mistake } from "./mistake.ts";
 import { collect, parseWholeNumber } from "./options.ts";
 import { refuseBadSecrets } from "./receiver-secrets.ts";
-import type { Surroundings } from "./surroundings.ts";
-import { type Arrival, startWebhookReceiver, type WebhookReceiverOptions } from "./webhook-receiver.ts";
 
 const SHOWN_CHARACTERS = 2_000;
 const YEAR_MS = 365 * 86_400_000;
@@ -28,7 +28,7 @@ A Sealpost on this machine reaches it without a tunnel when it is told to trust 
   sealpost start
   sealpost endpoint set --account ID --url https://localhost:4000/webhooks`;
 
-export function addReceiverListen(receiver: Command, surroundings: Surroundings): void {
+export function addReceiverListen(receiver: Command, context: ProcessContext): void {
   receiver
     .command("listen")
     .description("be a receiver: verify and show what arrives, until Ctrl-C")
@@ -45,10 +45,10 @@ export function addReceiverListen(receiver: Command, surroundings: Surroundings)
     .option("--json", "say what arrives in JSON, a line each")
     .addHelpText("after", MORE_HELP)
     .action(async (options) => {
-      const { now } = surroundings;
-      const asked = surroundings.untilAskedToEnd();
-      const announce = createAnnounce(surroundings, options);
-      if (options.caFile !== undefined && !options.https) throw new Mistake("--ca-file is for --https.");
+      const { now } = context;
+      const asked = context.untilAskedToEnd();
+      const announce = createAnnounce(context, options);
+      if (options.caFile !== undefined && !options.https) throw new UsageError("--ca-file is for --https.");
       refuseBadSecrets(options.secret);
       const { close, port } = await startWebhookReceiver({
         host: options.host,
@@ -74,7 +74,7 @@ async function issueCertificate(
   now: () => number,
 ): Promise<WebhookReceiverOptions["tls"]> {
   // Loaded here, so that no other command pays for making certificates in time and memory.
-  const { createCertificateAuthority } = await import("./certificate-authority.ts");
+  const { createCertificateAuthority } = await import("../app/certificate-authority.ts");
   const validity = { notBefore: new Date(now() - DAY_MS), notAfter: new Date(now() + YEAR_MS) };
   const authority = await createCertificateAuthority("Sealpost local receiver", validity);
   const names = [...new Set(["localhost", "127.0.0.1", "::1", host])];
@@ -87,7 +87,7 @@ async function writeCertificate(path: string, pem: string): Promise<void> {
     await writeFile(path, pem);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new Mistake(`The file that --ca-file names cannot be written (${code}).`, { cause: error });
+    throw new UsageError(`The file that --ca-file names cannot be written (${code}).`, { cause: error });
   }
 }
 

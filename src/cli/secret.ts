@@ -1,14 +1,16 @@
 import { type Command, Option } from "@commander-js/extra-typings";
+import { requireSecretsKey } from "../app/prepare-database.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import { secretsKeyOf } from "../app/state-folder.ts";
+import { inColumns } from "../app/terminal-text.ts";
 import { rotateSigningSecret } from "../store/signing-secrets.ts";
-import { answer, inColumns } from "./answer.ts";
-import { requireAccount, requireSecretsKey, withDatabase } from "./database.ts";
+import { answer } from "./answer.ts";
+import { requireAccount, withDatabase } from "./database.ts";
 import { parseId, parseSeconds } from "./options.ts";
-import { secretsKeyOf } from "./state-folder.ts";
-import type { Surroundings } from "./surroundings.ts";
 
 const daySeconds = 86_400;
 
-export function addSecretCommands(program: Command, surroundings: Surroundings): void {
+export function addSecretCommands(program: Command, context: ProcessContext): void {
   program
     .command("secret")
     .description("rotate signing secrets")
@@ -24,7 +26,7 @@ export function addSecretCommands(program: Command, surroundings: Surroundings):
     )
     .option("--json", "answer in JSON, on a terminal too")
     .action((options) =>
-      withDatabase(surroundings, async (pool, config) => {
+      withDatabase(context, async (pool, config) => {
         await requireAccount(pool, options.account);
         const secretsKey = await secretsKeyOf(config);
         await requireSecretsKey(pool, secretsKey);
@@ -32,7 +34,7 @@ export function addSecretCommands(program: Command, surroundings: Surroundings):
         const until = new Date(made.createdAt.getTime() + options.overlap * 1_000).toISOString();
         const value = { signing_secret: made.secret, previous_expires_at: until };
         const words = inColumns({ "signing secret": made.secret, "old one signs until": until });
-        answer(surroundings, options, value, words);
+        answer(context, options, value, words);
       }),
     );
 }

@@ -3,34 +3,34 @@ import { type AddressInfo, createServer } from "node:net";
 import type { Command } from "@commander-js/extra-typings";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
+import { cannotListen, httpUrl } from "../app/listening.ts";
+import { startMonitoring } from "../app/monitoring.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import { createProcessLog } from "../app/process-log.ts";
+import { createFindHindrances } from "../app/readiness.ts";
+import { databaseUrlOf, secretsKeyOf } from "../app/state-folder.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { createApiMetrics } from "../metrics/api-metrics.ts";
 import { createDatabaseMetrics } from "../metrics/database-metrics.ts";
-import { createRegistry } from "../metrics/registry.ts";
+import { createMetricsRegistry } from "../metrics/registry.ts";
 import { createApiPool, createLogPool } from "../store/pools.ts";
-import { cannotListen, httpUrl } from "./listening.ts";
-import { startMonitoring } from "./monitoring.ts";
-import { createProcessLog } from "./process-log.ts";
-import { createFindHindrances } from "./readiness.ts";
-import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
-import type { Surroundings } from "./surroundings.ts";
 
 /** Reads and writes are a few milliseconds each: this many at once keep a processor busy. */
 const CONNECTIONS_MAX = 10;
 /** With half as many a page costs this process a tenth more: what waits for a connection is answered one by one. */
 const LOG_CONNECTIONS_MAX = 10;
 
-export function addServeCommand(program: Command, surroundings: Surroundings): void {
+export function addServeCommand(program: Command, context: ProcessContext): void {
   program
     .command("serve")
     .description("run the API: as many of these as you like beside one database")
     .option("--json", "changes nothing: the log is always JSON")
     .action(async () => {
-      const asked = surroundings.untilAskedToEnd();
-      const config = readConfig(surroundings.env);
-      const log = createServeLog(config, surroundings);
-      const registry = createRegistry();
+      const asked = context.untilAskedToEnd();
+      const config = readConfig(context.env);
+      const log = createServeLog(config, context);
+      const registry = createMetricsRegistry();
       const database = createDatabaseMetrics(registry);
       const common = {
         databaseUrl: await databaseUrlOf(config),
@@ -59,7 +59,7 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
       const port = free?.port ?? config.port;
       const url = httpUrl(config.host, port);
       // Loaded here, so that no other command pays for the HTTP stack in time and memory.
-      const { createApiServer } = await import("./api-server.ts");
+      const { createApiServer } = await import("../app/api-server.ts");
       const app = await createApiServer({
         config,
         pool,
@@ -67,17 +67,17 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
         secretsKey: await secretsKeyOf(config),
         publicUrl: config.publicUrl ?? url,
         log,
-        now: surroundings.now,
+        now: context.now,
         metrics: createApiMetrics(registry),
       });
-      const watched = { config, registry, database, pool, findHindrances, wallClockMs: surroundings.now };
+      const watched = { config, registry, database, pool, findHindrances, wallClockMs: context.now };
       const monitoring = await startMonitoring(watched);
       running.defer(() => monitoring.close());
       // Ended first: its metrics can be read until the last request is answered.
       running.defer(() => app.close());
       await free?.letGo();
       await listen(app, config, port);
-      surroundings.tellParent({ listening: url, metrics: monitoring.url });
+      context.tellParent({ listening: url, metrics: monitoring.url });
       log.info({ url, metrics_url: monitoring.url }, "listening");
       if (!asked.aborted) await once(asked, "abort");
       log.info("stopping: what is under way is answered");
@@ -86,14 +86,14 @@ export function addServeCommand(program: Command, surroundings: Surroundings): v
     });
 }
 
-function createServeLog(config: Config, surroundings: Surroundings): Logger {
-  const log = createProcessLog(config, surroundings, "serve");
+function createServeLog(config: Config, context: ProcessContext): Logger {
+  const log = createProcessLog(config, context, "serve");
   const { unsafeAllowedTargets: targets } = config;
   if (targets) log.warn({ targets }, "UNSAFE: these targets may be set, public or not");
   return log;
 }
 
-/** @throws Mistake when the port or the address cannot be had. */
+/** @throws UsageError when the port or the address cannot be had. */
 async function listen(app: FastifyInstance, { host }: Config, port: number): Promise<void> {
   try {
     await app.listen({ host, port });

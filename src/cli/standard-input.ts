@@ -1,14 +1,14 @@
 import { createReadStream, fstatSync } from "node:fs";
-import { Mistake } from "./mistake.ts";
-import type { Surroundings } from "./surroundings.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import { UsageError } from "../app/usage-error.ts";
 
 /**
  * Reads standard input to its end and never holds more than `bytesMax` of it.
  * @param variable the configuration's name of that limit, where it is configured
- * @throws Mistake when it cannot be read or is longer.
+ * @throws UsageError when it cannot be read or is longer.
  */
 export async function readStandardInput(
-  { stdin, stderr }: Pick<Surroundings, "stdin" | "stderr">,
+  { stdin, stderr }: Pick<ProcessContext, "stdin" | "stderr">,
   bytesMax: number,
   variable?: string,
 ): Promise<Buffer> {
@@ -23,17 +23,17 @@ export async function readStandardInput(
     }
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? "unknown error";
-    throw new Mistake(`Standard input cannot be read (${code}).`, { cause: error });
+    throw new UsageError(`Standard input cannot be read (${code}).`, { cause: error });
   }
   if (bytes > bytesMax) {
     const limit = `${bytesMax} bytes${variable === undefined ? "" : `, which ${variable} allows`}`;
-    throw new Mistake(`Standard input is longer than ${limit}.`);
+    throw new UsageError(`Standard input is longer than ${limit}.`);
   }
   return Buffer.concat(chunks);
 }
 
 /** What stands on standard input. Node gives a folder as an empty text; this gives the error that it is. */
-export function openStandardInput(): Surroundings["stdin"] {
+export function openStandardInput(): ProcessContext["stdin"] {
   const isFolder = fstatSync(0).isDirectory();
   return isFolder ? createReadStream("", { fd: 0, autoClose: false }) : process.stdin;
 }

@@ -1,28 +1,26 @@
-import { fileURLToPath } from "node:url";
 import type { Command } from "@commander-js/extra-typings";
 import type { Pool } from "pg";
+import { type Announce, createAnnounce } from "../app/announcements.ts";
+import { createBackoff, pause } from "../app/backoff.ts";
+import { childPlans } from "../app/child-plans.ts";
+import { createApiKey } from "../app/create-api-key.ts";
+import { startOwnDatabase } from "../app/own-database.ts";
+import { prepareDatabase, requireSecretsKey } from "../app/prepare-database.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import { secretsKeyOf } from "../app/state-folder.ts";
+import { type ChildNews, supervise } from "../app/supervisor.ts";
+import { inColumns } from "../app/terminal-text.ts";
+import { UsageError } from "../app/usage-error.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
+import { scopes } from "../model/scopes.ts";
 import { createAccount, hasAccounts } from "../store/accounts.ts";
 import { createGeneralPool } from "../store/pools.ts";
-import { type Announce, createAnnounce } from "./announcements.ts";
-import { inColumns } from "./answer.ts";
-import { createBackoff, pause } from "./backoff.ts";
-import { requireSecretsKey } from "./database.ts";
-import { createApiKey } from "./key.ts";
-import { prepareDatabase } from "./migrate.ts";
-import { Mistake } from "./mistake.ts";
-import { startOwnDatabase } from "./own-database.ts";
-import { scopes } from "./scopes.ts";
-import { secretsKeyOf } from "./state-folder.ts";
-import { type ChildNews, type ChildPlan, supervise } from "./supervisor.ts";
-import type { Surroundings } from "./surroundings.ts";
 
-const mainFile = fileURLToPath(new URL("../main.ts", import.meta.url));
 /** A dispatcher ends within the deadline of its attempts and 2 s; then there is no more reason to wait. */
 const graceBeyondDeadlineMs = 5_000;
 
-export function addStartCommand(program: Command, surroundings: Surroundings): void {
+export function addStartCommand(program: Command, context: ProcessContext): void {
   program
     .command("start")
     .description(
@@ -30,13 +28,13 @@ export function addStartCommand(program: Command, surroundings: Surroundings): v
     )
     .option("--json", "say what happens in JSON, a line each")
     .action(async (options) => {
-      const asked = surroundings.untilAskedToEnd();
-      const announce = createAnnounce(surroundings, options);
+      const asked = context.untilAskedToEnd();
+      const announce = createAnnounce(context, options);
       asked.addEventListener("abort", () =>
         announce("stopping", {}, "Stopping: what is under way is finished first."),
       );
       try {
-        await run(surroundings, asked, announce);
+        await run(context, asked, announce);
       } catch (error) {
         // Whoever asks it to end in the middle of its start cuts things short, and that is no failure.
         if (!asked.aborted) throw error;
@@ -45,8 +43,8 @@ export function addStartCommand(program: Command, surroundings: Surroundings): v
     });
 }
 
-async function run(surroundings: Surroundings, asked: AbortSignal, announce: Announce): Promise<void> {
-  const config = readConfig(surroundings.env);
+async function run(context: ProcessContext, asked: AbortSignal, announce: Announce): Promise<void> {
+  const config = readConfig(context.env);
   await secretsKeyOf(config);
   warnOfUnsafe(config, announce);
   const own = config.databaseUrl === null ? await startOwnDatabase(config.stateDir, announce) : null;
@@ -54,12 +52,12 @@ async function run(surroundings: Surroundings, asked: AbortSignal, announce: Ann
   try {
     await untilReachable(() => prepare(databaseUrl, config, own !== null, announce), asked, announce);
     const code = await supervise({
-      children: childPlans(surroundings, config, databaseUrl),
+      children: childPlans(context, config, databaseUrl),
       asked,
       hear: (news) => hear(news, announce),
       graceMs: config.attemptDeadlineMs + graceBeyondDeadlineMs,
     });
-    surroundings.setExitCode(code);
+    context.setExitCode(code);
   } finally {
     await own?.stop();
   }
@@ -128,7 +126,7 @@ async function untilReachable(
     try {
       return await work();
     } catch (error) {
-      if (error instanceof Mistake) throw error;
+      if (error instanceof UsageError) throw error;
       const ms = backoff.nextMs();
       const reason = reasonOf(error);
       announce(
@@ -144,18 +142,6 @@ async function untilReachable(
 function reasonOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   return message || code || "no answer";
-}
-
-/** The processes that the service consists of, beside its database. */
-export function childPlans({ env }: Surroundings, config: Config, databaseUrl: string): ChildPlan[] {
-  const { metricsPort } = config;
-  const ours = { ...env, DATABASE_URL: databaseUrl };
-  // Both would listen on one port; 0 is any free one for each.
-  const next = metricsPort === 0 ? "0" : `${metricsPort + 1}`;
-  return [
-    { name: "API", file: mainFile, args: ["serve"], env: ours },
-    { name: "dispatcher", file: mainFile, args: ["dispatch"], env: { ...ours, METRICS_PORT: next } },
-  ];
 }
 
 /** How a child ends that did as it was asked; a second signal may reach it on its way out. */

@@ -1,16 +1,16 @@
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
+import type { ProcessContext } from "../app/process-context.ts";
+import { targetRulesOf } from "../app/target-rules.ts";
+import { UsageError } from "../app/usage-error.ts";
 import { readConfig } from "../config/read-config.ts";
-import { createCheckedAddresses, type FindCheckedAddresses } from "../target/checked-addresses.ts";
-import { portOf } from "../target/port.ts";
-import { TargetError } from "../target/target-error.ts";
-import { judgeTargetUrl } from "../target/target-url.ts";
-import type { UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
+import { TargetError } from "../egress/connect/target-error.ts";
+import { createCheckedAddresses, type FindCheckedAddresses } from "../egress/dns/checked-addresses.ts";
+import { portOf } from "../egress/rules/port.ts";
+import { judgeTargetUrl } from "../egress/rules/target-url.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import { answer } from "./answer.ts";
-import { Mistake } from "./mistake.ts";
 import { readStandardInput } from "./standard-input.ts";
-import type { Surroundings } from "./surroundings.ts";
-import { targetRulesOf } from "./target-rules.ts";
 
 const inputBytesMax = 16 * 1024 * 1024;
 const urlsMax = 10_000;
@@ -28,7 +28,7 @@ type TargetAnswer = {
   readonly href: string | null;
 };
 
-export function addTargetCommands(program: Command, surroundings: Surroundings): void {
+export function addTargetCommands(program: Command, context: ProcessContext): void {
   program
     .command("target")
     .description("judge URLs by the rules for where webhooks may go")
@@ -37,14 +37,14 @@ export function addTargetCommands(program: Command, surroundings: Surroundings):
     .option("--resolve", "ask DNS too, and judge the addresses")
     .option("--json", "answer in JSON, on a terminal too")
     .action(async (options) => {
-      const config = readConfig(surroundings.env);
+      const config = readConfig(context.env);
       const { unsafeAllowedTargets, resolver, ownAddresses } = targetRulesOf(config);
-      const urls = urlsIn(await readStandardInput(surroundings, inputBytesMax));
+      const urls = urlsIn(await readStandardInput(context, inputBytesMax));
       const findAddresses = options.resolve
         ? createCheckedAddresses({ resolver, unsafeAllowedTargets, ownAddresses })
         : null;
       const answers = await mapSideBySide(urls, (url) => judge(url, unsafeAllowedTargets, findAddresses));
-      answer(surroundings, options, answers, answers.map(inWords).join("\n"));
+      answer(context, options, answers, answers.map(inWords).join("\n"));
     });
 }
 
@@ -83,7 +83,7 @@ function urlsIn(input: Buffer): readonly string[] {
     return z.array(z.string()).max(urlsMax).parse(JSON.parse(text));
   } catch (error) {
     const expected = `a JSON array of at most ${urlsMax} strings in UTF-8`;
-    throw new Mistake(`Standard input must be ${expected}, such as ["https://example.com/hook"].`, {
+    throw new UsageError(`Standard input must be ${expected}, such as ["https://example.com/hook"].`, {
       cause: error,
     });
   }

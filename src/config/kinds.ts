@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { z } from "zod";
 
 /** What a variable's text may be, and what it becomes. */
-export type Kind<T> = {
+export type VariableKind<T> = {
   readonly schema: z.ZodType<T, string>;
   /** Completes the sentence "… must be". */
   readonly expected: string;
@@ -12,12 +12,12 @@ export type Kind<T> = {
 };
 
 /** The same kind, never shown in a message. */
-export function secret<T>(kind: Kind<T>): Kind<T> {
+export function secret<T>(kind: VariableKind<T>): VariableKind<T> {
   return { ...kind, isSecret: true };
 }
 
 /** A whole number in plain decimal digits, `min` and `max` included. */
-export function wholeNumber(min: number, max: number): Kind<number> {
+export function wholeNumber(min: number, max: number): VariableKind<number> {
   const schema = z
     .string()
     .regex(/^\d{1,15}$/)
@@ -26,17 +26,17 @@ export function wholeNumber(min: number, max: number): Kind<number> {
   return kind(`a whole number from ${min} to ${max}`, schema);
 }
 
-export function oneOf<const T extends string>(...choices: readonly T[]): Kind<T> {
+export function oneOf<const T extends string>(...choices: readonly T[]): VariableKind<T> {
   return kind(`one of ${choices.join(", ")}`, z.string().pipe(z.enum(choices)));
 }
 
 /** Text that matches `pattern`, kept as it is. */
-export function text(expected: string, pattern: RegExp): Kind<string> {
+export function text(expected: string, pattern: RegExp): VariableKind<string> {
   return kind(expected, z.string().regex(pattern));
 }
 
 /** An absolute address with one of `protocols`, kept as it was written. */
-export function address(expected: string, protocols: readonly string[]): Kind<string> {
+export function address(expected: string, protocols: readonly string[]): VariableKind<string> {
   return kind(
     expected,
     z.string().refine((value) => hasProtocol(value, protocols)),
@@ -44,7 +44,7 @@ export function address(expected: string, protocols: readonly string[]): Kind<st
 }
 
 /** An http or https address that paths are appended to: no query, no fragment, no slash at the end. */
-export function baseUrl(): Kind<string> {
+export function baseUrl(): VariableKind<string> {
   const schema = z
     .string()
     .refine((value) => hasProtocol(value, ["http:", "https:"]) && !/[?#]/.test(value))
@@ -53,7 +53,7 @@ export function baseUrl(): Kind<string> {
 }
 
 /** Texts separated by commas, spaces around them allowed; at least one, each accepted by `accepts`. */
-export function list(expected: string, accepts: (item: string) => boolean): Kind<readonly string[]> {
+export function list(expected: string, accepts: (item: string) => boolean): VariableKind<readonly string[]> {
   const schema = z
     .string()
     .transform((value) => value.split(",").map((item) => item.trim()))
@@ -63,7 +63,7 @@ export function list(expected: string, accepts: (item: string) => boolean): Kind
 }
 
 /** 32 bytes in base64, as a key object: that prints without its content, wherever it ends up. */
-export function aesKey(): Kind<KeyObject> {
+export function aesKey(): VariableKind<KeyObject> {
   const schema = z
     .string()
     .regex(/^[A-Za-z0-9+/]{43}=$/)
@@ -96,7 +96,7 @@ export function isAddressOrBlock(item: string): boolean {
 }
 
 /** False for nobody, the number of proxies in front, or their addresses; never "everybody". */
-export function proxyTrust(): Kind<false | number | readonly string[]> {
+export function proxyTrust(): VariableKind<false | number | readonly string[]> {
   const addresses = list("", isAddressOrBlock).schema;
   const hops = wholeNumber(1, 10).schema;
   const nobody = z.literal("false").transform(() => false as const);
@@ -104,7 +104,7 @@ export function proxyTrust(): Kind<false | number | readonly string[]> {
   return kind("false, the number of proxies in front (1 to 10), or their addresses with commas", schema);
 }
 
-function kind<T>(expected: string, schema: z.ZodType<T, string>): Kind<T> {
+function kind<T>(expected: string, schema: z.ZodType<T, string>): VariableKind<T> {
   return { schema, expected, isSecret: false };
 }
 

@@ -2,7 +2,7 @@ import * as kinds from "./kinds.ts";
 
 /** One environment variable: what it may be, what it is when unset, and what it is for. */
 export type Variable<T> = {
-  readonly kind: kinds.Kind<T>;
+  readonly kind: kinds.VariableKind<T>;
   /** Text used when the variable is unset or empty; null: the value is then null. */
   readonly fallback: string | null;
   /** One sentence for the README's table. Says what unset means where `fallback` is null. */
@@ -150,10 +150,10 @@ export const variables = {
   ),
 } as const satisfies Record<string, Variable<unknown>>;
 
-function withDefault<T>(kind: kinds.Kind<T>, fallback: string, meaning: string): Variable<T> {
+function withDefault<T>(kind: kinds.VariableKind<T>, fallback: string, meaning: string): Variable<T> {
   return { kind, fallback, meaning };
 }
 
-function optional<T>(kind: kinds.Kind<T>, meaning: string): Variable<T | null> {
+function optional<T>(kind: kinds.VariableKind<T>, meaning: string): Variable<T | null> {
   return { kind, fallback: null, meaning };
 }

@@ -1,6 +1,6 @@
-import type { Explanation } from "../outcomes/entry.ts";
-import { explainEndReason, explainErrorCode } from "../outcomes/error-codes.ts";
-import type { EndReason } from "../outcomes/outcome.ts";
+import { explainEndReason, explainErrorCode } from "../model/error-codes.ts";
+import type { Explanation } from "../model/explanation.ts";
+import type { EndReason } from "../model/outcomes.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
 import { createdAtMs } from "../store/delivery-id.ts";
 import { dateAndTime } from "./time-text.ts";

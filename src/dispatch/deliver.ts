@@ -1,4 +1,5 @@
-import { isOurFailure } from "../outcomes/error-codes.ts";
+import type { Poster, PostResult } from "../egress/post/post.ts";
+import { isOurFailure } from "../model/error-codes.ts";
 import {
   type AfterAttempt,
   decideAfterAttempt,
@@ -10,10 +11,9 @@ import type { RetryPolicy } from "../schedule/retry-schedule.ts";
 import { SIGNATURE_HEADER, signatureHeader } from "../signing/index.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import type { AttemptRow, Recording } from "../store/record.ts";
+import { webhookBody } from "../webhook/envelope.ts";
 import type { DatabaseClock } from "./database-clock.ts";
-import { deliveryBody } from "./delivery-body.ts";
 import type { DeliveryTargets } from "./delivery-target.ts";
-import type { Poster, PostResult } from "./post.ts";
 import type { SigningKeys } from "./signing-keys.ts";
 
 export type Delivering = {
@@ -62,7 +62,7 @@ export async function deliver(
     throw new Error(`delivery ${delivery.deliveryId} was to be posted without a target, a number or a body`);
   }
 
-  const body = deliveryBody(delivery, delivery.analysisText);
+  const body = webhookBody({ ...delivery, id: delivery.deliveryId, analysisText: delivery.analysisText });
   const headers = signedHeaders(delivery, body, on);
   if (!mayStart()) return withoutPost(delivery, released(on, true));
 

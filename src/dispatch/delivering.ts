@@ -1,13 +1,15 @@
 import type { Config } from "../config/config.ts";
+import type { Egress } from "../egress/egress.ts";
+import { createPoster } from "../egress/post/post.ts";
 import { DatabaseClock } from "./database-clock.ts";
 import type { Delivering } from "./deliver.ts";
 import { DeliveryTargets } from "./delivery-target.ts";
-import { createPoster } from "./post.ts";
 import { SigningKeys } from "./signing-keys.ts";
-import { createTargetConnect } from "./target-connect.ts";
 
 export type DeliveringOptions = {
   readonly config: Config;
+  /** The way out to targets. */
+  readonly egress: Egress;
   /** 32 bytes: what signing secrets are sealed with. */
   readonly secretsKey: Uint8Array;
   /** Uniform in [0, 1). */
@@ -18,7 +20,7 @@ export type DeliveringOptions = {
 export function createDelivering(options: DeliveringOptions): Delivering {
   const { config } = options;
   const now = () => performance.now();
-  const { connect, unsafeAllowedTargets } = createTargetConnect(config);
+  const { connect, unsafeAllowedTargets } = options.egress;
   return {
     targets: new DeliveryTargets(unsafeAllowedTargets),
     keys: new SigningKeys(options.secretsKey),

@@ -1,6 +1,6 @@
+import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
-import { judgeTargetUrl, type TargetUrlVerdict } from "../target/target-url.ts";
-import type { UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
 import { BoundedCache } from "./bounded-cache.ts";
 
 const CACHED_VERDICTS_MAX = 20_000;

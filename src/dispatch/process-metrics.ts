@@ -1,19 +1,19 @@
+import type { Poster } from "../egress/post/post.ts";
 import { createDatabaseMetrics, type DatabaseMetrics } from "../metrics/database-metrics.ts";
 import { createDispatchMetrics, type DispatchMetrics } from "../metrics/dispatch-metrics.ts";
-import type { Registry } from "../metrics/registry.ts";
+import type { MetricsRegistry } from "../metrics/registry.ts";
 import type { Recording } from "../store/record.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { LeaderOptions, LeaderWork } from "./leader.ts";
-import type { Poster } from "./post.ts";
 
 /** All that a dispatcher's process counts. */
 export type ProcessMetrics = {
-  readonly registry: Registry;
+  readonly registry: MetricsRegistry;
   readonly dispatch: DispatchMetrics;
   readonly database: DatabaseMetrics;
 };
 
-export function createProcessMetrics(registry: Registry): ProcessMetrics {
+export function createProcessMetrics(registry: MetricsRegistry): ProcessMetrics {
   return {
     registry,
     dispatch: createDispatchMetrics(registry),

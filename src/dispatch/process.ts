@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import type { PoolName } from "../metrics/database-metrics.ts";
-import { createRegistry } from "../metrics/registry.ts";
+import { createMetricsRegistry } from "../metrics/registry.ts";
 import { claimDeliveries } from "../store/claim.ts";
 import { freeLeases } from "../store/leases.ts";
 import { createDispatchPool, createGeneralPool, isRefusedData, isUnreadableData } from "../store/pools.ts";
@@ -53,7 +53,7 @@ export type DispatchProcess = {
 export function startDispatching(options: DispatchProcessOptions): DispatchProcess {
   const { config, log, databaseUrl } = options;
   const onError = (error: Error) => log.warn({ err: error }, "a database connection broke");
-  const metrics = options.metrics ?? createProcessMetrics(createRegistry());
+  const metrics = options.metrics ?? createProcessMetrics(createMetricsRegistry());
   const common = (name: PoolName) => ({ databaseUrl, onError, onQuery: metrics.database.observer(name) });
   const pool = createDispatchPool({
     ...common("dispatch"),

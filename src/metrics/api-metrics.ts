@@ -1,11 +1,11 @@
-import type { Registry } from "./registry.ts";
+import type { MetricsRegistry } from "./registry.ts";
 
 export type ApiMetrics = ReturnType<typeof createApiMetrics>;
 
 const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 /** What one API process counts. */
-export function createApiMetrics(registry: Registry) {
+export function createApiMetrics(registry: MetricsRegistry) {
   return {
     requests: registry.counter({
       name: "sealpost_api_requests_total",

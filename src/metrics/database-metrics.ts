@@ -1,4 +1,4 @@
-import type { Registry } from "./registry.ts";
+import type { MetricsRegistry } from "./registry.ts";
 
 export type DatabaseMetrics = ReturnType<typeof createDatabaseMetrics>;
 
@@ -19,7 +19,7 @@ export type WatchedPool = {
 };
 
 /** How PostgreSQL serves this process. */
-export function createDatabaseMetrics(registry: Registry) {
+export function createDatabaseMetrics(registry: MetricsRegistry) {
   const queries = registry.histogram({
     name: "sealpost_database_query_seconds",
     help: "Time of one statement as this process sees it, by the pool of its connection.",

@@ -18,8 +18,8 @@ export type HistogramDeclaration<Label extends string> = Declaration<Label> & {
   readonly buckets: readonly number[];
 };
 
-export type Kind = "counter" | "gauge" | "histogram";
+export type MetricKind = "counter" | "gauge" | "histogram";
 
-export type Declared = Declaration<string> & { readonly kind: Kind };
+export type Declared = Declaration<string> & { readonly kind: MetricKind };
 
 export type LabelValues<Label extends string> = Readonly<Record<Label, string>>;

@@ -1,4 +1,4 @@
-import type { Registry } from "./registry.ts";
+import type { MetricsRegistry } from "./registry.ts";
 
 export type DispatchMetrics = ReturnType<typeof createDispatchMetrics>;
 
@@ -16,7 +16,7 @@ const BATCHES = ["claim", "record"] as const;
 const LEADER_WORK = ["lead", "promote", "advance_replays", "sweep_jobs", "keep_house"] as const;
 
 /** What one dispatcher counts. Attempts that a process of its own posts alone are not among them. */
-export function createDispatchMetrics(registry: Registry) {
+export function createDispatchMetrics(registry: MetricsRegistry) {
   return {
     attempts: registry.counter({
       name: "sealpost_attempts_total",

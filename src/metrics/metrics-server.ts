@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { createServer, type RequestListener, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { type Registry, TEXT_FORMAT } from "./registry.ts";
+import { type MetricsRegistry, TEXT_FORMAT } from "./registry.ts";
 
 export type MetricsServerOptions = {
-  readonly registry: Registry;
+  readonly registry: MetricsRegistry;
   readonly host: string;
   /** 0: any free one. */
   readonly port: number;

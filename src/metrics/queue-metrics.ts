@@ -1,11 +1,11 @@
-import type { Registry } from "./registry.ts";
+import type { MetricsRegistry } from "./registry.ts";
 
 export type QueueMetrics = ReturnType<typeof createQueueMetrics>;
 
 const TABLES = ["deliveries", "bodies", "attempts"] as const;
 
 /** What the database knows of the queue; every dispatcher says the same, so panels take the largest. */
-export function createQueueMetrics(registry: Registry) {
+export function createQueueMetrics(registry: MetricsRegistry) {
   return {
     published: registry.counter({
       name: "sealpost_published_total",

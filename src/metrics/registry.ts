@@ -11,7 +11,7 @@ export type Level = { set(value: number): void };
 /** A metric's series by their labels, each made once: a hot path asks for its own at the start and keeps it. */
 export type Labelled<Label extends string, Series> = { of(labels: LabelValues<Label>): Series };
 
-export type Registry = {
+export type MetricsRegistry = {
   counter<Label extends string>(declaration: Declaration<Label>): Labelled<Label, Tally>;
   histogram<Label extends string>(declaration: HistogramDeclaration<Label>): Labelled<Label, Distribution>;
   gauge<Label extends string>(declaration: Declaration<Label>): Labelled<Label, Level> & { clear(): void };
@@ -33,7 +33,7 @@ export const TEXT_FORMAT = prometheus.Registry.PROMETHEUS_CONTENT_TYPE;
  * Series whose labels are all known beforehand are there from the start, as 0: a rate needs a first point to rise from,
  * and an alert on what has never happened has to find something.
  */
-export function createRegistry(): Registry {
+export function createMetricsRegistry(): MetricsRegistry {
   const registry = new prometheus.Registry();
   const declared: Declared[] = [];
   const preparing: (() => void | Promise<void>)[] = [];

@@ -3,11 +3,11 @@ import { createDatabaseMetrics } from "./database-metrics.ts";
 import type { Declared } from "./declaration.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
-import { createRegistry } from "./registry.ts";
+import { createMetricsRegistry } from "./registry.ts";
 
 /** Every metric of every process. */
 export function declaredMetrics(): readonly Declared[] {
-  const registry = createRegistry();
+  const registry = createMetricsRegistry();
   createDispatchMetrics(registry);
   createQueueMetrics(registry);
   createApiMetrics(registry);

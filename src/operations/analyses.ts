@@ -8,7 +8,7 @@ import { type Publication, PublishRefusedError } from "../store/publications.ts"
 import { type AnalysisBody, AnalysisBodyError, readAnalysisBody } from "./analysis-body.ts";
 import type { Dependencies } from "./dependencies.ts";
 import { analysisId, id, targetUrl } from "./fields.ts";
-import { read, type SealpostOperation, write } from "./kit.ts";
+import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Analyses";
 

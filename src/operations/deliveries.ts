@@ -8,8 +8,8 @@ import { filterOf, filters } from "./delivery-filter.ts";
 import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./delivery-shape.ts";
 import type { Dependencies } from "./dependencies.ts";
 import { id } from "./fields.ts";
-import { read, type SealpostOperation, write } from "./kit.ts";
 import type { DomainCode } from "./problems.ts";
+import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Deliveries";
 const params = z.strictObject({ delivery_id: id });

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import type { RateLimitPolicy } from "../api/rate-limits.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import type { CheckReceiver } from "../receivers/receiver-check.ts";
-import type { UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
 
 /** What the operations need of the world; handed in where the API is put together. */
 export type Dependencies = {

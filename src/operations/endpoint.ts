@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { Problem } from "../api/problems.ts";
 import { emptyAnswer, jsonAnswer, jsonBody } from "../api/shapes.ts";
+import { judgeTargetUrl, type TargetUrlOptions } from "../egress/rules/target-url.ts";
 import * as store from "../store/endpoints.ts";
-import { judgeTargetUrl, type TargetUrlOptions } from "../target/target-url.ts";
 import type { Dependencies } from "./dependencies.ts";
 import { targetUrl, time } from "./fields.ts";
-import { read, type SealpostOperation, write } from "./kit.ts";
+import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { isoTime } from "../deliveries/time-text.ts";
-import { TARGET_URL_LENGTH_MAX } from "../target/target-url.ts";
+import { TARGET_URL_LENGTH_MAX } from "../egress/rules/target-url.ts";
+import { EVENTS } from "../model/events.ts";
 
 /** The id of anything of ours. Any UUID will do: one that we never gave out is unknown, not malformed. */
 export const id = z.guid();
@@ -12,8 +13,8 @@ export const analysisId = z
   .describe("The analysis's id, as the pipeline gave it.");
 
 /**
- * A URL to deliver to. The rules of src/target/ judge it, and say why they refuse one; the document only shows what of
- * them a schema can say.
+ * A URL to deliver to. The rules of src/egress/rules/ judge it, and say why they refuse one; the document only shows
+ * what of them a schema can say.
  */
 export const targetUrl = z.string().meta({
   pattern: "^[Hh][Tt][Tt][Pp][Ss]://",
@@ -29,5 +30,5 @@ export function timeTextOrNull(ms: number | null): string | null {
   return ms === null ? null : isoTime(ms);
 }
 
-export const event = z.enum(["analysis.succeeded", "analysis.failed"]);
+export const event = z.enum(EVENTS);
 export const deliveryStatus = z.enum(["pending", "failed", "succeeded", "abandoned"]);

@@ -13,7 +13,6 @@ import {
 import { filterOf } from "./delivery-filter.ts";
 import type { Dependencies } from "./dependencies.ts";
 import { id } from "./fields.ts";
-import { read, type SealpostOperation, write } from "./kit.ts";
 import {
   AskedReplayFilter,
   RATE_PER_SECOND_DEFAULT,
@@ -21,6 +20,7 @@ import {
   Replay,
   replayBody,
 } from "./replay-shape.ts";
+import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Replays";
 const path = "/v1/webhooks/replays";

@@ -3,7 +3,7 @@ import { jsonAnswer, jsonBody } from "../api/shapes.ts";
 import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "../store/signing-secrets.ts";
 import type { Dependencies } from "./dependencies.ts";
 import { time } from "./fields.ts";
-import { read, type SealpostOperation, write } from "./kit.ts";
+import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Signing secret";
 const path = "/v1/webhooks/signing-secret";

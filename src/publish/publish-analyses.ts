@@ -1,7 +1,7 @@
 import type { ClientBase, Pool } from "pg";
+import { judgeTargetUrl } from "../egress/rules/target-url.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import { type Publication, PublishRefusedError, publishAnalyses } from "../store/publications.ts";
-import { judgeTargetUrl } from "../target/target-url.ts";
-import type { UnsafeAllowedTargets } from "../target/unsafe-allowed-targets.ts";
 
 // For those who import `sealpost/publish`, to tell a refusal from a fault.
 export { PublishRefusedError };

@@ -1,4 +1,4 @@
-import { explainErrorCode } from "../outcomes/error-codes.ts";
+import { explainErrorCode } from "../model/error-codes.ts";
 import type { Fault } from "./fault.ts";
 import { decisiveAnswer, type Findings, isMissing, isRedirect, isSuccess } from "./findings.ts";
 import { clockIsOffBy } from "./forgery-faults.ts";

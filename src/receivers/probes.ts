@@ -1,5 +1,6 @@
 import { importSigningKey, type SigningKey, signatureHeader } from "../signing/index.ts";
-import { eventBody, exampleAnalysis } from "./example-event.ts";
+import { webhookBody } from "../webhook/envelope.ts";
+import { exampleAnalysis } from "../webhook/example-event.ts";
 
 /** What each probe is called in a report; stable. */
 export const PROBE_NAMES = [
@@ -56,8 +57,8 @@ export function createProbes({ secrets, nowMs, newId }: ProbesOptions): readonly
   const nowSeconds = Math.floor(nowMs / 1_000);
 
   const newBody = (more?: string) => {
-    const analysis = exampleAnalysis("analysis.succeeded", `example-${newId()}`, more);
-    return eventBody({ id: newId(), event: "analysis.succeeded", createdAtMs: nowMs, analysis });
+    const analysisText = exampleAnalysis("analysis.succeeded", `example-${newId()}`, more);
+    return webhookBody({ id: newId(), event: "analysis.succeeded", createdAtMs: nowMs, analysisText });
   };
   const sign = (
     body: Buffer,

@@ -1,6 +1,7 @@
 import type { ClientBase } from "pg";
+import type { EventName } from "../model/events.ts";
 import { publishExample } from "../store/publications.ts";
-import { type EventName, exampleAnalysis } from "./example-event.ts";
+import { exampleAnalysis } from "../webhook/example-event.ts";
 
 export type TestEvent = { readonly analysisId: string; readonly deliveryId: string };
 

@@ -1,4 +1,4 @@
-import { explainErrorCode } from "../outcomes/error-codes.ts";
+import { explainErrorCode } from "../model/error-codes.ts";
 import { decisiveAnswer, type Findings, isAccepted, isSuccess } from "./findings.ts";
 import type { ProbeName } from "./probes.ts";
 import type { ProbeAnswer, Probed } from "./probing.ts";

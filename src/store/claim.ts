@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import type { EventName } from "../model/events.ts";
 import { groupByDay, queryDay } from "./day.ts";
 import { createdAtMs } from "./delivery-id.ts";
 
@@ -18,7 +19,7 @@ export type LeasedDelivery = {
   /** … and it had been posted alone. */
   readonly wasInterruptedAlone: boolean;
   readonly createdAtMs: number;
-  readonly event: string;
+  readonly event: EventName;
   readonly webhookUrl: string | null;
   readonly endpointUrl: string | null;
   /** Null: the body's partition is gone. */
@@ -280,7 +281,7 @@ function fromRow(row: Row, leaseToken: string, interrupted: ReadonlySet<string>)
     wasInterrupted: interrupted.has(row.delivery_id),
     wasInterruptedAlone: row.was_cut_alone,
     createdAtMs: createdAtMs(row.delivery_id),
-    event: row.event,
+    event: row.event as EventName,
     webhookUrl: row.webhook_url,
     endpointUrl: row.endpoint_url,
     analysisText: row.analysis_text,

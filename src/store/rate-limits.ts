@@ -1,6 +1,6 @@
 import type { Pool } from "pg";
 import { RateLimiterPostgres, RateLimiterRes } from "rate-limiter-flexible";
-import { gatherByTurn } from "./gather.ts";
+import { coalesceByTurn } from "./coalesce.ts";
 
 /** So many requests within so many seconds. */
 export type CountedPolicy = { readonly requestsMax: number; readonly windowSeconds: number };
@@ -31,7 +31,7 @@ export function createRequestCounter(
 type Count = (bucket: string) => Promise<Counted>;
 
 function createCount(limiter: RateLimiterPostgres, { requestsMax }: CountedPolicy): Count {
-  const consume = gatherByTurn((bucket, requests) =>
+  const consume = coalesceByTurn((bucket, requests) =>
     limiter.consume(bucket, requests).catch((refusal: unknown) => {
       if (refusal instanceof RateLimiterRes) return refusal;
       throw refusal;

@@ -1,7 +1,7 @@
 import { fc } from "@fast-check/vitest";
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { operationKit } from "../../src/api/operation-kit.ts";
+import { operationDefiners } from "../../src/api/define-operation.ts";
 import { jsonAnswer } from "../../src/api/shapes.ts";
 import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { countOf, type FuzzOptions, fuzzApi } from "../support/api-fuzz.ts";
@@ -57,7 +57,7 @@ describe("requests made from the document", () => {
     }
   });
 
-  const { read } = operationKit<ToyTx>();
+  const { read } = operationDefiners<ToyTx>();
   const wrong = {
     key: "boxes.wrong",
     tag: "Boxes",

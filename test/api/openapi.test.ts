@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { Operation } from "../../src/api/declarations.ts";
+import { operationDefiners } from "../../src/api/define-operation.ts";
 import { kernelProblems } from "../../src/api/kernel-problems.ts";
 import { buildOpenApiDocument } from "../../src/api/openapi.ts";
 import { createSchemaWriter } from "../../src/api/openapi-schemas.ts";
-import { operationKit } from "../../src/api/operation-kit.ts";
-import { createRegistry } from "../../src/api/registry.ts";
+import { createOperationRegistry } from "../../src/api/registry.ts";
 import { jsonAnswer } from "../../src/api/shapes.ts";
 import { lintDocument, withGeneratedClient } from "../support/api-document.ts";
 import { createToyApi, type ToyApi, toyInfo } from "../support/api-toy-server.ts";
@@ -118,7 +118,7 @@ describe("the OpenAPI document", () => {
   });
 
   test("wants a heading for each operation", () => {
-    const read = operationKit<unknown>().read({
+    const read = operationDefiners<unknown>().read({
       key: "a.get",
       tag: "Nowhere",
       summary: "A",
@@ -134,7 +134,7 @@ describe("the OpenAPI document", () => {
 });
 
 function build(operations: readonly Operation<unknown>[], publicUrl: string) {
-  const registry = createRegistry(operations, kernelProblems);
+  const registry = createOperationRegistry(operations, kernelProblems);
   return buildOpenApiDocument(registry, { info: toyInfo, publicUrl, docsUrl: publicUrl });
 }
 

@@ -3,12 +3,12 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
-import { operationKit } from "../../src/api/operation-kit.ts";
+import { operationDefiners } from "../../src/api/define-operation.ts";
 import { emptyAnswer, jsonAnswer, jsonBody, rawBody } from "../../src/api/shapes.ts";
 
 type Tx = { readonly put: (key: string, value: string) => void };
 
-const { read, write, callOut } = operationKit<Tx, "box_sealed">();
+const { read, write, callOut } = operationDefiners<Tx, "box_sealed">();
 
 const Box = z.strictObject({ id: z.string(), weight: z.int().nullable() });
 const named = {

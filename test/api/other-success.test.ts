@@ -1,11 +1,11 @@
 import { afterEach, expect, test } from "vitest";
 import { z } from "zod";
-import { operationKit } from "../../src/api/operation-kit.ts";
+import { operationDefiners } from "../../src/api/define-operation.ts";
 import { eitherAnswer, jsonAnswer, jsonBody } from "../../src/api/shapes.ts";
 import { createToyApi, type ToyApi } from "../support/api-toy-server.ts";
 import type { ToyTx } from "../support/api-toy-stores.ts";
 
-const stacking = operationKit<ToyTx>().write({
+const stacking = operationDefiners<ToyTx>().write({
   key: "boxes.stack",
   tag: "Boxes",
   summary: "Stack the boxes",

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { operationKit } from "../../src/api/operation-kit.ts";
+import { operationDefiners } from "../../src/api/define-operation.ts";
 import { jsonAnswer } from "../../src/api/shapes.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
@@ -55,7 +55,7 @@ describe("parameters", () => {
   });
 
   test("are refused even where a schema forgot to", async () => {
-    const { read } = operationKit<ToyTx>();
+    const { read } = operationDefiners<ToyTx>();
     const lax = read({
       key: "boxes.lax",
       tag: "Boxes",

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { Operation } from "../../src/api/declarations.ts";
+import { operationDefiners } from "../../src/api/define-operation.ts";
 import { kernelProblems } from "../../src/api/kernel-problems.ts";
-import { operationKit } from "../../src/api/operation-kit.ts";
 import { operationsTable } from "../../src/api/operations-table.ts";
-import { createRegistry } from "../../src/api/registry.ts";
+import { createOperationRegistry } from "../../src/api/registry.ts";
 import { jsonAnswer, rawBody } from "../../src/api/shapes.ts";
 import { createToyApi } from "../support/api-toy-server.ts";
 
-const { read, write } = operationKit<unknown, "lost">();
+const { read, write } = operationDefiners<unknown, "lost">();
 const base = {
   key: "boxes.get",
   tag: "Boxes",
@@ -26,7 +26,7 @@ describe("a registry", () => {
   const register =
     (...operations: Operation<unknown>[]) =>
     () =>
-      createRegistry(operations, kernelProblems);
+      createOperationRegistry(operations, kernelProblems);
 
   test("takes operations that fit together", () => {
     const other = read({ ...base, key: "boxes.lid", path: "/v1/boxes/{id}/lid" });

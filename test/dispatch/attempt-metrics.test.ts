@@ -3,14 +3,14 @@ import { createAttemptMetrics } from "../../src/dispatch/attempt-metrics.ts";
 import type { DispatchObserver } from "../../src/dispatch/dispatcher.ts";
 import { bothObservers } from "../../src/dispatch/observers.ts";
 import { createDispatchMetrics } from "../../src/metrics/dispatch-metrics.ts";
-import { createRegistry } from "../../src/metrics/registry.ts";
+import { createMetricsRegistry } from "../../src/metrics/registry.ts";
 import type { LeasedDelivery } from "../../src/store/claim.ts";
 import type { AttemptRow, Recording } from "../../src/store/record.ts";
 
 const CREATED_AT_MS = 1_763_600_000_000;
 
 function counting() {
-  const registry = createRegistry();
+  const registry = createMetricsRegistry();
   const observer = createAttemptMetrics(createDispatchMetrics(registry));
   /** Series that are not 0, without histograms' buckets. */
   const counted = async () => {

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { Pool } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { createEgress } from "../../src/app/egress.ts";
 import { createDelivering } from "../../src/dispatch/delivering.ts";
 import { Dispatcher, type DispatcherOptions } from "../../src/dispatch/dispatcher.ts";
 import { LANE_LIMITS } from "../../src/dispatch/lanes.ts";
@@ -57,8 +58,10 @@ function startDispatcher(
   const recorded: string[] = [];
   const alone: string[] = [];
   const failures: { work: string; error: unknown }[] = [];
+  const config = testConfig([receiver], { ATTEMPT_DEADLINE_MS: "15000" });
   const delivering = createDelivering({
-    config: testConfig([receiver], { ATTEMPT_DEADLINE_MS: "15000" }),
+    config,
+    egress: createEgress(config),
     secretsKey: SECRETS_KEY,
     random: Math.random,
   });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Poster, PostResult } from "../../src/dispatch/post.ts";
-import type { PostLimits } from "../../src/dispatch/post-limits.ts";
-import type { ErrorCode } from "../../src/outcomes/error-codes.ts";
+import type { PostLimits } from "../../src/egress/post/limits.ts";
+import type { Poster, PostResult } from "../../src/egress/post/post.ts";
+import type { ErrorCode } from "../../src/model/error-codes.ts";
 import { HOSTILE_BEHAVIOURS, type HostileBehaviour } from "../support/hostile-receiver.ts";
 import { type HostileReceivers, startHostileReceivers } from "../support/hostile-receivers.ts";
 import { createTestPoster, postRequest } from "../support/poster.ts";

@@ -39,7 +39,7 @@ const PROTECTIONS: readonly Protection[] = [
   },
   {
     name: "the address check",
-    path: "src/target/address.ts",
+    path: "src/egress/rules/address.ts",
     text: "  switch (isIP(address)) {\n",
     without: '  if (address !== "") return { verdict: "allow" };\n  switch (isIP(address)) {\n',
     file: "test/faults/receivers.test.ts",

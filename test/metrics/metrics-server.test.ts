@@ -3,13 +3,13 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type MetricsServer, startMetricsServer } from "../../src/metrics/metrics-server.ts";
-import { createRegistry } from "../../src/metrics/registry.ts";
+import { createMetricsRegistry } from "../../src/metrics/registry.ts";
 
 let server: MetricsServer;
 let hindrances: string[] = [];
 
 beforeEach(async () => {
-  const registry = createRegistry();
+  const registry = createMetricsRegistry();
   registry.addProcess();
   server = await startMetricsServer({
     registry,
@@ -62,7 +62,7 @@ test("the image's health check asks it", async () => {
 
 test("a port that is taken is said at once", async () => {
   const again = startMetricsServer({
-    registry: createRegistry(),
+    registry: createMetricsRegistry(),
     host: "127.0.0.1",
     port: server.port,
     findHindrances: async () => [],

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { createRegistry } from "../../src/metrics/registry.ts";
+import { createMetricsRegistry } from "../../src/metrics/registry.ts";
 import { declaredMetrics } from "../../src/metrics/table.ts";
 
 const lines = async (read: Promise<string>) =>
@@ -7,7 +7,7 @@ const lines = async (read: Promise<string>) =>
 
 describe("a metric", () => {
   test("whose labels are known is there from the start, as 0", async () => {
-    const registry = createRegistry();
+    const registry = createMetricsRegistry();
     registry.counter({
       name: "sealpost_things_total",
       help: "Things.",
@@ -21,7 +21,7 @@ describe("a metric", () => {
   });
 
   test("has one series for the same labels, however often it is asked for", async () => {
-    const registry = createRegistry();
+    const registry = createMetricsRegistry();
     const things = registry.counter({
       name: "sealpost_things_total",
       help: "Things.",
@@ -35,7 +35,7 @@ describe("a metric", () => {
   });
 
   test("counts as other what would be a series too many", async () => {
-    const registry = createRegistry();
+    const registry = createMetricsRegistry();
     const things = registry.counter({
       name: "sealpost_things_total",
       help: "Things.",
@@ -49,7 +49,7 @@ describe("a metric", () => {
   });
 
   test("that is a gauge is not there before it is set, nor after it is cleared", async () => {
-    const registry = createRegistry();
+    const registry = createMetricsRegistry();
     const depth = registry.gauge({ name: "sealpost_depth", help: "Depth.", unit: "metres", labels: {} });
     expect(await lines(registry.read())).toEqual([]);
     depth.of({}).set(7);
@@ -59,7 +59,7 @@ describe("a metric", () => {
   });
 
   test("that is read is prepared first", async () => {
-    const registry = createRegistry();
+    const registry = createMetricsRegistry();
     const depth = registry.gauge({ name: "sealpost_depth", help: "Depth.", unit: "metres", labels: {} });
     registry.onRead(async () => depth.of({}).set(await Promise.resolve(3)));
     expect(await lines(registry.read())).toEqual(["sealpost_depth 3"]);

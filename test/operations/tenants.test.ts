@@ -1,6 +1,6 @@
 import { fc } from "@fast-check/vitest";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { SealpostOperation } from "../../src/operations/kit.ts";
+import type { SealpostOperation } from "../../src/operations/sealpost-operation.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type Asked, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";

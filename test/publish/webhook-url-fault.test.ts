@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { judgeTargetUrl } from "../../src/target/target-url.ts";
-import { parseUnsafeAllowedTargets } from "../../src/target/unsafe-allowed-targets.ts";
+import { judgeTargetUrl } from "../../src/egress/rules/target-url.ts";
+import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 type Case = { url: string; verdict: "allow" | "refuse"; category: string };

@@ -1,8 +1,8 @@
 import { deepEqual, equal } from "node:assert/strict";
 import type { Pool } from "pg";
+import { judgeTargetUrl } from "../../src/egress/rules/target-url.ts";
 import { claimDeliveries } from "../../src/store/claim.ts";
 import { type Recording as RealRecording, recordOutcomes } from "../../src/store/record.ts";
-import { judgeTargetUrl } from "../../src/target/target-url.ts";
 import { History } from "./history.ts";
 import type { Operation } from "./operations.ts";
 import type { Claimed, OwnTarget, Recording, Rows } from "./rows.ts";

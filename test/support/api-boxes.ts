@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Operation } from "../../src/api/declarations.ts";
-import { operationKit } from "../../src/api/operation-kit.ts";
+import { operationDefiners } from "../../src/api/define-operation.ts";
 import { operationsList } from "../../src/api/operations-list.ts";
 import {
   createCursors,
@@ -58,7 +58,7 @@ export type Boxes = {
 
 /** A small API of every kind of operation that the kernel knows. */
 export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
-  const { read, write, callOut } = operationKit<ToyTx, keyof typeof boxProblems>();
+  const { read, write, callOut } = operationDefiners<ToyTx, keyof typeof boxProblems>();
   const cursors = createCursors(z.string());
   const own = (accountId: string): Box[] =>
     [...boxes.rows.values()]

@@ -1,12 +1,12 @@
 import { z } from "zod";
 import type { Operation } from "../../src/api/declarations.ts";
-import { operationKit } from "../../src/api/operation-kit.ts";
+import { operationDefiners } from "../../src/api/define-operation.ts";
 import { eitherAnswer, jsonAnswer, jsonBody } from "../../src/api/shapes.ts";
 import type { ToyTx } from "./api-toy-stores.ts";
 
 /** Operations with a secret, with two successes, deprecated, retired. */
 export function createLockOperations(): readonly Operation<ToyTx>[] {
-  const { read, write, retired } = operationKit<ToyTx>();
+  const { read, write, retired } = operationDefiners<ToyTx>();
   return [
     write({
       key: "locks.oil",

@@ -2,9 +2,9 @@ import { randomUUID } from "node:crypto";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
 import type { Operation } from "../../src/api/declarations.ts";
-import type { AnsweredRequest } from "../../src/api/exchange.ts";
 import { kernelProblems } from "../../src/api/kernel-problems.ts";
-import { createRegistry } from "../../src/api/registry.ts";
+import { createOperationRegistry } from "../../src/api/registry.ts";
+import type { AnsweredRequest } from "../../src/api/request-context.ts";
 import { type ApiOptions, createApi } from "../../src/api/server.ts";
 import type { RecordedWrite } from "../../src/api/write-once.ts";
 import { type Boxes, boxProblems, createBoxOperations } from "./api-boxes.ts";
@@ -68,7 +68,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
   const operations = [...createBoxOperations(boxes), ...more];
 
   const app = await createApi<ToyTx>({
-    registry: createRegistry(operations, { ...kernelProblems, ...boxProblems }),
+    registry: createOperationRegistry(operations, { ...kernelProblems, ...boxProblems }),
     info: toyInfo,
     publicUrl: "https://boxes.test",
     docsUrl: "https://docs.boxes.test",

@@ -1,7 +1,7 @@
 // A small certificate authority for tests, so that every kind of good and bad certificate is a real one.
-import * as authorities from "../../src/cli/certificate-authority.ts";
+import * as authorities from "../../src/app/certificate-authority.ts";
 
-export type { IssuedCertificate } from "../../src/cli/certificate-authority.ts";
+export type { IssuedCertificate } from "../../src/app/certificate-authority.ts";
 
 export type CertificateRequest = {
   /** Host names (`*.localhost` too) and IP addresses; each becomes a subject alternative name. */

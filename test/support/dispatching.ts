@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { afterAll } from "vitest";
+import { createEgress } from "../../src/app/egress.ts";
 import type { Config } from "../../src/config/config.ts";
 import { readConfig } from "../../src/config/read-config.ts";
 import type { Delivered } from "../../src/dispatch/deliver.ts";
@@ -62,6 +63,7 @@ export function startTestDispatcher(
   const process = startDispatching({
     databaseUrl: database.url,
     config,
+    egress: createEgress(config),
     secretsKey: SECRETS_KEY,
     log: pino({ level: "silent" }),
     random: Math.random,

@@ -1,10 +1,10 @@
 // A poster as the service makes it, with the real connector, for receivers on loopback.
 import type { Socket } from "node:net";
-import { createPoster, type Poster, type PostRequest } from "../../src/dispatch/post.ts";
-import type { PostLimits } from "../../src/dispatch/post-limits.ts";
-import { createConnector } from "../../src/target/connector.ts";
-import { createResolver } from "../../src/target/resolver.ts";
-import { parseUnsafeAllowedTargets } from "../../src/target/unsafe-allowed-targets.ts";
+import { createConnector } from "../../src/egress/connect/direct-connector.ts";
+import { createResolver } from "../../src/egress/dns/resolver.ts";
+import type { PostLimits } from "../../src/egress/post/limits.ts";
+import { createPoster, type Poster, type PostRequest } from "../../src/egress/post/post.ts";
+import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 
 export type TestPosterOptions = {
   /** Ports on loopback that may be reached, by `localhost`, `NAME.localhost` and `127.0.0.1`. */

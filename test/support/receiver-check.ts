@@ -1,10 +1,10 @@
 // The receiver check as the service makes it, for receivers on loopback.
 import { randomUUID } from "node:crypto";
-import { createPoster } from "../../src/dispatch/post.ts";
+import { createConnector } from "../../src/egress/connect/direct-connector.ts";
+import { createResolver } from "../../src/egress/dns/resolver.ts";
+import { createPoster } from "../../src/egress/post/post.ts";
+import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { type CheckReceiver, createReceiverCheck } from "../../src/receivers/receiver-check.ts";
-import { createConnector } from "../../src/target/connector.ts";
-import { createResolver } from "../../src/target/resolver.ts";
-import { parseUnsafeAllowedTargets } from "../../src/target/unsafe-allowed-targets.ts";
 import { unsafeAllowed } from "./dispatching.ts";
 import type { Receiver } from "./receiver.ts";
 

@@ -1,8 +1,8 @@
 import pg from "pg";
-import type { SealpostOperation } from "../../src/operations/kit.ts";
+import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { createSealpostRegistry } from "../../src/operations/operations.ts";
 import { CHECK_POLICY } from "../../src/operations/receivers.ts";
-import { parseUnsafeAllowedTargets } from "../../src/target/unsafe-allowed-targets.ts";
+import type { SealpostOperation } from "../../src/operations/sealpost-operation.ts";
 
 /** Every operation as it is declared, with nothing behind it. */
 export function declaredOperations(): readonly SealpostOperation[] {

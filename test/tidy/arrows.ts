@@ -1,16 +1,31 @@
 import { type Breach, importsOf, type Rule, type SourceFile } from "./source-files.ts";
 
-const ground = ["signing", "target", "schedule", "outcomes", "config", "metrics", "postgres"];
+/** Each folder of src/ with what it may import besides itself: folders further up this list. Arrows point down only. */
+const layers: Readonly<Record<string, readonly string[]>> = {
+  // Ground: facts and rules that know nothing of a database, an API or a process.
+  model: [],
+  signing: [],
+  config: [],
+  metrics: ["model"],
+  postgres: [],
+  schedule: ["model"],
+  webhook: ["model", "signing"],
+  egress: ["model"],
+};
+const ground = Object.keys(layers);
 const useCases = ["publish", "dispatch", "deliveries", "receivers"];
+const belowApp = ["operations", "api", ...useCases, "store", ...ground];
 
-/** For each folder of src/, the folders that it may import from besides itself. Arrows point down only. */
+/** Use cases never import each other; `api` knows no domain word; whoever composes stands on top. */
 const mayImport: Readonly<Record<string, readonly string[]>> = {
-  ...Object.fromEntries(ground.map((folder) => [folder, []])),
+  ...layers,
   store: ground,
   ...Object.fromEntries(useCases.map((folder) => [folder, ["store", ...ground]])),
   api: ["config", "metrics"],
   operations: ["api", ...useCases, "store", ...ground],
-  cli: ["operations", "api", ...useCases, "store", ...ground],
+  app: belowApp,
+  demo: ["app", ...belowApp],
+  cli: ["demo", "app", ...belowApp],
 };
 
 /** Packages that one folder keeps to itself: whoever needs one asks that folder. */

@@ -3,9 +3,7 @@ import type { Rule, SourceFile } from "./source-files.ts";
 
 // Biome breaks code at 110; what it cannot break, sentences and addresses, may end a word later.
 const columnsMax = 120;
-const linesMax = 300;
-// A test file is a list: it may go on for longer before it is hard to find one's way in.
-const testLinesMax = 400;
+const linesMax = 400;
 const medianLinesMax = 100;
 
 const isCode = (file: SourceFile) => /\.(?:ts|mjs)$/.test(file.path);
@@ -30,9 +28,8 @@ export const fileLength: Rule = {
   find: (files) =>
     files.filter(isCode).flatMap((file) => {
       const lines = linesOf(file);
-      const most = file.path.endsWith(".test.ts") ? testLinesMax : linesMax;
-      if (lines <= most) return [];
-      const message = `has ${lines} lines: split it by noun, at most ${most} each`;
+      if (lines <= linesMax) return [];
+      const message = `has ${lines} lines: split it by noun, at most ${linesMax} each`;
       return [{ rule: "file length", path: file.path, message }];
     }),
 };

@@ -1,15 +1,16 @@
 // A dispatcher as `dispatch` runs it, but that nothing is counted or logged: what observing is measured against.
 import { once } from "node:events";
 import { pino } from "pino";
+import { createEgress } from "../../../src/app/egress.ts";
 import { readConfig } from "../../../src/config/read-config.ts";
 import type { DispatchObserver } from "../../../src/dispatch/dispatcher.ts";
 import { startDispatching } from "../../../src/dispatch/process.ts";
 import { createProcessMetrics } from "../../../src/dispatch/process-metrics.ts";
-import type { Registry } from "../../../src/metrics/registry.ts";
+import type { MetricsRegistry } from "../../../src/metrics/registry.ts";
 
 const nothing = () => undefined;
 const uncounted = { of: () => ({ add: nothing, observe: nothing, set: nothing }), clear: nothing };
-const registry: Registry = {
+const registry: MetricsRegistry = {
   counter: () => uncounted,
   histogram: () => uncounted,
   gauge: () => uncounted,
@@ -29,6 +30,7 @@ const observer: DispatchObserver = {
 const config = readConfig(process.env);
 const dispatching = startDispatching({
   config,
+  egress: createEgress(config),
   databaseUrl: config.databaseUrl ?? "",
   secretsKey: config.secretsKey?.export() ?? Buffer.alloc(0),
   log: pino({ level: "silent" }),

@@ -1,7 +1,7 @@
 // A child for the supervisor's tests. It connects to the test and says who it is; the test sees it end by the
 // connection's end. What the test writes on the connection is what it does.
 import { connect } from "node:net";
-import { endWithParent, tellParent, untilAskedToEnd } from "../../../src/cli/parent.ts";
+import { endWithParent, tellParent, untilAskedToEnd } from "../../../src/app/parent.ts";
 
 endWithParent();
 const [name, port] = process.argv.slice(2);

@@ -1,7 +1,7 @@
 // A supervisor in a process of its own, so that a test can end it by force. Prints what it hears, a line each.
 import { fileURLToPath } from "node:url";
-import { untilAskedToEnd } from "../../../src/cli/parent.ts";
-import { supervise } from "../../../src/cli/supervisor.ts";
+import { untilAskedToEnd } from "../../../src/app/parent.ts";
+import { supervise } from "../../../src/app/supervisor.ts";
 
 const [port = "", graceMs = ""] = process.argv.slice(2);
 const file = fileURLToPath(new URL("./child.ts", import.meta.url));

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
-import type { Poster } from "../../../src/dispatch/post.ts";
+import type { Poster } from "../../../src/egress/post/post.ts";
 import type { HostileBehaviour } from "../../support/hostile-receiver.ts";
 import { type HostileReceivers, startHostileReceivers } from "../../support/hostile-receivers.ts";
 import { createTestPoster, postRequest } from "../../support/poster.ts";

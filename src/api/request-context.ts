@@ -1,0 +1,67 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { ApiKey } from "./api-keys.ts";
+import { ANSWER_WITHIN_MS } from "./limits.ts";
+import { readTraceparent } from "./traceparent.ts";
+
+/** What becomes known of one request while it is answered. */
+export type RequestContext = {
+  /** The operation's key; `page` for what needs no API key, `none` where no route answers. */
+  readonly operationKey: string;
+  readonly key: ApiKey | null;
+  readonly accountId: string | null;
+  readonly problemCode: string | null;
+  /** Milliseconds spent so far waiting for the functions that were handed in. */
+  readonly waitedMs: number;
+};
+
+/** One answered request: for metrics, and for one wide log line. It holds no secret. */
+export type AnsweredRequest = {
+  readonly operationKey: string;
+  readonly method: string;
+  readonly status: number;
+  /** Null for a success. */
+  readonly problemCode: string | null;
+  readonly durationMs: number;
+  readonly requestId: string;
+  /** The caller's trace; null: none. */
+  readonly traceparent: string | null;
+  /** Null without a valid key. */
+  readonly keyId: string | null;
+  /** Null where no account is known. */
+  readonly accountId: string | null;
+};
+
+type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
+
+const contexts = new WeakMap<FastifyRequest, Mutable<RequestContext>>();
+
+export function beginRequest(request: FastifyRequest, operationKey: string): Mutable<RequestContext> {
+  const context = { operationKey, key: null, accountId: null, problemCode: null, waitedMs: 0 };
+  contexts.set(request, context);
+  return context;
+}
+
+/** Requests that no hook has seen (an undecodable address) get theirs here. */
+export function contextOf(request: FastifyRequest): Mutable<RequestContext> {
+  return contexts.get(request) ?? beginRequest(request, "none");
+}
+
+/** What is left of the time within which every answer is given. */
+export function msLeft(context: RequestContext): number {
+  return ANSWER_WITHIN_MS - context.waitedMs;
+}
+
+export function answeredRequest(request: FastifyRequest, reply: FastifyReply): AnsweredRequest {
+  const { operationKey, key, accountId, problemCode } = contextOf(request);
+  return {
+    operationKey,
+    method: request.method,
+    status: reply.statusCode,
+    problemCode,
+    durationMs: reply.elapsedTime,
+    requestId: request.id,
+    traceparent: readTraceparent(request.headers.traceparent),
+    keyId: key?.id ?? null,
+    accountId,
+  };
+}

@@ -1,0 +1,65 @@
+import type { ClientBase, Pool } from "pg";
+import type { FindApiKey } from "../api/api-keys.ts";
+import type { AccountExists } from "../api/gate.ts";
+import type { IdempotencyStore } from "../api/idempotency.ts";
+import type { RecordWrite } from "../api/write-once.ts";
+import { accountExists } from "../store/accounts.ts";
+import { findApiKey, noteApiKeyUse } from "../store/api-keys.ts";
+import { writeAuditEntry } from "../store/audit-log.ts";
+import { coalesceByTurn } from "../store/coalesce.ts";
+import {
+  claimIdempotencyKey,
+  claimIdempotentCall,
+  releaseIdempotentCall,
+  storeAnswer,
+  storeCallAnswer,
+} from "../store/idempotency.ts";
+import { inTransaction } from "../store/transaction.ts";
+import type { OutageAs503 } from "./outage-as-503.ts";
+
+const USE_NOTED_EVERY_MS = 60_000;
+
+/**
+ * Looks keys up, and notes that they are used; nobody waits for the note, and it may get lost. Requests with the same
+ * key that come in one turn of the event loop share a lookup.
+ */
+export function createFindApiKey(pool: Pool, outageAs503: OutageAs503, now: () => number): FindApiKey {
+  const find = coalesceByTurn((digest) => findApiKey(pool, Buffer.from(digest, "latin1")));
+  return async (digest) => {
+    const { answer: key, place } = await outageAs503(find(digest.toString("latin1")));
+    if (place === 1 && key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_NOTED_EVERY_MS) {
+      noteApiKeyUse(pool, key.id).catch(() => undefined);
+    }
+    return key;
+  };
+}
+
+export function createAccountExists(pool: Pool, outageAs503: OutageAs503): AccountExists {
+  return (accountId) => outageAs503(accountExists(pool, accountId));
+}
+
+/** Claims, answers and the transactions that they share with the effects. */
+export function createIdempotencyStore(
+  pool: Pool,
+  secretsKey: Uint8Array,
+  outageAs503: OutageAs503,
+): IdempotencyStore<ClientBase> {
+  return {
+    transaction: (work) => outageAs503(inTransaction(pool, work)),
+    claim: (tx, claim) => claimIdempotencyKey(tx, claim, secretsKey),
+    claimCall: (tx, claim, lease) => claimIdempotentCall(tx, claim, lease, secretsKey),
+    complete: (tx, claim, answer) => storeAnswer(tx, claim, answer, secretsKey),
+    completeCall: (tx, claim, token, answer) => storeCallAnswer(tx, claim, token, answer, secretsKey),
+    releaseCall: releaseIdempotentCall,
+  };
+}
+
+/** What support staff write is kept in the audit log; tenants act for themselves. */
+export const recordStaffWrite: RecordWrite<ClientBase> = async (tx, write) => {
+  const { caller, accountId, operationKey, requestId, params, body, status } = write;
+  if (!caller.isStaff) return;
+  const answer: unknown = write.answer === null ? null : JSON.parse(write.answer.toString());
+  // No operation takes a secret; an analysis's bytes are in the log already, under its id.
+  const details = { params, body: Buffer.isBuffer(body) ? undefined : body, status, answer };
+  await writeAuditEntry(tx, { accountId, keyId: caller.keyId, requestId, operationKey, details });
+};

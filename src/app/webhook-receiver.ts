@@ -1,0 +1,116 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer as createHttpsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import {
+  SIGNATURE_HEADER,
+  verifyWebhook,
+  type WebhookEvent,
+  WebhookVerificationError,
+} from "../signing/index.ts";
+import { cannotListen } from "./listening.ts";
+
+/** Larger than any event that is ever sent. */
+const BODY_BYTES_MAX = 16 * 1024 * 1024;
+
+/** One POST, read and judged. */
+export type Arrival = {
+  readonly path: string;
+  /** The name that it was sent to, without the port. */
+  readonly hostname: string;
+  readonly headers: IncomingMessage["headers"];
+  readonly body: Buffer;
+  /** Null: it is not a genuine, fresh event. */
+  readonly event: WebhookEvent | null;
+  /** Why not; null when it is one. */
+  readonly rejection: WebhookVerificationError | null;
+};
+
+export type WebhookReceiverOptions = {
+  readonly host: string;
+  /** 0: any free one. */
+  readonly port: number;
+  /** Null: plain HTTP, for a proxy or a tunnel in front. */
+  readonly tls: { readonly keyPem: string; readonly certPem: string } | null;
+  readonly secrets: readonly string[];
+  readonly toleranceSeconds: number;
+  /** Unix time in milliseconds. */
+  readonly now: () => number;
+  /** The status to answer with. */
+  readonly answer: (arrival: Arrival) => number | Promise<number>;
+};
+
+export type WebhookReceiver = { readonly port: number; close(): Promise<void> };
+
+/**
+ * A receiver of our own webhooks, verified by the library that customers use.
+ * @throws UsageError when the address cannot be listened on
+ */
+export async function startWebhookReceiver(options: WebhookReceiverOptions): Promise<WebhookReceiver> {
+  const { host, port, tls } = options;
+  const listener = (request: IncomingMessage, response: ServerResponse) => {
+    // Whoever goes away in the middle has not sent anything.
+    receive(request, response, options).catch(() => response.destroy());
+  };
+  const server =
+    tls === null
+      ? createServer(listener)
+      : createHttpsServer({ key: tls.keyPem, cert: tls.certPem }, listener);
+  try {
+    server.listen(port, host);
+    await once(server, "listening");
+  } catch (error) {
+    throw cannotListen("The receiver", `${host}, port ${port}`, error);
+  }
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: async () => {
+      const closed = once(server, "close");
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+async function receive(
+  request: IncomingMessage,
+  response: ServerResponse,
+  options: WebhookReceiverOptions,
+): Promise<void> {
+  if (request.method !== "POST") {
+    response.writeHead(405, { allow: "POST", connection: "close" }).end();
+    return;
+  }
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request) {
+    bytes += chunk.length;
+    if (bytes > BODY_BYTES_MAX) {
+      response.writeHead(413, { connection: "close" }).end();
+      return;
+    }
+    chunks.push(chunk);
+  }
+  const status = await options.answer({
+    path: request.url ?? "/",
+    hostname: (request.headers.host ?? "").replace(/:\d+$/, ""),
+    headers: request.headers,
+    ...judge(Buffer.concat(chunks), request.headers[SIGNATURE_HEADER], options),
+  });
+  response.writeHead(status).end();
+}
+
+function judge(
+  body: Buffer,
+  header: string | string[] | undefined,
+  { secrets, toleranceSeconds, now }: WebhookReceiverOptions,
+): Pick<Arrival, "body" | "event" | "rejection"> {
+  try {
+    const event = verifyWebhook({ rawBody: body, header, secrets, toleranceSeconds, now: now() / 1_000 });
+    return { body, event, rejection: null };
+  } catch (error) {
+    if (!(error instanceof WebhookVerificationError)) throw error;
+    return { body, event: null, rejection: error };
+  }
+}

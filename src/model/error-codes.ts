@@ -1,0 +1,68 @@
+import { CATALOGUE } from "./catalogue.ts";
+import { END_REASON_EXPLANATIONS } from "./end-reasons.ts";
+import type { Entry, Explanation } from "./explanation.ts";
+import { explainStatus, type StatusErrorCode, statusOfErrorCode } from "./http-status-errors.ts";
+import type { EndReason, Outcome } from "./outcomes.ts";
+
+export type NamedErrorCode = keyof typeof CATALOGUE;
+
+/** Every code that an attempt or an ended delivery can carry. */
+export type ErrorCode = NamedErrorCode | StatusErrorCode;
+
+/** All codes but the computed `status_NNN`. */
+export const NAMED_ERROR_CODES = Object.keys(CATALOGUE) as readonly NamedErrorCode[];
+
+export function isErrorCode(code: string): code is ErrorCode {
+  return isNamed(code) || statusOfErrorCode(code) !== null;
+}
+
+/** Explanations already given, of known codes only: of others there is no end. */
+const explained = new Map<string, Explanation>();
+
+/**
+ * What happened in an attempt and what the receiver's owner can do, for people. Takes any string, because a row
+ * may have been written by a newer version than the one that shows it.
+ */
+export function explainErrorCode(code: string): Explanation {
+  const before = explained.get(code);
+  if (before !== undefined) return before;
+  const known = explainKnownCode(code);
+  if (known !== null) {
+    explained.set(code, known);
+    return known;
+  }
+  return {
+    message: `The attempt failed with the code ${code}.`,
+    remedy: "Tell support the delivery's id and this code.",
+  };
+}
+
+function explainKnownCode(code: string): Explanation | null {
+  if (isNamed(code)) return explanationOf(CATALOGUE[code]);
+  const status = statusOfErrorCode(code);
+  return status === null ? null : explainStatus(status);
+}
+
+/** Why a delivery is abandoned and what can be done, for people. */
+export function explainEndReason(reason: EndReason): Explanation {
+  return explanationOf(END_REASON_EXPLANATIONS[reason]);
+}
+
+/** The outcome of an attempt that ended with `code`; null for a code that only ever ends a delivery. */
+export function outcomeOfErrorCode(code: ErrorCode): Outcome | null {
+  return isNamed(code) ? CATALOGUE[code].outcome : "rejected";
+}
+
+/** Whether the failure is ours and not the receiver's: such an attempt uses none up if it wrote nothing. */
+export function isOurFailure(code: ErrorCode): boolean {
+  const entry: Entry | undefined = isNamed(code) ? CATALOGUE[code] : undefined;
+  return entry?.isOurs === true;
+}
+
+function explanationOf({ message, remedy, concernsUrl }: Entry): Explanation {
+  return concernsUrl === true ? { message, remedy, concernsUrl } : { message, remedy };
+}
+
+function isNamed(code: string): code is NamedErrorCode {
+  return Object.hasOwn(CATALOGUE, code);
+}

@@ -1,0 +1,33 @@
+import { randomBytes } from "node:crypto";
+import { expect, test } from "vitest";
+import { digestApiKey } from "../../src/api/api-keys.ts";
+import { createFindApiKey } from "../../src/app/api-stores.ts";
+import { createApiKey } from "../../src/app/create-api-key.ts";
+import { readConfig } from "../../src/config/read-config.ts";
+import { createAccount } from "../../src/store/accounts.ts";
+import { createApiPool } from "../../src/store/pools.ts";
+import { createTestDatabase } from "../support/database.ts";
+
+test("requests with one key that come at once are one lookup and one note of its use", async () => {
+  const database = await createTestDatabase();
+  const { accountId } = await createAccount(database.pool, "A", randomBytes(32));
+  const wish = { accountId, name: null, scopes: ["webhooks:read"] as const, expiresInSeconds: null };
+  const { apiKey, keyId } = await createApiKey(database.pool, readConfig({}), wish);
+  let statements = 0;
+  const pool = createApiPool({
+    databaseUrl: database.url,
+    connectionsMax: 1,
+    applicationName: "test keys",
+    onError: () => undefined,
+    onQuery: () => statements++,
+  });
+  const findApiKey = createFindApiKey(pool, (work) => work, Date.now);
+  const digest = digestApiKey(apiKey);
+  const found = await Promise.all(Array.from({ length: 5 }, () => findApiKey(digest)));
+  expect(found.map((key) => key?.id)).toEqual(Array.from({ length: 5 }, () => keyId));
+  // Nobody waits for the note; what is asked after it on the one connection does.
+  await pool.query("select 1");
+  expect(statements).toBe(3);
+  await pool.end();
+  await database.drop();
+});

@@ -1,0 +1,392 @@
+import { getEventListeners, once } from "node:events";
+import { readFileSync } from "node:fs";
+import { connect as connectTcp, Socket } from "node:net";
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { type Connect, createConnector } from "../../../src/egress/connect/direct-connector.ts";
+import { refuseOtherPeer } from "../../../src/egress/connect/tcp-connection.ts";
+import { createResolver } from "../../../src/egress/dns/resolver.ts";
+import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
+import { type CertificateAuthority, createCertificateAuthority } from "../../support/certificates.ts";
+import { type NameServer, startNameServer } from "../../support/name-server.ts";
+import { failureOf } from "../failure.ts";
+import {
+  findClosedPort,
+  startBlackHole,
+  startTcpServer,
+  startTlsServer,
+  type TestServer,
+} from "../server.ts";
+
+const NAME = "hooks.example.com";
+const never = new AbortController().signal;
+let authority: CertificateAuthority;
+let nameServer: NameServer;
+const open: { close(): Promise<unknown> }[] = [];
+
+beforeAll(async () => {
+  authority = await createCertificateAuthority();
+});
+beforeEach(async () => {
+  nameServer = await startNameServer();
+  open.push(nameServer);
+});
+afterEach(async () => {
+  for (const resource of open.splice(0).reverse()) await resource.close();
+});
+
+function opened<T extends { close(): Promise<unknown> }>(resource: T): T {
+  open.push(resource);
+  return resource;
+}
+
+async function startReceiver(
+  options: { host?: string; port?: number; names?: string[] } = {},
+): Promise<TestServer> {
+  const { keyPem: key, certPem: cert } = await authority.issue({
+    names: options.names ?? [NAME, "localhost"],
+  });
+  return opened(await startTlsServer({ ...options, key, cert, ALPNProtocols: ["h2", "http/1.1"] }));
+}
+
+function connectorFor(lifted: string, options: { connectTimeoutMs?: number } = {}): Connect {
+  return createConnector({
+    resolver: createResolver({
+      servers: [nameServer.address],
+      timeoutMs: 10_000,
+      now: () => performance.now(),
+    }),
+    unsafeAllowedTargets: parseUnsafeAllowedTargets(lifted),
+    ca: authority.caPem,
+    connectTimeoutMs: options.connectTimeoutMs ?? 5_000,
+  });
+}
+
+/** Connections to a port that the kernel has asked for and nobody has answered (state 02: SYN sent). */
+function countUnanswered(port: number): number {
+  const rows = readFileSync("/proc/net/tcp", "utf8").split("\n").slice(1);
+  const hexPort = port.toString(16).toUpperCase().padStart(4, "0");
+  return rows.filter((row) => {
+    const [, , remote, state] = row.trim().split(/\s+/);
+    return remote?.endsWith(`:${hexPort}`) && state === "02";
+  }).length;
+}
+
+/** For what the kernel does without an event. */
+function untilTrue(condition: () => boolean): Promise<void> {
+  return new Promise((resolve) => {
+    const look = () => (condition() ? resolve() : setImmediate(look));
+    look();
+  });
+}
+
+describe("a connection", () => {
+  it("is verified TLS for HTTP/1.1 to the address that DNS gave, with what each step took", async () => {
+    const receiver = await startReceiver();
+    nameServer.script(NAME, [["127.0.0.1"]]);
+    const connect = connectorFor(`${NAME}:${receiver.port}`);
+    const { socket, remoteAddress, timings } = await connect({ hostname: NAME, port: receiver.port }, never);
+    expect(remoteAddress).toBe("127.0.0.1");
+    expect(socket.authorized).toBe(true);
+    expect(socket.getProtocol()).toBe("TLSv1.3");
+    expect(socket.alpnProtocol).toBe("http/1.1");
+    expect(socket.servername).toBe(NAME);
+    for (const ms of Object.values(timings)) expect(ms).toBeGreaterThan(0);
+    socket.destroy();
+  });
+
+  it.each([
+    ["localhost", "localhost"],
+    ["a.localhost", "*.localhost"],
+  ])("to %s, allowed unsafely, needs no DNS", async (hostname, lifted) => {
+    const receiver = await startReceiver({ names: ["localhost", "a.localhost"] });
+    const { socket, remoteAddress } = await connectorFor(`${lifted}:${receiver.port}`)(
+      { hostname, port: receiver.port },
+      never,
+    );
+    expect(remoteAddress).toBe("127.0.0.1");
+    expect(nameServer.queries).toEqual([]);
+    socket.destroy();
+  });
+
+  it.each([
+    ["127.0.0.1", "127.0.0.1"],
+    ["[::1]", "::1"],
+  ])(
+    "to the address %s checks the certificate against that address and sends no SNI",
+    async (hostname, host) => {
+      const receiver = await startReceiver({ host, names: [host] });
+      const { socket } = await connectorFor(`${hostname}:${receiver.port}`)(
+        { hostname, port: receiver.port },
+        never,
+      );
+      expect(socket.authorized).toBe(true);
+      expect(socket.servername).toBeFalsy();
+      socket.destroy();
+      const wrong = await startReceiver({ host, names: ["localhost"] });
+      const connecting = connectorFor(`${hostname}:${wrong.port}`)({ hostname, port: wrong.port }, never);
+      expect((await failureOf(connecting)).code).toBe("tls_wrong_name");
+    },
+  );
+
+  it("survives an error of the socket that nobody has begun to listen to", async () => {
+    const receiver = await startReceiver();
+    const connect = connectorFor(`localhost:${receiver.port}`);
+    const { socket } = await connect({ hostname: "localhost", port: receiver.port }, never);
+    const closed = new Promise((resolve) => socket.on("close", resolve));
+    socket.destroy(new Error("in nobody's hands"));
+    // It is true when the socket ended with an error.
+    expect(await closed).toBe(true);
+  });
+
+  it("leaves no listener on the caller's signal, whether it succeeds or fails", async () => {
+    const { signal } = new AbortController();
+    const receiver = await startReceiver();
+    const connect = connectorFor(`localhost:${receiver.port}`);
+    const { socket } = await connect({ hostname: "localhost", port: receiver.port }, signal);
+    await failureOf(connect({ hostname: "127.0.0.1", port: receiver.port }, signal));
+    expect(getEventListeners(signal, "abort")).toEqual([]);
+    socket.destroy();
+  });
+});
+
+describe("several addresses", () => {
+  it("are tried in turn until one takes the connection", async () => {
+    const receiver = await startReceiver({ host: "127.0.0.3" });
+    nameServer.script(NAME, [["127.0.0.1", "127.0.0.2", "127.0.0.3"]]);
+    const connect = connectorFor(`${NAME}:${receiver.port}`);
+    const { socket, remoteAddress } = await connect({ hostname: NAME, port: receiver.port }, never);
+    expect(remoteAddress).toBe("127.0.0.3");
+    socket.destroy();
+  });
+
+  it("take turns by family", async () => {
+    const receiver = await startReceiver({ host: "::1" });
+    // Four are tried: the IPv6 address comes fourth at the latest, though DNS names it last.
+    nameServer.script(NAME, [["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "::1"]]);
+    const connect = connectorFor(`${NAME}:${receiver.port}`);
+    const { socket, remoteAddress } = await connect({ hostname: NAME, port: receiver.port }, never);
+    expect(remoteAddress).toBe("::1");
+    socket.destroy();
+  });
+
+  it("share the time, so that a silent one leaves enough for the next", async () => {
+    const receiver = await startReceiver({ host: "127.0.0.2" });
+    opened(await startBlackHole("127.0.0.1", receiver.port));
+    nameServer.script(NAME, [["127.0.0.1", "127.0.0.2"]]);
+    const connect = connectorFor(`${NAME}:${receiver.port}`, { connectTimeoutMs: 3_000 });
+    const { socket, remoteAddress, timings } = await connect({ hostname: NAME, port: receiver.port }, never);
+    expect(remoteAddress).toBe("127.0.0.2");
+    expect(timings.connectMs).toBeGreaterThan(1_000);
+    expect(timings.connectMs).toBeLessThan(2_000);
+    socket.destroy();
+  });
+
+  it("are tried up to four times, and the first failure is told, with its address", async () => {
+    const receiver = await startReceiver({ host: "127.0.0.5" });
+    nameServer.script(NAME, [["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"]]);
+    const connect = connectorFor(`${NAME}:${receiver.port}`);
+    const error = await failureOf(connect({ hostname: NAME, port: receiver.port }, never));
+    expect(error.code).toBe("connect_refused");
+    expect(error.progress).toMatchObject({
+      remoteAddress: "127.0.0.1",
+      timings: { dnsMs: expect.any(Number), connectMs: null, tlsMs: null },
+    });
+    expect(receiver.sockets).toHaveLength(0);
+  });
+
+  // The kernel has no route for TCP to a multicast address, and sends nothing.
+  it("tell of a refusal rather than of a missing route, unless that is all there is", async () => {
+    const port = await findClosedPort();
+    nameServer.script(NAME, [["224.0.0.1", "127.0.0.1"]]);
+    nameServer.script("nowhere.example.com", [["224.0.0.1"]]);
+    const connect = connectorFor(`${NAME}:${port},nowhere.example.com:${port}`);
+    const refused = await failureOf(connect({ hostname: NAME, port }, never));
+    expect([refused.code, refused.progress?.remoteAddress]).toEqual(["connect_refused", "127.0.0.1"]);
+    const nowhere = await failureOf(connect({ hostname: "nowhere.example.com", port }, never));
+    expect([nowhere.code, nowhere.progress?.remoteAddress]).toEqual(["host_unreachable", "224.0.0.1"]);
+  });
+});
+
+describe("connectTimeoutMs", () => {
+  async function durationOf(connecting: Promise<unknown>): Promise<{ code: string; ms: number }> {
+    const startedAt = performance.now();
+    const { code } = await failureOf(connecting);
+    return { code, ms: performance.now() - startedAt };
+  }
+
+  it("ends a wait for DNS", async () => {
+    nameServer.script(NAME, ["drop"]);
+    const connect = connectorFor("", { connectTimeoutMs: 300 });
+    const { code, ms } = await durationOf(connect({ hostname: NAME, port: 443 }, never));
+    expect(code).toBe("dns_timeout");
+    expect(ms).toBeLessThan(700);
+  });
+
+  it("ends a wait for TCP", async () => {
+    const { port } = opened(await startBlackHole());
+    const connect = connectorFor(`localhost:${port}`, { connectTimeoutMs: 300 });
+    const { code, ms } = await durationOf(connect({ hostname: "localhost", port }, never));
+    expect(code).toBe("connect_timeout");
+    expect(ms).toBeLessThan(700);
+  });
+
+  it("ends a TLS handshake that never finishes", async () => {
+    const { port } = opened(await startTcpServer());
+    const connect = connectorFor(`localhost:${port}`, { connectTimeoutMs: 300 });
+    const { code, ms } = await durationOf(connect({ hostname: "localhost", port }, never));
+    expect(code).toBe("tls_timeout");
+    expect(ms).toBeLessThan(700);
+  });
+
+  it("counts all steps together", async () => {
+    const receiver = opened(await startTcpServer({ host: "127.0.0.2" }));
+    opened(await startBlackHole("127.0.0.1", receiver.port));
+    nameServer.script(NAME, [["127.0.0.1", "127.0.0.2"]], ["A"]);
+    nameServer.script(NAME, ["drop"], ["AAAA"]);
+    const connect = connectorFor(`${NAME}:${receiver.port}`, { connectTimeoutMs: 2_000 });
+    const startedAt = performance.now();
+    const error = await failureOf(connect({ hostname: NAME, port: receiver.port }, never));
+    const ms = performance.now() - startedAt;
+    expect(error.code).toBe("tls_timeout");
+    expect(error.progress?.timings).toEqual({
+      dnsMs: expect.any(Number),
+      connectMs: expect.any(Number),
+      tlsMs: null,
+    });
+    expect(ms).toBeGreaterThan(1_900);
+    expect(ms).toBeLessThan(2_500);
+  });
+
+  it("lets 200 connections that wait for silent name servers delay no other", async () => {
+    const receiver = await startReceiver();
+    const connect = connectorFor(`localhost:${receiver.port},${NAME}:${receiver.port}`, {
+      connectTimeoutMs: 1_500,
+    });
+    const failing: Promise<{ code: string }>[] = [];
+    for (let index = 0; index < 200; index += 1) {
+      nameServer.script(`dead-${index}.example.com`, ["drop"]);
+      failing.push(failureOf(connect({ hostname: `dead-${index}.example.com`, port: 443 }, never)));
+      await nameServer.waitForQueries(`dead-${index}.example.com`, 1);
+    }
+    nameServer.script(NAME, [["127.0.0.1"]]);
+    const startedAt = performance.now();
+    const { socket } = await connect({ hostname: NAME, port: receiver.port }, never);
+    expect(performance.now() - startedAt).toBeLessThan(250);
+    socket.destroy();
+    expect(new Set((await Promise.all(failing)).map((error) => error.code))).toEqual(
+      new Set(["dns_timeout"]),
+    );
+  });
+});
+
+describe("an abort", () => {
+  async function expectPromptAbort(connecting: Promise<unknown>, controller: AbortController): Promise<void> {
+    const reason = new Error("no longer wanted");
+    const abortedAt = performance.now();
+    controller.abort(reason);
+    const error = await failureOf(connecting);
+    expect(performance.now() - abortedAt).toBeLessThan(100);
+    expect(error.code).toBe("aborted");
+    expect(error.cause).toBe(reason);
+    expect(getEventListeners(controller.signal, "abort")).toEqual([]);
+  }
+
+  it("before the start makes no query and no connection", async () => {
+    const server = opened(await startTcpServer());
+    const connect = connectorFor(`localhost:${server.port}`);
+    for (const hostname of ["localhost", NAME]) {
+      const error = await failureOf(connect({ hostname, port: server.port }, AbortSignal.abort()));
+      expect(error.code).toBe("aborted");
+    }
+    // What comes after it shows that nothing came before.
+    await failureOf(connect({ hostname: "later.example.com", port: server.port }, never));
+    expect(new Set(nameServer.queries.map((query) => query.name))).toEqual(new Set(["later.example.com"]));
+    expect(server.sockets).toEqual([]);
+  });
+
+  it("ends the wait for DNS at once", async () => {
+    nameServer.script(NAME, ["drop"]);
+    const controller = new AbortController();
+    const connecting = connectorFor("")({ hostname: NAME, port: 443 }, controller.signal);
+    await nameServer.waitForQueries(NAME, 1);
+    await expectPromptAbort(connecting, controller);
+  });
+
+  it("ends the wait for TCP at once, and no address is tried after it", async () => {
+    const server = opened(await startTcpServer({ host: "127.0.0.2" }));
+    opened(await startBlackHole("127.0.0.1", server.port));
+    nameServer.script(NAME, [["127.0.0.3", "127.0.0.1", "127.0.0.2"]]);
+    const controller = new AbortController();
+    const connecting = connectorFor(`${NAME}:${server.port}`)(
+      { hostname: NAME, port: server.port },
+      controller.signal,
+    );
+    await untilTrue(() => countUnanswered(server.port) === 1);
+    await expectPromptAbort(connecting, controller);
+    await untilTrue(() => countUnanswered(server.port) === 0);
+    expect(server.sockets).toEqual([]);
+  });
+
+  it("ends a TLS handshake at once, and the peer sees the end", async () => {
+    const server = opened(await startTcpServer());
+    const controller = new AbortController();
+    const accepted = server.nextConnection();
+    const connecting = connectorFor(`localhost:${server.port}`)(
+      { hostname: "localhost", port: server.port },
+      controller.signal,
+    );
+    const socket = await accepted;
+    await once(socket, "data");
+    const ended = once(socket, "close");
+    await expectPromptAbort(connecting, controller);
+    await ended;
+  });
+
+  it("after the connection is made leaves it to its owner", async () => {
+    const receiver = await startReceiver();
+    const controller = new AbortController();
+    const connect = connectorFor(`localhost:${receiver.port}`);
+    const { socket } = await connect({ hostname: "localhost", port: receiver.port }, controller.signal);
+    controller.abort();
+    expect(socket.destroyed).toBe(false);
+    socket.destroy();
+  });
+});
+
+describe("a peer at another address than the one checked", () => {
+  it("is left before a byte is sent", async () => {
+    const server = opened(await startTcpServer());
+    const accepted = server.nextConnection();
+    const socket = connectTcp(server.port, "127.0.0.1");
+    await once(socket, "connect");
+    const peer = await accepted;
+    expect(() => refuseOtherPeer(socket, "127.0.0.2")).toThrow(
+      expect.objectContaining({ code: "target_not_public" }),
+    );
+    await once(peer, "close");
+    expect(peer.bytesRead).toBe(0);
+  });
+
+  it("is told from one that is gone already", () => {
+    const gone = expect.objectContaining({ code: "connect_reset" });
+    expect(() => refuseOtherPeer(new Socket(), "127.0.0.1")).toThrow(gone);
+  });
+
+  it("is never seen in one that resets every connection at once", async () => {
+    const server = opened(await startTcpServer({ onConnection: (socket) => socket.resetAndDestroy() }));
+    const connect = connectorFor(`localhost:${server.port}`);
+    const failures = Array.from({ length: 200 }, () =>
+      failureOf(connect({ hostname: "localhost", port: server.port }, never)),
+    );
+    for (const { code } of await Promise.all(failures))
+      expect(["connect_reset", "tls_closed"]).toContain(code);
+  });
+
+  it("is told from the one checked by value, not by spelling", async () => {
+    const server = opened(await startTcpServer({ host: "::1" }));
+    const socket = connectTcp(server.port, "::1");
+    await once(socket, "connect");
+    expect(refuseOtherPeer(socket, "0:0:0:0:0:0:0:1")).toBe(socket);
+    socket.destroy();
+  });
+});

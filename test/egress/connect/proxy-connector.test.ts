@@ -1,0 +1,142 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { createConnectorThroughProxy } from "../../../src/egress/connect/proxy-connector.ts";
+import { createPoster, type Poster } from "../../../src/egress/post/post.ts";
+import { sharedAuthority } from "../../support/certificates.ts";
+import {
+  type EgressProxyOptions,
+  startEgressProxy,
+  type TestEgressProxy,
+} from "../../support/egress-proxy.ts";
+import { postRequest } from "../../support/poster.ts";
+import { type ReceiverOptions, startReceiver } from "../../support/receiver.ts";
+
+const CONNECT_TIMEOUT_MS = 4_000;
+
+const open: { close(): Promise<void> }[] = [];
+
+afterEach(async () => {
+  for (const one of open.splice(0).reverse()) await one.close();
+});
+
+async function posterThrough(proxyUrl: string, connectTimeoutMs = CONNECT_TIMEOUT_MS): Promise<Poster> {
+  const { caPem } = await sharedAuthority();
+  const connect = createConnectorThroughProxy({ proxyUrl: new URL(proxyUrl), ca: caPem, connectTimeoutMs });
+  const poster = createPoster({ connect, now: () => performance.now() });
+  open.push(poster);
+  return poster;
+}
+
+async function setUp(proxyOptions: EgressProxyOptions = {}, receiverOptions: ReceiverOptions = {}) {
+  const proxy: TestEgressProxy = await startEgressProxy(proxyOptions);
+  const receiver = await startReceiver(receiverOptions);
+  open.push(proxy, receiver);
+  const poster = await posterThrough(`http://localhost:${proxy.port}`);
+  return { proxy, receiver, poster };
+}
+
+const EGRESS_PROXY_FAILED = {
+  outcome: "unreachable",
+  errorCode: "egress_proxy_failed",
+  remoteAddress: null,
+  mayHaveWritten: false,
+};
+
+describe("a POST through an egress proxy", () => {
+  it("arrives, over TLS from end to end, and keeps the connection", async () => {
+    const { proxy, receiver, poster } = await setUp();
+    const first = await poster.post(postRequest(receiver.url("/hooks", "hooks.many.localhost")));
+    const second = await poster.post(postRequest(receiver.url("/hooks", "hooks.many.localhost")));
+    expect(first).toMatchObject({ outcome: "succeeded", remoteAddress: null, timings: { dnsMs: null } });
+    expect(first.timings.connectMs).toBeGreaterThan(0);
+    expect(second.timings.connectMs).toBeNull();
+    const authority = `hooks.many.localhost:${receiver.port}`;
+    expect(proxy.heads).toEqual([
+      `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\nConnection: keep-alive\r\n\r\n`,
+    ]);
+    expect(receiver.requests).toHaveLength(2);
+    expect(receiver.requests[0]?.servername).toBe("hooks.many.localhost");
+  });
+
+  it("goes through a proxy that speaks TLS and wants a password", async () => {
+    const certificate = await (await sharedAuthority()).issue({ names: ["localhost"] });
+    const { proxy, receiver } = await setUp({ certificate });
+    const poster = await posterThrough(`https://user:p%40ss@localhost:${proxy.port}`);
+    expect((await poster.post(postRequest(receiver.url()))).outcome).toBe("succeeded");
+    expect(proxy.heads[0]).toContain(
+      `\r\nProxy-Authorization: Basic ${Buffer.from("user:p@ss").toString("base64")}\r\n`,
+    );
+    expect(JSON.stringify(receiver.requests)).not.toMatch(/proxy-auth/i);
+  });
+
+  it("checks the receiver's certificate as without a proxy", async () => {
+    const { receiver, poster } = await setUp({}, { names: ["elsewhere.localhost"] });
+    const result = await poster.post(postRequest(receiver.url()));
+    expect(result).toMatchObject({
+      outcome: "tls_failed",
+      errorCode: "tls_wrong_name",
+      mayHaveWritten: false,
+    });
+    expect(result.timings.connectMs).toBeGreaterThan(0);
+    expect(receiver.requests).toEqual([]);
+  });
+
+  it("charges a receiver that the proxy cannot reach to the receiver", async () => {
+    const { receiver, poster } = await setUp();
+    await receiver.close();
+    expect(await poster.post(postRequest(receiver.url()))).toMatchObject({
+      outcome: "unreachable",
+      errorCode: "connect_failed",
+      mayHaveWritten: false,
+    });
+  });
+});
+
+describe("an egress proxy that fails", () => {
+  it.each<[string, EgressProxyOptions]>([
+    ["wants a password", { answer: "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n" }],
+    ["forbids the target", { answer: "HTTP/1.1 403 Forbidden\r\n\r\n" }],
+    ["is broken", { answer: "HTTP/1.1 500 Internal Server Error\r\n\r\n" }],
+    ["redirects", { answer: "HTTP/1.1 302 Found\r\nlocation: http://localhost/\r\n\r\n" }],
+    ["goes on after its answer", { answer: "HTTP/1.1 200 OK\r\n\r\n<html>" }],
+    ["speaks another protocol", { answer: "SSH-2.0-OpenSSH_9.9\r\n\r\n" }],
+    ["answers without end", { answer: `HTTP/1.1 200 OK\r\nx-a: ${"b".repeat(20_000)}` }],
+    ["hangs up without an answer", { answer: "", hangsUp: true }],
+    ["hangs up in its answer", { answer: "HTTP/1.1 200 Conn", hangsUp: true }],
+  ])("is our failure and not the receiver's: %s", async (_how, proxyOptions) => {
+    const { receiver, poster } = await setUp(proxyOptions);
+    const result = await poster.post(postRequest(receiver.url()));
+    expect(result).toMatchObject(EGRESS_PROXY_FAILED);
+    expect(result.durationMs).toBeLessThan(CONNECT_TIMEOUT_MS / 2);
+    expect(receiver.connectionsCount).toBe(0);
+    expect(poster.gauges().openConnections).toBe(0);
+  });
+
+  it("is our failure if it is down", async () => {
+    const { proxy, receiver, poster } = await setUp();
+    await proxy.close();
+    expect(await poster.post(postRequest(receiver.url()))).toMatchObject(EGRESS_PROXY_FAILED);
+  });
+
+  it("is our failure if its certificate is not trusted", async () => {
+    const certificate = await (await sharedAuthority()).selfSigned({ names: ["localhost"] });
+    const { proxy, receiver } = await setUp({ certificate });
+    const poster = await posterThrough(`https://localhost:${proxy.port}`);
+    expect(await poster.post(postRequest(receiver.url()))).toMatchObject(EGRESS_PROXY_FAILED);
+  });
+
+  it("is our failure if it hangs on CONNECT, after the connect timeout", async () => {
+    const { proxy, receiver } = await setUp({ answer: "" });
+    const poster = await posterThrough(`http://localhost:${proxy.port}`, 200);
+    const result = await poster.post(postRequest(receiver.url()));
+    expect(result).toMatchObject(EGRESS_PROXY_FAILED);
+    expect(result.durationMs).toBeGreaterThanOrEqual(199);
+    expect(result.durationMs).toBeLessThan(400);
+  });
+
+  it("is our failure if it hangs beyond the attempt's deadline", async () => {
+    const { receiver, poster } = await setUp({ answer: "" });
+    const result = await poster.post(postRequest(receiver.url(), { deadlineMs: 200 }));
+    expect(result).toMatchObject(EGRESS_PROXY_FAILED);
+    expect(result.durationMs).toBeLessThan(400);
+  });
+});
