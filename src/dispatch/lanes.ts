@@ -1,246 +1,328 @@
-/**
- * Who may start next. Ids of due deliveries wait here, each in its lane (one account's one receiver), and lanes take
- * turns. A lane that is full, or whose receiver is silent, holds up itself and nobody else.
- *
- * Nothing here is the truth: an id that is let go, or lost with the process, is a row that stays due, and the promoter
- * wakes it again.
- */
-export type WaitingDelivery = { readonly deliveryId: string; readonly lane: string };
+import { AccountTurns, first, newShare, type Share } from "./account-turns.ts";
+import { type LaneAnswer, type LaneState, learn, newLaneState, setAnsweredBefore } from "./lane.ts";
+import type { LaneLimits } from "./lane-limits.ts";
 
-export type LaneLimits = {
-  /** Attempts under way in this process, all lanes together. */
-  readonly inFlightMax: number;
-  /** Of those, how many may go to receivers whose last attempt got no answer. */
-  readonly silentInFlightMax: number;
-  /** Attempts under way in one lane whose receiver answers. */
-  readonly laneInFlightMax: number;
-  /** Ids that every lane whose receiver answers may remember, whatever the others do, … */
-  readonly laneIdsMin: number;
-  /** … every lane whose receiver is silent, … */
-  readonly silentLaneIdsMin: number;
-  /** … and each at most, as long as all lanes together remember fewer than `idsMax`. */
-  readonly laneIdsMax: number;
-  readonly idsMax: number;
-  /** Lanes whose manners are remembered while they have nothing to do. */
-  readonly idleLanesMax: number;
+/** A delivery that is due. Its account comes first in every share, its lane (one receiver) second. */
+export type WaitingDelivery = {
+  readonly deliveryId: string;
+  readonly accountId: string;
+  readonly lane: string;
 };
 
-/**
- * A lane's attempts under way are also what one claim and one record of it can be about: with 8, a backlog of one
- * endpoint that answers at once took 0.6 statements per delivery, with 16 it takes 0.35.
- */
-export const LANE_LIMITS: Omit<LaneLimits, "inFlightMax" | "silentInFlightMax"> = {
-  laneInFlightMax: 16,
-  laneIdsMin: 100,
-  // One under way, the next one, and the promoter is back before there is time for more. A hundred for each of 100,000
-  // dead receivers would be gigabytes.
-  silentLaneIdsMin: 2,
-  laneIdsMax: 1_000,
-  idsMax: 100_000,
-  idleLanesMax: 20_000,
-};
+/** A delivery that has a place in flight; the place is held until it is released. */
+export type TakenDelivery = WaitingDelivery & { readonly epoch: number };
 
-/** A lane whose receiver has not answered yet starts with this many at a time. */
-const FIRST_IN_FLIGHT = 2;
+export type LaneKey = Pick<WaitingDelivery, "accountId" | "lane">;
 
-type Lane = {
+/** Deliveries of a lane that were let go, to be asked for again: those from this id on. */
+export type LetGo = LaneKey & { readonly fromId: string };
+
+type Lane = LaneState & {
   readonly key: string;
+  readonly account: Account;
   readonly ids: Set<string>;
   inFlight: number;
-  /** Rises by one with each answer, halves with each silence: a dead receiver is soon at one. */
-  limit: number;
-  isSilent: boolean;
-  isInRing: boolean;
+  /** The smallest id that was let go; null: none was. */
+  letGoFrom: string | null;
+  isAskedFor: boolean;
 };
 
+type Account = Share & {
+  readonly id: string;
+  readonly lanes: Map<string, Lane>;
+  /** Lanes that can start something, in the order of their turns: those that answer, and silent ones. */
+  readonly ready: Set<Lane>;
+  readonly silentReady: Set<Lane>;
+  ids: number;
+  silentIds: number;
+};
+
+/**
+ * What waits in this process, and who may start next: places and memory are shared by account first and by lane second.
+ * Within an account its lanes take turns; which account's turn it is, `AccountTurns` says.
+ *
+ * Nothing here is the truth: an id that is let go, or lost with the process, is a row that stays due.
+ *
+ * Losing option: turns by lane alone. An account that named 4,000 new hosts had 4,000 turns.
+ */
 export class Lanes {
   readonly #limits: LaneLimits;
-  readonly #lanes = new Map<string, Lane>();
+  readonly #turns: AccountTurns<Account>;
+  readonly #accounts = new Map<string, Account>();
   /** Lanes that have nothing to do, the longest idle first. */
   readonly #idle = new Set<Lane>();
-  /** Lanes that can start something now, in the order of their turns. */
-  readonly #ready: Ring = new Ring();
-  readonly #silentReady: Ring = new Ring();
+  readonly #created = new Set<Lane>();
+  readonly #answered = new Set<Lane>();
+  readonly #wanted = new Set<Lane>();
   #ids = 0;
-  #inFlight = 0;
-  #silentInFlight = 0;
 
   constructor(limits: LaneLimits) {
     this.#limits = limits;
+    this.#turns = new AccountTurns(limits);
   }
 
-  /** Attempts under way (claimed or about to be). */
+  /** Attempts in flight (claimed or about to be). */
   get inFlight(): number {
-    return this.#inFlight;
+    return this.#turns.inFlight;
   }
 
-  /** Ids that could start at once if the process had room: what the wake-ups' back-pressure looks at. */
-  get startableIds(): number {
-    return this.#ready.ids;
-  }
-
-  /** Ids remembered, startable or not. */
   get waitingIds(): number {
     return this.#ids;
   }
 
+  /** Accounts with something waiting or in flight. */
+  get activeAccounts(): number {
+    return this.#turns.activeAccounts;
+  }
+
   /** Lanes that have ids waiting but are at their limit. */
   get heldLanes(): number {
-    let held = 0;
-    for (const lane of this.#lanes.values()) if (lane.ids.size > 0 && lane.inFlight >= lane.limit) held++;
-    return held;
+    return this.#count((lane) => lane.ids.size > 0 && lane.inFlight >= lane.limit);
   }
 
-  /** Lanes whose receiver gave no answer last time. */
+  /** Lanes whose receiver gave no answer last time, or never did. */
   get silentLanes(): number {
-    let silent = 0;
-    for (const lane of this.#lanes.values()) if (lane.isSilent) silent++;
-    return silent;
+    return this.#count((lane) => lane.isSilent);
   }
 
-  /** False: let go, because the lane (or the process) remembers enough. Its row stays due. */
-  add(waiting: WaitingDelivery): boolean {
-    const lane = this.#laneOf(waiting.lane);
-    if (lane.ids.has(waiting.deliveryId)) return true;
-    const size = lane.ids.size;
-    const hasRoom =
-      size < this.#idsMinOf(lane) || (size < this.#limits.laneIdsMax && this.#ids < this.#limits.idsMax);
-    if (!hasRoom) return false;
-    lane.ids.add(waiting.deliveryId);
+  /** False: let go, because the lane, its account or the process remembers enough. Its row stays due. */
+  add({ deliveryId, accountId, lane: key }: WaitingDelivery): boolean {
+    const account = this.#accountOf(accountId);
+    const lane = account.lanes.get(key) ?? this.#newLane(account, key);
+    if (lane.ids.has(deliveryId)) return true;
+    if (!this.#hasRoomFor(lane)) {
+      this.#letGo(lane, deliveryId);
+      if (isUnused(lane)) this.#rest(lane);
+      return false;
+    }
+    lane.ids.add(deliveryId);
     this.#idle.delete(lane);
-    this.#ids++;
-    if (lane.isInRing) this.#ringOf(lane).ids++;
-    this.#queue(lane);
+    this.#countIds(lane, 1);
+    this.#seat(lane);
     return true;
   }
 
-  /** The next up to `max` deliveries, one lane after the other; each counts as under way until it is released. */
-  take(max: number): WaitingDelivery[] {
-    const taken: WaitingDelivery[] = [];
-    const room = Math.min(max, this.#limits.inFlightMax - this.#inFlight);
-    // Silent lanes have a budget of their own and at most every second place of a batch.
-    const silentRoom = Math.min(this.#limits.silentInFlightMax - this.#silentInFlight, Math.ceil(room / 2));
-    this.#takeFrom(this.#silentReady, silentRoom, taken);
-    this.#takeFrom(this.#ready, room - taken.length, taken);
+  /** The next up to `max` deliveries; each holds its place until it is released. */
+  take(max: number): TakenDelivery[] {
+    const taken: TakenDelivery[] = [];
+    const room = Math.min(max, this.#limits.inFlightMax - this.inFlight);
+    // Silent lanes get at most every second place of a batch.
+    for (let left = Math.ceil(room / 2); left > 0; left--) {
+      const account = this.#turns.nextSilent();
+      if (account === undefined) break;
+      taken.push(this.#start(account.silentReady));
+    }
+    while (taken.length < room) {
+      const account = this.#turns.next();
+      if (account === undefined) break;
+      taken.push(this.#start(account.ready));
+    }
     return taken;
+  }
+
+  /** The attempt is over, and has told this much of its receiver. */
+  release({ accountId, lane: key, epoch }: TakenDelivery, answer: LaneAnswer): void {
+    const lane = this.#accounts.get(accountId)?.lanes.get(key);
+    if (lane === undefined) throw new Error(`the lane ${key} of account ${accountId} has nothing in flight`);
+    this.#turns.countInFlight(lane.account, -1, lane.isSilent);
+    lane.inFlight--;
+    const before = { isSilent: lane.isSilent, hasAnswered: lane.hasAnswered };
+    learn(lane, answer, epoch, this.#limits.laneInFlightMax);
+    if (lane.isSilent !== before.isSilent) this.#changeSides(lane);
+    if (lane.hasAnswered && !before.hasAnswered) this.#answered.add(lane);
+    this.#seat(lane);
+    if (isUnused(lane)) this.#rest(lane);
   }
 
   /** Every id that waits, and none waits any more. */
   clear(): string[] {
-    const waiting = [...this.#lanes.values()].flatMap((lane) => [...lane.ids]);
-    for (const lane of this.#lanes.values()) {
-      if (lane.isInRing) this.#ringOf(lane).remove(lane);
-      lane.isInRing = false;
-      lane.ids.clear();
+    const waiting: string[] = [];
+    for (const account of this.#accounts.values()) {
+      for (const lane of account.lanes.values()) {
+        waiting.push(...lane.ids);
+        this.#countIds(lane, -lane.ids.size);
+        lane.ids.clear();
+        lane.letGoFrom = null;
+        this.#seat(lane);
+      }
     }
-    this.#ids = 0;
+    this.#wanted.clear();
     return waiting;
   }
 
-  /** The attempt is over. `answer`: did the receiver answer at all; "unknown" when nothing was posted. */
-  release(key: string, answer: "answered" | "silent" | "unknown"): void {
-    const lane = this.#laneOf(key);
-    lane.inFlight--;
-    this.#inFlight--;
-    if (lane.isSilent) this.#silentInFlight--;
-    if (answer !== "unknown") this.#learn(lane, answer === "silent");
-    if (lane.isSilent && this.#ids > this.#limits.idsMax) this.#forgetNewest(lane);
-    this.#queue(lane);
-    if (lane.inFlight === 0 && lane.ids.size === 0) this.#rest(lane);
+  /** Lanes that are new here since the last call: somebody may know whether they have ever answered. */
+  drainCreated(max: number): LaneKey[] {
+    return drain(this.#created, max).map(keyOf);
   }
 
-  #takeFrom(ring: Ring, room: number, taken: WaitingDelivery[]): void {
-    for (let left = room; left > 0; left--) {
-      const lane = ring.shift();
-      if (lane === undefined) return;
-      lane.isInRing = false;
-      const deliveryId = lane.ids.values().next().value!;
+  /** Lanes that answered for the first time since the last call: worth remembering. */
+  drainAnswered(max: number): LaneKey[] {
+    return drain(this.#answered, max).map(keyOf);
+  }
+
+  /** It has answered before, in another process or another life of this one. */
+  setAnsweredBefore({ accountId, lane: key }: LaneKey): void {
+    const lane = this.#accounts.get(accountId)?.lanes.get(key);
+    if (lane === undefined || lane.hasAnswered) return;
+    setAnsweredBefore(lane);
+    this.#changeSides(lane);
+    this.#seat(lane);
+  }
+
+  /** Lanes that have room again for what they let go. Each is out again after `refill`. */
+  drainLetGo(max: number): LetGo[] {
+    return drain(this.#wanted, max).map((lane) => {
+      const fromId = lane.letGoFrom!;
+      lane.letGoFrom = null;
+      return { ...keyOf(lane), fromId };
+    });
+  }
+
+  /** What a lane got back of what it had let go. `nextFromId`: where more may follow; null: that was all. */
+  refill({ accountId, lane: key }: LaneKey, deliveryIds: readonly string[], nextFromId: string | null): void {
+    for (const deliveryId of deliveryIds) this.add({ deliveryId, accountId, lane: key });
+    const lane = this.#accounts.get(accountId)?.lanes.get(key);
+    if (lane === undefined) return;
+    lane.isAskedFor = false;
+    if (nextFromId !== null) this.#letGo(lane, nextFromId);
+    this.#seat(lane);
+    if (isUnused(lane)) this.#rest(lane);
+  }
+
+  #start(ready: Set<Lane>): TakenDelivery {
+    const lane = first(ready)!;
+    const deliveryId = first(lane.ids)!;
+    lane.ids.delete(deliveryId);
+    this.#countIds(lane, -1);
+    this.#turns.countInFlight(lane.account, 1, lane.isSilent);
+    lane.inFlight++;
+    // To the end of both turns.
+    ready.delete(lane);
+    this.#turns.unseat(lane.account);
+    this.#seat(lane);
+    return { deliveryId, ...keyOf(lane), epoch: lane.epoch };
+  }
+
+  #hasRoomFor(lane: Lane): boolean {
+    const { account, ids } = lane;
+    const { idsMax, laneIdsMax, silentLaneIdsMax, accountSilentIdsMax, accountIdsMin } = this.#limits;
+    if (lane.isSilent)
+      return ids.size < silentLaneIdsMax && account.silentIds < accountSilentIdsMax && this.#ids < idsMax;
+    if (ids.size >= laneIdsMax) return false;
+    // A dynamic threshold again: an account alone may fill half of what there is.
+    return account.ids < accountIdsMin || account.ids < idsMax - this.#ids;
+  }
+
+  #letGo(lane: Lane, deliveryId: string): void {
+    // Ids are UUIDv7 in lower case: their order as texts is that of their time.
+    if (lane.letGoFrom === null || deliveryId < lane.letGoFrom) lane.letGoFrom = deliveryId;
+  }
+
+  /** Puts the lane, and its account, where what they have waiting and in flight says. */
+  #seat(lane: Lane): void {
+    const { account } = lane;
+    const isReady = lane.ids.size > 0 && lane.inFlight < lane.limit;
+    const [ready, other] = lane.isSilent
+      ? [account.silentReady, account.ready]
+      : [account.ready, account.silentReady];
+    other.delete(lane);
+    if (!isReady) ready.delete(lane);
+    else ready.add(lane);
+    if (lane.letGoFrom !== null && !lane.isSilent && !lane.isAskedFor && lane.ids.size <= 2 * lane.limit) {
+      lane.isAskedFor = true;
+      this.#wanted.add(lane);
+    }
+    this.#turns.seat(account, {
+      start: account.ready.size > 0,
+      startSilent: account.silentReady.size > 0,
+      isActive: account.inFlight > 0 || account.ids > 0,
+    });
+  }
+
+  #countIds(lane: Lane, change: number): void {
+    this.#ids += change;
+    lane.account.ids += change;
+    if (lane.isSilent) lane.account.silentIds += change;
+  }
+
+  /** What a lane has waiting and in flight counts where it belongs now; a silent one lets go of what is too much. */
+  #changeSides(lane: Lane): void {
+    const sign = lane.isSilent ? 1 : -1;
+    lane.account.silentIds += sign * lane.ids.size;
+    this.#turns.countSilent(lane.account, sign * lane.inFlight);
+    if (!lane.isSilent) return;
+    const tooMany = [...lane.ids].slice(this.#limits.silentLaneIdsMax);
+    for (const deliveryId of tooMany) {
       lane.ids.delete(deliveryId);
-      this.#ids--;
-      lane.inFlight++;
-      this.#inFlight++;
-      if (lane.isSilent) this.#silentInFlight++;
-      taken.push({ deliveryId, lane: lane.key });
-      this.#queue(lane);
+      this.#letGo(lane, deliveryId);
     }
+    this.#countIds(lane, -tooMany.length);
   }
 
-  #learn(lane: Lane, isSilent: boolean): void {
-    lane.limit = isSilent
-      ? Math.max(1, Math.floor(lane.limit / 2))
-      : Math.min(this.#limits.laneInFlightMax, lane.limit + 1);
-    const changesSides = lane.isSilent !== isSilent;
-    // A limit that fell below what is under way, or another side: the turn that was coming is none any more.
-    if (lane.isInRing && (changesSides || lane.inFlight >= lane.limit)) {
-      this.#ringOf(lane).remove(lane);
-      lane.isInRing = false;
+  #accountOf(id: string): Account {
+    let account = this.#accounts.get(id);
+    if (account === undefined) {
+      account = {
+        ...newShare(),
+        id,
+        lanes: new Map(),
+        ready: new Set(),
+        silentReady: new Set(),
+        ids: 0,
+        silentIds: 0,
+      };
+      this.#accounts.set(id, account);
     }
-    if (!changesSides) return;
-    this.#silentInFlight += isSilent ? lane.inFlight : -lane.inFlight;
-    lane.isSilent = isSilent;
+    return account;
   }
 
-  #idsMinOf(lane: Lane): number {
-    return lane.isSilent ? this.#limits.silentLaneIdsMin : this.#limits.laneIdsMin;
-  }
-
-  /** What a lane remembered while its receiver was thought to answer is too much now that it does not. */
-  #forgetNewest(lane: Lane): void {
-    const forgotten = [...lane.ids].slice(this.#limits.silentLaneIdsMin);
-    for (const id of forgotten) lane.ids.delete(id);
-    this.#ids -= forgotten.length;
-    if (lane.isInRing) this.#ringOf(lane).ids -= forgotten.length;
-  }
-
-  #queue(lane: Lane): void {
-    if (lane.isInRing || lane.ids.size === 0 || lane.inFlight >= lane.limit) return;
-    lane.isInRing = true;
-    this.#ringOf(lane).push(lane);
-  }
-
-  #ringOf(lane: Lane): Ring {
-    return lane.isSilent ? this.#silentReady : this.#ready;
-  }
-
-  #laneOf(key: string): Lane {
-    let lane = this.#lanes.get(key);
-    if (lane === undefined) {
-      const ids = new Set<string>();
-      lane = { key, ids, inFlight: 0, limit: FIRST_IN_FLIGHT, isSilent: false, isInRing: false };
-      this.#lanes.set(key, lane);
-    }
+  #newLane(account: Account, key: string): Lane {
+    const lane: Lane = {
+      ...newLaneState(),
+      key,
+      account,
+      ids: new Set(),
+      inFlight: 0,
+      letGoFrom: null,
+      isAskedFor: false,
+    };
+    account.lanes.set(key, lane);
+    this.#created.add(lane);
     return lane;
   }
 
-  /** A lane with nothing to do keeps its place in memory as long as there is room, the longest idle going first. */
+  /** An idle lane keeps its limit while there is room, the longest idle going first; one that never answered has none. */
   #rest(lane: Lane): void {
-    this.#idle.add(lane);
-    if (this.#idle.size <= this.#limits.idleLanesMax) return;
-    const [oldest] = this.#idle;
-    if (oldest === undefined) return;
-    this.#idle.delete(oldest);
-    this.#lanes.delete(oldest.key);
+    if (lane.hasAnswered) this.#idle.add(lane);
+    else this.#forget(lane);
+    if (this.#idle.size > this.#limits.idleLanesMax) this.#forget(first(this.#idle)!);
+  }
+
+  #forget(lane: Lane): void {
+    this.#idle.delete(lane);
+    this.#created.delete(lane);
+    this.#wanted.delete(lane);
+    lane.account.lanes.delete(lane.key);
+    if (lane.account.lanes.size === 0) this.#accounts.delete(lane.account.id);
+  }
+
+  #count(fits: (lane: Lane) => boolean): number {
+    let count = 0;
+    for (const { lanes } of this.#accounts.values())
+      for (const lane of lanes.values()) if (fits(lane)) count++;
+    return count;
   }
 }
 
-/** Lanes in the order of their turns. A Set keeps that order and takes a lane out of the middle at no cost. */
-class Ring {
-  readonly #lanes = new Set<Lane>();
-  /** Ids waiting in the lanes of this ring. */
-  ids = 0;
+const keyOf = (lane: Lane): LaneKey => ({ accountId: lane.account.id, lane: lane.key });
+const isUnused = (lane: Lane) => lane.inFlight === 0 && lane.ids.size === 0;
 
-  push(lane: Lane): void {
-    this.#lanes.add(lane);
-    this.ids += lane.ids.size;
+function drain<T>(items: Set<T>, max: number): T[] {
+  const drained: T[] = [];
+  for (const item of items) {
+    if (drained.length >= max) break;
+    items.delete(item);
+    drained.push(item);
   }
-
-  shift(): Lane | undefined {
-    const lane = this.#lanes.values().next().value;
-    if (lane !== undefined) this.remove(lane);
-    return lane;
-  }
-
-  remove(lane: Lane): void {
-    if (this.#lanes.delete(lane)) this.ids -= lane.ids.size;
-  }
+  return drained;
 }

@@ -1,139 +1,124 @@
-import { equal } from "node:assert/strict";
+import { equal, ok } from "node:assert/strict";
 import fc from "fast-check";
 import { describe, it } from "vitest";
-import { type LaneLimits, Lanes } from "../../src/dispatch/lanes.ts";
+import {
+  type LaneAnswer,
+  type LaneState,
+  learn,
+  newLaneState,
+  setAnsweredBefore,
+} from "../../src/dispatch/lane.ts";
+import type { LaneLimits } from "../../src/dispatch/lane-limits.ts";
+import { Lanes, type TakenDelivery } from "../../src/dispatch/lanes.ts";
 
 /** Small limits, so that short histories reach all of them. */
 const LIMITS: LaneLimits = {
-  inFlightMax: 12,
+  inFlightMax: 16,
   silentInFlightMax: 6,
+  accountInFlightMax: 11,
   laneInFlightMax: 8,
-  laneIdsMin: 4,
-  silentLaneIdsMin: 2,
+  idsMax: 24,
   laneIdsMax: 12,
-  idsMax: 16,
+  silentLaneIdsMax: 3,
+  accountSilentIdsMax: 5,
+  accountIdsMin: 4,
   idleLanesMax: 1_000,
 };
-const KEYS = ["a", "b", "c"];
+const RESERVED = 2;
+const ACCOUNTS = ["a", "b", "c"];
+const NAMES = ["1", "2", "3"];
 
-type Answer = "answered" | "silent" | "unknown";
 type Step =
-  | { readonly kind: "add"; readonly lane: string; readonly id: number }
+  | { readonly kind: "add"; readonly account: string; readonly lane: string; readonly id: number }
   | { readonly kind: "take"; readonly max: number }
-  | { readonly kind: "release"; readonly nth: number; readonly answer: Answer };
+  | { readonly kind: "release"; readonly nth: number; readonly answer: LaneAnswer }
+  | { readonly kind: "answered before"; readonly account: string; readonly lane: string }
+  | { readonly kind: "refill"; readonly count: number };
 
-/** Ids come faster than they go and receivers answer more often than not, or no lane would ever have much under way. */
+const account = fc.constantFrom(...ACCOUNTS);
+const lane = fc.constantFrom(...NAMES);
+const answer = fc.oneof(
+  { weight: 5, arbitrary: fc.constant<LaneAnswer>({ kind: "answered", firstByteMs: null }) },
+  {
+    weight: 2,
+    arbitrary: fc.constantFrom<LaneAnswer>({ kind: "silent" }, { kind: "overloaded" }, { kind: "unknown" }),
+  },
+);
+
+/** Ids come faster than they go and receivers answer more often than not, or no lane would ever have much in flight. */
 const steps = fc.array(
-  fc.oneof(
+  fc.oneof<{ weight: number; arbitrary: fc.Arbitrary<Step> }[]>(
     {
-      weight: 5,
-      arbitrary: fc.record({
-        kind: fc.constant("add" as const),
-        lane: fc.constantFrom(...KEYS),
-        id: fc.nat(25),
-      }),
+      weight: 8,
+      arbitrary: fc.record({ kind: fc.constant("add" as const), account, lane, id: fc.nat(40) }),
     },
     {
-      weight: 2,
-      arbitrary: fc.record({ kind: fc.constant("take" as const), max: fc.integer({ min: 1, max: 8 }) }),
+      weight: 3,
+      arbitrary: fc.record({ kind: fc.constant("take" as const), max: fc.integer({ min: 1, max: 12 }) }),
     },
-    {
-      weight: 4,
-      arbitrary: fc.record({
-        kind: fc.constant("release" as const),
-        nth: fc.nat(20),
-        answer: fc.constantFrom<Answer>("answered", "answered", "answered", "silent", "unknown"),
-      }),
-    },
+    { weight: 5, arbitrary: fc.record({ kind: fc.constant("release" as const), nth: fc.nat(20), answer }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant("answered before" as const), account, lane }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant("refill" as const), count: fc.nat(5) }) },
   ),
   { minLength: 60, maxLength: 250 },
 );
 
-type ModelLane = { ids: string[]; inFlight: number; limit: number; isSilent: boolean };
+type ModelLane = LaneState & { ids: string[]; inFlight: number; letGo: Set<string> };
 
-/** The same rules without rings and counters: everything is counted anew each time. */
+/** What lanes promise, counted anew at every step: no rings, no running sums. */
 class Model {
-  readonly lanes = new Map(KEYS.map((key) => [key, newLane()]));
-  readonly underWay: string[] = [];
+  readonly lanes = new Map<string, ModelLane>();
+  readonly inFlight: TakenDelivery[] = [];
 
-  sum(count: (lane: ModelLane) => number): number {
-    return [...this.lanes.values()].reduce((sum, lane) => sum + count(lane), 0);
+  of(account: string, key: string): ModelLane {
+    const name = `${account}/${key}`;
+    let lane = this.lanes.get(name);
+    if (lane === undefined) {
+      lane = { ...newLaneState(), ids: [], inFlight: 0, letGo: new Set() };
+      this.lanes.set(name, lane);
+    }
+    return lane;
   }
 
-  add(key: string, id: string): boolean {
-    const { ids, isSilent } = this.lanes.get(key)!;
-    if (ids.includes(id)) return true;
-    const min = isSilent ? LIMITS.silentLaneIdsMin : LIMITS.laneIdsMin;
-    if (ids.length >= min && (ids.length >= LIMITS.laneIdsMax || this.#waiting() >= LIMITS.idsMax))
-      return false;
-    ids.push(id);
-    return true;
+  sum(count: (lane: ModelLane) => number, account = ""): number {
+    return [...this.lanes]
+      .filter(([name]) => name.startsWith(account))
+      .reduce((sum, [, one]) => sum + count(one), 0);
   }
 
-  #waiting(): number {
-    return this.sum((lane) => lane.ids.length);
+  accountInFlight(account: string): number {
+    return this.inFlight.filter((one) => one.accountId === account).length;
   }
 
-  /** Judges what was taken rather than saying which: turns are checked by their fairness. */
-  accept(taken: readonly { deliveryId: string; lane: string }[], max: number): void {
-    const room = Math.min(max, LIMITS.inFlightMax - this.underWay.length);
-    const couldStart = this.#countStartable(room);
-    const perLane = new Map<string, number>();
-    for (const { deliveryId, lane: key } of taken) {
-      const lane = this.lanes.get(key)!;
-      equal(deliveryId, lane.ids.shift(), "first in, first out");
+  accept(taken: readonly TakenDelivery[], max: number): void {
+    const room = Math.min(max, LIMITS.inFlightMax - this.inFlight.length);
+    ok(taken.length <= room, "the process's places");
+    for (const one of taken) {
+      const lane = this.of(one.accountId, one.lane);
+      equal(one.deliveryId, lane.ids.shift(), "first in, first out");
       lane.inFlight++;
-      this.underWay.push(key);
-      perLane.set(key, (perLane.get(key) ?? 0) + 1);
-      equal(lane.inFlight <= lane.limit, true, "the lane's limit");
+      this.inFlight.push(one);
+      ok(lane.inFlight <= lane.limit, "the lane's limit");
+      ok(this.accountInFlight(one.accountId) <= LIMITS.accountInFlightMax, "the account's cap");
     }
-    equal(taken.length, couldStart, "neither idle nor over the top");
-    for (const [key, lane] of this.lanes) {
-      if (lane.ids.length === 0 || lane.inFlight >= lane.limit) continue;
-      for (const [other, count] of perLane) {
-        if (this.lanes.get(other)!.isSilent !== lane.isSilent) continue;
-        equal(count <= (perLane.get(key) ?? 0) + 1, true, "turns");
-      }
-    }
+    if (taken.some((one) => this.of(one.accountId, one.lane).isSilent))
+      ok(this.sum((one) => (one.isSilent ? one.inFlight : 0)) <= LIMITS.silentInFlightMax, "silent places");
+    if (taken.length < room) this.#nobodyCould();
   }
 
-  #countStartable(room: number): number {
-    const startable = (lane: ModelLane) => Math.min(lane.ids.length, Math.max(0, lane.limit - lane.inFlight));
-    const silentInFlight = this.sum((lane) => (lane.isSilent ? lane.inFlight : 0));
-    const silentRoom = Math.max(0, Math.min(LIMITS.silentInFlightMax - silentInFlight, Math.ceil(room / 2)));
-    const silent = Math.min(
-      silentRoom,
-      this.sum((lane) => (lane.isSilent ? startable(lane) : 0)),
-    );
-    return (
-      silent +
-      Math.min(
-        room - silent,
-        this.sum((lane) => (lane.isSilent ? 0 : startable(lane))),
-      )
-    );
-  }
-
-  release(nth: number, answer: Answer): string | undefined {
-    const key = this.underWay.splice(nth % this.underWay.length, 1)[0];
-    if (key === undefined) return undefined;
-    const lane = this.lanes.get(key)!;
-    lane.inFlight--;
-    if (answer === "silent") {
-      lane.isSilent = true;
-      lane.limit = Math.max(1, Math.floor(lane.limit / 2));
+  /** Places were left: no account that may have one has anything to start. */
+  #nobodyCould(): void {
+    const free = LIMITS.inFlightMax - this.inFlight.length;
+    for (const account of ACCOUNTS) {
+      const held = this.accountInFlight(account);
+      if (held >= LIMITS.accountInFlightMax || (free <= RESERVED && held > 0)) continue;
+      const startable = this.sum(
+        (one) => (!one.isSilent && one.ids.length > 0 && one.inFlight < one.limit ? 1 : 0),
+        `${account}/`,
+      );
+      equal(startable, 0, `idle places beside what ${account} could start`);
     }
-    if (answer === "answered") {
-      lane.isSilent = false;
-      lane.limit = Math.min(LIMITS.laneInFlightMax, lane.limit + 1);
-    }
-    if (lane.isSilent && this.#waiting() > LIMITS.idsMax) lane.ids.splice(LIMITS.silentLaneIdsMin);
-    return key;
   }
-}
-
-function newLane(): ModelLane {
-  return { ids: [], inFlight: 0, limit: 2, isSilent: false };
 }
 
 describe("lanes beside a simple model", () => {
@@ -142,38 +127,86 @@ describe("lanes beside a simple model", () => {
       fc.property(steps, (history) => {
         const lanes = new Lanes(LIMITS);
         const model = new Model();
-        for (const step of history) play(step, lanes, model);
+        for (const step of history) {
+          play(step, lanes, model);
+          equal(lanes.inFlight, model.inFlight.length, "in flight");
+          equal(
+            lanes.waitingIds,
+            model.sum((one) => one.ids.length),
+            "waiting",
+          );
+          const active = ACCOUNTS.filter(
+            (account) =>
+              model.accountInFlight(account) + model.sum((one) => one.ids.length, `${account}/`) > 0,
+          );
+          equal(lanes.activeAccounts, active.length, "active");
+        }
+        for (const id of lanes.clear()) ok([...model.lanes.values()].some(({ ids }) => ids.includes(id)));
+        equal(lanes.waitingIds, 0);
       }),
-      { numRuns: 2_000 },
+      { numRuns: 1_000 },
     );
   });
 });
 
 function play(step: Step, lanes: Lanes, model: Model): void {
-  if (step.kind === "add") {
-    const id = `${step.lane}${step.id}`;
-    equal(lanes.add({ deliveryId: id, lane: step.lane }), model.add(step.lane, id), "let go");
-  } else if (step.kind === "take") {
-    model.accept(lanes.take(step.max), step.max);
-  } else {
-    const key = model.release(step.nth, step.answer);
-    if (key !== undefined) lanes.release(key, step.answer);
+  switch (step.kind) {
+    case "add": {
+      const { account: accountId, lane: key } = step;
+      const deliveryId = `${accountId}/${key}/${String(step.id).padStart(3, "0")}`;
+      const waiting = { deliveryId, accountId, lane: key };
+      const lane = model.of(accountId, key);
+      const isKept = lanes.add(waiting);
+      if (lane.ids.includes(deliveryId)) ok(isKept);
+      else if (isKept) lane.ids.push(deliveryId);
+      else lane.letGo.add(deliveryId);
+      ok(
+        lane.ids.length <= (lane.isSilent ? LIMITS.silentLaneIdsMax : LIMITS.laneIdsMax),
+        "the lane's memory",
+      );
+      return;
+    }
+    case "take":
+      return model.accept(lanes.take(step.max), step.max);
+    case "release": {
+      const [taken] = model.inFlight.splice(step.nth % Math.max(model.inFlight.length, 1), 1);
+      if (taken === undefined) return;
+      lanes.release(taken, step.answer);
+      const lane = model.of(taken.accountId, taken.lane);
+      lane.inFlight--;
+      const wasSilent = lane.isSilent;
+      learn(lane, step.answer, taken.epoch, LIMITS.laneInFlightMax);
+      if (lane.isSilent && !wasSilent)
+        for (const id of lane.ids.splice(LIMITS.silentLaneIdsMax)) lane.letGo.add(id);
+      // A lane that never answered is forgotten with its last delivery.
+      if (!lane.hasAnswered && lane.inFlight === 0 && lane.ids.length === 0)
+        model.lanes.delete(`${taken.accountId}/${taken.lane}`);
+      return;
+    }
+    case "answered before": {
+      const lane = model.lanes.get(`${step.account}/${step.lane}`);
+      lanes.setAnsweredBefore({ accountId: step.account, lane: step.lane });
+      // Known to both or to neither: a lane that was let go of at once is none here.
+      if (lane !== undefined && lane.ids.length + lane.inFlight > 0) setAnsweredBefore(lane);
+      return;
+    }
+    case "refill":
+      for (const { accountId, lane: key, fromId } of lanes.drainLetGo(10)) {
+        const lane = model.of(accountId, key);
+        ok(!lane.isSilent || lane.hasAnswered);
+        const due = [...lane.letGo].sort().filter((id) => id >= fromId);
+        equal(fromId, [...lane.letGo].sort()[0] ?? fromId, "from the oldest that was let go");
+        const got = due.slice(0, step.count);
+        const before = lanes.waitingIds;
+        lanes.refill({ accountId, lane: key }, got, due[step.count] ?? null);
+        const added = lanes.waitingIds - before;
+        // In order, until there is no more room; what was there already is no more than that.
+        const fresh = got.filter((id) => !lane.ids.includes(id));
+        for (const id of fresh.slice(0, added)) {
+          lane.ids.push(id);
+          lane.letGo.delete(id);
+        }
+        for (const id of got) if (lane.ids.includes(id)) lane.letGo.delete(id);
+      }
   }
-  const isHeld = (lane: ModelLane) => lane.inFlight >= lane.limit;
-  equal(lanes.inFlight, model.underWay.length, "under way");
-  equal(
-    lanes.waitingIds,
-    model.sum((lane) => lane.ids.length),
-    "waiting",
-  );
-  equal(
-    lanes.startableIds,
-    model.sum((lane) => (lane.isSilent || isHeld(lane) ? 0 : lane.ids.length)),
-    "startable",
-  );
-  equal(
-    lanes.heldLanes,
-    model.sum((lane) => (lane.ids.length > 0 && isHeld(lane) ? 1 : 0)),
-    "held",
-  );
 }

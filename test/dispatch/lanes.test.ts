@@ -1,287 +1,352 @@
 import { describe, expect, it } from "vitest";
-import { LANE_LIMITS, type LaneLimits, Lanes } from "../../src/dispatch/lanes.ts";
+import type { LaneAnswer } from "../../src/dispatch/lane.ts";
+import { LANE_LIMITS, type LaneLimits } from "../../src/dispatch/lane-limits.ts";
+import { Lanes, type TakenDelivery } from "../../src/dispatch/lanes.ts";
 
-const LIMITS: LaneLimits = { ...LANE_LIMITS, inFlightMax: 1_000, silentInFlightMax: 250 };
+const LIMITS: LaneLimits = {
+  ...LANE_LIMITS,
+  inFlightMax: 1_000,
+  silentInFlightMax: 250,
+  accountInFlightMax: 1_000,
+  laneInFlightMax: 128,
+};
+const ANSWERED: LaneAnswer = { kind: "answered", firstByteMs: null };
+const SILENT: LaneAnswer = { kind: "silent" };
+const UNKNOWN: LaneAnswer = { kind: "unknown" };
 
-function lanesWith(limits: Partial<LaneLimits> = {}): Lanes {
-  return new Lanes({ ...LIMITS, ...limits });
-}
+/** Lanes are named `account/lane`; what is in flight is kept, to be ended by name. */
+class Bench {
+  readonly lanes: Lanes;
+  readonly taken: TakenDelivery[] = [];
 
-function fill(lanes: Lanes, lane: string, count: number, from = 0): boolean[] {
-  return Array.from({ length: count }, (_, n) => lanes.add({ deliveryId: `${lane}${from + n}`, lane }));
-}
+  constructor(limits: Partial<LaneLimits> = {}) {
+    this.lanes = new Lanes({ ...LIMITS, ...limits });
+  }
 
-const take = (lanes: Lanes, max: number) => lanes.take(max).map((waiting) => waiting.deliveryId);
+  fill(name: string, count: number, from = 0): boolean[] {
+    return Array.from({ length: count }, (_, n) => this.lanes.add(waiting(name, `${name}#${pad(from + n)}`)));
+  }
 
-/** Answers until the lane may have `limit` attempts under way; leaves it empty. */
-function raise(lanes: Lanes, lane: string, answers: number): void {
-  for (let n = 0; n < answers; n++) {
-    fill(lanes, lane, 1, 1_000_000 + n);
-    lanes.take(1);
-    lanes.release(lane, "answered");
+  take(max = 1_000): string[] {
+    const taken = this.lanes.take(max);
+    this.taken.push(...taken);
+    return taken.map(({ deliveryId }) => deliveryId);
+  }
+
+  /** All that can start now, batch after batch. */
+  takeAll(): string[] {
+    const all: string[] = [];
+    for (let batch = this.take(200); batch.length > 0; batch = this.take(200)) all.push(...batch);
+    return all;
+  }
+
+  end(name: string, answer: LaneAnswer, count = 1): void {
+    for (let n = 0; n < count; n++) {
+      const index = this.taken.findIndex((one) => `${one.accountId}/${one.lane}` === name);
+      const [taken] = this.taken.splice(index, 1);
+      this.lanes.release(taken!, answer);
+    }
+  }
+
+  /** A receiver that has answered so often, with nothing waiting or in flight. */
+  answering(name: string, answers = 1): void {
+    for (let n = 0; n < answers; n++) {
+      this.fill(name, 1, 1_000_000 + n);
+      this.take(1);
+      this.end(name, ANSWERED);
+    }
+  }
+
+  /** Tries of the first lane, one by one, until so many ids wait. */
+  drainTo(waitingIds: number): void {
+    while (this.lanes.waitingIds > waitingIds) {
+      this.take(1);
+      this.end("a/1", UNKNOWN);
+    }
+  }
+
+  inFlight(account: string): number {
+    return this.taken.filter(({ accountId }) => accountId === account).length;
   }
 }
+
+const pad = (n: number) => String(n).padStart(8, "0");
+
+function waiting(name: string, deliveryId: string) {
+  const [accountId = "", lane = ""] = name.split("/");
+  return { deliveryId, accountId, lane };
+}
+
+const by = (ids: readonly string[], account: string) =>
+  ids.filter((id) => id.startsWith(`${account}/`)).length;
 
 describe("whose turn it is", () => {
-  it("goes around the lanes, however many ids one of them has", () => {
-    const lanes = lanesWith();
-    raise(lanes, "a", 6);
-    fill(lanes, "a", 100);
-    fill(lanes, "b", 1);
-    fill(lanes, "c", 2);
-    expect(take(lanes, 6)).toEqual(["a0", "b0", "c0", "a1", "c1", "a2"]);
+  it("goes around the accounts, however many lanes and ids one of them has", () => {
+    const bench = new Bench();
+    for (const name of ["a/1", "a/2", "a/3", "b/1", "c/1"]) bench.answering(name, 6);
+    for (const name of ["a/1", "a/2", "a/3"]) bench.fill(name, 5);
+    bench.fill("b/1", 2);
+    bench.fill("c/1", 1);
+    expect(bench.take(6)).toEqual([
+      "a/1#00000000",
+      "b/1#00000000",
+      "c/1#00000000",
+      "a/2#00000000",
+      "b/1#00000001",
+      "a/3#00000000",
+    ]);
   });
 
-  it("keeps the order within a lane", () => {
-    const lanes = lanesWith();
-    raise(lanes, "a", 6);
-    fill(lanes, "a", 5);
-    expect(take(lanes, 3)).toEqual(["a0", "a1", "a2"]);
-    expect(take(lanes, 3)).toEqual(["a3", "a4"]);
+  it("keeps the order within a lane, and goes on where the last batch ended", () => {
+    const bench = new Bench();
+    for (const name of ["a/1", "b/1"]) bench.answering(name, 6);
+    for (const name of ["a/1", "b/1"]) bench.fill(name, 3);
+    expect(bench.take(3)).toEqual(["a/1#00000000", "b/1#00000000", "a/1#00000001"]);
+    expect(bench.take(3)).toEqual(["b/1#00000001", "a/1#00000002", "b/1#00000002"]);
   });
 
-  it("goes on where the last batch ended", () => {
-    const lanes = lanesWith();
-    for (const lane of ["a", "b", "c"]) fill(lanes, lane, 2);
-    expect(take(lanes, 2)).toEqual(["a0", "b0"]);
-    expect(take(lanes, 2)).toEqual(["c0", "a1"]);
+  it("comes to those with the least in flight, until all have the same", () => {
+    const bench = new Bench({ inFlightMax: 16 });
+    for (const name of ["busy/1", "late/1"]) bench.answering(name, 50);
+    bench.fill("busy/1", 30);
+    expect(bench.takeAll()).toHaveLength(14);
+    bench.fill("late/1", 30);
+    for (let n = 0; n < 8; n++) {
+      bench.end("busy/1", ANSWERED);
+      bench.takeAll();
+    }
+    expect([bench.inFlight("busy"), bench.inFlight("late")]).toEqual([7, 7]);
   });
 });
 
-describe("how many at a time", () => {
-  it("takes no more than the process may have under way", () => {
-    const lanes = lanesWith({ inFlightMax: 3 });
-    for (const lane of ["a", "b", "c"]) fill(lanes, lane, 2);
-    expect(take(lanes, 10)).toHaveLength(3);
-    expect(take(lanes, 10)).toEqual([]);
-    lanes.release("b", "unknown");
-    expect(take(lanes, 10)).toEqual(["a1"]);
+describe("places in flight", () => {
+  it("are never more than the process has", () => {
+    const bench = new Bench({ inFlightMax: 3, silentInFlightMax: 3 });
+    for (const name of ["a/1", "b/1", "c/1", "d/1"]) bench.fill(name, 2);
+    expect(bench.takeAll()).toHaveLength(3);
+    bench.end("b/1", UNKNOWN);
+    expect(bench.takeAll()).toHaveLength(1);
   });
 
-  it("starts a lane with two, one more with each answer up to its cap", () => {
-    const lanes = lanesWith({ laneInFlightMax: 4 });
-    fill(lanes, "a", 20);
-    expect(take(lanes, 20)).toHaveLength(2);
-    lanes.release("a", "answered");
-    expect(take(lanes, 20)).toHaveLength(2);
-    lanes.release("a", "answered");
-    expect(take(lanes, 20)).toHaveLength(2);
-    lanes.release("a", "answered");
-    expect(take(lanes, 20), "at the cap an answer makes room for one").toHaveLength(1);
-    expect(lanes.inFlight).toBe(4);
+  it("are nearly all an account's that is alone, but for the eighth that is kept for others", () => {
+    const bench = new Bench();
+    bench.answering("b/1", 1);
+    for (let n = 0; n < 10; n++) bench.answering(`a/${n}`, 127);
+    for (let n = 0; n < 10; n++) bench.fill(`a/${n}`, 200);
+    expect(bench.takeAll()).toHaveLength(875);
+    bench.fill("b/1", 5);
+    expect(bench.takeAll(), "room for whoever comes next").toHaveLength(2);
   });
 
-  it("halves with each silence, down to one, and starts nothing beyond that meanwhile", () => {
-    const lanes = lanesWith();
-    raise(lanes, "a", 6);
-    fill(lanes, "a", 20);
-    expect(take(lanes, 20)).toHaveLength(8);
-    for (const [silences, started] of [
-      [4, 0],
-      [3, 0],
-      [1, 1],
-    ] as const) {
-      for (let n = 0; n < silences; n++) lanes.release("a", "silent");
-      expect(take(lanes, 20)).toHaveLength(started);
-    }
-    lanes.release("a", "silent");
-    expect(take(lanes, 20), "a dead receiver is tried one at a time").toHaveLength(1);
+  it("are left for the next account even by a hundred greedy ones", () => {
+    const bench = new Bench();
+    bench.answering("next/1", 10);
+    for (let n = 0; n < 100; n++) bench.answering(`greedy${n}/1`, 127);
+    for (let n = 0; n < 100; n++) bench.fill(`greedy${n}/1`, 200);
+    bench.takeAll();
+    expect(bench.lanes.inFlight).toBeLessThanOrEqual(980);
+    bench.fill("next/1", 10);
+    expect(bench.takeAll().filter((id) => id.startsWith("next/")).length).toBeGreaterThanOrEqual(5);
   });
 
-  it("does not start one more in a lane whose limit fell while its turn was coming", () => {
-    const lanes = lanesWith();
-    raise(lanes, "a", 6);
-    fill(lanes, "a", 20);
-    take(lanes, 8);
-    // Silent from here, at a limit of 4 with 3 under way: ready for one.
-    lanes.release("a", "silent");
-    for (let n = 0; n < 4; n++) lanes.release("a", "unknown");
-    expect(lanes.inFlight).toBe(3);
-    // The limit is 2 now, and 2 are under way.
-    lanes.release("a", "silent");
-    expect(take(lanes, 20)).toEqual([]);
+  it("of one account have a cap where one is configured", () => {
+    const bench = new Bench({ accountInFlightMax: 10 });
+    bench.answering("a/1", 60);
+    bench.fill("a/1", 50);
+    for (let n = 0; n < 20; n++) bench.fill(`a/new${n}`, 1);
+    expect(bench.takeAll()).toHaveLength(10);
+    bench.end(`${bench.taken[0]!.accountId}/${bench.taken[0]!.lane}`, UNKNOWN);
+    expect(bench.takeAll()).toHaveLength(1);
   });
 
-  it("learns nothing from an attempt that was not made", () => {
-    const lanes = lanesWith();
-    fill(lanes, "a", 20);
-    take(lanes, 20);
-    lanes.release("a", "unknown");
-    expect(take(lanes, 20)).toHaveLength(1);
+  it("of one lane are at most so many", () => {
+    const bench = new Bench({ laneInFlightMax: 4 });
+    bench.answering("a/1", 60);
+    bench.fill("a/1", 50);
+    expect(bench.takeAll()).toHaveLength(4);
+  });
+
+  it("are started no more in a lane whose limit fell below what is in flight", () => {
+    const bench = new Bench();
+    bench.answering("a/1", 7);
+    bench.fill("a/1", 20);
+    expect(bench.takeAll()).toHaveLength(8);
+    bench.end("a/1", SILENT);
+    bench.end("a/1", UNKNOWN, 3);
+    expect(bench.takeAll(), "four in flight, and the limit is four").toEqual([]);
+    bench.end("a/1", UNKNOWN);
+    expect(bench.takeAll()).toHaveLength(1);
   });
 });
 
-describe("silent lanes", () => {
-  function withSilentLanes(count: number, limits: Partial<LaneLimits>): Lanes {
-    const lanes = lanesWith(limits);
-    for (let n = 0; n < count; n++) {
-      fill(lanes, `dead${n}-`, 10);
-      lanes.take(1);
-      lanes.release(`dead${n}-`, "silent");
-    }
-    return lanes;
-  }
+describe("silent receivers", () => {
+  it("of one account hold half of what silent ones may, and leave the rest to others", () => {
+    const bench = new Bench();
+    for (let n = 0; n < 4_000; n++) bench.fill(`flood/${n}`, 1);
+    expect(bench.takeAll(), "125, to a power of two").toHaveLength(128);
+    bench.fill("new/1", 1);
+    expect(bench.takeAll(), "a new account's first attempt starts at once").toEqual(["new/1#00000000"]);
+  });
 
-  it("hold their share of the process and no more", () => {
-    const lanes = withSilentLanes(20, { silentInFlightMax: 5 });
-    while (lanes.take(200).length > 0);
-    expect(lanes.inFlight).toBe(5);
-    fill(lanes, "alive", 2);
-    expect(take(lanes, 200)).toEqual(["alive0", "alive1"]);
+  it("of twenty accounts leave a place for the next account's first attempt", () => {
+    const bench = new Bench();
+    bench.answering("known/1", 3);
+    for (let account = 0; account < 20; account++)
+      for (let n = 0; n < 200; n++) bench.fill(`flood${account}/${n}`, 1);
+    bench.takeAll();
+    expect(bench.lanes.inFlight).toBeLessThan(250);
+    bench.fill("new/1", 1);
+    bench.fill("known/1", 3);
+    const taken = bench.takeAll();
+    expect([by(taken, "new"), by(taken, "known")]).toEqual([1, 3]);
   });
 
   it("get at most every second place of a batch", () => {
-    const lanes = withSilentLanes(20, {});
-    for (let n = 0; n < 20; n++) fill(lanes, `alive${n}-`, 1);
-    const taken = take(lanes, 10);
-    expect(taken.filter((id) => id.startsWith("dead"))).toHaveLength(5);
-    expect(taken.filter((id) => id.startsWith("alive"))).toHaveLength(5);
-  });
-
-  it("leave places that they cannot fill to the others", () => {
-    const lanes = withSilentLanes(1, {});
-    for (let n = 0; n < 20; n++) fill(lanes, `alive${n}-`, 1);
-    expect(take(lanes, 10).filter((id) => id.startsWith("alive"))).toHaveLength(9);
-  });
-
-  it("are among the others again after one answer", () => {
-    const lanes = withSilentLanes(1, { silentInFlightMax: 0 });
-    expect(take(lanes, 10)).toEqual([]);
-    const recovering = withSilentLanes(1, { silentInFlightMax: 1 });
-    expect(take(recovering, 10)).toHaveLength(1);
-    recovering.release("dead0-", "answered");
-    expect(take(recovering, 10)).toHaveLength(2);
-    expect(take(recovering, 10)).toEqual([]);
-  });
-
-  it("take along what they have under way when they change sides", () => {
-    const lanes = lanesWith({ silentInFlightMax: 2 });
-    for (const lane of ["a", "b"]) {
-      raise(lanes, lane, 6);
-      fill(lanes, lane, 4);
+    const bench = new Bench();
+    for (let n = 0; n < 20; n++) bench.answering(`alive${n}/1`);
+    for (let n = 0; n < 20; n++) {
+      bench.fill(`dead${n}/1`, 1);
+      bench.fill(`alive${n}/1`, 1);
     }
-    expect(lanes.take(8)).toHaveLength(8);
-    lanes.release("a", "silent");
-    lanes.release("b", "silent");
-    fill(lanes, "a", 10, 10);
-    fill(lanes, "b", 10, 10);
-    expect(take(lanes, 20), "six under way are silent ones now").toEqual([]);
-    for (const lane of ["a", "a", "b", "b", "b"]) lanes.release(lane, "unknown");
-    expect(take(lanes, 20)).toHaveLength(1);
+    const taken = bench.take(10);
+    expect(taken.filter((id) => id.startsWith("dead"))).toHaveLength(5);
+  });
+
+  it("are among the others again after one answer, with what they have in flight", () => {
+    const bench = new Bench({ silentInFlightMax: 1 });
+    bench.fill("a/1", 10);
+    bench.fill("b/1", 10);
+    expect(bench.takeAll()).toEqual(["a/1#00000000"]);
+    bench.end("a/1", ANSWERED);
+    expect(bench.takeAll().sort()).toEqual(["a/1#00000001", "a/1#00000002", "b/1#00000000"]);
+    expect(bench.lanes.silentLanes).toBe(1);
+  });
+
+  it("that have answered elsewhere are not among them", () => {
+    const bench = new Bench({ silentInFlightMax: 0 });
+    bench.fill("a/1", 5);
+    expect(bench.takeAll()).toEqual([]);
+    expect(bench.lanes.drainCreated(10)).toEqual([{ accountId: "a", lane: "1" }]);
+    expect(bench.lanes.drainCreated(10)).toEqual([]);
+    bench.lanes.setAnsweredBefore({ accountId: "a", lane: "1" });
+    expect(bench.takeAll()).toHaveLength(2);
+    bench.end("a/1", ANSWERED);
+    expect(bench.lanes.drainAnswered(10), "known already").toEqual([]);
+  });
+
+  it("are told of once when they answer for the first time", () => {
+    const bench = new Bench();
+    bench.answering("a/1", 3);
+    expect(bench.lanes.drainAnswered(10)).toEqual([{ accountId: "a", lane: "1" }]);
+    expect(bench.lanes.drainAnswered(10)).toEqual([]);
   });
 });
 
 describe("what is remembered", () => {
   it("is every id once while it waits", () => {
-    const lanes = lanesWith();
-    expect(fill(lanes, "a", 1)).toEqual([true]);
-    expect(fill(lanes, "a", 1)).toEqual([true]);
-    expect(lanes.waitingIds).toBe(1);
-    expect(take(lanes, 10)).toEqual(["a0"]);
-    // Under way is another matter: the claim says that it is leased.
-    expect(fill(lanes, "a", 1)).toEqual([true]);
-    expect(take(lanes, 10)).toEqual(["a0"]);
+    const bench = new Bench();
+    bench.answering("a/1");
+    expect([...bench.fill("a/1", 1), ...bench.fill("a/1", 1)]).toEqual([true, true]);
+    expect(bench.lanes.waitingIds).toBe(1);
+    expect(bench.takeAll()).toHaveLength(1);
   });
 
-  it("is at most so many of a lane; the rest is let go", () => {
-    const lanes = lanesWith({ laneIdsMin: 1, laneIdsMax: 5 });
-    expect(fill(lanes, "a", 7)).toEqual([true, true, true, true, true, false, false]);
+  it("is at most so many of a lane, of a silent lane, and of one account's silent lanes", () => {
+    const bench = new Bench({ laneIdsMax: 5, silentLaneIdsMax: 3, accountSilentIdsMax: 4 });
+    bench.answering("a/1");
+    expect(bench.fill("a/1", 7).filter(Boolean)).toHaveLength(5);
+    expect(bench.fill("a/2", 7).filter(Boolean)).toHaveLength(3);
+    expect(bench.fill("a/3", 7).filter(Boolean)).toHaveLength(1);
+    expect(bench.fill("b/1", 7).filter(Boolean)).toHaveLength(3);
   });
 
-  it("is at least so many of every lane, whatever the others do", () => {
-    const lanes = lanesWith({ idsMax: 10, laneIdsMin: 2, laneIdsMax: 50 });
-    expect(fill(lanes, "flood", 30).filter(Boolean)).toHaveLength(10);
-    expect(fill(lanes, "b", 3)).toEqual([true, true, false]);
-    lanes.take(1);
-    expect(fill(lanes, "c", 3)).toEqual([true, true, false]);
+  it("is half of all for an account alone, and something for every other", () => {
+    const bench = new Bench({ idsMax: 100, laneIdsMax: 1_000, accountIdsMin: 5 });
+    for (const name of ["a/1", "b/1", "c/1"]) bench.answering(name);
+    expect(bench.fill("a/1", 200).filter(Boolean)).toHaveLength(50);
+    expect(bench.fill("b/1", 200).filter(Boolean)).toHaveLength(25);
+    for (let n = 0; n < 30; n++) bench.answering(`more${n}/1`);
+    for (let n = 0; n < 30; n++)
+      expect(bench.fill(`more${n}/1`, 9).filter(Boolean).length).toBeGreaterThan(4);
   });
 
-  it("is next to nothing of a lane whose receiver is silent, once all together remember too much", () => {
-    const lanes = lanesWith({ idsMax: 10, laneIdsMin: 8, silentLaneIdsMin: 2, inFlightMax: 100 });
-    for (const key of ["a", "b", "c"]) {
-      fill(lanes, key, 8);
-      lanes.take(2);
-    }
-    expect(lanes.waitingIds).toBe(18);
-    lanes.release("a", "silent");
-    expect(lanes.waitingIds, "its newest are let go").toBe(14);
-    expect(fill(lanes, "a", 1, 100)).toEqual([false]);
-    for (const key of ["b", "c"]) lanes.release(key, "silent");
-    expect(lanes.waitingIds, "that is few enough").toBe(10);
-    expect(fill(lanes, "d", 9).filter(Boolean), "others do not suffer for it").toHaveLength(8);
-    for (let n = 0; n < 3; n++) lanes.release(["a", "b", "c"][n]!, "silent");
-    expect(lanes.waitingIds).toBe(8 + 3 * 2);
-    expect(
-      take(lanes, 100)
-        .filter((id) => !id.startsWith("d"))
-        .sort(),
-    ).toEqual(["a2", "b2", "c2"]);
+  it("is asked for again when the lane has room, from the oldest that was let go", () => {
+    const bench = new Bench({ laneIdsMax: 10 });
+    bench.answering("a/1", 2);
+    bench.fill("a/1", 30);
+    expect(bench.lanes.drainLetGo(10), "it has enough to do").toEqual([]);
+    bench.drainTo(6);
+    expect(bench.lanes.drainLetGo(10)).toEqual([{ accountId: "a", lane: "1", fromId: "a/1#00000010" }]);
+    expect(bench.lanes.drainLetGo(10), "once").toEqual([]);
+    bench.lanes.refill({ accountId: "a", lane: "1" }, ["a/1#00000010", "a/1#00000011"], "a/1#00000012");
+    expect(bench.lanes.waitingIds).toBe(8);
+    bench.drainTo(6);
+    expect(bench.lanes.drainLetGo(10)).toEqual([{ accountId: "a", lane: "1", fromId: "a/1#00000012" }]);
+    bench.lanes.refill({ accountId: "a", lane: "1" }, [], null);
+    bench.takeAll();
+    expect(bench.lanes.drainLetGo(10), "that was all").toEqual([]);
   });
 
-  it("counts as startable only what could start if the process had room", () => {
-    const lanes = lanesWith({ inFlightMax: 2 });
-    fill(lanes, "a", 10);
-    expect(lanes.startableIds).toBe(10);
-    lanes.take(2);
-    expect(lanes.startableIds, "the lane is full").toBe(0);
-    expect(lanes.waitingIds).toBe(8);
-    expect(lanes.heldLanes).toBe(1);
-    fill(lanes, "b", 3);
-    expect(lanes.startableIds, "the process is full, the lane is not").toBe(3);
-    lanes.release("a", "unknown");
-    expect(lanes.startableIds).toBe(11);
-    lanes.release("a", "silent");
-    expect(lanes.startableIds, "silent lanes hold up no wake-up").toBe(3);
+  it("is asked for again when a silent receiver answers, and let go when one falls silent", () => {
+    const bench = new Bench({ silentLaneIdsMax: 2 });
+    bench.fill("a/1", 5);
+    bench.takeAll();
+    bench.end("a/1", SILENT);
+    expect(bench.lanes.drainLetGo(10), "nothing is asked for while it is silent").toEqual([]);
+    bench.takeAll();
+    bench.end("a/1", ANSWERED);
+    expect(bench.lanes.drainLetGo(10)).toEqual([{ accountId: "a", lane: "1", fromId: "a/1#00000002" }]);
+    bench.lanes.refill({ accountId: "a", lane: "1" }, [], null);
+    bench.fill("a/1", 50, 100);
+    const before = bench.lanes.waitingIds;
+    bench.takeAll();
+    bench.end("a/1", SILENT);
+    expect(before).toBeGreaterThan(40);
+    expect(bench.lanes.waitingIds).toBe(2);
   });
 
   it("is given back all at once, and then nothing waits", () => {
-    const lanes = lanesWith();
-    fill(lanes, "a", 5);
-    fill(lanes, "b", 1);
-    take(lanes, 3);
-    expect(lanes.clear().sort()).toEqual(["a2", "a3", "a4"]);
-    expect([lanes.waitingIds, lanes.startableIds, lanes.inFlight]).toEqual([0, 0, 3]);
-    expect(take(lanes, 10)).toEqual([]);
-    lanes.release("a", "answered");
-    fill(lanes, "a", 1, 9);
-    expect(take(lanes, 10)).toEqual(["a9"]);
+    const bench = new Bench();
+    bench.answering("a/1", 2);
+    bench.fill("a/1", 5);
+    bench.fill("b/1", 1);
+    bench.take(4);
+    expect(bench.lanes.clear()).toHaveLength(2);
+    expect([bench.lanes.waitingIds, bench.lanes.inFlight]).toEqual([0, 4]);
+    expect(bench.takeAll()).toEqual([]);
   });
 
-  it("keeps the manners of idle lanes, the longest idle one being forgotten first", () => {
-    const lanes = lanesWith({ idleLanesMax: 2 });
-    raise(lanes, "a", 6);
-    raise(lanes, "b", 6);
-    fill(lanes, "a", 20);
-    expect(take(lanes, 20)).toHaveLength(8);
-    raise(lanes, "c", 6);
-    raise(lanes, "d", 6);
-    fill(lanes, "b", 20);
-    expect(take(lanes, 20), "forgotten: it starts anew").toHaveLength(2);
-    fill(lanes, "a", 20, 20);
-    expect(lanes.inFlight, "a busy lane is never forgotten").toBe(10);
-    for (let n = 0; n < 8; n++) lanes.release("a", "answered");
-    expect(take(lanes, 8)).toHaveLength(8);
+  it("of an idle lane is its limit, the longest idle going first; one that never answered has none", () => {
+    const bench = new Bench({ idleLanesMax: 2 });
+    bench.answering("a/1", 7);
+    bench.answering("b/1", 7);
+    bench.answering("c/1", 7);
+    for (const [name, started] of [
+      ["a/1", 1],
+      ["b/1", 8],
+      ["c/1", 8],
+    ] as const) {
+      bench.fill(name, 20);
+      expect(by(bench.takeAll(), name[0]!), name).toBe(started);
+    }
+    const silent = new Bench();
+    silent.fill("a/1", 1);
+    silent.takeAll();
+    silent.end("a/1", SILENT);
+    expect([silent.lanes.silentLanes, silent.lanes.activeAccounts]).toEqual([0, 0]);
   });
 
-  it("forgets an idle lane without looking through all that wait", () => {
-    const lanes = lanesWith({ idleLanesMax: 1, inFlightMax: 1_000_000, silentInFlightMax: 0 });
+  it("costs a healthy account the same however many silent lanes another one has", () => {
+    const bench = new Bench({ inFlightMax: 1_000_000, silentInFlightMax: 1_000 });
     const tookMs = () => {
       const startedAt = performance.now();
-      for (let n = 0; n < 2_000; n++) {
-        lanes.add({ deliveryId: `${n}`, lane: `healthy ${n}` });
-        expect(take(lanes, 1)).toEqual([`${n}`]);
-        lanes.release(`healthy ${n}`, "answered");
-      }
+      for (let n = 0; n < 2_000; n++) bench.answering("healthy/1");
       return performance.now() - startedAt;
     };
     tookMs();
     const aloneMs = tookMs();
-    for (let n = 0; n < 50_000; n++) {
-      fill(lanes, `silent ${n}`, 2);
-      take(lanes, 1);
-      lanes.release(`silent ${n}`, "silent");
-    }
-    expect(lanes.silentLanes).toBe(50_000);
+    for (let n = 0; n < 5_000; n++) bench.fill(`flood/${n}`, 1);
+    bench.lanes.take(1_000);
     expect(tookMs()).toBeLessThan(5 * aloneMs + 50);
   });
 });

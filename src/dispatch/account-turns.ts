@@ -1,0 +1,139 @@
+import type { LaneLimits } from "./lane-limits.ts";
+
+/** What an account holds in this process, and where it stands in the turns. */
+export type Share = {
+  inFlight: number;
+  /** Of those, to receivers that gave no answer last time, or never did. */
+  silentInFlight: number;
+  /** Something waits, or is in flight. */
+  isActive: boolean;
+  turn: Turn | null;
+  silentTurn: Turn | null;
+};
+
+type Turn = Set<Share>;
+
+/** Places that only accounts with few in flight get: a POST cannot be taken back when a neighbour's work arrives. */
+const RESERVED_SHARE = 1 / 8;
+/** Of what is left of the reserve, how much an account may hold in all to get one more of it. */
+const RESERVE_THRESHOLD = 1 / 4;
+/** 0, 1, 2 to 3, 4 to 7, … in flight: enough for 16,383. */
+const CLASSES = 15;
+
+export function newShare(): Share {
+  return { inFlight: 0, silentInFlight: 0, isActive: false, turn: null, silentTurn: null };
+}
+
+/**
+ * Which account starts next: the one with the least in flight, to a power of two, and those of one class in turn (round
+ * robin). That is max-min fair: whoever asks for little gets all of it, the rest is shared equally.
+ *
+ * What cannot be taken back is kept back: an eighth of the places is for accounts that hold few, by a dynamic threshold
+ * (Choudhury and Hahne, 1998: a queue may grow while it is shorter than a multiple of the free space). So an account
+ * alone gets nearly all, and a hundred greedy ones leave room for the next. Silent receivers, and those that have never
+ * answered, share a budget of their own in the same way.
+ *
+ * Losing option: deficit round robin shares starts, not places; accounts whose receivers hang would hold them all.
+ */
+export class AccountTurns<Account extends Share> {
+  readonly #limits: Pick<LaneLimits, "inFlightMax" | "silentInFlightMax" | "accountInFlightMax">;
+  readonly #reserved: number;
+  /** Accounts that can start something, by the class of what they have in flight. */
+  readonly #turns = newTurns();
+  /** Accounts that can start something in a silent lane, by the class of what they have in flight in such. */
+  readonly #silentTurns = newTurns();
+  #activeAccounts = 0;
+  #inFlight = 0;
+  #silentInFlight = 0;
+
+  constructor(limits: LaneLimits) {
+    this.#limits = limits;
+    this.#reserved = Math.floor(limits.inFlightMax * RESERVED_SHARE);
+  }
+
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** Accounts with something waiting or in flight. */
+  get activeAccounts(): number {
+    return this.#activeAccounts;
+  }
+
+  /** The account whose turn it is among those with a lane that answers. */
+  next(): Account | undefined {
+    const free = this.#limits.inFlightMax - this.#inFlight;
+    return free <= 0 ? undefined : firstBelow(this.#turns, this.#mostToTakeOf(free));
+  }
+
+  /** The same among those with a silent lane. */
+  nextSilent(): Account | undefined {
+    const free = this.#limits.inFlightMax - this.#inFlight;
+    const silentFree = this.#limits.silentInFlightMax - this.#silentInFlight;
+    if (free <= 0 || silentFree <= 0) return undefined;
+    return firstBelow(this.#silentTurns, Math.min(silentFree, this.#mostToTakeOf(free)));
+  }
+
+  countInFlight(account: Account, change: number, isSilent: boolean): void {
+    account.inFlight += change;
+    this.#inFlight += change;
+    if (isSilent) this.countSilent(account, change);
+  }
+
+  countSilent(account: Account, change: number): void {
+    account.silentInFlight += change;
+    this.#silentInFlight += change;
+  }
+
+  /** Puts an account where it belongs now; where that is where it was, it keeps its place in the turns. */
+  seat(account: Account, can: { start: boolean; startSilent: boolean; isActive: boolean }): void {
+    if (can.isActive !== account.isActive) this.#activeAccounts += can.isActive ? 1 : -1;
+    account.isActive = can.isActive;
+    const isHeld = account.inFlight >= this.#limits.accountInFlightMax;
+    const turn = !isHeld && can.start ? this.#turns[classOf(account.inFlight)]! : null;
+    const silentTurn =
+      !isHeld && can.startSilent ? this.#silentTurns[classOf(account.silentInFlight)]! : null;
+    account.turn = moved(account, account.turn, turn);
+    account.silentTurn = moved(account, account.silentTurn, silentTurn);
+  }
+
+  /** It had its turn: seated again, it is the last. */
+  unseat(account: Account): void {
+    account.turn = moved(account, account.turn, null);
+    account.silentTurn = moved(account, account.silentTurn, null);
+  }
+
+  /** An account that has this many in flight gets no more. */
+  #mostToTakeOf(free: number): number {
+    return free > this.#reserved ? Number.POSITIVE_INFINITY : Math.max(1, free * RESERVE_THRESHOLD);
+  }
+}
+
+function newTurns(): readonly Turn[] {
+  return Array.from({ length: CLASSES }, () => new Set<Share>());
+}
+
+function classOf(inFlight: number): number {
+  return Math.min(32 - Math.clz32(inFlight), CLASSES - 1);
+}
+
+/** The first account of the lowest class, if such a class has fewer than `most`. */
+function firstBelow<Account extends Share>(turns: readonly Turn[], most: number): Account | undefined {
+  for (const [index, turn] of turns.entries()) {
+    const fewest = index === 0 ? 0 : 2 ** (index - 1);
+    if (fewest >= most) return undefined;
+    if (turn.size > 0) return first(turn) as Account;
+  }
+  return undefined;
+}
+
+function moved(share: Share, from: Turn | null, to: Turn | null): Turn | null {
+  if (from === to) return to;
+  from?.delete(share);
+  to?.add(share);
+  return to;
+}
+
+export function first<T>(items: ReadonlySet<T>): T | undefined {
+  return items.values().next().value;
+}
