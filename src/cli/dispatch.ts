@@ -20,6 +20,7 @@ import { type AloneRun, Suspects } from "../dispatch/quarantine.ts";
 import { deliverAlone } from "../dispatch/quarantine-process.ts";
 import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import { DAY_MS } from "../model/time.ts";
 import { createGaugePool } from "../store/pools.ts";
 import { collectIds } from "./options.ts";
 
@@ -84,8 +85,6 @@ async function readOptions(context: ProcessContext, suspects: Suspects): Promise
     ),
   };
 }
-
-const DAY_MS = 86_400_000;
 
 /** Its one connection is its own: metrics and probes answer even while the dispatcher has none to spare. */
 async function startDispatchMonitoring(options: Options, running: AsyncDisposableStack): Promise<Monitoring> {

@@ -1,4 +1,4 @@
-const DAY_MS = 86_400_000;
+import { DAY_MS } from "../model/time.ts";
 
 const digits = (count: number, length: number) =>
   Array.from({ length: count }, (_, number) => String(number).padStart(length, "0"));

@@ -13,6 +13,7 @@ import { UsageError } from "../app/usage-error.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { scopes } from "../model/scopes.ts";
+import { DAY_MS } from "../model/time.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded.ts";
 import { createAccount } from "../store/accounts.ts";
 import { setEndpoint } from "../store/endpoints.ts";
@@ -24,7 +25,6 @@ import { makeThrowAwayFolder } from "./throw-away-folder.ts";
 
 /** A day of retries, compressed: eight attempts fit. */
 export const WINDOW_SECONDS = 5;
-const DAY_MS = 86_400_000;
 const GRACE_MS = 5_000;
 const LOG_LINES_SHOWN = 10;
 

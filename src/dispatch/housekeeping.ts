@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import { DAY_MS } from "../model/time.ts";
 import { forgetAuditEntries } from "../store/audit-log.ts";
 import { forgetIdempotencyKeys } from "../store/idempotency.ts";
 import {
@@ -12,7 +13,6 @@ import {
 } from "../store/partitions.ts";
 import { forgetReplay } from "../store/replays.ts";
 
-const DAY_MS = 86_400_000;
 const FORGOTTEN_PER_STEP = 1_000;
 
 export type Retention = {

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import type { PoolName } from "../metrics/database-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import { DAY_MS } from "../model/time.ts";
 import { claimDeliveries } from "../store/claim.ts";
 import { freeLeases } from "../store/leases.ts";
 import { createDispatchPool, createGeneralPool, isRefusedData, isUnreadableData } from "../store/pools.ts";
@@ -26,7 +27,6 @@ import { Wakeups } from "./wakeups.ts";
 
 /** Of the attempts under way, the share that receivers which do not answer may hold. */
 const SILENT_SHARE = 0.25;
-const DAY_MS = 86_400_000;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
 const DISPATCH_CONNECTIONS = 4;
 const WAKEUP_CONNECTIONS = 4;

@@ -1,4 +1,5 @@
 import { kernelProblems } from "../api/kernel-problems.ts";
+import { JSON_LEVELS_MAX } from "../api/limits.ts";
 import type { ProblemCatalogue } from "../api/problems.ts";
 
 /** The codes of this service's own, besides those of every API on the kernel. */
@@ -40,7 +41,7 @@ const ownProblems = {
     meaning: "The analysis is JSON, but not an analysis as it is published; `errors` says what is wrong.",
     remedy:
       "Send an object with an `id` of 1 to 200 characters out of A-Z a-z 0-9 . _ : - and the `status` succeeded or " +
-      "failed, both written without escapes, nested at most 512 levels deep.",
+      `failed, both written without escapes, nested at most ${JSON_LEVELS_MAX} levels deep.`,
     hasErrors: true,
   },
 } as const satisfies ProblemCatalogue;

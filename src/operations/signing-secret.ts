@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { jsonAnswer, jsonBody } from "../api/shapes.ts";
+import { DAY_SECONDS } from "../model/time.ts";
 import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "../store/signing-secrets.ts";
 import type { Dependencies } from "./dependencies.ts";
 import { time } from "./fields.ts";
@@ -7,7 +8,6 @@ import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Signing secret";
 const path = "/v1/webhooks/signing-secret";
-const DAY_SECONDS = 86_400;
 
 const secret = z
   .string()

@@ -1,3 +1,4 @@
+import { DAY_MS } from "../model/time.ts";
 import { type ConnectionFacts, observeConnections, type ProbeConnect } from "./connection-facts.ts";
 import { deliveryFaults } from "./delivery-faults.ts";
 import { type Fault, SEVERITIES } from "./fault.ts";
@@ -14,8 +15,6 @@ const PROBES_LIMIT_MS = 18_500;
 /** An attempt waits for 15 s at most; a third of it is a receiver that works before it answers. */
 const SLOW_MS = 5_000;
 const CERTIFICATE_DAYS_MIN = 14;
-const DAY_MS = 86_400_000;
-
 /** `dangerous`: it accepts a forgery. `faulty`: webhooks get lost. `right`: neither; warnings may be left. */
 export const CHECK_VERDICTS = ["right", "faulty", "dangerous"] as const;
 export type CheckVerdict = (typeof CHECK_VERDICTS)[number];

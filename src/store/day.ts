@@ -1,7 +1,7 @@
 import pg, { type Pool, type QueryResult, type QueryResultRow } from "pg";
+import { DAY_MS } from "../model/time.ts";
 import { createdAtMs } from "./delivery-id.ts";
 
-const DAY_MS = 86_400_000;
 /** Later days have names of another length; an id that claims to be of one is nobody's. */
 const LAST_DAY = Math.floor(Date.UTC(9999, 11, 31) / DAY_MS);
 

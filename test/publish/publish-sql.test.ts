@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { JSON_LEVELS_MAX } from "../../src/api/limits.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { insertAccount, publish, publishMany } from "../support/publishing.ts";
 
@@ -31,6 +32,11 @@ async function refusal(
 
 function analysis(id: string, more = ""): string {
   return `{"id":"${id}","status":"succeeded"${more}}`;
+}
+
+/** The analysis itself is the first level. */
+function nested(levels: number): string {
+  return analysis(`nested-${levels}`, `,"x":${"[".repeat(levels - 1)}${"]".repeat(levels - 1)}`);
 }
 
 describe("publish_analysis", () => {
@@ -145,7 +151,7 @@ describe("publish_analysis", () => {
     ["an escaped second id", '{"id":"s","status":"failed","\\u0069d":"t"}', "SP002", "written with escapes"],
     ["an escaped only status", '{"id":"s","st\\u0061tus":"failed"}', "SP002", "written with escapes"],
     ["too many bytes", analysis("big", `,"x":"${"é".repeat(600_000)}"`), "SP003", "more than the 1048576"],
-    ["513 levels", analysis("deep", `,"x":${"[".repeat(512)}${"]".repeat(512)}`), "SP002", "512 levels"],
+    ["a level too many", nested(JSON_LEVELS_MAX + 1), "SP002", `more than ${JSON_LEVELS_MAX} levels`],
   ])("refuses %s before anything is stored", async (_, text, state, message) => {
     const before = await count("sealpost.analyses");
     const error = await refusal(publish(database.pool, accountId, text, HOOK));
@@ -155,8 +161,8 @@ describe("publish_analysis", () => {
     expect(await count("sealpost.analyses")).toBe(before);
   });
 
-  it("accepts 512 levels, and any number of brackets beside each other or in strings", async () => {
-    const deep = analysis("level-512", `,"x":${"[".repeat(511)}${"]".repeat(511)}`);
+  it("accepts as many levels as the API does, and any number of brackets beside each other or in strings", async () => {
+    const deep = nested(JSON_LEVELS_MAX);
     const wide = analysis("wide", `,"x":[${"[],{},".repeat(600)}1],"y":"${'[{\\"'.repeat(600)}"`);
     await publish(database.pool, accountId, deep, HOOK);
     await publish(database.pool, accountId, wide, HOOK);
