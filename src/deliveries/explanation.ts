@@ -1,8 +1,8 @@
 import { explainEndReason, explainErrorCode } from "../model/error-codes.ts";
 import type { Explanation } from "../model/explanation.ts";
 import type { EndReason } from "../model/outcomes.ts";
+import { createdAtMs } from "../store/day.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
-import { createdAtMs } from "../store/delivery-id.ts";
 import { dateAndTime } from "./time-text.ts";
 
 /** What stands in the log of a delivery that its explanation depends on. */

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { LeasedDelivery } from "../store/claim.ts";
 import { BoundedCache } from "./bounded-cache.ts";
 import type { Delivered } from "./deliver.ts";
-import type { DispatchObserver } from "./dispatcher.ts";
+import type { DispatchObserver } from "./observer.ts";
 import type { Recorded } from "./recorder.ts";
 
 /** URLs whose hosts are remembered: taking a URL apart is an eighth of what a line costs. */
@@ -13,7 +13,10 @@ const HOSTS_MAX = 20_000;
  * receiver sent stands in the delivery log, for those who may see it. A target is logged by its host only, since
  * customers put tokens into paths.
  */
-export function createAttemptLog(log: Logger, mustGoAlone: (deliveryId: string) => void): DispatchObserver {
+export function createAttemptLog(
+  log: Logger,
+  mustBeQuarantined: (deliveryId: string) => void,
+): DispatchObserver {
   const hosts = new BoundedCache<string, string>(HOSTS_MAX);
   const hostOf = (targetUrl: string) => hosts.get(targetUrl, (url) => new URL(url).host);
   return {
@@ -28,9 +31,9 @@ export function createAttemptLog(log: Logger, mustGoAlone: (deliveryId: string) 
         log.info(attemptLine(delivery, delivered, recorded, hostOf), "attempt");
       }
     },
-    mustGoAlone: (deliveryId) => {
+    mustBeQuarantined: (deliveryId) => {
       log.warn({ delivery_id: deliveryId }, "interrupted twice in a row: it is posted alone");
-      mustGoAlone(deliveryId);
+      mustBeQuarantined(deliveryId);
     },
     letGo: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
     claimed: () => undefined,

@@ -6,7 +6,7 @@ import { statusErrorCode } from "../model/http-status-errors.ts";
 import { END_REASONS } from "../model/outcomes.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import type { AttemptRow } from "../store/record.ts";
-import type { DispatchObserver } from "./dispatcher.ts";
+import type { DispatchObserver } from "./observer.ts";
 
 /** Counts what a dispatcher does. All of it together costs about a microsecond an attempt. */
 export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver {
@@ -71,7 +71,7 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
         deliverySeconds[when].observe(secondsBetween(delivery.createdAtMs, attempt.endedAtMs));
       }
     },
-    mustGoAlone: () => sentAlone.add(),
+    mustBeQuarantined: () => sentAlone.add(),
     letGo: (count) => wakeupsLetGo.add(count),
     claimed: (asked, _leased, tookMs) => {
       claimRows.observe(asked);

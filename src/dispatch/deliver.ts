@@ -1,4 +1,6 @@
-import type { Poster, PostResult } from "../egress/post/post.ts";
+import type { Config } from "../config/config.ts";
+import type { Egress } from "../egress/egress.ts";
+import { createPoster, type Poster, type PostResult } from "../egress/post/post.ts";
 import { isOurFailure } from "../model/error-codes.ts";
 import {
   type AfterAttempt,
@@ -12,9 +14,9 @@ import { SIGNATURE_HEADER, signatureHeader } from "../signing/index.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import type { AttemptRow, Recording } from "../store/record.ts";
 import { webhookBody } from "../webhook/envelope.ts";
-import type { DatabaseClock } from "./database-clock.ts";
-import type { DeliveryTargets } from "./delivery-target.ts";
-import type { SigningKeys } from "./signing-keys.ts";
+import { DatabaseClock } from "./database-clock.ts";
+import { DeliveryTargets } from "./delivery-target.ts";
+import { SigningKeys } from "./signing-keys.ts";
 
 export type Delivering = {
   readonly targets: DeliveryTargets;
@@ -27,6 +29,33 @@ export type Delivering = {
   readonly deadlineMs: number;
   readonly analysisRetentionMs: number;
 };
+
+export type DeliveringOptions = {
+  readonly config: Config;
+  /** The way out to targets. */
+  readonly egress: Egress;
+  /** 32 bytes: what signing secrets are sealed with. */
+  readonly secretsKey: Uint8Array;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+};
+
+/** All that one delivery's attempt needs, made from the configuration. */
+export function createDelivering(options: DeliveringOptions): Delivering {
+  const { config } = options;
+  const now = () => performance.now();
+  const { connect, unsafeAllowedTargets } = options.egress;
+  return {
+    targets: new DeliveryTargets(unsafeAllowedTargets),
+    keys: new SigningKeys(options.secretsKey),
+    poster: createPoster({ connect, unsafeAllowedTargets, now }),
+    clock: new DatabaseClock(now),
+    random: options.random,
+    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: config.retryAttempts },
+    deadlineMs: config.attemptDeadlineMs,
+    analysisRetentionMs: config.analysisRetentionSeconds * 1000,
+  };
+}
 
 /** What became of a leased delivery: what to write down, and what its POST said (null: there was none). */
 export type Delivered = { readonly recording: Recording; readonly result: PostResult | null };
@@ -46,7 +75,7 @@ export async function deliver(
     {
       attemptsInRun: (delivery.number ?? on.policy.attempts + 1) - 1,
       runStartedAtMs: delivery.runStartedAtMs,
-      wasInterruptedAlone: delivery.wasInterruptedAlone,
+      wasInterruptedInQuarantine: delivery.wasInterruptedInQuarantine,
       expiresAtMs: delivery.analysisText === null ? 0 : delivery.createdAtMs + on.analysisRetentionMs,
       target: target === null ? null : target.verdict === "allow" ? "allowed" : "refused",
     },

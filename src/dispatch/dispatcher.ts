@@ -1,17 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { INTERRUPTIONS_BEFORE_ALONE } from "../schedule/life.ts";
-import type { Claim, LeasedDelivery } from "../store/claim.ts";
-import { dayOf } from "../store/day.ts";
-import type { Recording } from "../store/record.ts";
-import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
+import type { LeasedDelivery } from "../store/claim.ts";
+import { Attempts, type AttemptsOptions, type Claimed } from "./attempts.ts";
+import type { Delivered } from "./deliver.ts";
 import { type LaneLimits, Lanes, type WaitingDelivery } from "./lanes.ts";
-import { type Recorded, Recorder } from "./recorder.ts";
+import type { Recorder } from "./recorder.ts";
 
-/** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
-export const LEASE_MARGIN_MS = 5_000;
-/** A POST starts only while its claim is younger than this, so that it ends, recorded, within the lease. */
-export const START_WITHIN_MS = 3_000;
 const CLAIM_ROWS_MAX = 200;
 const CLAIM_BYTES_MAX = 8 * 1024 * 1024;
 const IN_FLIGHT_BYTES_MAX = 64 * 1024 * 1024;
@@ -22,36 +16,13 @@ const GIVEN_BACK_MAX = 10_000;
 const CLAIM_RETRY_MS = 100;
 const CLAIM_RETRY_MAX_MS = 2_000;
 
-export type DispatcherOptions = {
-  readonly delivering: Delivering;
+export type DispatcherOptions = Omit<AttemptsOptions, "isInQuarantine"> & {
   readonly lanes: LaneLimits;
-  readonly claim: (input: {
-    readonly deliveryIds: readonly string[];
-    readonly leaseToken: string;
-    readonly leaseMs: number;
-    readonly bytesMax: number;
-    readonly isAlone: boolean;
-    readonly interruptionsBeforeAlone: number;
-    readonly attemptsMax: number;
-  }) => Promise<Claim>;
-  readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
   /** Has others woken for deliveries that waited here and will not be claimed here any more. */
   readonly giveBack: (deliveryIds: readonly string[]) => Promise<void>;
   /** Frees what a claim under this token has leased, whose answer is not waited for any more. */
   readonly freeLeases: (deliveryIds: readonly string[], leaseToken: string) => Promise<void>;
   readonly isUnreadableData: (error: unknown) => boolean;
-  readonly isRefusedData: (error: unknown) => boolean;
-  readonly observer: DispatchObserver;
-};
-
-/** Told of everything that happens, for logs, metrics and tests. Must not throw. */
-export type DispatchObserver = {
-  readonly attemptRecorded: (delivery: LeasedDelivery, delivered: Delivered, recorded: Recorded) => void;
-  /** Interrupted twice in a row: has to be posted where nothing else is in flight. */
-  readonly mustGoAlone: (deliveryId: string) => void;
-  readonly letGo: (count: number) => void;
-  readonly claimed: (asked: number, leased: number, tookMs: number) => void;
-  readonly failed: (work: "claim" | "deliver" | "record", error: unknown) => void;
 };
 
 /**
@@ -60,9 +31,8 @@ export type DispatchObserver = {
  */
 export class Dispatcher {
   readonly lanes: Lanes;
-  readonly recorder: Recorder;
   readonly #options: DispatcherOptions;
-  readonly #leaseMs: number;
+  readonly #attempts: Attempts;
   #running = 0;
   #bytesInFlight = 0;
   #isClaiming = false;
@@ -73,14 +43,12 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
-    this.#leaseMs = options.delivering.deadlineMs + LEASE_MARGIN_MS;
     this.lanes = new Lanes(options.lanes);
-    this.recorder = new Recorder({
-      write: options.write,
-      partOf: ({ deliveryId }) => dayOf(deliveryId),
-      isRefusedData: options.isRefusedData,
-      onError: (error) => options.observer.failed("record", error),
-    });
+    this.#attempts = new Attempts({ ...options, isInQuarantine: false });
+  }
+
+  get recorder(): Recorder {
+    return this.#attempts.recorder;
   }
 
   /**
@@ -139,38 +107,28 @@ export class Dispatcher {
     });
   }
 
-  /**
-   * Claims until the database answers: a claim whose answer was lost may have leased its rows, and asking again with
-   * the same token gets them back, where they would otherwise count as interrupted.
-   */
+  /** Claims until the database answers, always with the same token: see `Attempts.claim`. */
   async #claim(
     taken: readonly WaitingDelivery[],
     bytesMax: number,
     leaseToken: string = randomUUID(),
   ): Promise<void> {
-    const { observer, delivering, claim } = this.#options;
-    const input = {
-      deliveryIds: taken.map((waiting) => waiting.deliveryId),
-      leaseToken,
-      leaseMs: this.#leaseMs,
-      bytesMax,
-      isAlone: false,
-      interruptionsBeforeAlone: INTERRUPTIONS_BEFORE_ALONE,
-      attemptsMax: delivering.policy.attempts,
-    };
+    const { observer, isUnreadableData } = this.#options;
+    const deliveryIds = taken.map((waiting) => waiting.deliveryId);
     let failures = 0;
     for (; !this.#isStopping; failures++) {
-      const askedAtMs = performance.now();
-      const claimed = await claim(input).catch((error: unknown) => {
-        observer.failed("claim", error);
-        return this.#options.isUnreadableData(error) ? "unreadable" : null;
-      });
+      const claimed = await this.#attempts
+        .claim(deliveryIds, leaseToken, bytesMax)
+        .catch((error: unknown) => {
+          observer.failed("claim", error);
+          return isUnreadableData(error) ? "unreadable" : null;
+        });
       if (claimed === "unreadable") return await this.#claimHalves(taken, bytesMax, leaseToken);
-      if (claimed !== null) return this.#start(taken, claimed, askedAtMs);
+      if (claimed !== null) return this.#start(taken, claimed);
       await wait(Math.min(CLAIM_RETRY_MS * 2 ** failures, CLAIM_RETRY_MAX_MS));
     }
     // One of them may have leased its rows. If this fails, too, their attempts are written down as interrupted.
-    if (failures > 0) await this.#options.freeLeases(input.deliveryIds, leaseToken).catch(() => undefined);
+    if (failures > 0) await this.#options.freeLeases(deliveryIds, leaseToken).catch(() => undefined);
     for (const waiting of taken) this.lanes.release(waiting.lane, "unknown");
   }
 
@@ -185,45 +143,30 @@ export class Dispatcher {
     await this.#claim(taken.slice(middle), bytesMax >> 1, leaseToken);
   }
 
-  #start(taken: readonly WaitingDelivery[], claim: Claim, claimedAtMs: number): void {
-    const { observer, delivering } = this.#options;
-    const answeredAtMs = performance.now();
-    if (claim.databaseNowMs !== null)
-      delivering.clock.observe(claim.databaseNowMs, claimedAtMs, answeredAtMs);
-    observer.claimed(taken.length, claim.deliveries.length, answeredAtMs - claimedAtMs);
-    const answers = new Map(claim.deliveries.map((delivery) => [delivery.deliveryId, delivery]));
+  #start(taken: readonly WaitingDelivery[], { deliveries, askedAtMs, tookMs }: Claimed): void {
+    const { observer } = this.#options;
+    observer.claimed(taken.length, deliveries.length, tookMs);
+    const answers = new Map(deliveries.map((delivery) => [delivery.deliveryId, delivery]));
     for (const waiting of taken) {
       const answer = answers.get(waiting.deliveryId);
       if (answer?.kind === "leased") {
-        void this.#run(answer, waiting.lane, claimedAtMs);
+        void this.#run(answer, waiting.lane, askedAtMs);
         continue;
       }
       // Not due, leased by somebody else, or gone: whoever has it now sees to it.
       this.lanes.release(waiting.lane, "unknown");
       if (answer?.kind === "left") this.lanes.add(waiting);
-      if (answer?.kind === "must_go_alone") observer.mustGoAlone(waiting.deliveryId);
+      if (answer?.kind === "must_be_quarantined") observer.mustBeQuarantined(waiting.deliveryId);
     }
   }
 
-  async #run(delivery: LeasedDelivery, lane: string, claimedAtMs: number): Promise<void> {
-    const { observer, delivering } = this.#options;
+  async #run(delivery: LeasedDelivery, lane: string, askedAtMs: number): Promise<void> {
     this.#running++;
     this.#bytesInFlight += delivery.bodyBytes;
-    let delivered: Delivered;
-    try {
-      delivered = await deliver(
-        delivery,
-        delivering,
-        () => performance.now() - claimedAtMs < START_WITHIN_MS,
-      );
-    } catch (error) {
-      observer.failed("deliver", error);
-      delivered = releaseAfterFault(delivery, delivering);
-    }
-    this.lanes.release(lane, answerOf(delivered));
-    this.#pump();
-    const recorded = await this.recorder.record(delivered.recording, claimedAtMs + this.#leaseMs);
-    observer.attemptRecorded(delivery, delivered, recorded);
+    await this.#attempts.run(delivery, askedAtMs, (delivered) => {
+      this.lanes.release(lane, answerOf(delivered));
+      this.#pump();
+    });
     this.#bytesInFlight -= delivery.bodyBytes;
     this.#running--;
     if (this.#running === 0) for (const resolve of this.#idleWaiters.splice(0)) resolve();

@@ -11,11 +11,12 @@ import { lead, promoteDue, sweepStuckJobs, wakeSoon } from "../store/promote.ts"
 import { recordOutcomes } from "../store/record.ts";
 import { advanceReplays } from "../store/replays.ts";
 import { createWakeupPool } from "../store/wakeup-pool.ts";
-import { createDelivering, type DeliveringOptions } from "./delivering.ts";
-import { Dispatcher, type DispatchObserver } from "./dispatcher.ts";
+import { createDelivering, type DeliveringOptions } from "./deliver.ts";
+import { Dispatcher } from "./dispatcher.ts";
 import { keepHouse } from "./housekeeping.ts";
 import { LANE_LIMITS } from "./lanes.ts";
 import { Leader, sweepMs } from "./leader.ts";
+import type { DispatchObserver } from "./observer.ts";
 import {
   countLeaderWork,
   countRecords,

@@ -89,7 +89,7 @@ export class Recorder {
     }
   }
 
-  /** One receiver's text must not keep its neighbours from the log: halve until it is alone, then leave it out. */
+  /** One receiver's text must not keep its neighbours from the log: halve the batch to find it, then leave it out. */
   async #writeHalves(batch: readonly Waiting[]): Promise<void> {
     if (batch.length > 1) {
       const middle = batch.length >> 1;

@@ -1,9 +1,13 @@
 import pg, { type Pool, type QueryResult, type QueryResultRow } from "pg";
 import { DAY_MS } from "../model/time.ts";
-import { createdAtMs } from "./delivery-id.ts";
 
 /** Later days have names of another length; an id that claims to be of one is nobody's. */
 const LAST_DAY = Math.floor(Date.UTC(9999, 11, 31) / DAY_MS);
+
+/** A delivery's created_at is the time in its UUIDv7, in milliseconds since the epoch; it is stored nowhere else. */
+export function createdAtMs(deliveryId: string): number {
+  return Number.parseInt(deliveryId.slice(0, 8) + deliveryId.slice(9, 13), 16);
+}
 
 /** Partitions are named by the day (UTC) in which their deliveries were made: `deliveries_20261120`. */
 export function dayOf(deliveryId: string): string {

@@ -15,7 +15,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-it("lets a dispatcher that is asked to end wait for one delivery that is posted alone, and for no others", async () => {
+it("lets a dispatcher that is asked to end wait for the delivery that is posted in quarantine, and for no others", async () => {
   await cluster.receiver.behave("/silent", { isSilent: true });
   const { accountId } = await cluster.createAccount("/silent");
   const published = await cluster.producer.publishMany(6, accountId);

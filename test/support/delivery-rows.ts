@@ -37,7 +37,7 @@ export async function publishAt(
 
 export type ClaimOptions = {
   readonly at?: Date | null;
-  readonly isAlone?: boolean;
+  readonly isInQuarantine?: boolean;
   readonly bytesMax?: number;
   readonly leaseMs?: number;
   readonly leaseToken?: string;
@@ -54,8 +54,8 @@ export function claim(
     leaseToken: options.leaseToken ?? randomUUID(),
     leaseMs: options.leaseMs ?? LEASE_MS,
     bytesMax: options.bytesMax ?? 8 * 1024 * 1024,
-    isAlone: options.isAlone ?? false,
-    interruptionsBeforeAlone: 2,
+    isInQuarantine: options.isInQuarantine ?? false,
+    interruptionsBeforeQuarantine: 2,
     attemptsMax: options.attemptsMax ?? ATTEMPTS_MAX,
     at: options.at ?? null,
   });
