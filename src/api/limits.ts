@@ -16,7 +16,7 @@ export const PAGE_ITEMS_DEFAULT = 50;
 /** A JSON body where the operation names no bound of its own: none of ours needs a tenth of it. */
 export const JSON_BODY_BYTES_MAX = 65_536;
 
-/** Deeper JSON is refused before it is parsed, so that what walks it may recurse; publishing in SQL has the same limit. */
+/** Deeper JSON is refused before it is parsed, so that what walks it may recurse; publishing in SQL sets the same. */
 export const JSON_LEVELS_MAX = 512;
 
 /**

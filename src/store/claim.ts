@@ -30,7 +30,7 @@ export type LeasedDelivery = {
 };
 
 /**
- * What a claim did with an id that was due: took it, found that it belongs into quarantine, or left it for later because
+ * What a claim did with an id that was due: took it, found that it must be quarantined, or left it for later because
  * the bytes were used up. An id that is not due, is leased or is gone does not come back at all.
  */
 export type ClaimedDelivery =
@@ -120,8 +120,8 @@ select kind, delivery_id, null, lane, null, null, null, null, null, null, null, 
 from judged where kind <> 'leased'`;
 
 /**
- * Records attempts whose lease has run out as `interrupted`, and frees their rows. One that was cut in quarantine leaves
- * lease_alone behind, so that the next claim knows it, however late it comes.
+ * Records attempts whose lease has run out as `interrupted`, and frees their rows. One that was cut in quarantine
+ * leaves lease_alone behind, so that the next claim knows it, however late it comes.
  */
 const RECOVER = `
 with cut as (

@@ -154,7 +154,7 @@ describe("when it is asked to end", () => {
   });
 });
 
-describe("the quarantine", () => {
+describe("quarantined deliveries", () => {
   /** A few turns of the event loop: more than what it does between two batches takes. */
   const settled = async () => {
     for (let turns = 0; turns < 10; turns++) await new Promise((resolve) => setImmediate(resolve));
