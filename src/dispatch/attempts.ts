@@ -38,6 +38,7 @@ export class Attempts {
       partOf: ({ deliveryId }) => dayOf(deliveryId),
       isRefusedData: options.isRefusedData,
       onError: (error) => options.observer.failed("record", error),
+      random: options.delivering.random,
     });
   }
 

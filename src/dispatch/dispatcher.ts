@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
+import { backoffMs } from "../schedule/backoff.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import { Attempts, type AttemptsOptions, type Claimed } from "./attempts.ts";
 import type { Delivered } from "./deliver.ts";
@@ -13,8 +14,7 @@ const IN_FLIGHT_BYTES_MAX = 64 * 1024 * 1024;
 const UNRECORDED_MAX = 2_000;
 /** More would take seconds, and whoever asked for the stop waits for it. The promoter finds the others by itself. */
 const GIVEN_BACK_MAX = 10_000;
-const CLAIM_RETRY_MS = 100;
-const CLAIM_RETRY_MAX_MS = 2_000;
+const CLAIM_BACKOFF = { baseMs: 100, maxMs: 2_000 };
 
 export type DispatcherOptions = Omit<AttemptsOptions, "isInQuarantine"> & {
   readonly lanes: LaneLimits;
@@ -113,7 +113,7 @@ export class Dispatcher {
     bytesMax: number,
     leaseToken: string = randomUUID(),
   ): Promise<void> {
-    const { observer, isUnreadableData } = this.#options;
+    const { observer, delivering, isUnreadableData } = this.#options;
     const deliveryIds = taken.map((waiting) => waiting.deliveryId);
     let failures = 0;
     for (; !this.#isStopping; failures++) {
@@ -125,7 +125,7 @@ export class Dispatcher {
         });
       if (claimed === "unreadable") return await this.#claimHalves(taken, bytesMax, leaseToken);
       if (claimed !== null) return this.#start(taken, claimed);
-      await wait(Math.min(CLAIM_RETRY_MS * 2 ** failures, CLAIM_RETRY_MAX_MS));
+      await wait(backoffMs(failures, CLAIM_BACKOFF, delivering.random()));
     }
     // One of them may have leased its rows. If this fails, too, their attempts are written down as interrupted.
     if (failures > 0) await this.#options.freeLeases(deliveryIds, leaseToken).catch(() => undefined);

@@ -5,12 +5,12 @@ import type { PoolName } from "../metrics/database-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { DAY_MS } from "../model/time.ts";
 import { claimDeliveries } from "../store/claim.ts";
+import { createWakeupPool } from "../store/graphile-worker.ts";
 import { freeLeases } from "../store/leases.ts";
 import { createDispatchPool, createGeneralPool, isRefusedData, isUnreadableData } from "../store/pools.ts";
 import { lead, promoteDue, sweepStuckJobs, wakeSoon } from "../store/promote.ts";
 import { recordOutcomes } from "../store/record.ts";
 import { advanceReplays } from "../store/replays.ts";
-import { createWakeupPool } from "../store/wakeup-pool.ts";
 import { createDelivering, type DeliveringOptions } from "./deliver.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { keepHouse } from "./housekeeping.ts";
@@ -91,6 +91,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   const wakeups = new Wakeups({
     pool: wakeupPool,
     wake: (waiting) => dispatcher.wake(waiting),
+    random: options.random,
     onRunnerEnded: (err, restarts) => {
       metrics.dispatch.wakeupRunnerRestarts.of({}).add();
       log.warn({ err, restarts }, "the wake-up runner ended; running it again");

@@ -1,4 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { backoffMs } from "../schedule/backoff.ts";
 import type { Recording } from "../store/record.ts";
 
 /** One statement's worth of recordings. */
@@ -9,8 +10,7 @@ const BATCH_MAX = 200;
  */
 const BATCH_ENOUGH = 50;
 const GATHER_MS = 10;
-const RETRY_MS = 100;
-const RETRY_MAX_MS = 2_000;
+const RETRY_BACKOFF = { baseMs: 100, maxMs: 2_000 };
 
 export type Recorded = "ours" | "taken_over" | "given_up";
 
@@ -22,6 +22,8 @@ export type RecorderOptions = {
   /** True when the database refused the data itself, so that trying the same again is useless. */
   readonly isRefusedData: (error: unknown) => boolean;
   readonly onError: (error: unknown, attempts: number) => void;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
 };
 
 type Waiting = {
@@ -84,7 +86,7 @@ export class Recorder {
       } catch (error) {
         this.#options.onError(error, attempts);
         if (this.#options.isRefusedData(error)) return await this.#writeHalves(batch);
-        await wait(Math.min(RETRY_MS * 2 ** (attempts - 1), RETRY_MAX_MS));
+        await wait(backoffMs(attempts - 1, RETRY_BACKOFF, this.#options.random()));
       }
     }
   }

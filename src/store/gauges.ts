@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import { WAITING_WAKEUPS } from "./graphile-worker.ts";
 import type { PartitionedTable } from "./partitions.ts";
 
 /** Of what is due, so many rows are looked at: 35 ms of PostgreSQL when there are that many (measured), never more. */
@@ -50,11 +51,7 @@ select
   coalesce(sum(leased), 0)::integer as leased,
   greatest(max(oldest) filter (where not is_at_work), 0) as oldest_idle,
   greatest(max(oldest) filter (where is_at_work), 0) as oldest_at_work,
-  (select count(*)::integer from (
-    select from graphile_worker._private_jobs
-    where is_available and task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
-    limit ${WAKEUPS_COUNTED_MAX}) as jobs
-  ) as wakeups_waiting,
+  (select count(*)::integer from (${WAITING_WAKEUPS} limit ${WAKEUPS_COUNTED_MAX}) as jobs) as wakeups_waiting,
   (select count(*)::integer from sealpost.replays where status = 'running') as replays_running,
   pg_stat_get_tuples_inserted('sealpost.analyses'::regclass)::float8 as published_ever
 from lanes`;

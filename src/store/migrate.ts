@@ -3,8 +3,8 @@ import { readdir, readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Logger, runMigrations } from "graphile-worker";
 import pg from "pg";
+import { migrateGraphileWorker } from "./graphile-worker.ts";
 
 export type MigrateOptions = {
   readonly databaseUrl: string;
@@ -50,7 +50,7 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
   try {
     await client.query(SESSION_SETTINGS);
     await waitForLock(client, log);
-    await runMigrations({ connectionString: databaseUrl, maxPoolSize: 1, logger: workerLogger(log) });
+    await migrateGraphileWorker(databaseUrl, log);
     await client.query(MIGRATIONS_TABLE);
     const missing = chooseMissing(files, await readApplied(client));
     for (const file of missing) {
@@ -196,10 +196,4 @@ function describeFailure(where: string, text: string | null, cause: unknown): Er
 function place(text: string, offset: number): string {
   const before = [...text].slice(0, offset).join("").split("\n");
   return `line ${before.length}, column ${(before.at(-1) ?? "").length + 1}`;
-}
-
-function workerLogger(log: (line: string) => void): Logger {
-  return new Logger(() => (level, message) => {
-    if (level === "error" || level === "warning") log(`graphile-worker: ${message}`);
-  });
 }

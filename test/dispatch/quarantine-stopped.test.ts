@@ -15,7 +15,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-test("a dispatcher that is asked to end waits for the delivery that is posted from quarantine, and for no other", async () => {
+test("a dispatcher that is asked to end waits for the delivery posted from quarantine, and for no other", async () => {
   await cluster.receiver.behave("/silent", { isSilent: true });
   const { accountId } = await cluster.createAccount("/silent");
   const published = await cluster.producer.publishMany(6, accountId);

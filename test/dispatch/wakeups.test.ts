@@ -30,6 +30,7 @@ function startWaking(pool: Pool = database.pool): (count: number) => Promise<rea
       events.emit("woken");
     },
     onRunnerEnded: () => undefined,
+    random: Math.random,
   });
   running.start();
   return async (count) => {
@@ -108,6 +109,7 @@ test("stops when it is asked to while its runner is still starting", async () =>
     pool: database.pool,
     wake: async () => undefined,
     onRunnerEnded: (error) => ends.push(error),
+    random: Math.random,
   });
   wakeups.start();
   await wakeups.stop();

