@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import { backoffMs, pause } from "../schedule/backoff.ts";
+import { backoffMs, abortableDelay } from "../schedule/backoff.ts";
 import { startWakeupRunner } from "../store/graphile-worker.ts";
 import type { WaitingDelivery } from "./lanes.ts";
 
@@ -73,7 +73,7 @@ export class Wakeups {
       this.#options.onRunnerEnded(error, restarts);
       // A runner that worked for a while ended for a new reason: start over with the short delay.
       if (performance.now() - startedAt > RESTART_BACKOFF.maxMs) restarts = 0;
-      await pause(backoffMs(restarts, RESTART_BACKOFF, this.#options.random()), signal);
+      await abortableDelay(backoffMs(restarts, RESTART_BACKOFF, this.#options.random()), signal);
     }
   }
 
