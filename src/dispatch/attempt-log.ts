@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
+import { BoundedCache } from "../model/bounded-cache.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
-import { BoundedCache } from "./bounded-cache.ts";
 import type { Delivered } from "./deliver.ts";
 import type { DispatchObserver } from "./observer.ts";
 import type { Recorded } from "./recorder.ts";

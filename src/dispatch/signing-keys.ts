@@ -1,7 +1,7 @@
+import { BoundedCache } from "../model/bounded-cache.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import { unseal } from "../store/sealing.ts";
-import { BoundedCache } from "./bounded-cache.ts";
 
 const CACHED_KEYS_MAX = 20_000;
 

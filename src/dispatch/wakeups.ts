@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import { backoffMs, abortableDelay } from "../schedule/backoff.ts";
+import { abortableDelay, backoffMs } from "../schedule/backoff.ts";
 import { startWakeupRunner } from "../store/graphile-worker.ts";
 import type { WaitingDelivery } from "./lanes.ts";
 

@@ -1,4 +1,5 @@
 import pg, { type Pool, type QueryResult, type QueryResultRow } from "pg";
+import { BoundedCache } from "../model/bounded-cache.ts";
 import { DAY_MS } from "../model/time.ts";
 
 /** Later days have names of another length; an id that claims to be of one is nobody's. */
@@ -49,12 +50,7 @@ export async function queryDay<Row extends QueryResultRow>(
   const values = [...query.values];
   try {
     const name = `${query.name}_${day}`;
-    let text = texts.get(name);
-    if (text === undefined) {
-      text = query.text((table) => `sealpost.${table}_${day}`);
-      if (texts.size > TEXTS_MAX) texts.clear();
-      texts.set(name, text);
-    }
+    const text = texts.get(name, () => query.text((table) => `sealpost.${table}_${day}`));
     return await pool.query<Row>({ name, text, values });
   } catch (error) {
     if (!(error instanceof pg.DatabaseError && error.code === UNDEFINED_TABLE)) throw error;
@@ -67,5 +63,6 @@ export async function queryDay<Row extends QueryResultRow>(
 }
 
 const UNDEFINED_TABLE = "42P01";
+/** Two statements for each day that has open deliveries. */
 const TEXTS_MAX = 200;
-const texts = new Map<string, string>();
+const texts = new BoundedCache<string, string>(TEXTS_MAX);
