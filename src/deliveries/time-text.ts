@@ -11,8 +11,8 @@ const DATES_MAX = 100;
 const dates = new BoundedCache<number, string>(DATES_MAX);
 
 /**
- * Both halves of what `toISOString` writes: `2026-03-01` and `12:00:05`. A page of the log holds 50 to 150 times of few
- * days, and `toISOString` was more than half of what shaping it took; so dates are remembered.
+ * Both halves of what `toISOString` writes: `2026-03-01` and `12:00:05`. A page of the log holds 50 to 150 times on few
+ * days, and `toISOString` was more than half of the cost of shaping it; so dates are cached.
  *
  * @param ms milliseconds since the epoch, not before it
  */

@@ -57,13 +57,12 @@ export function createDelivering(options: DeliveringOptions): Delivering {
   };
 }
 
-/** What became of a leased delivery: what to write down, and what its POST said (null: there was none). */
+/** What became of a leased delivery: what to record, and the result of its POST (null: there was none). */
 export type Delivered = { readonly recording: Recording; readonly result: PostResult | null };
 
 /**
- * One delivery's attempt, from lease to what has to be recorded. `mayStart` says whether the time since the claim is
- * still within the margin, so that the POST ends before the lease does. A throw means our own fault, never the
- * receiver's.
+ * One attempt, from the lease to what has to be recorded. `mayStart` says whether the claim is young enough for the
+ * POST to end before the lease does. A throw is an internal error, never the receiver's failure.
  */
 export async function deliver(
   delivery: LeasedDelivery,
@@ -116,8 +115,8 @@ export async function deliver(
 }
 
 /**
- * Gives the lease back after a fault of our own (a secret that does not open, a bug): the receiver is not charged with
- * an attempt, and the window bounds how often this is tried.
+ * Gives the lease back after an internal error (a secret that does not open, a bug): it uses up no attempt, and the
+ * window bounds how often this is tried.
  */
 export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
   return withoutPost(delivery, released(on, false));
@@ -139,8 +138,8 @@ function signedHeaders(delivery: LeasedDelivery, body: Buffer, on: Delivering): 
 }
 
 /**
- * A receiver's failure always uses up an attempt, whether or not a byte was written. Only what we ourselves cut or
- * could not do before the first byte does not: a shutdown, an egress proxy that is down, no descriptor left.
+ * A receiver's failure always uses up an attempt, whether or not a byte was written. Only our own failure before the
+ * first byte does not: a shutdown, an egress proxy that is down, no file descriptor left.
  */
 function usesUpAnAttempt(result: PostResult): boolean {
   return result.mayHaveWritten || result.errorCode === null || !isOurFailure(result.errorCode);

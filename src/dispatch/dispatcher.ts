@@ -12,22 +12,22 @@ const CLAIM_BYTES_MAX = 8 * 1024 * 1024;
 const IN_FLIGHT_BYTES_MAX = 64 * 1024 * 1024;
 /** Outcomes that wait for the database; beyond this nothing new is claimed. */
 const UNRECORDED_MAX = 2_000;
-/** More would take seconds, and whoever asked for the stop waits for it. The promoter finds the others by itself. */
+/** More would take seconds, and a shutdown waits for it. The promoter finds the others by itself. */
 const GIVEN_BACK_MAX = 10_000;
 const CLAIM_BACKOFF = { baseMs: 100, maxMs: 2_000 };
 
 export type DispatcherOptions = Omit<AttemptsOptions, "isInQuarantine"> & {
   readonly lanes: LaneLimits;
-  /** Has others woken for deliveries that waited here and will not be claimed here any more. */
+  /** Wakes other dispatchers for deliveries that waited here and will not be claimed here any more. */
   readonly giveBack: (deliveryIds: readonly string[]) => Promise<void>;
-  /** Frees what a claim under this token has leased, whose answer is not waited for any more. */
+  /** Frees what a claim under this token leased when its answer is no longer waited for. */
   readonly freeLeases: (deliveryIds: readonly string[], leaseToken: string) => Promise<void>;
   readonly isUnreadableData: (error: unknown) => boolean;
 };
 
 /**
- * Turns wake-ups into attempts: takes ids in turn from the lanes, claims them in batches, delivers each, and has the
- * outcomes recorded in batches. One claim runs at a time; what becomes startable meanwhile is the next batch.
+ * Turns wake-ups into attempts: takes ids from the lanes in turn, claims them in batches, delivers each, and records
+ * the outcomes in batches. One claim runs at a time; what becomes startable meanwhile is the next batch.
  */
 export class Dispatcher {
   readonly lanes: Lanes;
@@ -52,7 +52,7 @@ export class Dispatcher {
   }
 
   /**
-   * Resolves when there is room for another wake-up. Deliveries in lanes that are full do not count: they wait apart.
+   * Backpressure: resolves when there is room for another wake-up. Deliveries in full lanes do not count.
    */
   async wake(waiting: readonly WaitingDelivery[]): Promise<void> {
     let letGo = 0;
@@ -64,7 +64,7 @@ export class Dispatcher {
     }
   }
 
-  /** Claims nothing more and resolves when all that was claimed has ended and is recorded. */
+  /** Claims nothing more; resolves when everything claimed has ended and is recorded. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#wakeRoomWaiters();
@@ -73,7 +73,7 @@ export class Dispatcher {
     await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
   }
 
-  /** After the last wake-up: what still waits here is due and others may have it. */
+  /** After the last wake-up: what still waits here is due, and others may have it. */
   async giveBackWaiting(): Promise<void> {
     const waiting = this.lanes.clear().slice(0, GIVEN_BACK_MAX);
     // If that fails, the promoter finds them all the same, only later.
@@ -83,7 +83,7 @@ export class Dispatcher {
   #pump(): void {
     if (this.#isClaiming || this.#isStopping) return;
     this.#isClaiming = true;
-    // What this turn of the event loop makes startable belongs to the same claim.
+    // Whatever becomes startable in this turn of the event loop joins the same claim.
     this.#claiming = new Promise(setImmediate).then(() => this.#claimNext());
   }
 
@@ -97,7 +97,7 @@ export class Dispatcher {
     if (taken.length > 0) this.#pump();
   }
 
-  /** An id waits in two lanes when wake-ups of it name two. Claimed twice under one token it would be posted twice. */
+  /** Wake-ups that name two lanes leave an id in both. Claimed twice under one token it would be posted twice. */
   #withoutTwins(taken: readonly WaitingDelivery[]): readonly WaitingDelivery[] {
     const ids = new Set<string>();
     return taken.filter(({ deliveryId, lane }) => {
@@ -127,14 +127,14 @@ export class Dispatcher {
       if (claimed !== null) return this.#start(taken, claimed);
       await wait(backoffMs(failures, CLAIM_BACKOFF, delivering.random()));
     }
-    // One of them may have leased its rows. If this fails, too, their attempts are written down as interrupted.
+    // A claim whose answer was lost may have leased its rows. If this fails too, they count as interrupted.
     if (failures > 0) await this.#options.freeLeases(deliveryIds, leaseToken).catch(() => undefined);
     for (const waiting of taken) this.lanes.release(waiting.lane, "unknown");
   }
 
   /**
-   * One row that the database refuses must not hold up its neighbours: alone it is let go, and stays due. Still the
-   * same token: what was leased before the refusal is among the halves.
+   * One row that the database refuses must not hold up its neighbours: halved down to it, it is dropped and stays due.
+   * Still the same token: what was leased before the refusal is among the halves.
    */
   async #claimHalves(taken: readonly WaitingDelivery[], bytesMax: number, leaseToken: string): Promise<void> {
     if (taken.length === 1) return this.lanes.release(taken[0]!.lane, "unknown");
@@ -153,7 +153,7 @@ export class Dispatcher {
         void this.#run(answer, waiting.lane, askedAtMs);
         continue;
       }
-      // Not due, leased by somebody else, or gone: whoever has it now sees to it.
+      // Not due, leased by another dispatcher, or gone.
       this.lanes.release(waiting.lane, "unknown");
       if (answer?.kind === "left") this.lanes.add(waiting);
       if (answer?.kind === "must_be_quarantined") observer.mustBeQuarantined(waiting.deliveryId);
@@ -170,7 +170,7 @@ export class Dispatcher {
     this.#bytesInFlight -= delivery.bodyBytes;
     this.#running--;
     if (this.#running === 0) for (const resolve of this.#idleWaiters.splice(0)) resolve();
-    // What is unrecorded holds claiming up, in number and in bytes; nobody else would start it again.
+    // What is unrecorded holds up claiming, in number and in bytes; nothing else would start it again.
     this.#pump();
   }
 
@@ -182,8 +182,8 @@ export class Dispatcher {
 }
 
 /**
- * Did the receiver answer at all? A refusal is an answer; a time-out, a reset or a dead name is silence. What was not
- * its failure (no attempt was used up) says nothing of it: our egress proxy being down must not make everybody silent.
+ * Did the receiver answer at all? A refusal is an answer; a timeout, a reset or a dead name is silence. What was not
+ * its failure (no attempt was used up) says nothing about it: an egress proxy that is down must not make all silent.
  */
 function answerOf({ recording, result }: Delivered): "answered" | "silent" | "unknown" {
   if (result === null || recording.attempt === null) return "unknown";

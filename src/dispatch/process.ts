@@ -26,31 +26,31 @@ import {
 } from "./process-metrics.ts";
 import { Wakeups } from "./wakeups.ts";
 
-/** Of the attempts under way, the share that receivers which do not answer may hold. */
+/** The share of attempts in flight that silent receivers may hold. */
 const SILENT_SHARE = 0.25;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
 const DISPATCH_CONNECTIONS = 4;
 const WAKEUP_CONNECTIONS = 4;
-/** For promoting, replaying and keeping house, none of which waits for another. */
+/** For promoting, replaying and housekeeping, none of which waits for another. */
 const HOUSE_CONNECTIONS = 3;
 
 export type DispatchProcessOptions = DeliveringOptions & {
   readonly databaseUrl: string;
   readonly log: Logger;
   readonly observer: DispatchObserver;
-  /** Wall clock, milliseconds since the epoch: only for saying which days are over. */
+  /** Wall clock, milliseconds since the epoch: only for telling which days are over. */
   readonly wallClockMs: () => number;
-  /** Absent: counted where nobody looks. */
+  /** Absent: metrics that nobody reads. */
   readonly metrics?: ProcessMetrics;
 };
 
 export type DispatchProcess = {
   readonly dispatcher: Dispatcher;
-  /** Claims nothing more, ends what is under way within the deadline, records it, lets go of everything. */
+  /** Claims nothing more, finishes what is in flight within the deadline, records it, closes everything. */
   stop(): Promise<void>;
 };
 
-/** Wires one dispatcher to its database and to the world, and starts it. */
+/** Wires one dispatcher to its database and its egress, and starts it. */
 export function startDispatching(options: DispatchProcessOptions): DispatchProcess {
   const { config, log, databaseUrl } = options;
   const onError = (error: Error) => log.warn({ err: error }, "a database connection broke");

@@ -5,8 +5,8 @@ import type { Recording } from "../store/record.ts";
 /** One statement's worth of recordings. */
 const BATCH_MAX = 200;
 /**
- * Nobody waits for a record, and a statement for one row costs as much as one for ten: unless so many are waiting, so
- * long is waited for more.
+ * Nobody waits for a record, and a statement for one row costs as much as one for ten: with fewer than this waiting,
+ * a batch is given GATHER_MS to grow.
  */
 const BATCH_ENOUGH = 50;
 const GATHER_MS = 10;
@@ -15,7 +15,7 @@ const RETRY_BACKOFF = { baseMs: 100, maxMs: 2_000 };
 export type Recorded = "ours" | "taken_over" | "given_up";
 
 export type RecorderOptions = {
-  /** Writes a batch and says whose lease was still ours. Rejects when nothing of it was written. */
+  /** Writes a batch and returns the ids whose lease was still ours. Rejects when nothing of it was written. */
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
   /** What is written in one transaction: outcomes of different parts are written, tried again and settled apart. */
   readonly partOf: (recording: Recording) => string;
@@ -33,8 +33,8 @@ type Waiting = {
 };
 
 /**
- * Writes outcomes down in batches, one statement at a time. While the database is away it keeps them and tries again,
- * each until its lease ends: after that somebody else's claim has written the attempt down as interrupted.
+ * Records outcomes in batches, one statement at a time. While the database is away it keeps them and retries, each
+ * until its lease ends: after that another claim has recorded the attempt as interrupted.
  */
 export class Recorder {
   readonly #options: RecorderOptions;

@@ -1,4 +1,4 @@
-/** Keeps the newest results of a pure function. When full, it drops the older half: no bookkeeping per use, as LRU has. */
+/** Keeps the newest results of a pure function. When full, it drops the older half: cheaper per use than LRU. */
 export class BoundedCache<Key, Value> {
   readonly #entriesMax: number;
   readonly #entries = new Map<Key, Value>();

@@ -1,8 +1,8 @@
 import { nextDueAtMs, type RetryPolicy, windowEndsAtMs } from "./retry-schedule.ts";
 
 /**
- * Every decision about a delivery's status, its counting and its next due time, in one place and pure. The dispatcher
- * calls these two functions and nothing else decides; the simulation drives the same two.
+ * Every decision about a delivery's status, its count of attempts and its next due time, in one place and pure. The
+ * dispatcher calls these functions and nothing else decides; the simulation drives the same ones.
  *
  * Times are milliseconds since the Unix epoch in the database's time.
  */
@@ -66,12 +66,12 @@ export function decideAfterAttempt(attempt: EndedAttempt, policy: RetryPolicy, r
   return { status: "failed", dueAtMs: nextDueAtMs({ policy, random, ...attempt }) };
 }
 
-/** A run of this many attempts is what a release's wait is measured by, however few the run really has. */
+/** A release waits as in a run of this many attempts, however few the run really has. */
 const RELEASE_ATTEMPTS = 8;
 
 /**
- * When a delivery is due again whose attempt was cut before its first byte (shutdown, our egress proxy down): it used
- * up no attempt, and waits as long as a first retry of eight does.
+ * When a delivery is due again whose attempt was cut before its first byte (shutdown, egress proxy down): it used up no
+ * attempt, and waits as long as the first retry of eight does.
  */
 export function dueAfterRelease(
   policy: RetryPolicy,

@@ -13,7 +13,7 @@ export type LeasedDelivery = {
   /** 1-based position of this attempt in its run; null when the run's attempts are used up. */
   readonly number: number | null;
   readonly runStartedAtMs: number;
-  /** An earlier attempt was found cut and has just been written down as interrupted. */
+  /** An earlier attempt was found cut and has just been recorded as interrupted. */
   readonly wasInterrupted: boolean;
   /** … and it had been posted from quarantine. */
   readonly wasInterruptedInQuarantine: boolean;
@@ -41,15 +41,13 @@ export type ClaimedDelivery =
  * Leases everything that may start now, in one statement per day of publishing. The lease is the open attempt: no row
  * is written for it until it ends. A row whose lease has run out comes back as `cut`; RECOVER sees to it first.
  *
- * The day's partition is named, because a statement over the parent locks every partition there is before it runs: with
- * six weeks of them that was a quarter of its cost.
+ * It names the day's partition, because a statement over the parent locks every partition before it runs.
  *
- * When the answer was lost, the same claim with the same token may be made again, as long as nothing was posted under
- * it: what the first one leased comes back as if it were new.
+ * When the answer is lost, the same claim may be repeated with the same token, as long as nothing was posted under it:
+ * what the first one leased comes back as if it were new. The token is also the fencing token for late results.
  *
- * Joins say `= any (array[…])` so that an index serves for looking ids up and for nothing else. By a plain `=` it
- * could also serve for reading the table in order, and a plan made while the table was all but empty does that, and
- * goes on doing it when there are 20,000 rows: recording 200 took over 5 s instead of 10 ms.
+ * Joins say `= any (array[…])` so that an index can only be used to look ids up. With a plain `=` it could also be used
+ * to read the table in order; a plan made while the table was nearly empty does that, and keeps doing it.
  *
  * Losing option: an attempt row opened at the claim and closed at the record; it cost three times as much PostgreSQL.
  */
@@ -184,21 +182,21 @@ export type Claim = {
 
 export type ClaimInput = {
   readonly deliveryIds: readonly string[];
-  /** Fresh for every claim, but for one that is repeated because its answer was lost: the fence for late results. */
+  /** The fencing token: fresh for every claim, except one that is repeated because its answer was lost. */
   readonly leaseToken: string;
   readonly leaseMs: number;
-  /** At most so many bytes of analyses, but always at least one. */
+  /** At most so many bytes of analyses, but always at least one analysis. */
   readonly bytesMax: number;
   /** Whether the claim is made by the quarantine process, which posts one delivery at a time. */
   readonly isInQuarantine: boolean;
   readonly interruptionsBeforeQuarantine: number;
   /** Attempts of one run. */
   readonly attemptsMax: number;
-  /** Tests and the simulation give a moment; null: the database's own clock. */
+  /** For tests and the simulation; null: the database's clock. */
   readonly at: Date | null;
 };
 
-/** Claims what is due of these ids; first, what a dead dispatcher left behind is written down as interrupted. */
+/** Claims what is due of these ids, after recording what a dead dispatcher left behind as interrupted. */
 export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Claim> {
   const rows: Row[] = [];
   const interrupted = new Set<string>();

@@ -2,7 +2,7 @@ import pg, { type Pool, type QueryResult, type QueryResultRow } from "pg";
 import { BoundedCache } from "../model/bounded-cache.ts";
 import { DAY_MS } from "../model/time.ts";
 
-/** Later days have names of another length; an id that claims to be of one is nobody's. */
+/** Later days have names of another length; no id of ours is of one. */
 const LAST_DAY = Math.floor(Date.UTC(9999, 11, 31) / DAY_MS);
 
 /** A delivery's created_at is the time in its UUIDv7, in milliseconds since the epoch; it is stored nowhere else. */
@@ -18,7 +18,7 @@ export function dayOf(deliveryId: string): string {
 let lastDay = { number: Number.NaN, name: "" };
 
 function nameOfDay(number: number): string {
-  // Nearly always the same one; formatting a date costs more than all the rest here.
+  // Nearly always the same day; formatting a date costs more than the rest of this function.
   if (lastDay.number !== number) {
     const name = new Date(number * DAY_MS).toISOString().slice(0, 10).replaceAll("-", "");
     lastDay = { number, name };
@@ -26,7 +26,7 @@ function nameOfDay(number: number): string {
   return lastDay.name;
 }
 
-/** By the day of each one's delivery; within a day in the order given. */
+/** By the day of each delivery; within a day in the order given. */
 export function groupByDay<T>(
   items: readonly T[],
   deliveryIdOf: (item: T) => string,
@@ -35,8 +35,8 @@ export function groupByDay<T>(
 }
 
 /**
- * Runs a statement that names one day's partitions. Where a day has no partition any more, the same statement runs over
- * the parents: slower, and right.
+ * Runs a statement that names one day's partitions. If the day has no partition any more, the same statement runs over
+ * the parents, more slowly.
  */
 export async function queryDay<Row extends QueryResultRow>(
   pool: Pool,

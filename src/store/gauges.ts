@@ -2,7 +2,7 @@ import type { Pool } from "pg";
 import { WAITING_WAKEUPS } from "./graphile-worker.ts";
 import type { PartitionedTable } from "./partitions.ts";
 
-/** Of what is due, so many rows are looked at: 35 ms of PostgreSQL when there are that many (measured), never more. */
+/** At most so many due rows are read, which bounds what a scrape costs. */
 const ROWS_LOOKED_AT_MAX = 20_000;
 const WAKEUPS_COUNTED_MAX = 1_000;
 const DAYS_LOOKED_AHEAD = 31;
@@ -18,14 +18,14 @@ export type QueueLevels = {
   readonly oldestDueAtWorkSeconds: number;
   readonly wakeupsWaiting: number;
   readonly replaysRunning: number;
-  /** Rows ever inserted into the registry of analyses, since PostgreSQL's statistics began. */
+  /** Rows inserted into the registry of analyses since PostgreSQL's statistics began. */
   readonly publishedEver: number;
 };
 
 /**
- * Publishing and promoting set wake_at to 15 s from then, so that whatever is due or under way has a wake_at that is
- * past or near: its index leads to all of it. A lane that was flooded with a million deliveries has some of them
- * further ahead; they are not counted.
+ * Publishing and promoting set wake_at to 15 s from then, so whatever is due or in flight has a wake_at that is past or
+ * near, and its index leads to all of it. A lane flooded with a million deliveries has some further ahead, which are
+ * not counted.
  */
 const QUEUE = `
 with looked_at as materialized (
