@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { JSON_LEVELS_MAX } from "../../src/api/limits.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { insertAccount, publish, publishMany } from "../support/publishing.ts";
+import { countJobs, newestPayload } from "../support/wakeup-jobs.ts";
 
 const HOOK = "https://hooks.example.com/in";
 let database: TestDatabase;
@@ -60,29 +61,24 @@ describe("publish_analysis", () => {
         lane: rows[0].lane,
       },
     ]);
-    const jobs = await database.pool.query(
-      "select payload from graphile_worker._private_jobs order by id desc limit 1",
-    );
-    expect(jobs.rows[0].payload).toEqual({ ids: [id], lanes: [rows[0].lane] });
+    expect(await newestPayload(database.pool)).toEqual({ ids: [id], lanes: [rows[0].lane] });
   });
 
   it("leaves nothing behind when the caller's transaction rolls back", async () => {
-    const before = [await count("sealpost.deliveries"), await count("graphile_worker._private_jobs")];
+    const before = [await count("sealpost.deliveries"), await countJobs(database.pool)];
     const client = await database.pool.connect();
     await client.query("begin");
     await publish(client, accountId, analysis("rolled-back"), HOOK);
     await client.query("rollback");
     client.release();
-    expect([await count("sealpost.deliveries"), await count("graphile_worker._private_jobs")]).toEqual(
-      before,
-    );
+    expect([await count("sealpost.deliveries"), await countJobs(database.pool)]).toEqual(before);
   });
 
   it("answers the same delivery when the same is published again, and does nothing", async () => {
     const first = await publish(database.pool, accountId, analysis("again"), HOOK);
-    const before = await count("graphile_worker._private_jobs");
+    const before = await countJobs(database.pool);
     expect(await publish(database.pool, accountId, analysis("again"), HOOK)).toBe(first);
-    expect(await count("graphile_worker._private_jobs")).toBe(before);
+    expect(await countJobs(database.pool)).toBe(before);
   });
 
   it("makes one delivery out of twenty connections publishing at once", async () => {
@@ -254,11 +250,11 @@ describe("publish_analyses", () => {
   });
 
   it("puts up to 50 deliveries into one job", async () => {
-    const before = await count("graphile_worker._private_jobs");
+    const before = await countJobs(database.pool);
     const n = 101;
     const texts = Array.from({ length: n }, (_, i) => analysis(`batch-${i}`));
     await publishMany(database.pool, Array(n).fill(accountId), texts, Array(n).fill(HOOK));
-    expect(await count("graphile_worker._private_jobs")).toBe(before + 3);
+    expect(await countJobs(database.pool)).toBe(before + 3);
   });
 
   it("never deadlocks, whatever the orders in which batches overlap", async () => {

@@ -11,6 +11,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, startTestDispatcher } from "../support/dispatching.ts";
 import { insertAccount, publish } from "../support/publishing.ts";
 import { startReceiver } from "../support/receiver.ts";
+import { countJobs } from "../support/wakeup-jobs.ts";
 
 /** What the code, the SQL and this test were written for. */
 const PINNED = "0.18.0";
@@ -137,7 +138,7 @@ describe("the runner", () => {
       onEnding: () => endings++,
     });
     await expect.poll(() => payloads.length, { message: "jobs reach the handler" }).toBe(2);
-    await expect.poll(countJobs, { message: "jobs that are done are deleted" }).toBe(0);
+    await expect.poll(() => countJobs(database.pool), { message: "jobs that are done are deleted" }).toBe(0);
     await expect
       .poll(() => looks.length, { message: "localQueue:getJobs:complete tells of each look" })
       .toBeGreaterThan(4);
@@ -238,11 +239,4 @@ function record(client: pg.PoolClient, statements: Statement[]): void {
     return query(statement, ...rest);
   };
   client.query = recording as typeof client.query;
-}
-
-async function countJobs(): Promise<number> {
-  const { rows } = await database.pool.query(
-    "select count(*)::integer as n from graphile_worker._private_jobs",
-  );
-  return rows[0].n;
 }

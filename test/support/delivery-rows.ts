@@ -166,11 +166,3 @@ export async function attemptRows(pool: Pool, id: string): Promise<LoggedAttempt
   );
   return rows;
 }
-
-/** Takes all wake-ups that wait out of the queue, as a dispatcher would. */
-export async function takeWakeups(pool: Pool): Promise<{ ids: string[]; jobs: number }> {
-  const { rows } = await pool.query<{ payload: { ids: string[] } }>(
-    "delete from graphile_worker._private_jobs returning payload",
-  );
-  return { ids: rows.flatMap((row) => row.payload.ids), jobs: rows.length };
-}

