@@ -8,8 +8,8 @@ import type {
   OperationDefiners,
   Risk,
   Work,
-} from "./declarations.ts";
-import { type AnswerShape, emptyAnswer, type JsonBody, type RawBody } from "./shapes.ts";
+} from "./operation.ts";
+import { type AnswerShape, emptyAnswer, type JsonBody, type RawBody } from "./operation-io.ts";
 
 /** `const { read, write, callOut, retired } = operationDefiners<Transaction, DomainCode>()`. */
 export function operationDefiners<Tx, DomainCode extends string = never>(): OperationDefiners<

@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import * as limits from "./limits.ts";
 import { invalidRequest } from "./problems.ts";
-import { requestIdOf } from "./request-id.ts";
+import { requestIdOf } from "./request-context.ts";
 
 export type HttpAppOptions = {
   /** Nobody's, everybody's, so many proxies', or those addresses' word on the client's address is taken. */

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import type { Operation } from "./declarations.ts";
 import { IDEMPOTENCY_KEY_CHARS_MAX, REQUEST_ID_CHARS_MAX } from "./limits.ts";
 import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
+import type { Operation } from "./operation.ts";
 
 type Parameter = { readonly [member: string]: unknown };
 

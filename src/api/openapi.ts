@@ -1,13 +1,13 @@
-import type { Operation } from "./declarations.ts";
+import { parameterComponents, parametersOf } from "./openapi-parameters.ts";
 import {
   createProblemResponses,
   headerComponents,
   problemSchema,
   successResponses,
-} from "./openapi-answers.ts";
-import { parameterComponents, parametersOf } from "./openapi-parameters.ts";
+} from "./openapi-responses.ts";
 import { createSchemaWriter, type SchemaWriter } from "./openapi-schemas.ts";
-import { type OperationRegistry, pathParams } from "./registry.ts";
+import type { Operation } from "./operation.ts";
+import { type OperationRegistry, pathParams } from "./operation-registry.ts";
 
 export type OpenApiInfo = {
   readonly title: string;

@@ -1,18 +1,17 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { type Answer, compileAnswer, successHeaders } from "./answers.ts";
 import { within } from "./deadline.ts";
-import type { Operation, OperationRequest } from "./declarations.ts";
 import { matchesEntityTag } from "./entity-tags.ts";
-import { admittedCaller, type Gate } from "./gate.ts";
 import { fingerprintOf, readIdempotencyKey } from "./idempotency.ts";
+import type { Write, WriteOnce } from "./idempotent-write.ts";
 import { JSON_BODY_BYTES_MAX } from "./limits.ts";
+import type { Operation, OperationRequest } from "./operation.ts";
+import { routerPath } from "./operation-registry.ts";
+import { raisedCodes } from "./problem-catalogue.ts";
 import { Problem } from "./problems.ts";
-import { raisedCodes } from "./raised-codes.ts";
-import { routerPath } from "./registry.ts";
-import { beginRequest, contextOf, msLeft } from "./request-context.ts";
-import { compileRequestReader, refuseMediaType } from "./request-reader.ts";
-import { readTraceparent } from "./traceparent.ts";
-import type { Write, WriteOnce } from "./write-once.ts";
+import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-context.ts";
+import { admittedCaller, type Gate } from "./request-guards.ts";
+import { compileRequestReader, refuseMediaType } from "./request-validation.ts";
+import { type Answer, compileAnswer, successHeaders } from "./responses.ts";
 
 type RouteOptions<Tx> = {
   readonly gate: Gate;

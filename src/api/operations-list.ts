@@ -1,8 +1,8 @@
 import { z } from "zod";
-import type { Operation } from "./declarations.ts";
 import { operationDefiners } from "./define-operation.ts";
+import type { Operation } from "./operation.ts";
+import { jsonAnswer } from "./operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "./pagination.ts";
-import { jsonAnswer } from "./shapes.ts";
 
 const ListedOperation = z
   .object({
@@ -63,4 +63,20 @@ function describe<Tx>(operation: Operation<Tx>): Listed {
     deprecated_at: deprecated === null ? null : new Date(deprecated.at).toISOString(),
     sunset_at: deprecated?.sunsetAt ? new Date(deprecated.sunsetAt).toISOString() : null,
   };
+}
+
+/** The operations as a Markdown table, for the README; a test compares the two. */
+export function operationsTable<Tx>(operations: readonly Operation<Tx>[]): string {
+  const rows = operations.map(({ key, method, path, scope, risk, effect, mode, summary }) => {
+    const cells = [
+      `\`${key}\``,
+      `\`${method} ${path}\``,
+      `\`${scope}\``,
+      `${risk}, ${effect}, ${mode}`,
+      summary,
+    ];
+    return `| ${cells.join(" | ")} |`;
+  });
+  const head = "| Operation | Method and path | Scope | Risk, effect, mode | What it does |";
+  return `${[head, "|---|---|---|---|---|", ...rows].join("\n")}\n`;
 }

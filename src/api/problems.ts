@@ -19,7 +19,7 @@ export type ProblemKind = {
   readonly isRaised?: false;
 };
 
-/** Every code that an answer can carry. The kernel's own are in kernel-problems.ts; operations add theirs. */
+/** Every code that an answer can carry. The kernel's own are in problem-catalogue.ts; operations add theirs. */
 export type ProblemCatalogue = Readonly<Record<string, ProblemKind>>;
 
 /** One mistake of a request: where (`query.limit`, `body.url`, `header.x-account-id`) and what. */

@@ -1,7 +1,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ApiKey } from "./api-keys.ts";
-import { ANSWER_WITHIN_MS } from "./limits.ts";
-import { readTraceparent } from "./traceparent.ts";
+import { ANSWER_WITHIN_MS, REQUEST_ID_CHARS_MAX } from "./limits.ts";
 
 /** What becomes known of one request while it is answered. */
 export type RequestContext = {
@@ -64,4 +63,24 @@ export function answeredRequest(request: FastifyRequest, reply: FastifyReply): A
     keyId: key?.id ?? null,
     accountId,
   };
+}
+
+const ACCEPTED = new RegExp(`^[\\x20-\\x7e]{1,${REQUEST_ID_CHARS_MAX}}$`);
+
+/** The id that a request is known by: the caller's where it is acceptable, else a fresh one. */
+export function requestIdOf(header: string | undefined, newRequestId: () => string): string {
+  return header !== undefined && ACCEPTED.test(header) ? header : newRequestId();
+}
+
+/** Whether the caller sent an id that was not taken over. An empty header counts as absent. */
+export function isRefusedRequestId(header: string | undefined): boolean {
+  return header !== undefined && header !== "" && !ACCEPTED.test(header);
+}
+
+/** The header's one form (W3C Trace Context): version, trace id, parent id, flags; ids of zeros say nothing. */
+const FORM = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+/** The caller's trace. Null for none, and for one that is malformed: a trace must not be what makes a request fail. */
+export function readTraceparent(header: string | readonly string[] | undefined): string | null {
+  return typeof header === "string" && FORM.test(header) ? header : null;
 }

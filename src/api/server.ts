@@ -1,19 +1,19 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { createAllowedMethods } from "./allowed-methods.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
-import { createAnswerBrokenHttp } from "./broken-http.ts";
-import { type AccountExists, createGate, type Gate } from "./gate.ts";
+import { createAnswerBrokenHttp } from "./client-errors.ts";
 import { createHttpApp, refuseMissingHost } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
+import { createWriteOnce, type RecordWrite } from "./idempotent-write.ts";
 import { REFUSED_BODY_BYTES_MAX } from "./limits.ts";
+import type { OperationRegistry } from "./operation-registry.ts";
+import { createAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
-import { type AnswerProblem, createAnswerProblem, problemFrom } from "./problem-answers.ts";
+import { type AnswerProblem, createAnswerProblem, problemFrom } from "./problem-responses.ts";
 import { Problem, type ProblemCatalogue } from "./problems.ts";
-import { addPublicPages, type PageOptions } from "./public-pages.ts";
+import { addPublicPages, type PageOptions } from "./public-routes.ts";
 import { type CountRequest, createRateLimits, type RateLimitPolicy } from "./rate-limits.ts";
-import type { OperationRegistry } from "./registry.ts";
 import { type AnsweredRequest, answeredRequest, beginRequest, contextOf } from "./request-context.ts";
-import { createWriteOnce, type RecordWrite } from "./write-once.ts";
+import { type AccountExists, createGate, type Gate } from "./request-guards.ts";
 
 export type ApiOptions<Tx> = PageOptions & {
   readonly registry: OperationRegistry<Tx>;

@@ -1,8 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 import type { FindApiKey } from "../api/api-keys.ts";
-import type { AccountExists } from "../api/gate.ts";
 import type { IdempotencyStore } from "../api/idempotency.ts";
-import type { RecordWrite } from "../api/write-once.ts";
+import type { RecordWrite } from "../api/idempotent-write.ts";
+import type { AccountExists } from "../api/request-guards.ts";
 import { accountExists } from "../store/accounts.ts";
 import { findApiKey, noteApiKeyUse } from "../store/api-keys.ts";
 import { writeAuditEntry } from "../store/audit-log.ts";

@@ -1,13 +1,13 @@
 import type { ClientBase } from "pg";
 import { z } from "zod";
+import { bytesAnswer, jsonAnswer, rawBody } from "../api/operation-io.ts";
 import { type FieldError, Problem } from "../api/problems.ts";
-import { bytesAnswer, jsonAnswer, rawBody } from "../api/shapes.ts";
 import { publish } from "../publish/publish-analyses.ts";
 import { findAnalysis } from "../store/analyses.ts";
 import { type Publication, PublishRefusedError } from "../store/publications.ts";
 import { type AnalysisBody, AnalysisBodyError, readAnalysisBody } from "./analysis-body.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { analysisId, id, targetUrl } from "./fields.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
 import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Analyses";

@@ -1,14 +1,14 @@
 import { z } from "zod";
+import { jsonAnswer } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
-import { jsonAnswer } from "../api/shapes.ts";
 import { findDelivery } from "../store/deliveries.ts";
 import { createListDeliveries } from "../store/delivery-pages.ts";
 import { type ReplayOutcome, replayDelivery } from "../store/replays.ts";
 import { filterOf, filters } from "./delivery-filter.ts";
-import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./delivery-shape.ts";
-import type { Dependencies } from "./dependencies.ts";
+import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./delivery-schema.ts";
 import { id } from "./fields.ts";
 import type { DomainCode } from "./problems.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
 import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Deliveries";

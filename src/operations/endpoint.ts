@@ -1,10 +1,10 @@
 import { z } from "zod";
+import { emptyAnswer, jsonAnswer, jsonBody } from "../api/operation-io.ts";
 import { Problem } from "../api/problems.ts";
-import { emptyAnswer, jsonAnswer, jsonBody } from "../api/shapes.ts";
 import { judgeTargetUrl, type TargetUrlOptions } from "../egress/rules/target-url.ts";
 import * as store from "../store/endpoints.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { targetUrl, time } from "./fields.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
 import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Endpoint";

@@ -1,4 +1,4 @@
-import { kernelProblems } from "../api/kernel-problems.ts";
+import { kernelProblems } from "../api/problem-catalogue.ts";
 import type { ProblemCatalogue } from "../api/problems.ts";
 
 /** The codes of this service's own, besides those of every API on the kernel. */

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
+import { jsonAnswer, jsonBody } from "../api/operation-io.ts";
 import { Problem, TemporarilyUnavailable } from "../api/problems.ts";
 import { countedState, type RateLimitPolicy } from "../api/rate-limits.ts";
-import { jsonAnswer, jsonBody } from "../api/shapes.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { CHECK_LIMIT_MS } from "../receivers/receiver-check.ts";
 import { publishTestEvent } from "../receivers/test-event.ts";
@@ -11,9 +11,9 @@ import { findEndpoint } from "../store/endpoints.ts";
 import { type Counted, createRequestCounter } from "../store/rate-limits.ts";
 import { findSigningSecrets } from "../store/signing-secrets.ts";
 import { Published } from "./analyses.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { event } from "./fields.ts";
-import { ReceiverCheck, receiverCheckBody } from "./receiver-check-shape.ts";
+import { ReceiverCheck, receiverCheckBody } from "./receiver-check-schema.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
 import { callOut, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Endpoint";

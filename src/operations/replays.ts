@@ -1,7 +1,7 @@
 import { z } from "zod";
+import { eitherAnswer, jsonAnswer, jsonBody } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../api/pagination.ts";
 import { invalidRequest, type Problem } from "../api/problems.ts";
-import { eitherAnswer, jsonAnswer, jsonBody } from "../api/shapes.ts";
 import {
   cancelReplay,
   countReplayable,
@@ -11,7 +11,6 @@ import {
   REPLAY_DELIVERIES_MAX,
 } from "../store/replays.ts";
 import { filterOf } from "./delivery-filter.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { id } from "./fields.ts";
 import {
   AskedReplayFilter,
@@ -19,7 +18,8 @@ import {
   RATE_PER_SECOND_MAX,
   Replay,
   replayBody,
-} from "./replay-shape.ts";
+} from "./replay-schema.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
 import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Replays";

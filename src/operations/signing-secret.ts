@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { jsonAnswer, jsonBody } from "../api/shapes.ts";
+import { jsonAnswer, jsonBody } from "../api/operation-io.ts";
 import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "../store/signing-secrets.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { time } from "./fields.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
 import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
 
 const tag = "Signing secret";

@@ -1,9 +1,9 @@
 import { explainErrorCode } from "../model/error-codes.ts";
 import type { Fault } from "./fault.ts";
-import { decisiveAnswer, type Findings, isMissing, isRedirect, isSuccess } from "./findings.ts";
 import { clockIsOffBy } from "./forgery-faults.ts";
+import { decisiveAnswer, type Findings, isMissing, isRedirect, isSuccess } from "./probe-results.ts";
+import type { ProbeAnswer } from "./probe-sender.ts";
 import type { ProbeName } from "./probes.ts";
-import type { ProbeAnswer } from "./probing.ts";
 
 /** What keeps genuine webhooks from being accepted. Empty for a right receiver. */
 export function deliveryFaults(findings: Findings): readonly Fault[] {

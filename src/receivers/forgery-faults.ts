@@ -1,5 +1,5 @@
 import type { Fault } from "./fault.ts";
-import type { Findings } from "./findings.ts";
+import type { Findings } from "./probe-results.ts";
 import type { ProbeName } from "./probes.ts";
 
 /** Every probe whose header is no signature at all. */

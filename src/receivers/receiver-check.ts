@@ -1,11 +1,11 @@
 import { type ConnectionFacts, observeConnections, type ProbeConnect } from "./connection-facts.ts";
 import { deliveryFaults } from "./delivery-faults.ts";
 import { type Fault, SEVERITIES } from "./fault.ts";
-import { type Findings, findingsOf } from "./findings.ts";
 import { forgeryFaults } from "./forgery-faults.ts";
+import { type Findings, findingsOf } from "./probe-results.ts";
+import { type PostProbe, sendProbes } from "./probe-sender.ts";
+import { type JudgedProbe, judgeProbe } from "./probe-verdict.ts";
 import { createProbes } from "./probes.ts";
-import { type PostProbe, sendProbes } from "./probing.ts";
-import { type JudgedProbe, judgeProbe } from "./verdict.ts";
 
 /** A whole check takes no longer than this. */
 export const CHECK_LIMIT_MS = 20_000;

@@ -2,7 +2,7 @@ import { fc } from "@fast-check/vitest";
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { jsonAnswer } from "../../src/api/shapes.ts";
+import { jsonAnswer } from "../../src/api/operation-io.ts";
 import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { countOf, type FuzzOptions, fuzzApi } from "../support/api-fuzz.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";

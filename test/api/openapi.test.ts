@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
-import type { Operation } from "../../src/api/declarations.ts";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { kernelProblems } from "../../src/api/kernel-problems.ts";
 import { buildOpenApiDocument } from "../../src/api/openapi.ts";
 import { createSchemaWriter } from "../../src/api/openapi-schemas.ts";
-import { createOperationRegistry } from "../../src/api/registry.ts";
-import { jsonAnswer } from "../../src/api/shapes.ts";
+import type { Operation } from "../../src/api/operation.ts";
+import { jsonAnswer } from "../../src/api/operation-io.ts";
+import { createOperationRegistry } from "../../src/api/operation-registry.ts";
+import { kernelProblems } from "../../src/api/problem-catalogue.ts";
 import { lintDocument, withGeneratedClient } from "../support/api-document.ts";
 import { createToyApi, type ToyApi, toyInfo } from "../support/api-toy-server.ts";
 

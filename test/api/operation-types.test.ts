@@ -4,7 +4,7 @@ import { promisify } from "node:util";
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { emptyAnswer, jsonAnswer, jsonBody, rawBody } from "../../src/api/shapes.ts";
+import { emptyAnswer, jsonAnswer, jsonBody, rawBody } from "../../src/api/operation-io.ts";
 
 type Tx = { readonly put: (key: string, value: string) => void };
 

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { eitherAnswer, jsonAnswer, jsonBody } from "../../src/api/shapes.ts";
+import { eitherAnswer, jsonAnswer, jsonBody } from "../../src/api/operation-io.ts";
 import { createToyApi, type ToyApi } from "../support/api-toy-server.ts";
 import type { ToyTx } from "../support/api-toy-stores.ts";
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { kernelProblems } from "../../src/api/kernel-problems.ts";
+import { kernelProblems } from "../../src/api/problem-catalogue.ts";
 import { TemporarilyUnavailable } from "../../src/api/problems.ts";
 import { boxProblems } from "../support/api-boxes.ts";
 import { expectProblem } from "../support/api-expect.ts";

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { jsonAnswer } from "../../src/api/shapes.ts";
+import { jsonAnswer } from "../../src/api/operation-io.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
 import type { ToyTx } from "../support/api-toy-stores.ts";

@@ -1,6 +1,7 @@
 import { z } from "zod";
-import type { Operation } from "../../src/api/declarations.ts";
 import { operationDefiners } from "../../src/api/define-operation.ts";
+import type { Operation } from "../../src/api/operation.ts";
+import { bytesAnswer, emptyAnswer, jsonAnswer, jsonBody, rawBody } from "../../src/api/operation-io.ts";
 import { operationsList } from "../../src/api/operations-list.ts";
 import {
   createCursors,
@@ -10,7 +11,6 @@ import {
   totalHeaders,
 } from "../../src/api/pagination.ts";
 import type { ProblemCatalogue } from "../../src/api/problems.ts";
-import { bytesAnswer, emptyAnswer, jsonAnswer, jsonBody, rawBody } from "../../src/api/shapes.ts";
 import { createLockOperations } from "./api-locks.ts";
 import type { ToyTx } from "./api-toy-stores.ts";
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import type { Operation } from "../../src/api/declarations.ts";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { eitherAnswer, jsonAnswer, jsonBody } from "../../src/api/shapes.ts";
+import type { Operation } from "../../src/api/operation.ts";
+import { eitherAnswer, jsonAnswer, jsonBody } from "../../src/api/operation-io.ts";
 import type { ToyTx } from "./api-toy-stores.ts";
 
 /** Operations with a secret, with two successes, deprecated, retired. */

@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
-import type { Operation } from "../../src/api/declarations.ts";
-import { kernelProblems } from "../../src/api/kernel-problems.ts";
-import { createOperationRegistry } from "../../src/api/registry.ts";
+import type { RecordedWrite } from "../../src/api/idempotent-write.ts";
+import type { Operation } from "../../src/api/operation.ts";
+import { createOperationRegistry } from "../../src/api/operation-registry.ts";
+import { kernelProblems } from "../../src/api/problem-catalogue.ts";
 import type { AnsweredRequest } from "../../src/api/request-context.ts";
 import { type ApiOptions, createApi } from "../../src/api/server.ts";
-import type { RecordedWrite } from "../../src/api/write-once.ts";
 import { type Boxes, boxProblems, createBoxOperations } from "./api-boxes.ts";
 import {
   createToyCounter,

@@ -1,7 +1,7 @@
 import { explainErrorCode } from "../model/error-codes.ts";
-import { decisiveAnswer, type Findings, isAccepted, isSuccess } from "./findings.ts";
+import { decisiveAnswer, type Findings, isAccepted, isSuccess } from "./probe-results.ts";
+import type { ProbeAnswer, Probed } from "./probe-sender.ts";
 import type { ProbeName } from "./probes.ts";
-import type { ProbeAnswer, Probed } from "./probing.ts";
 
 /** `not_judged`: what came back says nothing about this probe. */
 export const VERDICTS = ["right", "wrong", "not_judged"] as const;

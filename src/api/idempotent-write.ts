@@ -1,9 +1,9 @@
-import { type Answer, replayedAnswer, storedAnswer } from "./answers.ts";
 import { within } from "./deadline.ts";
-import type { Caller } from "./declarations.ts";
 import type { ClaimState, IdempotencyClaim, IdempotencyStore } from "./idempotency.ts";
 import { CALL_CLAIM_MS, RELEASE_WITHIN_MS } from "./limits.ts";
+import type { Caller } from "./operation.ts";
 import { Problem } from "./problems.ts";
+import { type Answer, replayedAnswer, storedAnswer } from "./responses.ts";
 
 /** A write that took effect, told in its own transaction: what an audit log is made of. */
 export type RecordedWrite = {

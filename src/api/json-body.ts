@@ -1,7 +1,8 @@
+import { visit } from "jsonc-parser";
+
 import { invalidFields } from "./field-errors.ts";
 import { FIELD_ERRORS_MAX, JSON_LEVELS_MAX } from "./limits.ts";
 import { invalidRequest } from "./problems.ts";
-import { findRepeatedMembers } from "./repeated-members.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
@@ -51,4 +52,28 @@ function isDeeperThan(text: string, levelsMax: number): boolean {
     } else if (char === 0x5d || char === 0x7d) levels--;
   }
   return false;
+}
+
+/**
+ * Where members stand that their object has more than once, each named once, at most `placesMax`. JSON.parse takes the
+ * last of them without a word. `text` is known to be JSON; names are compared as what their escapes mean.
+ */
+function findRepeatedMembers(text: string, placesMax: number): readonly string[] {
+  const places = new Set<string>();
+  const openObjects: Set<string>[] = [];
+  visit(text, {
+    onObjectBegin: () => {
+      openObjects.push(new Set());
+    },
+    onObjectProperty: (name, _offset, _length, _line, _character, pathOfObject) => {
+      const names = openObjects.at(-1);
+      const isRepeated = names?.has(name) ?? false;
+      if (isRepeated && places.size < placesMax) places.add([...pathOfObject(), name].join("."));
+      names?.add(name);
+    },
+    onObjectEnd: () => {
+      openObjects.pop();
+    },
+  });
+  return [...places];
 }

@@ -1,8 +1,8 @@
 import { connect } from "node:net";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
-import { kernelProblems } from "../../src/api/kernel-problems.ts";
 import { RATE_LIMIT_WITHIN_MS } from "../../src/api/limits.ts";
+import { kernelProblems } from "../../src/api/problem-catalogue.ts";
 import { PROBLEM_STATUSES, Problem, TemporarilyUnavailable } from "../../src/api/problems.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import type { Operation } from "../../src/api/declarations.ts";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { kernelProblems } from "../../src/api/kernel-problems.ts";
-import { operationsTable } from "../../src/api/operations-table.ts";
-import { createOperationRegistry } from "../../src/api/registry.ts";
-import { jsonAnswer, rawBody } from "../../src/api/shapes.ts";
+import type { Operation } from "../../src/api/operation.ts";
+import { jsonAnswer, rawBody } from "../../src/api/operation-io.ts";
+import { createOperationRegistry } from "../../src/api/operation-registry.ts";
+import { operationsTable } from "../../src/api/operations-list.ts";
+import { kernelProblems } from "../../src/api/problem-catalogue.ts";
 import { createToyApi } from "../support/api-toy-server.ts";
 
 const { read, write } = operationDefiners<unknown, "lost">();

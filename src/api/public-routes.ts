@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { entityTag, matchesEntityTag } from "./entity-tags.ts";
 import { addErrorPages } from "./error-pages.ts";
-import type { Gate } from "./gate.ts";
 import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
+import type { OperationRegistry } from "./operation-registry.ts";
 import { addReferencePage } from "./reference-page.ts";
-import type { OperationRegistry } from "./registry.ts";
 import { beginRequest } from "./request-context.ts";
+import type { Gate } from "./request-guards.ts";
 
 export type PageOptions = {
   readonly info: OpenApiInfo;

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { isoTime } from "../deliveries/time-text.ts";
 import { FAULT_CODES, SEVERITIES } from "../receivers/fault.ts";
+import { VERDICTS } from "../receivers/probe-verdict.ts";
 import { PROBE_NAMES } from "../receivers/probes.ts";
 import { CHECK_VERDICTS, type ReceiverReport } from "../receivers/receiver-check.ts";
-import { VERDICTS } from "../receivers/verdict.ts";
 import { time, timeTextOrNull } from "./fields.ts";
 
 const probeName = z.enum(PROBE_NAMES);

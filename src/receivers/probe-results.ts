@@ -1,5 +1,5 @@
+import type { ProbeAnswer, Probed } from "./probe-sender.ts";
 import type { ProbeName } from "./probes.ts";
-import type { ProbeAnswer, Probed } from "./probing.ts";
 
 /** What the answers say, by the probes' names. */
 export type Findings = {

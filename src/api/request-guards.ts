@@ -1,14 +1,13 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ApiKey, Authenticate } from "./api-keys.ts";
-import { addressBucket } from "./client-address.ts";
 import { within } from "./deadline.ts";
-import type { Operation } from "./declarations.ts";
 import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
+import type { Operation } from "./operation.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
-import { contextOf, msLeft, type RequestContext } from "./request-context.ts";
-import { isRefusedRequestId } from "./request-id.ts";
-import { refuseMediaType } from "./request-reader.ts";
+import { addressBucket } from "./rate-limits.ts";
+import { contextOf, isRefusedRequestId, msLeft, type RequestContext } from "./request-context.ts";
+import { refuseMediaType } from "./request-validation.ts";
 
 /** Whether there is an account of this id. Staff keys name one; tenants' keys bring theirs. */
 export type AccountExists = (accountId: string) => Promise<boolean>;

@@ -1,7 +1,6 @@
-import type { ErasedResult, Operation } from "./declarations.ts";
 import { entityTag, quoteEntityTag } from "./entity-tags.ts";
 import type { StoredAnswer } from "./idempotency.ts";
-import { lifecycleHeaders } from "./lifecycle.ts";
+import type { Deprecation, ErasedResult, Operation } from "./operation.ts";
 
 /** A success, ready to be sent or stored. */
 export type Answer = {
@@ -86,4 +85,12 @@ export function storedAnswer(answer: Answer, holdsSecret: boolean): StoredAnswer
 
 export function replayedAnswer({ status, headers, body }: StoredAnswer): Answer {
   return { status, headers, body, etag: null };
+}
+
+/** Deprecation (RFC 9745: a structured date) and Sunset (RFC 8594: an HTTP date). */
+function lifecycleHeaders(deprecated: Deprecation | null): Readonly<Record<string, string>> {
+  if (!deprecated) return {};
+  const deprecation = `@${Math.floor(new Date(deprecated.at).getTime() / 1000)}`;
+  if (deprecated.sunsetAt === null) return { deprecation };
+  return { deprecation, sunset: new Date(deprecated.sunsetAt).toUTCString() };
 }

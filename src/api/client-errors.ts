@@ -1,8 +1,8 @@
 import type { Socket } from "node:net";
-import { addressBucket } from "./client-address.ts";
-import type { AnswerProblem } from "./problem-answers.ts";
+import type { AnswerProblem } from "./problem-responses.ts";
 import { Problem } from "./problems.ts";
 import type { RateLimitPolicy, RateLimits } from "./rate-limits.ts";
+import { addressBucket } from "./rate-limits.ts";
 
 /**
  * Answers what is not HTTP, or did not come in time, with a problem like any other. There is no request yet, so the

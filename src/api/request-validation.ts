@@ -1,11 +1,11 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
-import type { Operation } from "./declarations.ts";
 import { invalidRequestFrom } from "./field-errors.ts";
-import { parseJsonBody } from "./json-text.ts";
+import { parseJsonBody } from "./json-body.ts";
+import type { Operation } from "./operation.ts";
+import type { JsonBody } from "./operation-io.ts";
 import { invalidRequest, Problem } from "./problems.ts";
-import { compileReadQuery } from "./query-text.ts";
-import type { JsonBody } from "./shapes.ts";
+import { compileReadQuery } from "./query-coercion.ts";
 
 export type ReadInput = { readonly params: unknown; readonly query: unknown; readonly body: unknown };
 

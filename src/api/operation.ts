@@ -1,6 +1,6 @@
 import type { z } from "zod";
+import type { AnswerShape, BodyOf, JsonBody, RawBody, ResultOf } from "./operation-io.ts";
 import type { FieldError, Problem } from "./problems.ts";
-import type { AnswerShape, BodyOf, JsonBody, RawBody, ResultOf } from "./shapes.ts";
 
 export type Risk = "none" | "reversible" | "irreversible";
 export type Effect = "read" | "write";

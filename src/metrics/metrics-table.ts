@@ -1,8 +1,8 @@
 import { createApiMetrics } from "./api-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
-import type { Declared } from "./declaration.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
+import type { Declared } from "./registry.ts";
 import { createMetricsRegistry } from "./registry.ts";
 
 /** Every metric of every process. */

@@ -1,8 +1,8 @@
-import type { Operation } from "./declarations.ts";
 import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
-import { problemType } from "./problem-answers.ts";
+import type { Operation } from "./operation.ts";
+import { raisedCodes } from "./problem-catalogue.ts";
+import { problemType } from "./problem-responses.ts";
 import { PROBLEM_STATUSES, type ProblemCatalogue, type ProblemStatus } from "./problems.ts";
-import { raisedCodes } from "./raised-codes.ts";
 
 type Described = { readonly [member: string]: unknown };
 
