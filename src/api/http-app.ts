@@ -10,14 +10,14 @@ export type HttpAppOptions = {
   readonly trustProxy: boolean | number | string;
   readonly newRequestId: () => string;
   /** What is not HTTP, or did not come in time: there is no request to speak of. */
-  readonly answerBrokenHttp: (error: Error, socket: Socket) => void;
+  readonly onClientError: (error: Error, socket: Socket) => void;
   /** A request whose address cannot be decoded or is too long to be one of ours. */
-  readonly answerBrokenAddress: (error: Error, request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+  readonly onUnroutableUrl: (error: Error, request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 };
 
 /** Fastify as this API wants it: bounds on everything, bodies as bytes, and none of its own words in an answer. */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
-  const { trustProxy, newRequestId, answerBrokenHttp, answerBrokenAddress } = options;
+  const { trustProxy, newRequestId, onClientError, onUnroutableUrl } = options;
   const app: FastifyInstance = Fastify({
     logger: false,
     trustProxy: typeof trustProxy === "number" ? (_address, hop) => hop < trustProxy : trustProxy,
@@ -38,8 +38,8 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       const header = request.headers["x-request-id"];
       return requestIdOf(typeof header === "string" ? header : undefined, newRequestId);
     },
-    clientErrorHandler: answerBrokenHttp,
-    frameworkErrors: (error, request, reply) => void answerBrokenAddress(error, request, reply),
+    clientErrorHandler: onClientError,
+    frameworkErrors: (error, request, reply) => void onUnroutableUrl(error, request, reply),
   });
   // Every body arrives as bytes; the operation's declaration says what becomes of them.
   app.removeAllContentTypeParsers();
@@ -56,7 +56,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   });
   // A client that expects what we do not know (Expect: …) is answered like any other, not with a bare 417.
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
-  app.server.on("connect", (request, socket) => answerConnect(app.server, request, socket as Socket));
+  app.server.on("connect", (request, socket) => respondToConnect(app.server, request, socket as Socket));
   return app;
 }
 
@@ -64,7 +64,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
  * A CONNECT is answered like any request whose address does not exist. Node hands its connection over without a
  * response to write to and without watching it any longer, and would close it without a word.
  */
-function answerConnect(server: Server, request: IncomingMessage, socket: Socket): void {
+function respondToConnect(server: Server, request: IncomingMessage, socket: Socket): void {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket);

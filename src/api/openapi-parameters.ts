@@ -48,7 +48,7 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
 
 const component = (name: keyof typeof parameterComponents) => ({ $ref: `#/components/parameters/${name}` });
 
-export function parametersOf<Tx>(operation: Operation<Tx>, schemas: SchemaWriter): readonly Parameter[] {
+export function parametersOf(operation: Operation, schemas: SchemaWriter): readonly Parameter[] {
   const { params, query, effect } = operation;
   return [
     ...inPlace("path", params, schemas),

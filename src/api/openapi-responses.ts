@@ -58,10 +58,10 @@ const onSuccess = {
 };
 
 /** The success of an operation, and 304 where it can be asked for. */
-export function successResponses<Tx>(operation: Operation<Tx>, schemas: SchemaWriter): Described {
-  const { answer, effect } = operation;
+export function successResponses(operation: Operation, schemas: SchemaWriter): Described {
+  const { response, effect } = operation;
   const own = Object.fromEntries(
-    Object.entries<string>(answer.headers).map(([name, description]) => [
+    Object.entries<string>(response.headers).map(([name, description]) => [
       name,
       { description, schema: { type: "string" } },
     ]),
@@ -69,10 +69,10 @@ export function successResponses<Tx>(operation: Operation<Tx>, schemas: SchemaWr
   const headers = { ...onSuccess, ...own };
   const content = contentOf(operation, schemas);
   const success: Record<string, Described> = {
-    [answer.status]: { description: describeSuccess(answer.status), headers, ...content },
+    [response.status]: { description: describeSuccess(response.status), headers, ...content },
   };
-  if (answer.kind === "json" && answer.other) {
-    const { status, schema, description } = answer.other;
+  if (response.kind === "json" && response.other) {
+    const { status, schema, description } = response.other;
     const otherContent = { "application/json": { schema: schemas.write(schema, "output") } };
     success[status] = { description, headers: onSuccess, content: otherContent };
   }
@@ -83,10 +83,10 @@ export function successResponses<Tx>(operation: Operation<Tx>, schemas: SchemaWr
   };
 }
 
-function contentOf<Tx>({ answer }: Operation<Tx>, schemas: SchemaWriter): Described {
-  if (answer.kind === "empty") return {};
-  const type = answer.kind === "json" ? "application/json" : answer.mediaType;
-  const schema = answer.kind === "json" ? answer.schema : answer.documentedAs;
+function contentOf({ response }: Operation, schemas: SchemaWriter): Described {
+  if (response.kind === "empty") return {};
+  const type = response.kind === "json" ? "application/json" : response.mediaType;
+  const schema = response.kind === "json" ? response.schema : response.documentedAs;
   return { content: { [type]: { schema: schemas.write(schema, "output") } } };
 }
 
@@ -109,7 +109,7 @@ function describeSuccess(status: 200 | 201 | 202 | 204): string {
 export function createProblemResponses(problems: ProblemCatalogue, docsUrl: string) {
   const components: Record<string, Described> = {};
 
-  function responses<Tx>(operation: Operation<Tx>): Described {
+  function responses(operation: Operation): Described {
     const raised = raisedCodes(operation);
     const entries = PROBLEM_STATUSES.map((status) => {
       const codes = raised.filter((code) => problems[code]?.status === status);

@@ -23,8 +23,8 @@ export type OpenApiDocument = {
 };
 
 /** The whole API as an OpenAPI 3.1 document. Nothing in it is said twice: it follows from the declarations. */
-export function buildOpenApiDocument<Tx>(
-  registry: OperationRegistry<Tx>,
+export function buildOpenApiDocument(
+  registry: OperationRegistry,
   options: { readonly info: OpenApiInfo; readonly publicUrl: string; readonly docsUrl: string },
 ): OpenApiDocument {
   const { info, publicUrl, docsUrl } = options;
@@ -32,18 +32,18 @@ export function buildOpenApiDocument<Tx>(
   const problems = createProblemResponses(registry.problems, docsUrl);
   const tags = new Set(info.tags.map(({ name }) => name));
 
-  const answers = new Map<Operation<Tx>, object>();
+  const responses = new Map<Operation, object>();
   for (const operation of registry.operations) {
     if (!tags.has(operation.tag))
       throw new Error(`Operation ${operation.key}: no heading "${operation.tag}".`);
-    answers.set(operation, { ...successResponses(operation, schemas), ...problems.responses(operation) });
+    responses.set(operation, { ...successResponses(operation, schemas), ...problems.responses(operation) });
   }
 
   const paths: Record<string, Record<string, unknown>> = {};
   for (const operation of registry.operations) {
     paths[operation.path] ??= {};
     Object.assign(paths[operation.path] ?? {}, {
-      [operation.method.toLowerCase()]: describe(operation, schemas, answers.get(operation)),
+      [operation.method.toLowerCase()]: describe(operation, schemas, responses.get(operation)),
     });
   }
 
@@ -76,11 +76,7 @@ export function buildOpenApiDocument<Tx>(
   };
 }
 
-function describe<Tx>(
-  operation: Operation<Tx>,
-  schemas: SchemaWriter,
-  responses: object | undefined,
-): object {
+function describe(operation: Operation, schemas: SchemaWriter, responses: object | undefined): object {
   const { key, tag, summary, description, scope, risk, effect, mode, isIdempotent, deprecated, work } =
     operation;
   return {
@@ -103,12 +99,12 @@ function describe<Tx>(
 }
 
 /** A retired operation has no schemas left; the document still wants its path described. */
-function retiredParams<Tx>({ work, path }: Operation<Tx>): readonly object[] {
+function retiredParams({ work, path }: Operation): readonly object[] {
   if (work.kind !== "retired") return [];
   return pathParams(path).map((name) => ({ name, in: "path", required: true, schema: { type: "string" } }));
 }
 
-function requestBody<Tx>({ body }: Operation<Tx>, schemas: SchemaWriter): object {
+function requestBody({ body }: Operation, schemas: SchemaWriter): object {
   if (body === null) return {};
   const schema = schemas.write(body.kind === "json" ? body.schema : body.documentedAs, "input");
   const isRequired = body.kind === "raw" || !body.isOptional;

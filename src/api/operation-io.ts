@@ -35,7 +35,7 @@ export type BodyOf<Body> =
   Body extends JsonBody<infer Schema> ? z.output<Schema> : Body extends RawBody ? Buffer : undefined;
 
 /** A success whose body is `schema` as JSON. `headers`: those that this operation adds, each with its meaning. */
-export type JsonAnswer<
+export type JsonResponse<
   Schema extends z.ZodType = z.ZodType,
   Header extends string = string,
   Other extends z.ZodType = z.ZodType,
@@ -57,7 +57,7 @@ export type OtherSuccess<Schema extends z.ZodType = z.ZodType> = {
 };
 
 /** A success whose body is bytes that exist already, sent as they are. */
-export type BytesAnswer = {
+export type BytesResponse = {
   readonly kind: "bytes";
   readonly status: 200;
   readonly mediaType: string;
@@ -66,35 +66,35 @@ export type BytesAnswer = {
 };
 
 /** A success that says nothing more. */
-export type EmptyAnswer = {
+export type EmptyResponse = {
   readonly kind: "empty";
   readonly status: 204;
   readonly headers: Readonly<Record<never, string>>;
 };
 
-export type AnswerShape = JsonAnswer | BytesAnswer | EmptyAnswer;
+export type ResponseSchema = JsonResponse | BytesResponse | EmptyResponse;
 
-export function jsonAnswer<Schema extends z.ZodType, const Header extends string = never>(
+export function jsonResponse<Schema extends z.ZodType, const Header extends string = never>(
   status: 200 | 201 | 202,
   schema: Schema,
   headers = {} as Readonly<Record<Header, string>>,
-): JsonAnswer<Schema, Header, z.ZodNever> {
+): JsonResponse<Schema, Header, z.ZodNever> {
   return { kind: "json", status, schema, headers, other: null };
 }
 
 /** `answer`, or another success in its place. */
-export function eitherAnswer<Schema extends z.ZodType, Header extends string, Other extends z.ZodType>(
-  answer: JsonAnswer<Schema, Header, z.ZodNever>,
+export function eitherResponse<Schema extends z.ZodType, Header extends string, Other extends z.ZodType>(
+  response: JsonResponse<Schema, Header, z.ZodNever>,
   other: OtherSuccess<Other>,
-): JsonAnswer<Schema, Header, Other> {
-  return { ...answer, other };
+): JsonResponse<Schema, Header, Other> {
+  return { ...response, other };
 }
 
-export function bytesAnswer(options: { mediaType: string; documentedAs: z.ZodType }): BytesAnswer {
+export function bytesResponse(options: { mediaType: string; documentedAs: z.ZodType }): BytesResponse {
   return { kind: "bytes", status: 200, headers: {}, ...options };
 }
 
-export function emptyAnswer(): EmptyAnswer {
+export function emptyResponse(): EmptyResponse {
   return { kind: "empty", status: 204, headers: {} };
 }
 
@@ -110,10 +110,10 @@ type OtherResult<Other> = Other extends z.ZodNever
     : never;
 
 /** What a handler returns. `etag`: an opaque tag of the bytes, where the store has one; else it is computed. */
-export type ResultOf<Answer> =
-  Answer extends JsonAnswer<infer Schema, infer Header, infer Other>
+export type ResultOf<OperationResponse> =
+  OperationResponse extends JsonResponse<infer Schema, infer Header, infer Other>
     ? { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> } | OtherResult<Other>
-    : Answer extends BytesAnswer
+    : OperationResponse extends BytesResponse
       ? { readonly bytes: Uint8Array; readonly etag?: string }
       : // biome-ignore lint/suspicious/noConfusingVoidType: what an async handler without a return gives.
         void;

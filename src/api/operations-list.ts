@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { operationDefiners } from "./define-operation.ts";
 import type { Operation } from "./operation.ts";
-import { jsonAnswer } from "./operation-io.ts";
+import { jsonResponse } from "./operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "./pagination.ts";
 
 const ListedOperation = z
@@ -24,9 +24,9 @@ const ListedOperation = z
 type Listed = z.output<typeof ListedOperation>;
 
 /** `GET /v1/operations`: the list of all operations, this one included. */
-export function operationsList<Tx>(others: readonly Operation<Tx>[]): Operation<Tx> {
+export function operationsList(others: readonly Operation[]): Operation {
   const cursors = createCursors(z.int().min(0));
-  const self: Operation<Tx> = operationDefiners<Tx>().read({
+  const self: Operation = operationDefiners().read({
     key: "operations.list",
     tag: "Operations",
     summary: "List the operations",
@@ -35,7 +35,7 @@ export function operationsList<Tx>(others: readonly Operation<Tx>[]): Operation<
     path: "/v1/operations",
     scope: "operations:read",
     query: z.strictObject(pageQuery),
-    answer: jsonAnswer(200, pageOf(ListedOperation)),
+    response: jsonResponse(200, pageOf(ListedOperation)),
     handle: async ({ query }) => {
       const start = cursors.read(query.cursor, "operations") ?? 0;
       const end = start + query.limit;
@@ -47,7 +47,7 @@ export function operationsList<Tx>(others: readonly Operation<Tx>[]): Operation<
   return self;
 }
 
-function describe<Tx>(operation: Operation<Tx>): Listed {
+function describe(operation: Operation): Listed {
   const { deprecated, work } = operation;
   return {
     key: operation.key,
@@ -66,7 +66,7 @@ function describe<Tx>(operation: Operation<Tx>): Listed {
 }
 
 /** The operations as a Markdown table, for the README; a test compares the two. */
-export function operationsTable<Tx>(operations: readonly Operation<Tx>[]): string {
+export function operationsTable(operations: readonly Operation[]): string {
   const rows = operations.map(({ key, method, path, scope, risk, effect, mode, summary }) => {
     const cells = [
       `\`${key}\``,

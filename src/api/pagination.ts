@@ -23,7 +23,7 @@ export function pageOf<Item extends z.ZodType>(item: Item) {
   });
 }
 
-/** For the `jsonAnswer` of a list whose total may be too large to be counted. */
+/** For the `jsonResponse` of a list whose total may be too large to be counted. */
 export const totalCappedHeader = {
   "Total-Capped": "`true` when `total` is only a lower bound.",
 } as const;

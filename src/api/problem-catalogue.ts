@@ -3,7 +3,7 @@ import type { Operation } from "./operation.ts";
 import type { ProblemCatalogue } from "./problems.ts";
 
 /** The codes that the kernel raises itself, and the platform's three that this service only declares. */
-export const kernelProblems = {
+export const standardProblems = {
   invalid_request: {
     status: 400,
     title: "Invalid request",
@@ -140,7 +140,7 @@ export const kernelProblems = {
 } as const satisfies ProblemCatalogue;
 
 /** The codes that the kernel raises for an operation, and those that its handler declares. */
-export function raisedCodes<Tx>({ effect, work, errors }: Operation<Tx>): readonly string[] {
+export function raisedCodes({ effect, work, errors }: Operation): readonly string[] {
   return [
     "invalid_request",
     "invalid_request_id",

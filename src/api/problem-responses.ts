@@ -2,17 +2,17 @@ import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "./limits.ts";
 import { Problem, type ProblemCatalogue, type ProblemKind, TemporarilyUnavailable } from "./problems.ts";
 
 /** A refusal, ready to be sent. */
-export type ProblemAnswer = {
+export type ProblemResponse = {
   readonly code: string;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
 };
 
-export type AnswerProblem = (problem: Problem, requestId: string) => ProblemAnswer;
+export type RenderProblem = (problem: Problem, requestId: string) => ProblemResponse;
 
 /** Writes problems as the platform has them: type, title, status, code, request_id, and `errors` where marked. */
-export function createAnswerProblem(problems: ProblemCatalogue, docsUrl: string): AnswerProblem {
+export function createProblemRenderer(problems: ProblemCatalogue, docsUrl: string): RenderProblem {
   return (problem, requestId) => {
     const { code, errors } = problem;
     const kind = problems[code];

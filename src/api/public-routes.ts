@@ -5,7 +5,7 @@ import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { addReferencePage } from "./reference-page.ts";
 import { beginRequest } from "./request-context.ts";
-import type { Gate } from "./request-guards.ts";
+import type { RequestGuards } from "./request-guards.ts";
 
 export type PageOptions = {
   readonly info: OpenApiInfo;
@@ -22,15 +22,15 @@ export type PageRoute = { readonly method: "GET"; readonly path: string };
 const OPENAPI_PATH = "/v1/openapi.json";
 
 /** Adds what needs no API key: health, the OpenAPI document, the reference, the pages about errors. */
-export async function addPublicPages<Tx>(
+export async function addPublicPages(
   app: FastifyInstance,
-  registry: OperationRegistry<Tx>,
+  registry: OperationRegistry,
   options: PageOptions,
-  gate: Gate,
+  guards: RequestGuards,
 ): Promise<readonly PageRoute[]> {
   const probed = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     beginRequest(request, "page");
-    gate.admitUncounted(request, reply);
+    guards.guardProbe(request, reply);
   };
   addPage(app, "/healthz", probed, async (_request, reply) => {
     return reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
@@ -42,7 +42,7 @@ export async function addPublicPages<Tx>(
 
   const admit = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     beginRequest(request, "page");
-    await gate.admitAnyone(request, reply);
+    await guards.guardPublic(request, reply);
   };
   const document = Buffer.from(JSON.stringify(buildOpenApiDocument(registry, options)));
   const tag = entityTag(document);
@@ -62,9 +62,9 @@ export async function addPublicPages<Tx>(
   return paths.map((path) => ({ method: "GET", path }));
 }
 
-export type AdmitPage = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
-export type AnswerPage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+export type PageGuard = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+export type PageHandler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 
-function addPage(app: FastifyInstance, url: string, onRequest: AdmitPage, handler: AnswerPage): void {
+function addPage(app: FastifyInstance, url: string, onRequest: PageGuard, handler: PageHandler): void {
   app.route({ method: ["GET", "HEAD"], url, onRequest, handler });
 }

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /** Turns the texts of a query string into the values that a schema expects; what does not fit stays as it is. */
-export type ReadQuery = (query: Readonly<Record<string, unknown>>) => Record<string, unknown>;
+export type QueryCoercion = (query: Readonly<Record<string, unknown>>) => Record<string, unknown>;
 
 type ReadText = (text: string) => unknown;
 
@@ -16,7 +16,7 @@ const asBoolean: ReadText = (text) => (text === "true" ? true : text === "false"
  * Plans the reading once, from the schema itself, so that declarations say `z.int()` and the reference says integer.
  * (`z.coerce` would read `""` as 0 and `"0x10"` as 16, and shows as a string in the reference.)
  */
-export function compileReadQuery(schema: z.ZodObject): ReadQuery {
+export function compileQueryCoercion(schema: z.ZodObject): QueryCoercion {
   const json = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
   const readers = new Map<string, { readonly read: ReadText; readonly isList: boolean }>();
   for (const [name, property] of Object.entries(json.properties ?? {})) {

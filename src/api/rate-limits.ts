@@ -1,7 +1,7 @@
 import { isIPv6 } from "node:net";
 
 import { serializeItem } from "structured-headers";
-import { within } from "./deadline.ts";
+import { withDeadline } from "./deadline.ts";
 import { REMEMBERED_BUCKETS_MAX } from "./limits.ts";
 
 /** So many requests within a window of so many seconds. `name` stands in the headers. */
@@ -68,7 +68,7 @@ export function createRateLimits(options: {
 
   async function count(bucket: string, policy: RateLimitPolicy, waitMs: number): Promise<RateLimitState> {
     try {
-      const counted = await within(waitMs, "the rate limiter", countRequest(bucket, policy));
+      const counted = await withDeadline(waitMs, "the rate limiter", countRequest(bucket, policy));
       remember(bucket, {
         remaining: remainingOf(policy, counted.requests),
         endsAtMs: monotonicMs() + counted.resetMs,

@@ -14,7 +14,7 @@ export type RequestContext = {
 };
 
 /** One answered request: for metrics, and for one wide log line. It holds no secret. */
-export type AnsweredRequest = {
+export type CompletedRequest = {
   readonly operationKey: string;
   readonly method: string;
   readonly status: number;
@@ -50,7 +50,7 @@ export function msLeft(context: RequestContext): number {
   return ANSWER_WITHIN_MS - context.waitedMs;
 }
 
-export function answeredRequest(request: FastifyRequest, reply: FastifyReply): AnsweredRequest {
+export function completedRequest(request: FastifyRequest, reply: FastifyReply): CompletedRequest {
   const { operationKey, key, accountId, problemCode } = contextOf(request);
   return {
     operationKey,

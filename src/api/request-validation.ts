@@ -5,9 +5,9 @@ import { parseJsonBody } from "./json-body.ts";
 import type { Operation } from "./operation.ts";
 import type { JsonBody } from "./operation-io.ts";
 import { invalidRequest, Problem } from "./problems.ts";
-import { compileReadQuery } from "./query-coercion.ts";
+import { compileQueryCoercion } from "./query-coercion.ts";
 
-export type ReadInput = { readonly params: unknown; readonly query: unknown; readonly body: unknown };
+export type ValidRequest = { readonly params: unknown; readonly query: unknown; readonly body: unknown };
 
 /** What the router and the socket give. `body`: undefined where none was sent. */
 export type ReceivedRequest = {
@@ -17,9 +17,9 @@ export type ReceivedRequest = {
 };
 
 /** Compiles what an operation takes into one function that returns the checked request or throws the 400. */
-export function compileRequestReader<Tx>(operation: Operation<Tx>): (received: ReceivedRequest) => ReadInput {
+export function compileRequestValidator(operation: Operation): (received: ReceivedRequest) => ValidRequest {
   const checkParams = compilePart("path", operation.params);
-  const readQueryText = operation.query ? compileReadQuery(operation.query) : sameQuery;
+  const readQueryText = operation.query ? compileQueryCoercion(operation.query) : sameQuery;
   const readQuery = compilePart("query", operation.query);
   const { body } = operation;
   return (received) => ({

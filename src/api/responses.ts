@@ -1,9 +1,9 @@
+import type { StoredResponse } from "../model/idempotency.ts";
 import { entityTag, quoteEntityTag } from "./entity-tags.ts";
-import type { StoredAnswer } from "./idempotency.ts";
 import type { Deprecation, ErasedResult, Operation } from "./operation.ts";
 
 /** A success, ready to be sent or stored. */
-export type Answer = {
+export type OperationResponse = {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   /** Null: no body. */
@@ -13,31 +13,36 @@ export type Answer = {
 };
 
 /** Compiles how an operation's results become answers. `isChecking`: check each result against its schema first. */
-export function compileAnswer<Tx>(
-  operation: Operation<Tx>,
+export function compileResponse(
+  operation: Operation,
   isChecking: boolean,
-): (result: ErasedResult) => Answer {
-  const { answer, effect } = operation;
+): (result: ErasedResult) => OperationResponse {
+  const { response, effect } = operation;
   const isTagged = effect === "read";
   return (result) => {
     if (isChecking) checkResult(operation, result);
-    if (!result) return { status: answer.status, headers: {}, body: null, etag: null };
+    if (!result) return { status: response.status, headers: {}, body: null, etag: null };
     if ("bytes" in result) {
       const { bytes } = result;
       const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
       const tag = result.etag === undefined ? entityTag(body) : quoteEntityTag(result.etag);
-      const type = answer.kind === "bytes" ? answer.mediaType : "application/octet-stream";
-      return { status: answer.status, headers: { "content-type": type }, body, etag: isTagged ? tag : null };
+      const type = response.kind === "bytes" ? response.mediaType : "application/octet-stream";
+      return {
+        status: response.status,
+        headers: { "content-type": type },
+        body,
+        etag: isTagged ? tag : null,
+      };
     }
     const headers = { "content-type": "application/json" };
     if ("other" in result) {
-      const status = answer.kind === "json" && answer.other ? answer.other.status : answer.status;
+      const status = response.kind === "json" && response.other ? response.other.status : response.status;
       return { status, headers, body: Buffer.from(JSON.stringify(result.other)), etag: null };
     }
     const body = Buffer.from(JSON.stringify(result.body));
     const own = ownHeaders(result.headers ?? {});
     const etag = isTagged ? tagOf(body, own) : null;
-    return { status: answer.status, headers: { ...headers, ...own }, body, etag };
+    return { status: response.status, headers: { ...headers, ...own }, body, etag };
   };
 }
 
@@ -55,35 +60,36 @@ function tagOf(body: Buffer, own: Readonly<Record<string, string>>): string {
 }
 
 /** A result that is not what its operation declares is our fault, and tests run with this on. */
-function checkResult<Tx>({ key, answer }: Operation<Tx>, result: ErasedResult): void {
+function checkResult({ key, response }: Operation, result: ErasedResult): void {
   const kind = result === undefined ? "empty" : "bytes" in result ? "bytes" : "json";
-  if (kind !== answer.kind) throw new Error(`Operation ${key} declares ${answer.kind} and returned ${kind}.`);
-  if (answer.kind !== "json" || result === undefined || "bytes" in result) return;
+  if (kind !== response.kind)
+    throw new Error(`Operation ${key} declares ${response.kind} and returned ${kind}.`);
+  if (response.kind !== "json" || result === undefined || "bytes" in result) return;
   const isOther = "other" in result;
   const checked = isOther
-    ? answer.other?.schema.safeParse(result.other)
-    : answer.schema.safeParse(result.body);
+    ? response.other?.schema.safeParse(result.other)
+    : response.schema.safeParse(result.body);
   if (!checked?.success)
     throw new Error(`Operation ${key} returned what it does not declare.`, checked?.error);
   if (isOther) return;
-  const undeclared = Object.keys(result.headers ?? {}).filter((name) => !(name in answer.headers));
+  const undeclared = Object.keys(result.headers ?? {}).filter((name) => !(name in response.headers));
   if (undeclared.length > 0)
     throw new Error(`Operation ${key} does not declare the header ${undeclared.join()}.`);
 }
 
 /** The headers that are the same on every success of an operation. */
-export function successHeaders<Tx>(operation: Operation<Tx>): Readonly<Record<string, string>> {
+export function successHeaders(operation: Operation): Readonly<Record<string, string>> {
   // Answers depend on the key and change at any time: kept by nobody else, and asked after with their tag.
   const caching = operation.holdsSecret || operation.effect === "write" ? "no-store" : "private, no-cache";
   return { "cache-control": caching, ...lifecycleHeaders(operation.deprecated) };
 }
 
-export function storedAnswer(answer: Answer, holdsSecret: boolean): StoredAnswer {
-  const { status, headers, body } = answer;
+export function toStoredResponse(response: OperationResponse, holdsSecret: boolean): StoredResponse {
+  const { status, headers, body } = response;
   return { status, headers, body, holdsSecret };
 }
 
-export function replayedAnswer({ status, headers, body }: StoredAnswer): Answer {
+export function fromStoredResponse({ status, headers, body }: StoredResponse): OperationResponse {
   return { status, headers, body, etag: null };
 }
 

@@ -1,6 +1,7 @@
 import type { ClientBase } from "pg";
 import { z } from "zod";
-import { bytesAnswer, jsonAnswer, rawBody } from "../api/operation-io.ts";
+import type { Operation } from "../api/operation.ts";
+import { bytesResponse, jsonResponse, rawBody } from "../api/operation-io.ts";
 import { type FieldError, Problem } from "../api/problems.ts";
 import { publish } from "../publish/publish-analyses.ts";
 import { findAnalysis } from "../store/analyses.ts";
@@ -8,7 +9,7 @@ import { type Publication, PublishRefusedError } from "../store/publications.ts"
 import { type AnalysisBody, AnalysisBodyError, readAnalysisBody } from "./analysis-body.ts";
 import { analysisId, id, targetUrl } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
-import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Analyses";
 
@@ -33,7 +34,7 @@ export const Published = z
   .meta({ id: "Published", description: "What was published, and the delivery that tells of it." });
 
 /** Publishing what the pipeline has completed, and reading it back. */
-export function analysisOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+export function analysisOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, analysisRetentionMs, analysisBytesMax, unsafeAllowedTargets, now } = dependencies;
   return [
     read({
@@ -47,7 +48,7 @@ export function analysisOperations(dependencies: Dependencies): readonly Sealpos
       path: "/v1/analyses/{analysis_id}",
       scope: "analyses:read",
       params: z.strictObject({ analysis_id: analysisId }),
-      answer: bytesAnswer({ mediaType: "application/json", documentedAs: Analysis }),
+      response: bytesResponse({ mediaType: "application/json", documentedAs: Analysis }),
       errors: ["not_found", "analysis_expired"],
       handle: async ({ accountId, params, problem }) => {
         const found = await findAnalysis(pool, accountId, params.analysis_id);
@@ -72,7 +73,7 @@ export function analysisOperations(dependencies: Dependencies): readonly Sealpos
       mode: "async",
       idempotency: "key_required",
       body: rawBody({ documentedAs: NewAnalysis, bytesMax: analysisBytesMax + ENVELOPE_BYTES }),
-      answer: jsonAnswer(202, Published),
+      response: jsonResponse(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
       handle: async ({ accountId, body, traceparent }, tx) => {
         const sent = readBody(body);

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { jsonAnswer } from "../api/operation-io.ts";
+import type { Operation } from "../api/operation.ts";
+import { jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
 import { findDelivery } from "../store/deliveries.ts";
 import { createListDeliveries } from "../store/delivery-pages.ts";
@@ -9,14 +10,14 @@ import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./del
 import { id } from "./fields.ts";
 import type { DomainCode } from "./problems.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
-import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Deliveries";
 const params = z.strictObject({ delivery_id: id });
 const listQuery = z.strictObject({ ...optional(filters), ...pageQuery });
 
 /** The delivery log, and replaying one delivery of it. */
-export function deliveryOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+export function deliveryOperations(dependencies: Dependencies): readonly Operation[] {
   const { logPool, analysisRetentionMs } = dependencies;
   const cursors = createCursors(id);
   const listDeliveries = createListDeliveries(logPool, () => performance.now());
@@ -33,7 +34,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       path: "/v1/webhooks/deliveries",
       scope: "webhooks:read",
       query: listQuery,
-      answer: jsonAnswer(200, pageOf(Delivery), totalCappedHeader),
+      response: jsonResponse(200, pageOf(Delivery), totalCappedHeader),
       handle: async ({ accountId, query }) => {
         const { cursor, limit, ...asked } = query;
         const asWritten = { accountId, ...asked };
@@ -54,7 +55,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       path: "/v1/webhooks/deliveries/{delivery_id}",
       scope: "webhooks:read",
       params,
-      answer: jsonAnswer(200, DeliveryWithAttempts),
+      response: jsonResponse(200, DeliveryWithAttempts),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }) => {
         const found = await findDelivery(logPool, accountId, params.delivery_id);
@@ -80,7 +81,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       mode: "async",
       idempotency: "key_required",
       params,
-      answer: jsonAnswer(202, Delivery),
+      response: jsonResponse(202, Delivery),
       errors: ["not_found", "delivery_not_replayable", "analysis_expired"],
       handle: async ({ accountId, params, problem }, tx) => {
         const outcome = await replayDelivery(tx, accountId, params.delivery_id, analysisRetentionMs);

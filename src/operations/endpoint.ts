@@ -1,11 +1,12 @@
 import { z } from "zod";
-import { emptyAnswer, jsonAnswer, jsonBody } from "../api/operation-io.ts";
+import type { Operation } from "../api/operation.ts";
+import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { Problem } from "../api/problems.ts";
 import { judgeTargetUrl, type TargetUrlOptions } from "../egress/rules/target-url.ts";
 import * as store from "../store/endpoints.ts";
 import { targetUrl, time } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
-import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";
@@ -23,7 +24,7 @@ const NewEndpoint = z.strictObject({
 });
 
 /** The account's configured URL. */
-export function endpointOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+export function endpointOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, unsafeAllowedTargets } = dependencies;
   return [
     read({
@@ -34,7 +35,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Sealpos
       method: "GET",
       path,
       scope: "webhooks:read",
-      answer: jsonAnswer(200, Endpoint),
+      response: jsonResponse(200, Endpoint),
       errors: ["not_found"],
       handle: async ({ accountId, problem }) => {
         const endpoint = await store.findEndpoint(pool, accountId);
@@ -55,7 +56,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Sealpos
       mode: "sync",
       idempotency: "key_required",
       body: jsonBody(NewEndpoint),
-      answer: jsonAnswer(200, Endpoint),
+      response: jsonResponse(200, Endpoint),
       errors: ["target_refused"],
       handle: async ({ accountId, body }, tx) => {
         const url = allowed(body.url, { unsafeAllowedTargets });
@@ -75,7 +76,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Sealpos
       risk: "reversible",
       mode: "sync",
       idempotency: "key_required",
-      answer: emptyAnswer(),
+      response: emptyResponse(),
       errors: ["not_found"],
       handle: async ({ accountId, problem }, tx) => {
         if (!(await store.removeEndpoint(tx, accountId))) throw problem("not_found");

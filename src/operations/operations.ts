@@ -1,4 +1,5 @@
 import type { OpenApiInfo } from "../api/openapi.ts";
+import type { Operation } from "../api/operation.ts";
 import { createOperationRegistry, type OperationRegistry } from "../api/operation-registry.ts";
 import { operationsList } from "../api/operations-list.ts";
 import { analysisOperations } from "./analyses.ts";
@@ -7,12 +8,12 @@ import { endpointOperations } from "./endpoint.ts";
 import { problems } from "./problems.ts";
 import { receiverOperations } from "./receivers.ts";
 import { replayOperations } from "./replays.ts";
-import type { Dependencies, SealpostOperation, Transaction } from "./sealpost-operation.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
 import { signingSecretOperations } from "./signing-secret.ts";
 
 /** Every operation of the API, in the order of the reference. */
-export function createSealpostRegistry(dependencies: Dependencies): OperationRegistry<Transaction> {
-  const operations: readonly SealpostOperation[] = [
+export function createSealpostRegistry(dependencies: Dependencies): OperationRegistry {
+  const operations: readonly Operation[] = [
     ...analysisOperations(dependencies),
     ...endpointOperations(dependencies),
     ...receiverOperations(dependencies),

@@ -1,4 +1,4 @@
-import { kernelProblems } from "../api/problem-catalogue.ts";
+import { standardProblems } from "../api/problem-catalogue.ts";
 import type { ProblemCatalogue } from "../api/problems.ts";
 
 /** The codes of this service's own, besides those of every API on the kernel. */
@@ -48,4 +48,4 @@ const ownProblems = {
 export type DomainCode = keyof typeof ownProblems;
 
 /** Every code that this service can answer with. */
-export const problems = { ...kernelProblems, ...ownProblems } as const satisfies ProblemCatalogue;
+export const problems = { ...standardProblems, ...ownProblems } as const satisfies ProblemCatalogue;

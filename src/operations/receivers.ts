@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import { jsonAnswer, jsonBody } from "../api/operation-io.ts";
+import type { Operation } from "../api/operation.ts";
+import { jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { Problem, TemporarilyUnavailable } from "../api/problems.ts";
 import { countedState, type RateLimitPolicy } from "../api/rate-limits.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
@@ -14,7 +15,7 @@ import { Published } from "./analyses.ts";
 import { event } from "./fields.ts";
 import { ReceiverCheck, receiverCheckBody } from "./receiver-check-schema.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
-import { callOut, type SealpostOperation, write } from "./sealpost-operation.ts";
+import { callOut, write } from "./sealpost-operation.ts";
 
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";
@@ -25,7 +26,7 @@ export const CHECK_POLICY: RateLimitPolicy = { name: "check", requestsMax: 1, wi
 const TestEvent = z.strictObject({ event: event.default("analysis.succeeded") });
 
 /** For those who build a receiver: an example event, and a check whether it is right. */
-export function receiverOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+export function receiverOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, secretsKey, unsafeAllowedTargets, checkReceiver, checkPolicy } = dependencies;
   const countCheck = createRequestCounter(pool);
   return [
@@ -43,7 +44,7 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
       mode: "async",
       idempotency: "key_required",
       body: jsonBody(TestEvent, { isOptional: true }),
-      answer: jsonAnswer(202, Published),
+      response: jsonResponse(202, Published),
       errors: ["not_found"],
       handle: async ({ accountId, body, problem }, tx) => {
         if ((await findEndpoint(tx, accountId)) === null) throw problem("not_found");
@@ -67,7 +68,7 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
       mode: "sync",
       idempotency: "key_required",
       callsOut: { deadlineMs: CHECK_LIMIT_MS },
-      answer: jsonAnswer(200, ReceiverCheck),
+      response: jsonResponse(200, ReceiverCheck),
       errors: ["not_found", "target_refused"],
       handle: async ({ accountId, caller, requestId, problem }) => {
         const endpoint = await findEndpoint(pool, accountId);

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { eitherAnswer, jsonAnswer, jsonBody } from "../api/operation-io.ts";
+import type { Operation } from "../api/operation.ts";
+import { eitherResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../api/pagination.ts";
 import { invalidRequest, type Problem } from "../api/problems.ts";
 import {
@@ -20,7 +21,7 @@ import {
   replayBody,
 } from "./replay-schema.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
-import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Replays";
 const path = "/v1/webhooks/replays";
@@ -43,7 +44,7 @@ const DryRun = z
   .meta({ id: "ReplayDryRun", description: "What a replay would do." });
 
 /** Replaying many deliveries at a pace. */
-export function replayOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+export function replayOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, analysisRetentionMs } = dependencies;
   const cursors = createCursors(id);
   return [
@@ -62,7 +63,7 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       mode: "async",
       idempotency: "key_required",
       body: jsonBody(NewReplay),
-      answer: eitherAnswer(jsonAnswer(202, Replay), {
+      response: eitherResponse(jsonResponse(202, Replay), {
         status: 200,
         schema: DryRun,
         description: "With `dry_run`: counted, nothing done.",
@@ -92,7 +93,7 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       path,
       scope: "webhooks:replay",
       query: z.strictObject(pageQuery),
-      answer: jsonAnswer(200, pageOf(Replay)),
+      response: jsonResponse(200, pageOf(Replay)),
       handle: async ({ accountId, query }) => {
         const belowId = cursors.read(query.cursor, accountId);
         const page = await listReplays(pool, accountId, belowId, query.limit);
@@ -109,7 +110,7 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       path: `${path}/{replay_id}`,
       scope: "webhooks:replay",
       params,
-      answer: jsonAnswer(200, Replay),
+      response: jsonResponse(200, Replay),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }) => {
         const replay = await findReplay(pool, accountId, params.replay_id);
@@ -130,7 +131,7 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       mode: "async",
       idempotency: "key_required",
       params,
-      answer: jsonAnswer(200, Replay),
+      response: jsonResponse(200, Replay),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }, tx) => {
         const replay = await cancelReplay(tx, accountId, params.replay_id);

@@ -1,20 +1,14 @@
-import type { ClientBase, Pool } from "pg";
+import type { Pool } from "pg";
 import { operationDefiners } from "../api/define-operation.ts";
-import type { Operation } from "../api/operation.ts";
 import type { RateLimitPolicy } from "../api/rate-limits.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import type { CheckReceiver } from "../receivers/receiver-check.ts";
 import type { DomainCode } from "./problems.ts";
 
-/** A connection that has begun a transaction: what writes happen in. */
-export type Transaction = ClientBase;
-
-export type SealpostOperation = Operation<Transaction>;
-
 /** The ways to declare an operation of this service. */
-export const { read, write, callOut } = operationDefiners<Transaction, DomainCode>();
+export const { read, write, callOut } = operationDefiners<DomainCode>();
 
-/** What the operations need of the world; handed in where the API is put together. */
+/** What the operations depend on. */
 export type Dependencies = {
   /** For reads: one statement each. Writes are given the connection of their transaction. */
   readonly pool: Pool;

@@ -1,9 +1,10 @@
 import { z } from "zod";
-import { jsonAnswer, jsonBody } from "../api/operation-io.ts";
+import type { Operation } from "../api/operation.ts";
+import { jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "../store/signing-secrets.ts";
 import { time } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
-import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Signing secret";
 const path = "/v1/webhooks/signing-secret";
@@ -34,7 +35,7 @@ const Rotation = z.strictObject({
 });
 
 /** What signs, and changing it while receivers keep verifying. */
-export function signingSecretOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+export function signingSecretOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, secretsKey } = dependencies;
   return [
     read({
@@ -46,7 +47,7 @@ export function signingSecretOperations(dependencies: Dependencies): readonly Se
       path,
       scope: "webhooks:secrets",
       holdsSecret: true,
-      answer: jsonAnswer(200, SigningSecretShape),
+      response: jsonResponse(200, SigningSecretShape),
       errors: ["not_found"],
       handle: async ({ accountId, problem }) => {
         const body = secretsBody(await findSigningSecrets(pool, accountId, secretsKey));
@@ -71,7 +72,7 @@ export function signingSecretOperations(dependencies: Dependencies): readonly Se
       idempotency: "key_required",
       holdsSecret: true,
       body: jsonBody(Rotation, { isOptional: true }),
-      answer: jsonAnswer(200, SigningSecretShape),
+      response: jsonResponse(200, SigningSecretShape),
       handle: async ({ accountId, body }, tx) => {
         await rotateSigningSecret(tx, accountId, body.overlap_seconds, secretsKey);
         const rotated = secretsBody(await findSigningSecrets(tx, accountId, secretsKey));

@@ -2,11 +2,10 @@ import { fc } from "@fast-check/vitest";
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { jsonAnswer } from "../../src/api/operation-io.ts";
+import { jsonResponse } from "../../src/api/operation-io.ts";
 import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { countOf, type FuzzOptions, fuzzApi } from "../support/api-fuzz.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
-import type { ToyTx } from "../support/api-toy-stores.ts";
 
 let api: ToyApi;
 afterEach(() => api.app.close());
@@ -57,7 +56,7 @@ describe("requests made from the document", () => {
     }
   });
 
-  const { read } = operationDefiners<ToyTx>();
+  const { read } = operationDefiners();
   const wrong = {
     key: "boxes.wrong",
     tag: "Boxes",
@@ -67,7 +66,7 @@ describe("requests made from the document", () => {
     path: "/v1/wrong",
     scope: "boxes:read",
     query: z.strictObject({ n: z.int().min(0).default(0) }),
-    answer: jsonAnswer(200, z.object({ n: z.int().max(500_000) })),
+    response: jsonResponse(200, z.object({ n: z.int().max(500_000) })),
   } as const;
 
   test("show an operation that fails for some of them", async () => {

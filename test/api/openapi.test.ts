@@ -4,9 +4,9 @@ import { operationDefiners } from "../../src/api/define-operation.ts";
 import { buildOpenApiDocument } from "../../src/api/openapi.ts";
 import { createSchemaWriter } from "../../src/api/openapi-schemas.ts";
 import type { Operation } from "../../src/api/operation.ts";
-import { jsonAnswer } from "../../src/api/operation-io.ts";
+import { jsonResponse } from "../../src/api/operation-io.ts";
 import { createOperationRegistry } from "../../src/api/operation-registry.ts";
-import { kernelProblems } from "../../src/api/problem-catalogue.ts";
+import { standardProblems } from "../../src/api/problem-catalogue.ts";
 import { lintDocument, withGeneratedClient } from "../support/api-document.ts";
 import { createToyApi, type ToyApi, toyInfo } from "../support/api-toy-server.ts";
 
@@ -118,7 +118,7 @@ describe("the OpenAPI document", () => {
   });
 
   test("wants a heading for each operation", () => {
-    const read = operationDefiners<unknown>().read({
+    const read = operationDefiners().read({
       key: "a.get",
       tag: "Nowhere",
       summary: "A",
@@ -126,15 +126,15 @@ describe("the OpenAPI document", () => {
       method: "GET",
       path: "/v1/a",
       scope: "a:read",
-      answer: jsonAnswer(200, z.object({})),
+      response: jsonResponse(200, z.object({})),
       handle: async () => ({ body: {} }),
     });
     expect(() => build([read], "https://api.example.org")).toThrow('Operation a.get: no heading "Nowhere".');
   });
 });
 
-function build(operations: readonly Operation<unknown>[], publicUrl: string) {
-  const registry = createOperationRegistry(operations, kernelProblems);
+function build(operations: readonly Operation[], publicUrl: string) {
+  const registry = createOperationRegistry(operations, standardProblems);
   return buildOpenApiDocument(registry, { info: toyInfo, publicUrl, docsUrl: publicUrl });
 }
 

@@ -1,10 +1,9 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { jsonAnswer } from "../../src/api/operation-io.ts";
+import { jsonResponse } from "../../src/api/operation-io.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
-import type { ToyTx } from "../support/api-toy-stores.ts";
 
 let api: ToyApi;
 afterEach(() => api.app.close());
@@ -55,7 +54,7 @@ describe("parameters", () => {
   });
 
   test("are refused even where a schema forgot to", async () => {
-    const { read } = operationDefiners<ToyTx>();
+    const { read } = operationDefiners();
     const lax = read({
       key: "boxes.lax",
       tag: "Boxes",
@@ -65,7 +64,7 @@ describe("parameters", () => {
       path: "/v1/lax",
       scope: "boxes:read",
       query: z.object({ a: z.string().optional() }),
-      answer: jsonAnswer(200, z.object({})),
+      response: jsonResponse(200, z.object({})),
       handle: async () => ({ body: {} }),
     });
     const auth = await start({ more: [lax] });
