@@ -5,8 +5,8 @@ import type { RateLimitPolicy, RateLimits } from "./rate-limits.ts";
 import { addressBucket } from "./rate-limits.ts";
 
 /**
- * Answers what is not HTTP, or did not come in time, with a problem like any other. There is no request yet, so the
- * answer is written to the socket by hand. The platform's statuses have no 408 and no 431, so all of it is a 400.
+ * Responds to malformed HTTP and to timeouts with a problem like any other. There is no request yet, so the response
+ * is written to the socket directly. The platform has neither 408 nor 431, so all of these are 400.
  */
 export function createClientErrorHandler(options: {
   readonly renderProblem: RenderProblem;

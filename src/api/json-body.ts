@@ -6,7 +6,7 @@ import { invalidRequest } from "./problems.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The value that the body is the JSON text of. Throws the 400 that says why it is none. */
+/** Parses a JSON body. Throws a 400 that says why it is invalid. */
 export function parseJsonBody(bytes: Uint8Array): unknown {
   const text = decodeJsonText(bytes);
   if (isDeeperThan(text, JSON_LEVELS_MAX)) {
@@ -15,7 +15,7 @@ export function parseJsonBody(bytes: Uint8Array): unknown {
   const value = parseJsonText(text);
   const repeated = findRepeatedMembers(text, FIELD_ERRORS_MAX);
   if (repeated.length > 0) {
-    throw invalidFields(repeated.map((path) => ({ path: `body.${path}`, message: "Stands there twice." })));
+    throw invalidFields(repeated.map((path) => ({ path: `body.${path}`, message: "Duplicate field." })));
   }
   return value;
 }
@@ -24,7 +24,7 @@ function decodeJsonText(bytes: Uint8Array): string {
   try {
     return utf8.decode(bytes);
   } catch {
-    throw invalidRequest("body", "The body is not UTF-8.");
+    throw invalidRequest("body", "The body is not valid UTF-8.");
   }
 }
 
@@ -32,12 +32,12 @@ function parseJsonText(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // The engine's own message quotes what it read, and a body may hold a secret.
-    throw invalidRequest("body", text.trim() === "" ? "The body is empty." : "The body is not JSON.");
+    // The engine's message quotes its input, and a body may hold a secret.
+    throw invalidRequest("body", text.trim() === "" ? "The body is empty." : "The body is not valid JSON.");
   }
 }
 
-/** Counts brackets outside of strings; a text that is not JSON gets some answer and is refused by the parser. */
+/** Counts brackets outside strings; what it returns for invalid JSON does not matter, the parser rejects that. */
 function isDeeperThan(text: string, levelsMax: number): boolean {
   let levels = 0;
   let isInString = false;
@@ -55,8 +55,8 @@ function isDeeperThan(text: string, levelsMax: number): boolean {
 }
 
 /**
- * Where members stand that their object has more than once, each named once, at most `placesMax`. JSON.parse takes the
- * last of them without a word. `text` is known to be JSON; names are compared as what their escapes mean.
+ * Paths of duplicate members, each once, at most `placesMax`: JSON.parse silently takes the last one. `text` is
+ * valid JSON; names are compared unescaped.
  */
 function findRepeatedMembers(text: string, placesMax: number): readonly string[] {
   const places = new Set<string>();

@@ -12,7 +12,7 @@ import { type OperationRegistry, pathParams } from "./operation-registry.ts";
 export type OpenApiInfo = {
   readonly title: string;
   readonly description: string;
-  /** The headings of the reference, in their order; every operation's `tag` is one of them. */
+  /** The headings of the reference, in order; every operation's `tag` is one of them. */
   readonly tags: readonly { readonly name: string; readonly description: string }[];
 };
 
@@ -22,7 +22,7 @@ export type OpenApiDocument = {
   readonly [member: string]: unknown;
 };
 
-/** The whole API as an OpenAPI 3.1 document. Nothing in it is said twice: it follows from the declarations. */
+/** The whole API as an OpenAPI 3.1 document, derived from the declarations. */
 export function buildOpenApiDocument(
   registry: OperationRegistry,
   options: { readonly info: OpenApiInfo; readonly publicUrl: string; readonly docsUrl: string },
@@ -69,7 +69,7 @@ export function buildOpenApiDocument(
         apiKey: {
           type: "http",
           scheme: "bearer",
-          description: "An API key. Each operation requires one scope, which stands in `x-required-scope`.",
+          description: "An API key. Each operation requires one scope, named in `x-required-scope`.",
         },
       },
     },
@@ -98,7 +98,7 @@ function describe(operation: Operation, schemas: SchemaWriter, responses: object
   };
 }
 
-/** A retired operation has no schemas left; the document still wants its path described. */
+/** A retired operation has no schemas left, but the document must still describe its path. */
 function retiredParams({ work, path }: Operation): readonly object[] {
   if (work.kind !== "retired") return [];
   return pathParams(path).map((name) => ({ name, in: "path", required: true, schema: { type: "string" } }));
@@ -112,7 +112,7 @@ function requestBody({ body }: Operation, schemas: SchemaWriter): object {
   return { requestBody: { required: isRequired, description, content: { "application/json": { schema } } } };
 }
 
-/** A server on this machine is written as the address that the document itself came from. */
+/** A local server is given as the URL that the document was served from. */
 function serverUrl(publicUrl: string): string {
   const { hostname } = new URL(publicUrl);
   const isLocal = hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 
-/** A body parsed as JSON and checked against `schema` before the handler sees it. */
+/** A JSON body, validated against `schema` before the handler sees it. */
 export type JsonBody<Schema extends z.ZodType = z.ZodType> = {
   readonly kind: "json";
   readonly schema: Schema;
@@ -10,10 +10,10 @@ export type JsonBody<Schema extends z.ZodType = z.ZodType> = {
   readonly isOptional: boolean;
 };
 
-/** A body handed over as the bytes that came; the handler judges them itself. */
+/** A body passed on as raw bytes; the handler validates it. */
 export type RawBody = {
   readonly kind: "raw";
-  /** What the reference says about it; nothing is checked against it. */
+  /** For the reference only; nothing is validated against it. */
   readonly documentedAs: z.ZodType;
   readonly bytesMax: number;
 };
@@ -34,7 +34,7 @@ export function rawBody(options: { documentedAs: z.ZodType; bytesMax: number }):
 export type BodyOf<Body> =
   Body extends JsonBody<infer Schema> ? z.output<Schema> : Body extends RawBody ? Buffer : undefined;
 
-/** A success whose body is `schema` as JSON. `headers`: those that this operation adds, each with its meaning. */
+/** A success with a JSON body. `headers`: those that this operation adds, each with its description. */
 export type JsonResponse<
   Schema extends z.ZodType = z.ZodType,
   Header extends string = string,
@@ -44,7 +44,7 @@ export type JsonResponse<
   readonly status: 200 | 201 | 202;
   readonly schema: Schema;
   readonly headers: Readonly<Record<Header, string>>;
-  /** Another success that the operation may end with; null: there is none. */
+  /** An alternative success; null: there is none. */
   readonly other: OtherSuccess<Other> | null;
 };
 
@@ -56,7 +56,7 @@ export type OtherSuccess<Schema extends z.ZodType = z.ZodType> = {
   readonly description: string;
 };
 
-/** A success whose body is bytes that exist already, sent as they are. */
+/** A success whose body is existing bytes, sent as they are. */
 export type BytesResponse = {
   readonly kind: "bytes";
   readonly status: 200;
@@ -65,7 +65,7 @@ export type BytesResponse = {
   readonly headers: Readonly<Record<never, string>>;
 };
 
-/** A success that says nothing more. */
+/** A success without a body. */
 export type EmptyResponse = {
   readonly kind: "empty";
   readonly status: 204;
@@ -102,14 +102,14 @@ type HeadersOf<Header extends string> = [Header] extends [never]
   ? Readonly<Record<string, never>>
   : Readonly<Partial<Record<Header, string>>>;
 
-/** A handler's result where it is the other success. */
+/** A handler's result for the alternative success. */
 type OtherResult<Other> = Other extends z.ZodNever
   ? never
   : Other extends z.ZodType
     ? { readonly other: z.output<Other> }
     : never;
 
-/** What a handler returns. `etag`: an opaque tag of the bytes, where the store has one; else it is computed. */
+/** What a handler returns. `etag`: an opaque tag of the bytes if the store has one; else it is computed. */
 export type ResultOf<OperationResponse> =
   OperationResponse extends JsonResponse<infer Schema, infer Header, infer Other>
     ? { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> } | OtherResult<Other>

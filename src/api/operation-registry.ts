@@ -1,13 +1,13 @@
 import type { Operation } from "./operation.ts";
 import type { ProblemCatalogue } from "./problems.ts";
 
-/** The operations of an API, checked against each other. */
+/** The operations of an API, validated as a whole. */
 export type OperationRegistry = {
   readonly operations: readonly Operation[];
   readonly problems: ProblemCatalogue;
 };
 
-/** Throws, naming the operation, for what the types cannot see: what is said twice, or does not fit together. */
+/** Throws, naming the operation, for what types cannot catch: duplicates and contradictions. */
 export function createOperationRegistry(
   operations: readonly Operation[],
   problems: ProblemCatalogue,
@@ -62,12 +62,12 @@ export function routerPath(path: string): string {
   return path.replaceAll(/\{(\w+)\}/g, ":$1");
 }
 
-/** Says which methods an address exists for, sorted; none where it does not exist at all. */
+/** The methods that a path exists for, sorted; none if it does not exist. */
 export type AllowedMethods = (pathname: string) => readonly string[];
 
 /**
- * The router knows the routes of one method only, so 405 and its Allow header need this look over all of them. It
- * is asked for addresses that no route answered, so it may take its time.
+ * The router matches one method at a time, so 405 and its Allow header need this. Called only for unmatched paths,
+ * so it may be slow.
  */
 export function createAllowedMethods(
   routes: readonly { readonly method: string; readonly path: string }[],

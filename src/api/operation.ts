@@ -17,21 +17,21 @@ export type IsoDate = `${number}-${number}-${number}` | `${number}-${number}-${n
 /** Announced as deprecated at `at`; taken out of service at `sunsetAt`, null while that is undecided. */
 export type Deprecation = { readonly at: IsoDate; readonly sunsetAt: IsoDate | null };
 
-/** Who asks: the key, and whether it is a staff key, which reaches every account. */
+/** The caller's key, and whether it is a staff key, which has access to every account. */
 export type Caller = { readonly keyId: string; readonly isStaff: boolean };
 
-/** A checked request, as a handler receives it. */
+/** A valid request, as a handler receives it. */
 export type OperationRequest<Params, Query, Body, Code extends string> = {
   readonly params: Params;
   readonly query: Query;
   readonly body: Body;
-  /** The account that the request is about: the key's own, or the one that a staff key names. */
+  /** The account that the request is for: the key's own, or the one named with a staff key. */
   readonly accountId: string;
   readonly caller: Caller;
   readonly requestId: string;
-  /** The caller's trace (W3C Trace Context), to be handed on; null: none. */
+  /** The caller's trace (W3C Trace Context), to be propagated; null: none. */
   readonly traceparent: string | null;
-  /** `throw request.problem("not_found")`: one of the declared errors, or a mistake in the request. */
+  /** `throw request.problem("not_found")`: one of the declared errors, or an invalid request. */
   problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
 };
 
@@ -42,7 +42,7 @@ export type ErasedResult =
   | { readonly other: unknown }
   | undefined;
 
-/** How an operation does its work. Only the three kinds of write ever meet the idempotency store. */
+/** How an operation does its work. */
 export type Work =
   | { readonly kind: "read"; handle(request: ErasedRequest): Promise<ErasedResult> }
   | { readonly kind: "write"; handle(request: ErasedRequest, tx: Transaction): Promise<ErasedResult> }
@@ -53,11 +53,11 @@ export type Work =
     }
   | { readonly kind: "retired" };
 
-/** One operation of the API: everything else about it follows from this. */
+/** One operation of the API; routes, documents and checks follow from it. */
 export type Operation = {
-  /** Dotted name, `webhooks.deliveries.get`: metric label, operationId, and what people call it. */
+  /** Dotted name, `webhooks.deliveries.get`: metric label and operationId. */
   readonly key: string;
-  /** The heading that it stands under in the reference. */
+  /** Its heading in the reference. */
   readonly tag: string;
   readonly summary: string;
   readonly description: string;
@@ -75,13 +75,13 @@ export type Operation = {
   readonly response: ResponseSchema;
   /** Codes that the handler raises, besides those that the kernel raises for every operation. */
   readonly errors: readonly string[];
-  /** Whether answers hold a secret: not to be cached, and encrypted where they are stored. */
+  /** Whether responses hold a secret: never cached, and encrypted at rest. */
   readonly holdsSecret: boolean;
   readonly deprecated: Deprecation | null;
   readonly work: Work;
 };
 
-/** What every declaration says. */
+/** What every declaration has. */
 type Named = {
   readonly key: `${string}.${string}`;
   readonly tag: string;
@@ -128,7 +128,7 @@ type Writing<Params, Query, Body, Response, Code extends string, Context extends
   readonly method: Exclude<Method, "GET">;
   readonly risk: Exclude<Risk, "none">;
   readonly mode: ExecutionMode;
-  /** The rule that every write keeps: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
+  /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
   readonly idempotency: "key_required";
   readonly body?: Body;
   readonly handle: (
@@ -157,7 +157,7 @@ export type CallOutDeclaration<Params, Query, Body, Response, Code extends strin
   []
 > & { readonly callsOut: { readonly deadlineMs: number } };
 
-/** An operation out of service: 410 for ever. */
+/** A retired operation: always 410. */
 export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
   Omit<Named, "deprecated"> & {
     readonly method: Method;

@@ -6,20 +6,22 @@ import { createCursors, pageOf, pageQuery } from "./pagination.ts";
 
 const ListedOperation = z
   .object({
-    key: z.string().describe("Dotted name, the same as the operationId of the OpenAPI document."),
+    key: z.string().describe("Dotted name, also the operationId in the OpenAPI document."),
     method: z.enum(["GET", "POST", "PUT", "PATCH", "DELETE"]),
     path: z.string(),
     summary: z.string(),
-    required_scope: z.string().describe("The scope that an API key needs."),
+    required_scope: z.string().describe("The scope that the API key must have."),
     risk_level: z.enum(["none", "reversible", "irreversible"]),
     effect: z.enum(["read", "write"]),
-    execution_mode: z.enum(["sync", "async"]).describe("With `async`, the work goes on after the answer."),
+    execution_mode: z
+      .enum(["sync", "async"])
+      .describe("With `async`, the work continues after the response."),
     idempotent: z.boolean(),
     lifecycle: z.enum(["active", "deprecated", "retired"]),
     deprecated_at: z.iso.datetime({ precision: 3 }).nullable(),
     sunset_at: z.iso.datetime({ precision: 3 }).nullable(),
   })
-  .meta({ id: "Operation", description: "One operation of this API, as it is declared." });
+  .meta({ id: "Operation", description: "An operation of this API." });
 
 type Listed = z.output<typeof ListedOperation>;
 
@@ -29,8 +31,8 @@ export function operationsList(others: readonly Operation[]): Operation {
   const self: Operation = operationDefiners().read({
     key: "operations.list",
     tag: "Operations",
-    summary: "List the operations",
-    description: "Every operation with the scope that it requires, its risk, its effect and how it runs.",
+    summary: "List operations",
+    description: "All operations, each with its required scope, risk level, effect and execution mode.",
     method: "GET",
     path: "/v1/operations",
     scope: "operations:read",

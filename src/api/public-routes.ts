@@ -9,11 +9,11 @@ import type { RequestGuards } from "./request-guards.ts";
 
 export type PageOptions = {
   readonly info: OpenApiInfo;
-  /** Where callers reach the API, without /v1. */
+  /** The API's public base URL, without /v1. */
   readonly publicUrl: string;
-  /** Where problems are explained: their types are `{docsUrl}/errors/{code}`. */
+  /** Base URL of the error pages: a problem's type is `{docsUrl}/errors/{code}`. */
   readonly docsUrl: string;
-  /** Rejects while the process cannot do its work: its database is away, or not migrated. */
+  /** Rejects while the process is not ready: its database is down, or not migrated. */
   readonly checkReady: () => Promise<void>;
 };
 
@@ -21,7 +21,7 @@ export type PageRoute = { readonly method: "GET"; readonly path: string };
 
 const OPENAPI_PATH = "/v1/openapi.json";
 
-/** Adds what needs no API key: health, the OpenAPI document, the reference, the pages about errors. */
+/** Adds what needs no API key: health, the OpenAPI document, the reference, the error pages. */
 export async function addPublicPages(
   app: FastifyInstance,
   registry: OperationRegistry,
@@ -52,7 +52,7 @@ export async function addPublicPages(
     if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, tag)) return reply.code(304).send();
     return reply.header("content-type", "application/json").send(document);
   });
-  // Browsers ask for it unasked.
+  // Browsers request it on their own.
   addPage(app, "/favicon.ico", probed, async (_request, reply) => reply.code(204).send());
   addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
   const errorPaths = addErrorPages(app, registry.problems, admit);

@@ -9,7 +9,7 @@ import { addressBucket } from "./rate-limits.ts";
 import { contextOf, isRefusedRequestId, msLeft, type RequestContext } from "./request-context.ts";
 import { refuseMediaType } from "./request-validation.ts";
 
-/** Whether there is an account of this id. Staff keys name one; tenants' keys bring theirs. */
+/** Whether the account exists. Asked only for staff keys, which name one; a tenant's key belongs to one. */
 export type AccountExists = (accountId: string) => Promise<boolean>;
 
 export type RequestGuardOptions = {
@@ -19,15 +19,15 @@ export type RequestGuardOptions = {
   readonly policies: { readonly key: RateLimitPolicy; readonly address: RateLimitPolicy };
 };
 
-/** Everything that is judged before the body of a request is read. Each throws the problem that it finds. */
+/** The checks before a request's body is read. Each throws the problem that it finds. */
 export type RequestGuards = {
-  /** For an operation: who asks, how often, whether they may, and for which account. */
+  /** For operations: authentication, rate limit, scope and account. */
   guardOperation(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** For what needs no key, and for addresses that do not exist: how often. */
+  /** For public pages and unknown URLs: rate limit only. */
   guardPublic(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** For probes, which are neither counted nor refused: they come every second, and should not ask the database. */
+  /** For health probes: not rate-limited, because they come every second and must not need the database. */
   guardProbe(request: FastifyRequest, reply: FastifyReply): void;
-  /** Gives an answer that was not counted the headers that every answer has. */
+  /** Adds the rate-limit headers to a response that was not counted. */
   addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply): void;
 };
 
@@ -47,7 +47,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
     return context.key;
   }
 
-  /** Leaves the key unknown where nobody can say whose it is: what needs none is answered all the same. */
+  /** Leaves the key unknown if it cannot be looked up: public pages are served all the same. */
   async function identifyIfPossible(request: FastifyRequest, waitMs: number): Promise<void> {
     try {
       await identify(request, waitMs);
@@ -109,8 +109,8 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       if (operation.effect === "write") refuseMediaType(request.headers, announcedBytes(request));
     },
     guardPublic: async (request, reply) => {
-      // A key counts even where none is needed, lest one client's guesses use up its neighbours' address. That is all
-      // it is looked up for, so looking it up is part of the counting and of the time that counting may take.
+      // Counted by key where there is one, so clients behind one address do not use up each other's limit. The
+      // lookup serves only that, so it shares the rate limiter's time budget.
       await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
       await limit(request, reply, RATE_LIMIT_WITHIN_MS - contextOf(request).waitedMs);
       refuseRequestId(request);
@@ -137,12 +137,12 @@ function refuseRequestId(request: FastifyRequest): void {
   }
 }
 
-/** 0 also for a chunked body, which announces nothing. */
+/** 0 also for a chunked body, whose length is not announced. */
 function announcedBytes(request: FastifyRequest): number {
   return Number(request.headers["content-length"] ?? 0);
 }
 
-/** The account of an admitted request, and who asks. */
+/** The key and the account of a request that passed `guardOperation`. */
 export function authorizedCaller(context: RequestContext): { key: ApiKey; accountId: string } {
   const { key, accountId } = context;
   if (key === null || accountId === null) throw new Error("The request was not admitted.");

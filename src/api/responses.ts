@@ -8,11 +8,13 @@ export type OperationResponse = {
   readonly headers: Readonly<Record<string, string>>;
   /** Null: no body. */
   readonly body: Buffer | null;
-  /** Null for answers to writes, which are not worth comparing. */
+  /** Null for writes, whose responses are not compared. */
   readonly etag: string | null;
 };
 
-/** Compiles how an operation's results become answers. `isChecking`: check each result against its schema first. */
+/**
+ * Compiles how an operation's results become responses. `isChecking`: validate each result against its schema first.
+ */
 export function compileResponse(
   operation: Operation,
   isChecking: boolean,
@@ -54,12 +56,12 @@ function ownHeaders(declared: Readonly<Record<string, string | undefined>>): Rec
   return own;
 }
 
-/** Covers the operation's own headers as well, lest a 304 hide that they have changed beside the same body. */
+/** Covers the operation's own headers too, so a 304 cannot hide that they changed. */
 function tagOf(body: Buffer, own: Readonly<Record<string, string>>): string {
   return Object.keys(own).length === 0 ? entityTag(body) : entityTag(body, JSON.stringify(own));
 }
 
-/** A result that is not what its operation declares is our fault, and tests run with this on. */
+/** Catches handlers that return what their operation does not declare; tests run with this on. */
 function checkResult({ key, response }: Operation, result: ErasedResult): void {
   const kind = result === undefined ? "empty" : "bytes" in result ? "bytes" : "json";
   if (kind !== response.kind)
@@ -79,7 +81,7 @@ function checkResult({ key, response }: Operation, result: ErasedResult): void {
 
 /** The headers that are the same on every success of an operation. */
 export function successHeaders(operation: Operation): Readonly<Record<string, string>> {
-  // Answers depend on the key and change at any time: kept by nobody else, and asked after with their tag.
+  // Responses depend on the key and can change at any time: no shared caches, and revalidation by entity tag.
   const caching = operation.holdsSecret || operation.effect === "write" ? "no-store" : "private, no-cache";
   return { "cache-control": caching, ...lifecycleHeaders(operation.deprecated) };
 }

@@ -24,24 +24,24 @@ export type ApiOptions = PageOptions & {
   readonly countRequest: CountRequest;
   readonly policies: { readonly key: RateLimitPolicy; readonly address: RateLimitPolicy };
   readonly idempotencyStore: IdempotencyStore;
-  /** Told of every write in its own transaction. */
+  /** Called for every write in its own transaction. */
   readonly recordWrite: RecordWrite;
-  /** Whose X-Forwarded-For is believed: nobody's, everybody's, that of so many proxies, or of those addresses. */
+  /** Whose X-Forwarded-For is trusted: nobody's, everybody's, that of so many proxies, or of those addresses. */
   readonly trustProxy: boolean | number | string;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  /** A fresh id for a request without one, and a token for a claim: unguessable, printable ASCII. */
+  /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
   readonly newId: () => string;
-  /** Check what handlers return against what they declare: for tests. */
+  /** Validate what handlers return against what they declare; for tests. */
   readonly isChecking?: boolean;
   readonly onCompleted: (completed: CompletedRequest) => void;
-  /** An error that is our own fault, to be logged. */
+  /** An internal error, to be logged. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
   /** A request was let through because the rate limiter's store failed. */
   readonly onRateLimitFailure: (error: unknown) => void;
 };
 
-/** Everything behind one port: the operations, and the pages that need no key. Ready to listen. */
+/** The whole HTTP server: operations and public pages. Ready to listen. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const { registry, policies, newId, onInternalError, onCompleted } = options;
   const renderProblem = createProblemRenderer(registry.problems, options.docsUrl);
@@ -66,7 +66,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
       policy: policies.address,
       newRequestId: newId,
     }),
-    // Hooks do not run for an address that cannot be decoded, so what they do is done here.
+    // Hooks do not run for a URL that cannot be decoded, so their work is done here.
     onUnroutableUrl: async (error, request, reply) => {
       addStandardHeaders(request, reply);
       const refusal = await guards.guardPublic(request, reply).then(
@@ -81,7 +81,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   app.addHook("onRequest", (request, reply, done) => {
     addStandardHeaders(request, reply);
     refuseMissingHost(request);
-    // Refused here and not in the handler, so that the body of a request that leads nowhere is not read.
+    // Rejected here and not in the handler, so that the body is not read.
     if (request.is404) refuseUnknown(request, reply).catch(done);
     else done();
   });
@@ -136,8 +136,8 @@ function createSendProblem(
 }
 
 /**
- * Fastify ends the connection after a body that was too large, and a client that is still sending then sees a broken
- * connection in place of the answer. What is announced as bearable is read to its end instead.
+ * Fastify closes the connection after too large a body, and a client that is still sending then sees a reset instead
+ * of the response. A body of bearable announced size is read to its end instead.
  */
 function keepReading(request: FastifyRequest, reply: FastifyReply): void {
   const announced = Number(request.headers["content-length"] ?? Number.NaN);

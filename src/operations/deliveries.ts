@@ -16,7 +16,7 @@ const tag = "Deliveries";
 const params = z.strictObject({ delivery_id: id });
 const listQuery = z.strictObject({ ...optional(filters), ...pageQuery });
 
-/** The delivery log, and replaying one delivery of it. */
+/** The delivery log, and replaying a single delivery. */
 export function deliveryOperations(dependencies: Dependencies): readonly Operation[] {
   const { logPool, analysisRetentionMs } = dependencies;
   const cursors = createCursors(id);
@@ -27,9 +27,9 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       tag,
       summary: "List deliveries",
       description:
-        "The delivery log, the newest first. All filters that are given have to fit. `total` is exact up to 10,000; " +
-        "with `Total-Capped: true` it is a lower bound: not more than 10,000 were counted, or looked at for what " +
-        "fits. Where few deliveries fit, a page may hold fewer items than `limit` and still have a `next_cursor`.",
+        "The delivery log, newest first. A delivery must match all given filters. `total` is exact up to 10,000; " +
+        "with `Total-Capped: true` it is a lower bound: no more than 10,000 were counted, or scanned for " +
+        "matches. Where matches are rare, a page may hold fewer items than `limit` and still have a `next_cursor`.",
       method: "GET",
       path: "/v1/webhooks/deliveries",
       scope: "webhooks:read",
@@ -48,9 +48,8 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
     read({
       key: "webhooks.deliveries.get",
       tag,
-      summary: "Read a delivery",
-      description:
-        "One delivery with every attempt: when, where to, what came back, and what it means in plain words.",
+      summary: "Get a delivery",
+      description: "A delivery with every attempt: when, where to, the response, and an explanation.",
       method: "GET",
       path: "/v1/webhooks/deliveries/{delivery_id}",
       scope: "webhooks:read",
@@ -71,9 +70,9 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       tag,
       summary: "Replay a delivery",
       description:
-        "Starts the next run of a `failed` or `abandoned` delivery: the same id and the same body, to the target as " +
-        "it is configured now, with a new signature. If an attempt is under way, the new run starts after it, and " +
-        "falls away if that attempt succeeds.",
+        "Starts the next run of a `failed` or `abandoned` delivery: same id, same body, new signature, to the " +
+        "target as configured now. If an attempt is in flight, the new run starts after it, and is dropped if " +
+        "that attempt succeeds.",
       method: "POST",
       path: "/v1/webhooks/deliveries/{delivery_id}/replay",
       scope: "webhooks:replay",
@@ -112,7 +111,7 @@ function refusalOf(
   }
 }
 
-/** Each of the fields, for a query that may leave it out. */
+/** Each field made optional, for a query. */
 function optional<Fields extends Record<string, z.ZodType>>(
   fields: Fields,
 ): { [Name in keyof Fields]: z.ZodOptional<Fields[Name]> } {

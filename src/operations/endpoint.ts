@@ -13,11 +13,11 @@ const path = "/v1/webhooks/endpoint";
 
 const Endpoint = z
   .object({
-    url: z.string().describe("As it is asked for: the normal form of what was set."),
+    url: z.string().describe("The URL, normalized."),
     created_at: time,
     updated_at: time,
   })
-  .meta({ id: "Endpoint", description: "Where the account's webhooks go that name no URL of their own." });
+  .meta({ id: "Endpoint", description: "The account's default webhook URL." });
 
 const NewEndpoint = z.strictObject({
   url: targetUrl.describe("A public https:// URL of at most 2,048 characters."),
@@ -30,7 +30,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
     read({
       key: "webhooks.endpoint.get",
       tag,
-      summary: "Read the endpoint",
+      summary: "Get the endpoint",
       description: "The account's endpoint; 404 while none is set.",
       method: "GET",
       path,
@@ -48,7 +48,8 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       tag,
       summary: "Set the endpoint",
       description:
-        "Sets the account's endpoint, or changes it. Attempts from now on go there, those of older deliveries too.",
+        "Sets or replaces the account's endpoint. Every attempt from now on goes there, those of earlier " +
+        "deliveries included.",
       method: "PUT",
       path,
       scope: "webhooks:write",
@@ -68,8 +69,8 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       tag,
       summary: "Remove the endpoint",
       description:
-        "From now on only analyses with a webhook_url of their own are delivered; what was under way to the endpoint " +
-        "is abandoned as `no_target` when its next attempt is due.",
+        "From now on only analyses with their own webhook_url are delivered; open deliveries to the endpoint are " +
+        "abandoned as `no_target` when their next attempt is due.",
       method: "DELETE",
       path,
       scope: "webhooks:write",
@@ -85,7 +86,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
   ];
 }
 
-/** The normal form of a URL that webhooks may go to. Throws 422 for any other. */
+/** The normalized form of a URL that webhooks may go to. Throws 422 for any other. */
 function allowed(url: string, rules: TargetUrlOptions): string {
   const judged = judgeTargetUrl(url, rules);
   if (judged.verdict === "allow") return judged.href;

@@ -27,18 +27,18 @@ export function createSealpostRegistry(dependencies: Dependencies): OperationReg
 export const apiInfo: OpenApiInfo = {
   title: "Sealpost",
   description:
-    "Tells your servers that a document analysis has finished: signed webhooks, a day of retries, a log of every " +
-    "attempt, and replays. Requests carry an API key as `Authorization: Bearer …`; a key has scopes and is good " +
-    "for one environment. The `type` of every error is a page that says what happened and what to do.",
+    "Notifies your servers when a document analysis has finished: signed webhooks, retries for a day, a log of " +
+    "every attempt, and replays. Authenticate with an API key as `Authorization: Bearer …`; a key has scopes and " +
+    "works in one environment. The `type` of every error is the URL of a page that explains it and what to do.",
   tags: [
     {
       name: "Analyses",
-      description: "What was published, readable for 7 days: the fallback when webhooks fail.",
+      description: "Published analyses, readable for 7 days: the fallback when webhooks fail.",
     },
-    { name: "Endpoint", description: "Where the account's webhooks go, if they name no URL of their own." },
-    { name: "Signing secret", description: "What signs the account's webhooks." },
+    { name: "Endpoint", description: "The account's default webhook URL." },
+    { name: "Signing secret", description: "The secret that signs the account's webhooks." },
     { name: "Deliveries", description: "The log of every webhook and every attempt." },
-    { name: "Replays", description: "Delivering again what did not arrive, many at a time and at a pace." },
-    { name: "Operations", description: "This list of operations, for programs." },
+    { name: "Replays", description: "Bulk redelivery of what did not arrive, at a limited rate." },
+    { name: "Operations", description: "The list of operations, for programs." },
   ],
 };

@@ -28,22 +28,22 @@ const path = "/v1/webhooks/replays";
 const params = z.strictObject({ replay_id: id });
 
 const NewReplay = z.strictObject({
-  // Not optional: an empty one takes everything, and that should be said.
+  // Not optional: an empty filter matches everything, and that should be explicit.
   filter: AskedReplayFilter,
   rate_per_second: z
     .int()
     .min(1)
     .max(RATE_PER_SECOND_MAX)
     .default(RATE_PER_SECOND_DEFAULT)
-    .describe("Deliveries that are started in a second, at most."),
-  dry_run: z.boolean().default(false).describe("Only count what would be taken; nothing is done."),
+    .describe("Maximum number of deliveries started per second."),
+  dry_run: z.boolean().default(false).describe("Only count the deliveries that would be replayed."),
 });
 
 const DryRun = z
-  .object({ dry_run: z.literal(true), matched: z.int().describe("Deliveries that the replay would take.") })
-  .meta({ id: "ReplayDryRun", description: "What a replay would do." });
+  .object({ dry_run: z.literal(true), matched: z.int().describe("Deliveries that would be replayed.") })
+  .meta({ id: "ReplayDryRun", description: "The result of a dry run." });
 
-/** Replaying many deliveries at a pace. */
+/** Bulk replays at a limited rate. */
 export function replayOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, analysisRetentionMs } = dependencies;
   const cursors = createCursors(id);
@@ -53,9 +53,9 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       tag,
       summary: "Replay many deliveries",
       description:
-        "Takes the failed and abandoned deliveries that fit the filter and whose analysis is still kept, at most " +
-        "100,000, and starts their next run one after the other at the given pace. The set is fixed now: what fails " +
-        "later is not part of it.",
+        "Selects the failed and abandoned deliveries that match the filter and whose analysis is still retained, " +
+        "at most 100,000, and starts their next runs at the given rate. The set is fixed now: deliveries that " +
+        "fail later are not in it.",
       method: "POST",
       path,
       scope: "webhooks:replay",
@@ -66,7 +66,7 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       response: eitherResponse(jsonResponse(202, Replay), {
         status: 200,
         schema: DryRun,
-        description: "With `dry_run`: counted, nothing done.",
+        description: "With `dry_run`: deliveries counted, none replayed.",
       }),
       handle: async ({ accountId, body }, tx) => {
         const { filter: asked, rate_per_second, dry_run } = body;
@@ -86,9 +86,9 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       tag,
       summary: "List replays",
       description:
-        "The account's replays with their progress, the newest first. `succeeded` and `failed` are as they were " +
-        "when last counted: seconds ago for a young replay, up to 100 for a large one, a tenth of its age for an " +
-        "old one. Reading one that is not large counts anew.",
+        "The account's replays with their progress, newest first. `succeeded` and `failed` are as of the last " +
+        "count: seconds ago for a recent replay, up to 100 for a large one, a tenth of its age for an old one. " +
+        "Getting a replay that is not large counts again.",
       method: "GET",
       path,
       scope: "webhooks:replay",
@@ -104,7 +104,7 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
     read({
       key: "webhooks.replays.get",
       tag,
-      summary: "Read a replay",
+      summary: "Get a replay",
       description: "A replay with its progress.",
       method: "GET",
       path: `${path}/{replay_id}`,
@@ -123,7 +123,8 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       tag,
       summary: "Cancel a replay",
       description:
-        "Starts no more deliveries of the replay; those that it has started go on. One that has ended stays as it is.",
+        "Starts no more deliveries of the replay; those already started continue. A replay that has ended does " +
+        "not change.",
       method: "POST",
       path: `${path}/{replay_id}/cancel`,
       scope: "webhooks:replay",
@@ -146,6 +147,6 @@ function tooMany(): Problem {
   const most = REPLAY_DELIVERIES_MAX.toLocaleString("en");
   return invalidRequest(
     "body.filter",
-    `More than ${most} deliveries fit: narrow it, to a shorter time for instance.`,
+    `More than ${most} deliveries match: narrow the filter, for instance to a shorter time.`,
   );
 }

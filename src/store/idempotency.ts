@@ -12,8 +12,8 @@ type Row = {
 };
 
 /**
- * Claims until the transaction ends. Never waits for a claim held by another open transaction: that is what the advisory
- * lock is for, where an insert would wait.
+ * Claims until the transaction ends. Never waits for a claim that another open transaction holds: hence the advisory
+ * lock, where an insert would wait.
  */
 export async function claimIdempotencyKey(
   client: ClientBase,

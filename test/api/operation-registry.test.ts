@@ -86,7 +86,7 @@ describe("the list of operations", () => {
       key: "operations.list",
       method: "GET",
       path: "/v1/operations",
-      summary: "List the operations",
+      summary: "List operations",
       required_scope: "operations:read",
       risk_level: "none",
       effect: "read",

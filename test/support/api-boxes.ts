@@ -225,7 +225,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       response: eitherResponse(jsonResponse(202, z.object({ started: z.boolean() })), {
         status: 200,
         schema: z.object({ locks: z.int() }),
-        description: "With `dry_run`: counted, nothing done.",
+        description: "With `dry_run`: deliveries counted, none replayed.",
       }),
       handle: async ({ body }) => (body.dry_run ? { other: { locks: 2 } } : { body: { started: true } }),
     }),
@@ -268,6 +268,6 @@ function mistakeIn(body: Buffer): string | null {
       ? null
       : "Wants an id.";
   } catch {
-    return "The body is not JSON.";
+    return "The body is not valid JSON.";
   }
 }
