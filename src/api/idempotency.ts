@@ -33,8 +33,8 @@ const PLACE = "header.idempotency-key";
 const BARE = /^[\x20-\x7e]+$/;
 
 /**
- * The key of a write, bare or as a quoted string (`"…"`, the draft standard's form). Both forms of one text are the same
- * key.
+ * The key of a write, bare or as a quoted string (`"…"`, the draft standard's form). Both forms of a text are the
+ * same key.
  */
 export function readIdempotencyKey(header: string | undefined): string {
   if (header === undefined || header === "") throw new Problem("idempotency_key_required");

@@ -95,7 +95,7 @@ describe("what is refused", () => {
     expect(read(`{"analysis":${nested(512)}}`).analysis).toBe(nested(512));
     expect(refusal(`{"analysis":${nested(513)}}`)).toEqual([
       "body.analysis",
-      "It is nested more than 512 levels deep.",
+      "Nested more than 512 levels deep.",
       true,
     ]);
     expect(refusal(`{"analysis":${nested(200_000)}}`)[2]).toBe(true);
