@@ -85,6 +85,16 @@ export const variables = {
     "1000",
     "Attempts that one dispatcher makes at the same time.",
   ),
+  ACCOUNT_IN_FLIGHT_MAX: optional(
+    kinds.wholeNumber(1, 10_000),
+    "Of those, attempts of one account, even when no other has any to make. Unset: nearly all.",
+  ),
+  LANE_IN_FLIGHT_MAX: withDefault(
+    kinds.wholeNumber(1, 1_000),
+    "128",
+    "Of those, attempts at one receiver (an account's endpoint, or the origin of a `webhook_url`), however fast it " +
+      "answers.",
+  ),
   TARGET_DNS_SERVERS: optional(
     kinds.list(
       "addresses of name servers with commas, such as 10.0.0.2,[fd00::2]:53",

@@ -5,6 +5,8 @@ export type Share = {
   inFlight: number;
   /** Of those, to receivers that gave no answer last time, or never did. */
   silentInFlight: number;
+  /** It starts nothing for now, whatever it may hold. */
+  isHeld: boolean;
   /** Something waits, or is in flight. */
   isActive: boolean;
   turn: Turn | null;
@@ -21,7 +23,7 @@ const RESERVE_THRESHOLD = 1 / 4;
 const CLASSES = 15;
 
 export function newShare(): Share {
-  return { inFlight: 0, silentInFlight: 0, isActive: false, turn: null, silentTurn: null };
+  return { inFlight: 0, silentInFlight: 0, isHeld: false, isActive: false, turn: null, silentTurn: null };
 }
 
 /**
@@ -89,7 +91,7 @@ export class AccountTurns<Account extends Share> {
   seat(account: Account, can: { start: boolean; startSilent: boolean; isActive: boolean }): void {
     if (can.isActive !== account.isActive) this.#activeAccounts += can.isActive ? 1 : -1;
     account.isActive = can.isActive;
-    const isHeld = account.inFlight >= this.#limits.accountInFlightMax;
+    const isHeld = account.isHeld || account.inFlight >= this.#limits.accountInFlightMax;
     const turn = !isHeld && can.start ? this.#turns[classOf(account.inFlight)]! : null;
     const silentTurn =
       !isHeld && can.startSilent ? this.#silentTurns[classOf(account.silentInFlight)]! : null;

@@ -3,21 +3,28 @@ import { setTimeout as wait } from "node:timers/promises";
 import { backoffMs } from "../schedule/backoff.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import { Attempts, type AttemptsOptions, type Claimed } from "./attempts.ts";
+import { BytesInFlight } from "./bytes-in-flight.ts";
 import type { Delivered } from "./deliver.ts";
-import { type LaneLimits, Lanes, type WaitingDelivery } from "./lanes.ts";
+import type { LaneAnswer } from "./lane.ts";
+import type { LaneLimits } from "./lane-limits.ts";
+import { LaneUpkeep, type LaneUpkeepOptions } from "./lane-upkeep.ts";
+import { Lanes, type TakenDelivery, type WaitingDelivery } from "./lanes.ts";
 import type { Recorder } from "./recorder.ts";
 
 const CLAIM_ROWS_MAX = 200;
 const CLAIM_BYTES_MAX = 8 * 1024 * 1024;
-const IN_FLIGHT_BYTES_MAX = 64 * 1024 * 1024;
 /** Outcomes that wait for the database; beyond this nothing new is claimed. */
 const UNRECORDED_MAX = 2_000;
 /** More would take seconds, and a shutdown waits for it. The promoter finds the others by itself. */
 const GIVEN_BACK_MAX = 10_000;
 const CLAIM_BACKOFF = { baseMs: 100, maxMs: 2_000 };
 
+/** What an attempt told of its receiver that was never made. */
+const UNKNOWN: LaneAnswer = { kind: "unknown" };
+
 export type DispatcherOptions = Omit<AttemptsOptions, "isInQuarantine"> & {
   readonly lanes: LaneLimits;
+  readonly upkeep: Pick<LaneUpkeepOptions, "findAnswered" | "rememberAnswered" | "takeBack">;
   /** Wakes other dispatchers for deliveries that waited here and will not be claimed here any more. */
   readonly giveBack: (deliveryIds: readonly string[]) => Promise<void>;
   /** Frees what a claim under this token leased when its answer is no longer waited for. */
@@ -33,17 +40,24 @@ export class Dispatcher {
   readonly lanes: Lanes;
   readonly #options: DispatcherOptions;
   readonly #attempts: Attempts;
+  readonly #upkeep: LaneUpkeep;
+  readonly #bytes: BytesInFlight;
   #running = 0;
-  #bytesInFlight = 0;
   #isClaiming = false;
   #claiming: Promise<void> = Promise.resolve();
   #isStopping = false;
-  #roomWaiters: (() => void)[] = [];
   #idleWaiters: (() => void)[] = [];
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
     this.lanes = new Lanes(options.lanes);
+    this.#bytes = new BytesInFlight((accountId, isHeld) => this.lanes.setHeld(accountId, isHeld));
+    this.#upkeep = new LaneUpkeep(this.lanes, {
+      ...options.upkeep,
+      onChanged: () => this.#pump(),
+      onError: (error) => options.observer.failed("lanes", error),
+      random: options.delivering.random,
+    });
     this.#attempts = new Attempts({ ...options, isInQuarantine: false });
   }
 
@@ -52,22 +66,20 @@ export class Dispatcher {
   }
 
   /**
-   * Backpressure: resolves when there is room for another wake-up. Deliveries in full lanes do not count.
+   * Queues what may be due. Never waits: with the queue's head held up by one account's work, another's would never be
+   * found. What is too much is let go, and taken back when its lane has room.
    */
-  async wake(waiting: readonly WaitingDelivery[]): Promise<void> {
+  wake(waiting: readonly WaitingDelivery[]): void {
     let letGo = 0;
     for (const delivery of waiting) if (!this.lanes.add(delivery)) letGo++;
     if (letGo > 0) this.#options.observer.letGo(letGo);
     this.#pump();
-    while (!this.#isStopping && this.lanes.startableIds > 2 * this.#options.lanes.inFlightMax) {
-      await new Promise<void>((resolve) => this.#roomWaiters.push(resolve));
-    }
   }
 
   /** Claims nothing more; resolves when everything claimed has ended and is recorded. */
   async stop(): Promise<void> {
     this.#isStopping = true;
-    this.#wakeRoomWaiters();
+    await this.#upkeep.stop();
     while (this.#isClaiming) await this.#claiming;
     if (this.#running === 0) return;
     await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
@@ -81,6 +93,7 @@ export class Dispatcher {
   }
 
   #pump(): void {
+    this.#upkeep.look();
     if (this.#isClaiming || this.#isStopping) return;
     this.#isClaiming = true;
     // Whatever becomes startable in this turn of the event loop joins the same claim.
@@ -88,28 +101,27 @@ export class Dispatcher {
   }
 
   async #claimNext(): Promise<void> {
-    const bytesMax = Math.min(CLAIM_BYTES_MAX, IN_FLIGHT_BYTES_MAX - this.#bytesInFlight);
+    const bytesMax = Math.min(CLAIM_BYTES_MAX, this.#bytes.free);
     const hasRoom = !this.#isStopping && bytesMax > 0 && this.recorder.backlog < UNRECORDED_MAX;
     const taken = hasRoom ? this.#withoutTwins(this.lanes.take(CLAIM_ROWS_MAX)) : [];
     if (taken.length > 0) await this.#claim(taken, bytesMax);
     this.#isClaiming = false;
-    this.#wakeRoomWaiters();
     if (taken.length > 0) this.#pump();
   }
 
   /** Wake-ups that name two lanes leave an id in both. Claimed twice under one token it would be posted twice. */
-  #withoutTwins(taken: readonly WaitingDelivery[]): readonly WaitingDelivery[] {
+  #withoutTwins(taken: readonly TakenDelivery[]): readonly TakenDelivery[] {
     const ids = new Set<string>();
-    return taken.filter(({ deliveryId, lane }) => {
-      if (!ids.has(deliveryId)) return ids.add(deliveryId);
-      this.lanes.release(lane, "unknown");
+    return taken.filter((one) => {
+      if (!ids.has(one.deliveryId)) return ids.add(one.deliveryId);
+      this.lanes.release(one, UNKNOWN);
       return false;
     });
   }
 
   /** Claims until the database answers, always with the same token: see `Attempts.claim`. */
   async #claim(
-    taken: readonly WaitingDelivery[],
+    taken: readonly TakenDelivery[],
     bytesMax: number,
     leaseToken: string = randomUUID(),
   ): Promise<void> {
@@ -129,55 +141,49 @@ export class Dispatcher {
     }
     // A claim whose answer was lost may have leased its rows. If this fails too, they count as interrupted.
     if (failures > 0) await this.#options.freeLeases(deliveryIds, leaseToken).catch(() => undefined);
-    for (const waiting of taken) this.lanes.release(waiting.lane, "unknown");
+    for (const one of taken) this.lanes.release(one, UNKNOWN);
   }
 
   /**
    * One row that the database refuses must not hold up its neighbours: halved down to it, it is dropped and stays due.
    * Still the same token: what was leased before the refusal is among the halves.
    */
-  async #claimHalves(taken: readonly WaitingDelivery[], bytesMax: number, leaseToken: string): Promise<void> {
-    if (taken.length === 1) return this.lanes.release(taken[0]!.lane, "unknown");
+  async #claimHalves(taken: readonly TakenDelivery[], bytesMax: number, leaseToken: string): Promise<void> {
+    if (taken.length === 1) return this.lanes.release(taken[0]!, UNKNOWN);
     const middle = taken.length >> 1;
     await this.#claim(taken.slice(0, middle), bytesMax >> 1, leaseToken);
     await this.#claim(taken.slice(middle), bytesMax >> 1, leaseToken);
   }
 
-  #start(taken: readonly WaitingDelivery[], { deliveries, askedAtMs, tookMs }: Claimed): void {
+  #start(taken: readonly TakenDelivery[], { deliveries, askedAtMs, tookMs }: Claimed): void {
     const { observer } = this.#options;
     observer.claimed(taken.length, deliveries.length, tookMs);
     const answers = new Map(deliveries.map((delivery) => [delivery.deliveryId, delivery]));
     for (const waiting of taken) {
       const answer = answers.get(waiting.deliveryId);
       if (answer?.kind === "leased") {
-        void this.#run(answer, waiting.lane, askedAtMs);
+        void this.#run(answer, waiting, askedAtMs);
         continue;
       }
       // Not due, leased by another dispatcher, or gone.
-      this.lanes.release(waiting.lane, "unknown");
+      this.lanes.release(waiting, UNKNOWN);
       if (answer?.kind === "left") this.lanes.add(waiting);
       if (answer?.kind === "must_be_quarantined") observer.mustBeQuarantined(waiting.deliveryId);
     }
   }
 
-  async #run(delivery: LeasedDelivery, lane: string, askedAtMs: number): Promise<void> {
+  async #run(delivery: LeasedDelivery, taken: TakenDelivery, askedAtMs: number): Promise<void> {
     this.#running++;
-    this.#bytesInFlight += delivery.bodyBytes;
+    this.#bytes.count(taken.accountId, delivery.bodyBytes);
     await this.#attempts.run(delivery, askedAtMs, (delivered) => {
-      this.lanes.release(lane, answerOf(delivered));
+      this.lanes.release(taken, answerOf(delivered));
       this.#pump();
     });
-    this.#bytesInFlight -= delivery.bodyBytes;
+    this.#bytes.count(taken.accountId, -delivery.bodyBytes);
     this.#running--;
     if (this.#running === 0) for (const resolve of this.#idleWaiters.splice(0)) resolve();
     // What is unrecorded holds up claiming, in number and in bytes; nothing else would start it again.
     this.#pump();
-  }
-
-  #wakeRoomWaiters(): void {
-    const waiters = this.#roomWaiters;
-    this.#roomWaiters = [];
-    for (const resolve of waiters) resolve();
   }
 }
 
@@ -185,7 +191,12 @@ export class Dispatcher {
  * Did the receiver answer at all? A refusal is an answer; a timeout, a reset or a dead name is silence. What was not
  * its failure (no attempt was used up) says nothing about it: an egress proxy that is down must not make all silent.
  */
-function answerOf({ recording, result }: Delivered): "answered" | "silent" | "unknown" {
-  if (result === null || recording.attempt === null) return "unknown";
-  return result.statusCode === null ? "silent" : "answered";
+function answerOf({ recording, result }: Delivered): LaneAnswer {
+  if (result === null || recording.attempt === null) return UNKNOWN;
+  if (result.statusCode === null) return { kind: "silent" };
+  if (OVERLOAD_STATUSES.includes(result.statusCode)) return { kind: "overloaded" };
+  return { kind: "answered", firstByteMs: result.timings.firstByteMs };
 }
+
+/** Too Many Requests, Service Unavailable: the receiver asks for less. */
+const OVERLOAD_STATUSES = [429, 503];

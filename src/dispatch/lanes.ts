@@ -134,6 +134,14 @@ export class Lanes {
     if (isUnused(lane)) this.#rest(lane);
   }
 
+  /** An account that holds too much of something else (bytes) starts nothing until it does no more. */
+  setHeld(accountId: string, isHeld: boolean): void {
+    const account = this.#accounts.get(accountId);
+    if (account === undefined || account.isHeld === isHeld) return;
+    account.isHeld = isHeld;
+    this.#seatAccount(account);
+  }
+
   /** Every id that waits, and none waits any more. */
   clear(): string[] {
     const waiting: string[] = [];
@@ -148,6 +156,18 @@ export class Lanes {
     }
     this.#wanted.clear();
     return waiting;
+  }
+
+  get createdCount(): number {
+    return this.#created.size;
+  }
+
+  get answeredCount(): number {
+    return this.#answered.size;
+  }
+
+  get letGoCount(): number {
+    return this.#wanted.size;
   }
 
   /** Lanes that are new here since the last call: somebody may know whether they have ever answered. */
@@ -232,6 +252,10 @@ export class Lanes {
       lane.isAskedFor = true;
       this.#wanted.add(lane);
     }
+    this.#seatAccount(account);
+  }
+
+  #seatAccount(account: Account): void {
     this.#turns.seat(account, {
       start: account.ready.size > 0,
       startSilent: account.silentReady.size > 0,

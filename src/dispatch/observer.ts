@@ -9,7 +9,7 @@ export type DispatchObserver = {
   readonly mustBeQuarantined: (deliveryId: string) => void;
   readonly letGo: (count: number) => void;
   readonly claimed: (asked: number, leased: number, tookMs: number) => void;
-  readonly failed: (work: "claim" | "deliver" | "record", error: unknown) => void;
+  readonly failed: (work: "claim" | "deliver" | "record" | "lanes", error: unknown) => void;
 };
 
 /** Tells both, one after the other. */

@@ -4,17 +4,18 @@ import type { Config } from "../config/config.ts";
 import type { PoolName } from "../metrics/database-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { DAY_MS } from "../model/time.ts";
+import { findAnsweredLanes, rememberAnsweredLanes } from "../store/answered-lanes.ts";
 import { claimDeliveries } from "../store/claim.ts";
 import { createWakeupPool } from "../store/graphile-worker.ts";
 import { freeLeases } from "../store/leases.ts";
 import { createDispatchPool, createGeneralPool, isRefusedData, isUnreadableData } from "../store/pools.ts";
-import { lead, promoteDue, sweepStuckJobs, wakeSoon } from "../store/promote.ts";
+import { lead, promoteDue, sweepStuckJobs, takeBackLetGo, wakeSoon } from "../store/promote.ts";
 import { recordOutcomes } from "../store/record.ts";
 import { advanceReplays } from "../store/replays.ts";
 import { createDelivering, type DeliveringOptions } from "./deliver.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { keepHouse } from "./housekeeping.ts";
-import { LANE_LIMITS } from "./lanes.ts";
+import { LANE_LIMITS } from "./lane-limits.ts";
 import { Leader, sweepMs } from "./leader.ts";
 import type { DispatchObserver } from "./observer.ts";
 import {
@@ -79,6 +80,13 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
       ...LANE_LIMITS,
       inFlightMax: config.dispatchInFlightMax,
       silentInFlightMax: Math.max(1, Math.floor(config.dispatchInFlightMax * SILENT_SHARE)),
+      accountInFlightMax: config.accountInFlightMax ?? config.dispatchInFlightMax,
+      laneInFlightMax: config.laneInFlightMax,
+    },
+    upkeep: {
+      findAnswered: (lanes) => findAnsweredLanes(housePool, lanes),
+      rememberAnswered: (lanes) => rememberAnsweredLanes(housePool, lanes),
+      takeBack: (letGo) => takeBackLetGo(housePool, letGo),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),
     write: countRecords(metrics, (recordings) => recordOutcomes(pool, recordings)),

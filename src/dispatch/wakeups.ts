@@ -22,8 +22,7 @@ const CHECK_EVERY_MS = 1_000;
 
 export type WakeupsOptions = {
   readonly pool: Pool;
-  /** Resolves when there is room for more. */
-  readonly wake: (waiting: readonly WaitingDelivery[]) => Promise<void>;
+  readonly wake: (waiting: readonly WaitingDelivery[]) => void;
   readonly onRunnerEnded: (error: unknown, restarts: number) => void;
   /** Uniform in [0, 1). */
   readonly random: () => number;
@@ -40,7 +39,6 @@ export class Wakeups {
   /** Asks the present runner to end, and waits only so long. */
   #endRunner: () => void = () => undefined;
   #signOfLifeMs = 0;
-  #handling = 0;
   #loop: Promise<void> = Promise.resolve();
   #looksLeft = 0;
   #lookTimer: NodeJS.Timeout | null = null;
@@ -100,7 +98,7 @@ export class Wakeups {
     if (this.#stopping.signal.aborted) this.#endRunner();
     const checking = setInterval(() => {
       const isSilent = performance.now() - this.#signOfLifeMs > SILENCE_MAX_MS;
-      if (isSilent && this.#handling === 0) this.#endRunner();
+      if (isSilent) this.#endRunner();
     }, CHECK_EVERY_MS);
     try {
       await Promise.race([runner.ended, gone.promise]);
@@ -122,13 +120,8 @@ export class Wakeups {
   }
 
   async #handle(payload: unknown): Promise<void> {
-    this.#handling++;
-    try {
-      await this.#options.wake(readWakeup(payload));
-    } finally {
-      this.#handling--;
-      this.#signOfLifeMs = performance.now();
-    }
+    this.#options.wake(readWakeup(payload));
+    this.#signOfLifeMs = performance.now();
   }
 }
 
@@ -139,9 +132,15 @@ const DELIVERY_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
  * is no id would be in the way of every claim that it is part of.
  */
 function readWakeup(payload: unknown): readonly WaitingDelivery[] {
-  const { ids, lanes } = (payload ?? {}) as { ids?: unknown; lanes?: unknown };
+  const { ids, lanes, accounts } = (payload ?? {}) as { ids?: unknown; lanes?: unknown; accounts?: unknown };
   if (!Array.isArray(ids) || !Array.isArray(lanes) || lanes.length !== ids.length) return [];
-  return ids.flatMap((id, index) =>
-    DELIVERY_ID.test(String(id)) ? [{ deliveryId: String(id), lane: String(lanes[index]) }] : [],
-  );
+  const accountIds = Array.isArray(accounts) ? accounts : [];
+  return ids.flatMap((id, index) => {
+    const deliveryId = String(id);
+    if (!DELIVERY_ID.test(deliveryId)) return [];
+    return [{ deliveryId, accountId: String(accountIds[index] ?? NO_ACCOUNT), lane: String(lanes[index]) }];
+  });
 }
+
+/** Wake-ups of the version before name no accounts: until they are through, they share one account's places. */
+const NO_ACCOUNT = "00000000-0000-0000-0000-000000000000";

@@ -4,11 +4,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { createEgress } from "../../src/app/egress.ts";
 import { createDelivering } from "../../src/dispatch/deliver.ts";
 import { Dispatcher, type DispatcherOptions } from "../../src/dispatch/dispatcher.ts";
-import { LANE_LIMITS } from "../../src/dispatch/lanes.ts";
+import { LANE_LIMITS } from "../../src/dispatch/lane-limits.ts";
+import type { WaitingDelivery } from "../../src/dispatch/lanes.ts";
 import { claimDeliveries } from "../../src/store/claim.ts";
 import { freeLeases } from "../../src/store/leases.ts";
 import { isRefusedData, isUnreadableData } from "../../src/store/pools.ts";
-import { promoteDue, wakeSoon } from "../../src/store/promote.ts";
+import { promoteDue, takeBackLetGo, wakeSoon } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { deliveryRow, openDispatchPool, openRow, publishAt } from "../support/delivery-rows.ts";
@@ -52,7 +53,7 @@ afterEach(async () => {
 /** The way from a wake-up to the database and back, with a hand on the two statements between. */
 function startDispatcher(
   hands: { claim?: (really: Claiming) => Claiming; write?: (really: Writing) => Writing },
-  limits: { inFlightMax?: number; laneInFlightMax?: number } = {},
+  limits: { inFlightMax?: number; laneInFlightMax?: number; laneIdsMax?: number } = {},
 ) {
   const told = new EventTarget();
   const recorded: string[] = [];
@@ -72,10 +73,16 @@ function startDispatcher(
     delivering,
     lanes: {
       ...LANE_LIMITS,
-      laneIdsMin: 10_000,
       inFlightMax: limits.inFlightMax ?? 200,
       silentInFlightMax: 50,
-      laneInFlightMax: limits.laneInFlightMax ?? LANE_LIMITS.laneInFlightMax,
+      accountInFlightMax: 200,
+      laneInFlightMax: limits.laneInFlightMax ?? 16,
+      laneIdsMax: limits.laneIdsMax ?? LANE_LIMITS.laneIdsMax,
+    },
+    upkeep: {
+      findAnswered: async () => [],
+      rememberAnswered: async () => undefined,
+      takeBack: (letGo) => takeBackLetGo(pool, letGo),
     },
     claim: hands.claim?.(claim) ?? claim,
     write: hands.write?.(write) ?? write,
@@ -110,18 +117,24 @@ function startDispatcher(
 
 /** `perLane` small analyses for each of `lanes` accounts, as their wake-ups would name them. */
 async function publishIn(lanes: number, perLane: number, text?: (id: string) => string) {
-  const waiting: { deliveryId: string; lane: string }[] = [];
+  const waiting: WaitingDelivery[] = [];
   for (let lane = 0; lane < lanes; lane++) {
     const { accountId } = await createTestAccount(database, receiver.url("/").href);
     for (let from = 0; from < perLane; from += 500) {
       const names = Array.from({ length: Math.min(500, perLane - from) }, () => `d-${published++}`);
       const ids = await publishAt(pool, accountId, new Date(), names.map(text ?? ((name) => name)));
-      waiting.push(...ids.map((deliveryId) => ({ deliveryId, lane: accountId })));
+      waiting.push(...ids.map((deliveryId) => ({ deliveryId, accountId, lane: "1" })));
     }
   }
   // Published a moment from now, as far as the database's microseconds go.
   await database.pool.query("update sealpost.open_deliveries set due_at = due_at - interval '1 second'");
   return waiting;
+}
+
+/** Wakes a dispatcher that knows of all these receivers that they answer. */
+function wake(dispatcher: Dispatcher, waiting: readonly WaitingDelivery[]): void {
+  dispatcher.wake(waiting);
+  for (const one of waiting) dispatcher.lanes.setAnsweredBefore(one);
 }
 
 const statusOf = async (id: string) => (await deliveryRow(pool, id)).status;
@@ -136,7 +149,7 @@ describe("claiming", () => {
       },
     });
     const waiting = await publishIn(5, 2);
-    for (const one of waiting) void dispatcher.wake([one]);
+    for (const one of waiting) wake(dispatcher, [one]);
     await until(() => recorded.length === 10);
     expect(batches).toEqual([10]);
     expect(receiver.requests).toHaveLength(10);
@@ -154,7 +167,7 @@ describe("claiming", () => {
       },
     });
     const waiting = await publishIn(1, 2);
-    await dispatcher.wake(waiting);
+    wake(dispatcher, waiting);
     await until(() => recorded.length === 2);
     expect(failures.map(({ work }) => work)).toEqual(["claim", "claim"]);
     expect(tokens.size).toBe(1);
@@ -167,7 +180,7 @@ describe("claiming", () => {
     const { dispatcher, recorded, until } = startDispatcher({});
     const waiting = await publishIn(2, 1);
     const [one] = waiting;
-    await dispatcher.wake([...waiting, { deliveryId: one!.deliveryId, lane: "another" }]);
+    wake(dispatcher, [...waiting, { ...one!, lane: "2" }]);
     await until(() => recorded.length === 2);
     expect(receiver.requests).toHaveLength(2);
     expect(await deliveryRow(pool, one!.deliveryId)).toMatchObject({
@@ -186,7 +199,7 @@ describe("claiming", () => {
         return await really(input);
       },
     });
-    await dispatcher.wake(waiting);
+    wake(dispatcher, waiting);
     await until(() => recorded.length === 7);
     expect(await statusOf(bad!.deliveryId)).toBe("pending");
     expect(dispatcher.lanes.inFlight).toBe(0);
@@ -200,7 +213,7 @@ describe("claiming", () => {
       [id],
     );
     const { dispatcher, quarantined, until } = startDispatcher({});
-    await dispatcher.wake(waiting);
+    wake(dispatcher, waiting);
     await until(() => quarantined.length === 1);
     expect(quarantined).toEqual([id]);
     expect(receiver.requests).toEqual([]);
@@ -216,7 +229,7 @@ describe("claiming", () => {
       },
     });
     const waiting = await publishIn(1, 1);
-    await dispatcher.wake(waiting);
+    wake(dispatcher, waiting);
     await until(() => recorded.length === 1);
     expect(receiver.requests).toEqual([]);
     const open = await openRow(pool, waiting[0]!.deliveryId);
@@ -241,7 +254,7 @@ describe("claiming", () => {
     });
     const big = (id: string) => `{"id":"${id}","status":"succeeded","x":"${"x".repeat(MIB - 60)}"}`;
     const waiting = await publishIn(40, 2, big);
-    await dispatcher.wake(waiting);
+    wake(dispatcher, waiting);
     const sum = () => leased.reduce((total, n) => total + n, 0);
     await receiver.waitForRequests(65, 20_000);
     await expect.poll(() => dispatcher.lanes.inFlight).toBe(0);
@@ -266,7 +279,7 @@ describe("recording", () => {
       { laneInFlightMax: 100 },
     );
     const waiting = await publishIn(4, 700);
-    void dispatcher.wake(waiting);
+    wake(dispatcher, waiting);
     await expect.poll(() => dispatcher.recorder.backlog, { timeout: 25_000 }).toBeGreaterThanOrEqual(2_000);
     await expect.poll(() => dispatcher.lanes.inFlight, { timeout: 10_000 }).toBe(0);
     expect(dispatcher.recorder.backlog).toBeLessThan(2_400);
@@ -279,7 +292,7 @@ describe("recording", () => {
     const id = waiting[0]!.deliveryId;
     await database.pool.query("update sealpost.signing_secrets set sealed = '\\x00'");
     const { dispatcher, recorded, failures, until } = startDispatcher({});
-    await dispatcher.wake(waiting);
+    wake(dispatcher, waiting);
     await until(() => recorded.length === 1);
     expect(failures.map(({ work }) => work)).toEqual(["deliver"]);
     expect(receiver.requests).toEqual([]);
@@ -290,39 +303,17 @@ describe("recording", () => {
   });
 });
 
-describe("back-pressure", () => {
-  it("lets a wake-up wait while enough could start, and go when there is room", async () => {
-    const held = gate();
-    const { dispatcher, recorded, until } = startDispatcher(
-      {
-        claim: (really) => async (input) => {
-          await held.opened;
-          return await really(input);
-        },
-      },
-      { inFlightMax: 2 },
-    );
-    const waiting = await publishIn(10, 1);
-    let hasRoom = false;
-    const woken = dispatcher.wake(waiting).then(() => {
-      hasRoom = true;
-    });
-    await new Promise((resolve) => setImmediate(resolve));
-    expect(hasRoom, "eight startable, four allowed").toBe(false);
-    held.open();
-    await woken;
-    expect(dispatcher.lanes.startableIds).toBeLessThanOrEqual(4);
-    await until(() => recorded.length === 10);
-  });
-
-  it("keeps nobody waiting in a dispatcher that stops", async () => {
-    const { dispatcher } = startDispatcher(
-      { claim: () => () => Promise.reject(new Error("no connection")) },
-      { inFlightMax: 1 },
-    );
-    const woken = dispatcher.wake(await publishIn(5, 1));
-    await dispatcher.stop();
-    await woken;
+describe("what is too much to remember", () => {
+  it("of one account keeps no other's waiting, and is taken back when its lane has room", async () => {
+    const { dispatcher, recorded, until } = startDispatcher({}, { inFlightMax: 40, laneIdsMax: 20 });
+    const flood = await publishIn(1, 200);
+    const other = await publishIn(1, 3);
+    wake(dispatcher, flood);
+    wake(dispatcher, other);
+    expect(dispatcher.lanes.waitingIds, "twenty, and the three").toBe(23);
+    await until(() => recorded.length === 203);
+    const last = Math.max(...other.map(({ deliveryId }) => recorded.indexOf(`${deliveryId} recorded`)));
+    expect(last).toBeLessThan(50);
   });
 });
 
@@ -337,7 +328,7 @@ describe("stopping", () => {
         throw new Error("Connection terminated unexpectedly");
       },
     });
-    void dispatcher.wake(waiting);
+    wake(dispatcher, waiting);
     const isLeased = async () => (await openRow(pool, waiting[0]!.deliveryId))?.lease_token !== null;
     await expect.poll(isLeased).toBe(true);
     const stopped = dispatcher.stop();
@@ -360,7 +351,7 @@ describe("stopping", () => {
     });
     const { dispatcher, recorded } = startDispatcher({}, { inFlightMax: 3 });
     const waiting = await publishIn(6, 1);
-    void dispatcher.wake(waiting);
+    wake(dispatcher, waiting);
     await receiver.waitForRequests(3);
     const stopped = dispatcher.stop();
     answer.open();
@@ -376,7 +367,7 @@ describe("stopping", () => {
     await database.pool.query("delete from sealpost.open_deliveries");
     const { dispatcher } = startDispatcher({ claim: () => () => Promise.reject(new Error("no connection")) });
     const waiting = await publishIn(2, 3);
-    void dispatcher.wake(waiting);
+    wake(dispatcher, waiting);
     await dispatcher.stop();
     await dispatcher.giveBackWaiting();
     expect(dispatcher.lanes.waitingIds).toBe(0);

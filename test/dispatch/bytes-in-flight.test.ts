@@ -1,0 +1,33 @@
+import { expect, test } from "vitest";
+import { BytesInFlight } from "../../src/dispatch/bytes-in-flight.ts";
+
+const MIB = 1024 * 1024;
+
+function watched() {
+  const held = new Set<string>();
+  const bytes = new BytesInFlight((accountId, isHeld) => {
+    if (isHeld) held.add(accountId);
+    else held.delete(accountId);
+  });
+  return { bytes, held };
+}
+
+test("an account alone gets half of the memory for bodies, and goes on when some of it is free again", () => {
+  const { bytes, held } = watched();
+  for (let n = 0; n < 32; n++) bytes.count("a", MIB);
+  expect(held.size).toBe(0);
+  bytes.count("a", 1);
+  expect([...held]).toEqual(["a"]);
+  bytes.count("a", -1);
+  expect(held.size).toBe(0);
+});
+
+test("twenty greedy accounts leave room for the next", () => {
+  const { bytes, held } = watched();
+  for (let n = 0; n < 20; n++) while (!held.has(`greedy${n}`)) bytes.count(`greedy${n}`, MIB / 8);
+  expect(bytes.free).toBeGreaterThan(2 * MIB);
+  bytes.count("next", MIB);
+  expect(held.has("next")).toBe(false);
+  for (let n = 0; n < 19; n++) bytes.count(`greedy${n}`, -MIB);
+  expect(held.has("greedy19"), "freed by others, it goes on").toBe(false);
+});
