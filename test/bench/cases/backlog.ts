@@ -1,8 +1,8 @@
-import { type Bench, untilAnswered, untilNoneOpen } from "../bench.ts";
+import { type Bench, checkEachOnce, untilAnswered, untilNoneOpen } from "../bench.ts";
 import type { BenchCase } from "../figures.ts";
 import { between, type Measured, takeSnapshot } from "../measuring/snapshot.ts";
 import { amidLimits } from "./limit.ts";
-import { checkEachOnce, cpuFigures } from "./throughput.ts";
+import { cpuFigures } from "./throughput.ts";
 
 const DELIVERIES = 500_000;
 const BATCH = 500;

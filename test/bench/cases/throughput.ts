@@ -1,4 +1,4 @@
-import { type Bench, type DispatcherWish, untilAnswered, untilNoneOpen } from "../bench.ts";
+import { type Bench, checkEachOnce, type DispatcherWish, untilAnswered, untilNoneOpen } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase, Figure } from "../figures.ts";
 import { between, type Measured, takeSnapshot } from "../measuring/snapshot.ts";
@@ -123,21 +123,4 @@ export async function deliver(bench: Bench, wish: DeliverWish): Promise<Delivere
     rssMib: last.dispatcherRssMib,
     connections: (ended.connections - connected.connections) / measured.deliveries,
   };
-}
-
-/** A fast path that loses or doubles deliveries is worth nothing. */
-export async function checkEachOnce(
-  { pool }: BenchDatabase,
-  published: number,
-  answered: number,
-): Promise<void> {
-  const { rows } = await pool.query<{ succeeded: number; attempts: number }>(
-    `/* bench */ select (select count(*) from sealpost.deliveries where status = 'succeeded')::integer as succeeded,
-       (select count(*) from sealpost.attempts)::integer as attempts`,
-  );
-  const { succeeded, attempts } = rows[0]!;
-  if (succeeded === published && attempts === published && answered === published) return;
-  throw new Error(
-    `Of ${published} published deliveries ${succeeded} succeeded, with ${attempts} attempts, ${answered} answered.`,
-  );
 }
