@@ -5,6 +5,7 @@ import type { Bench } from "./bench.ts";
 import type { BenchDatabase } from "./database.ts";
 import { createKeys } from "./keys.ts";
 import type { AskedProcess } from "./processes/asking.ts";
+import type { BareFastify } from "./processes/bare-fastify-process.ts";
 import { plainInsert, type Via } from "./processes/publish-calls.ts";
 import type { Published } from "./processes/publisher-process.ts";
 
@@ -34,7 +35,7 @@ export async function measurePlainInsert(bench: Bench, database: BenchDatabase):
 export async function measureBareFastify(bench: Bench, database: BenchDatabase): Promise<Baseline> {
   const service = bench.startBareFastify(database);
   const publisher = bench.startPublisher(database);
-  const url = await service.ask<string>("url");
+  const { url } = await service.ask<BareFastify>("address");
   const apiKeys = await createKeys(database, bench.server.accountIds.slice(0, 1));
   const baseline = await measure(bench, publisher, { kind: "http", url, apiKeys }, REQUESTS_IN_FLIGHT);
   await publisher.stop();

@@ -33,7 +33,7 @@ export function describeReport({ name, says, figures }: CaseReport): string {
   const width = Math.max(...figures.map((figure) => figure.name.length));
   const lines = figures.map((figure) => {
     const value = `${formatNumber(figure.value)} ${figure.unit}`.trim();
-    return `  ${figure.name.padEnd(width)}  ${value.padEnd(16)}${describeGoal(figure)}`.trimEnd();
+    return `  ${figure.name.padEnd(width)}  ${value.padEnd(22)}${describeGoal(figure)}`.trimEnd();
   });
   return [`${name}: ${says}`, ...lines].join("\n");
 }

@@ -8,7 +8,7 @@
  *   -- --in-flight 256            DISPATCH_IN_FLIGHT_MAX, in place of the number at which the limit is best
  *   -- --node-flags="…"          Node's flags for the dispatcher, in place of the recommended ones
  *   -- --postgres a=b,c=d         PostgreSQL settings besides the recommended ones
- * TEST_DATABASE_URL in the environment: an owner's address of a PostgreSQL on this machine, in place of the embedded one.
+ * TEST_DATABASE_URL in the environment: the address of a PostgreSQL on this machine, in place of the embedded one.
  * Ends with exit code 1 when a case failed; a goal that is missed is no failure of the benchmark.
  */
 import { parseArgs } from "node:util";

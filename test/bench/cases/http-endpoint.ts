@@ -3,8 +3,8 @@ import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase } from "../figures.ts";
 import { cpuFigures, publishWatched, warmUp } from "../flat-out.ts";
+import { RAISED, withApi } from "../installation.ts";
 import { memoryMib } from "../measuring/processes.ts";
-import { RAISED, withApi } from "../service.ts";
 import { knownLimit } from "./limit.ts";
 
 const WARM_UP = 1_000;

@@ -3,7 +3,7 @@ import { type Bench, HOSTS } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, type Figure, percentile } from "../figures.ts";
 import { type FlatOut, publishFlatOut, warmUp } from "../flat-out.ts";
-import { withDispatcher } from "../service.ts";
+import { withDispatcher } from "../installation.ts";
 import { type Timed, timeStream } from "../timed.ts";
 
 const WARM_UP = 4_000;
@@ -19,8 +19,8 @@ const GAP_MORE_MS = 300;
 export const sqlBatches: BenchCase<Bench> = {
   name: "sql-batches",
   says:
-    "publish_analyses with batches of 50: a burst of 40,000 to 200 receivers, the same to one endpoint of one account, " +
-    "and then 70 % of what that endpoint got a second. Until the last has arrived, from COMMIT to first byte.",
+    "publish_analyses with batches of 50: a burst of 40,000 to 200 receivers, the same to one endpoint of one " +
+    "account, and then 70 % of what that endpoint got a second. Until the last has arrived, from COMMIT to first byte.",
   run: async (bench, tell) => {
     const database = await bench.server.createDatabase();
     const { result, baseline } = await amidBaseline(

@@ -3,7 +3,7 @@ import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase } from "../figures.ts";
 import { cpuFigures, publishWatched, warmUp } from "../flat-out.ts";
-import { withDispatcher } from "../service.ts";
+import { withDispatcher } from "../installation.ts";
 
 const WARM_UP = 1_000;
 const DURATION_MS = 6_000;
@@ -12,8 +12,8 @@ const CONNECTIONS = 24;
 export const sqlSingle: BenchCase<Bench> = {
   name: "sql-single",
   says:
-    "publish_analysis, one a transaction, by 24 connections, for one account with one endpoint, for 6 s and until the " +
-    "last has arrived; beside inserts of the same text into a plain table.",
+    "publish_analysis, one a transaction, by 24 connections, for one account with one endpoint, for 6 s and until " +
+    "the last has arrived; beside inserts of the same text into a plain table.",
   run: async (bench, tell) => {
     const database = await bench.server.createDatabase();
     const { result, baseline } = await amidBaseline(

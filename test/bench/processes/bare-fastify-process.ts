@@ -5,6 +5,8 @@ import pg from "pg";
 import { answerQuestions } from "./answering.ts";
 import { plainInsert } from "./publish-calls.ts";
 
+export type BareFastify = { readonly url: string };
+
 const { databaseUrl } = JSON.parse(process.env.BENCH_INPUT ?? "") as { databaseUrl: string };
 const pool = new pg.Pool({ connectionString: databaseUrl, application_name: "bare fastify" });
 pool.on("error", () => undefined);
@@ -18,5 +20,5 @@ app.post<{ Body: { analysis: { id: string } } }>("/v1/analyses", async (request,
 await app.listen({ host: "127.0.0.1", port: 0 });
 
 answerQuestions({
-  url: () => `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`,
+  address: (): BareFastify => ({ url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}` }),
 });

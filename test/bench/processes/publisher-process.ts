@@ -1,5 +1,5 @@
-// The pipeline: publishes as a role that may do nothing else, or over HTTP. Either as fast as it goes, at most a bounded
-// number of deliveries ahead of the receivers, or at a given rate.
+// The pipeline: publishes as a role that may do nothing else, or over HTTP. Either as fast as it goes, at most a
+// bounded number of deliveries ahead of the receivers, or at a given rate.
 import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
 import { analysisText, SEQUENCE_DIGITS } from "../analysis.ts";

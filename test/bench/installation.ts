@@ -1,4 +1,4 @@
-// The service as an operator starts it: one `dispatch`, one `serve` where HTTP is measured, and somebody who publishes.
+// Sealpost as an operator starts it: one `dispatch`, one `serve` where HTTP is measured, and somebody who publishes.
 import { type Bench, checkEachOnce, untilNoneOpen } from "./bench.ts";
 import type { BenchDatabase } from "./database.ts";
 import { createKeys } from "./keys.ts";
@@ -8,12 +8,12 @@ import type { RunningDispatcher } from "./processes/dispatcher.ts";
 import type { Via } from "./processes/publish-calls.ts";
 import type { Published } from "./processes/publisher-process.ts";
 
-type Service = {
+type Installation = {
   readonly database: BenchDatabase;
   readonly publisher: AskedProcess;
   readonly dispatcher: RunningDispatcher;
 };
-type HttpService = Service & {
+type HttpInstallation = Installation & {
   readonly api: RunningApi;
   readonly http: Via;
 };
@@ -28,7 +28,7 @@ export async function withDispatcher<Result>(
   bench: Bench,
   database: BenchDatabase,
   tell: (line: string) => void,
-  work: (service: Service) => Promise<Result>,
+  work: (installation: Installation) => Promise<Result>,
 ): Promise<Result> {
   const dispatcher = await bench.startDefaultDispatcher(database);
   const publisher = bench.startPublisher(database);
@@ -50,12 +50,14 @@ export async function withApi<Result>(
   database: BenchDatabase,
   accountIds: readonly string[],
   tell: (line: string) => void,
-  work: (service: HttpService) => Promise<Result>,
+  work: (installation: HttpInstallation) => Promise<Result>,
 ): Promise<Result> {
   const api = await bench.startApi(database);
   const apiKeys = await createKeys(database, accountIds);
   const http: Via = { kind: "http", url: api.url, apiKeys };
-  const result = await withDispatcher(bench, database, tell, (service) => work({ ...service, api, http }));
+  const result = await withDispatcher(bench, database, tell, (installation) =>
+    work({ ...installation, api, http }),
+  );
   await api.stop();
   return result;
 }
