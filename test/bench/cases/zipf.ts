@@ -17,9 +17,9 @@ const SEED = 17;
 export const zipf: BenchCase<Bench> = {
   name: "zipf",
   says:
-    "1,000 accounts with an endpoint each, of which ten make 57 % (Zipf, 1.2), over HTTP (32 in flight) and by SQL (12 " +
-    "connections, one a transaction) at once, for 8 s and until the last has arrived; small ones are the last 900, " +
-    `which make 17 %. ${RAISED}`,
+    "1,000 accounts with an endpoint each, of which ten make 57 % (Zipf, 1.2), over HTTP (32 in flight) and by SQL " +
+    "(12 connections, one a transaction) at once, for 8 s and until the last has arrived. Small ones are the last " +
+    `900, which make 17 %. ${RAISED}`,
   run: async (bench, tell) => {
     const database = await bench.server.createDatabase();
     const draws = drawRanks();
