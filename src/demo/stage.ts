@@ -168,6 +168,7 @@ async function startChildren(
   databaseUrl: string,
   { stack, hear, fail, signal }: StartOptions,
 ): Promise<string> {
+  const { random } = context;
   const logFile = join(config.stateDir, "service.log");
   const output = openSync(logFile, "a");
   const asked = new AbortController();
@@ -190,7 +191,7 @@ async function startChildren(
   }
 
   const children = childPlans(context, config, databaseUrl).map((plan) => ({ ...plan, output }));
-  const ended = supervise({ children, asked: asked.signal, hear: onNews, graceMs: GRACE_MS });
+  const ended = supervise({ children, asked: asked.signal, hear: onNews, graceMs: GRACE_MS, random });
   stack.defer(async () => {
     asked.abort();
     await ended;
