@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../postgres/embedded.ts";
 import { FolderInUseError } from "../postgres/ownership.ts";
-import { createBackoff, pause } from "../schedule/backoff.ts";
+import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 import type { Announce } from "./announcements.ts";
 import { removeDatabaseUrl, writeDatabaseUrl } from "./state-folder.ts";
 import { UsageError } from "./usage-error.ts";
@@ -47,7 +47,7 @@ export async function startOwnDatabase(
       } catch (error) {
         const message = error instanceof Error ? error.message : String(error);
         announce("database_failed", { message }, `PostgreSQL does not start: ${message}`);
-        await pause(nextMs(), stopping.signal);
+        await abortableDelay(nextMs(), stopping.signal);
       }
     }
   }

@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { createBackoff, pause } from "../schedule/backoff.ts";
+import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 
 /** A process that is kept running. */
 export type ChildPlan = {
@@ -72,7 +72,7 @@ async function keepRunning(plan: ChildPlan, options: SupervisorOptions): Promise
     const againInMs = isUsageError || asked.aborted ? null : backoff.nextMs();
     hear({ kind: "ended", name: plan.name, how, againInMs });
     if (isUsageError) return mistakeExitCode;
-    if (againInMs !== null) await pause(againInMs, asked);
+    if (againInMs !== null) await abortableDelay(againInMs, asked);
   }
   return 0;
 }

@@ -13,7 +13,7 @@ import { UsageError } from "../app/usage-error.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { scopes } from "../model/scopes.ts";
-import { createBackoff, pause } from "../schedule/backoff.ts";
+import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 import { createAccount, hasAccounts } from "../store/accounts.ts";
 import { createGeneralPool } from "../store/pools.ts";
 
@@ -142,7 +142,7 @@ async function untilReachable(
         { reason },
         `The database cannot be used (${reason}); trying again in ${(ms / 1_000).toFixed(1)} s.`,
       );
-      await pause(ms, asked);
+      await abortableDelay(ms, asked);
     }
   }
 }

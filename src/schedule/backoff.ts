@@ -41,6 +41,6 @@ export function createBackoff(limits: BackoffLimits, random: () => number): Back
 }
 
 /** Resolves after `ms`, or as soon as `signal` aborts; never rejects. */
-export async function pause(ms: number, signal: AbortSignal): Promise<void> {
+export async function abortableDelay(ms: number, signal: AbortSignal): Promise<void> {
   await delay(ms, undefined, { signal }).catch(() => undefined);
 }

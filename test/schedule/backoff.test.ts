@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { backoffMs, createBackoff, pause } from "../../src/schedule/backoff.ts";
+import { abortableDelay, backoffMs, createBackoff } from "../../src/schedule/backoff.ts";
 
 const limits = { baseMs: 100, maxMs: 2_000 };
 const almostOne = 1 - Number.EPSILON;
@@ -43,18 +43,18 @@ describe("createBackoff", () => {
   });
 });
 
-describe("pause", () => {
+describe("abortableDelay", () => {
   test("ends early when the signal aborts, and at once when it has aborted", async () => {
     const stopping = new AbortController();
-    const paused = pause(60_000, stopping.signal);
+    const paused = abortableDelay(60_000, stopping.signal);
     stopping.abort();
     await paused;
-    await pause(60_000, stopping.signal);
+    await abortableDelay(60_000, stopping.signal);
   });
 
   test("lasts as long as it is told", async () => {
     const startedAtMs = performance.now();
-    await pause(20, new AbortController().signal);
+    await abortableDelay(20, new AbortController().signal);
     expect(performance.now() - startedAtMs).toBeGreaterThanOrEqual(19);
   });
 });
