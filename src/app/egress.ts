@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
-import type { Config } from "../config/config.ts";
-import { ConfigError } from "../config/config-error.ts";
+import { type Config, ConfigError } from "../config/config.ts";
 import { createConnector } from "../egress/connect/direct-connector.ts";
 import { createConnectorThroughProxy } from "../egress/connect/proxy-connector.ts";
 import { createResolver } from "../egress/dns/resolver.ts";
@@ -14,8 +13,8 @@ import {
 const DNS_TIMEOUT_MS = 3_000;
 
 /**
- * The one way out to targets, as the configuration has it: directly to checked addresses, or through a proxy.
- * @throws ConfigError when the file of certificates cannot be used
+ * The configured way to targets: directly, to checked addresses only, or through the egress proxy.
+ * @throws ConfigError when TARGET_CA_FILE cannot be used
  */
 export function createEgress(config: Config): Egress {
   const { connectTimeoutMs } = config;

@@ -5,8 +5,8 @@ import { type CheckReceiver, createReceiverCheck } from "../receivers/receiver-c
 import { createEgress } from "./egress.ts";
 
 /**
- * The receiver check with the rules, the connector and the deadline of every other POST.
- * @throws ConfigError when the configuration of the way out cannot be used
+ * The receiver check, with the target rules, connector and deadline of deliveries.
+ * @throws ConfigError when TARGET_CA_FILE or the egress proxy cannot be used
  */
 export function createReceiverChecking(config: Config): CheckReceiver {
   const now = () => performance.now();

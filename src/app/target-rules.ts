@@ -1,5 +1,4 @@
-import type { Config } from "../config/config.ts";
-import { ConfigError } from "../config/config-error.ts";
+import { type Config, ConfigError } from "../config/config.ts";
 import { createResolver, type Resolver } from "../egress/dns/resolver.ts";
 import type { TargetRefusalCode } from "../egress/rules/target-url.ts";
 import {
@@ -15,8 +14,8 @@ export type TargetRules = {
 };
 
 /**
- * What the configuration says about targets, in the form that src/egress/ takes.
- * @throws ConfigError for an entry that looks right but that no URL is ever spelled like, such as `127.1:8443`.
+ * The rules for targets from the configuration, in the form that src/egress/ takes.
+ * @throws ConfigError for an entry that no normalized URL can match, such as `127.1:8443`
  */
 export function targetRulesOf(config: Config): TargetRules {
   return {
@@ -30,20 +29,20 @@ export function targetRulesOf(config: Config): TargetRules {
   };
 }
 
-/** What UNSAFE_ALLOWED_TARGETS lifts. */
-const LIFTED: readonly TargetRefusalCode[] = ["name_not_public", "address_not_public", "port_not_allowed"];
+/** The refusals that UNSAFE_ALLOWED_TARGETS can lift. */
+const LIFTABLE: readonly TargetRefusalCode[] = ["name_not_public", "address_not_public", "port_not_allowed"];
 
-/** The mistake that a URL is which webhooks may not go to; where that is possible, how tests get there all the same. */
+/** The error for a URL that webhooks may not go to; where tests can get around it, with a hint how. */
 export function refusedTarget(
   { code, message }: { readonly code: TargetRefusalCode; readonly message: string },
   { environment }: Config,
 ): UsageError {
-  const isLifted = environment === "development" && LIFTED.includes(code);
+  const canBeLifted = environment === "development" && LIFTABLE.includes(code);
   const hint = " For tests on this machine, see `sealpost receiver listen --help`.";
-  return new UsageError(isLifted ? `${message}${hint}` : message);
+  return new UsageError(canBeLifted ? `${message}${hint}` : message);
 }
 
-/** @throws ConfigError as `targetRulesOf` does. */
+/** @throws ConfigError as `targetRulesOf` does */
 export function unsafeAllowedTargetsOf(config: Config): UnsafeAllowedTargets {
   try {
     return parseUnsafeAllowedTargets(config.unsafeAllowedTargets?.join(",") ?? "");

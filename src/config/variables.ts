@@ -1,17 +1,17 @@
 import * as kinds from "./kinds.ts";
 
-/** One environment variable: what it may be, what it is when unset, and what it is for. */
+/** An environment variable: its kind, its default and its meaning. */
 export type Variable<T> = {
   readonly kind: kinds.VariableKind<T>;
-  /** Text used when the variable is unset or empty; null: the value is then null. */
+  /** Used when the variable is unset or empty. Null: the value is then null. */
   readonly fallback: string | null;
   /** One sentence for the README's table. Says what unset means where `fallback` is null. */
   readonly meaning: string;
 };
 
-export const dayInSeconds = 86_400;
+export const DAY_SECONDS = 86_400;
 
-/** Every variable that Sealpost reads, in the order of the README's table. Nothing else reads the environment. */
+/** All variables that Sealpost reads, in the order of the README's table. Nothing else reads the environment. */
 export const variables = {
   DATABASE_URL: optional(
     kinds.secret(
@@ -60,7 +60,7 @@ export const variables = {
       "in development one is made in `STATE_DIR`.",
   ),
   RETRY_WINDOW_SECONDS: withDefault(
-    kinds.wholeNumber(1, 5 * dayInSeconds),
+    kinds.wholeNumber(1, 5 * DAY_SECONDS),
     "86400",
     "Time over which the attempts of a run are spread.",
   ),
@@ -129,7 +129,7 @@ export const variables = {
     "The least important lines that are still logged.",
   ),
   ANALYSIS_RETENTION_SECONDS: withDefault(
-    kinds.wholeNumber(7 * dayInSeconds, 90 * dayInSeconds),
+    kinds.wholeNumber(7 * DAY_SECONDS, 90 * DAY_SECONDS),
     "604800",
     "Time that an analysis stays readable; never less than 7 days.",
   ),
@@ -144,7 +144,7 @@ export const variables = {
     "Time that the audit log reaches back.",
   ),
   IDEMPOTENCY_RETENTION_SECONDS: withDefault(
-    kinds.wholeNumber(60, 30 * dayInSeconds),
+    kinds.wholeNumber(60, 30 * DAY_SECONDS),
     "86400",
     "Time that an idempotency key is remembered.",
   ),
@@ -156,4 +156,13 @@ function withDefault<T>(kind: kinds.VariableKind<T>, fallback: string, meaning: 
 
 function optional<T>(kind: kinds.VariableKind<T>, meaning: string): Variable<T | null> {
   return { kind, fallback: null, meaning };
+}
+
+/** The README's table of variables in Markdown. A test compares the two. */
+export function configurationTable(): string {
+  const rows = Object.entries<Variable<unknown>>(variables).map(([name, { fallback, meaning }]) => {
+    const shownDefault = fallback === null ? "" : `\`${fallback}\``;
+    return `| \`${name}\` | ${shownDefault} | ${meaning.replaceAll("|", "\\|")} |`;
+  });
+  return ["| variable | default | meaning |", "|---|---|---|", ...rows].join("\n");
 }

@@ -43,7 +43,7 @@ describe("too old, it says so in one sentence", () => {
   const refused = {
     code: 2,
     stdout: "",
-    stderr: "Sealpost needs Node 24 or newer, and this is 20.19.0: run `npm ci`, which brings one.\n",
+    stderr: "Sealpost needs Node 24 or newer; this is 20.19.0. Run `npm ci`, which installs one.\n",
   };
   const alone = join(elsewhere, "src", "sealpost.mjs");
   mkdirSync(join(elsewhere, "src"));

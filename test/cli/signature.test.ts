@@ -64,7 +64,7 @@ describe("a signature that is not valid", () => {
   });
 });
 
-describe("a mistake ends with 2 and one sentence", () => {
+describe("a usage error ends with 2 and one sentence", () => {
   const header = headerAt(now, secret);
 
   test.each([

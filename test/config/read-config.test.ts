@@ -1,6 +1,5 @@
 import { describe, expect, expectTypeOf, test } from "vitest";
-import type { Config } from "../../src/config/config.ts";
-import { ConfigError } from "../../src/config/config-error.ts";
+import { type Config, ConfigError } from "../../src/config/config.ts";
 import { readConfig } from "../../src/config/read-config.ts";
 
 const secretsKey = Buffer.alloc(32, 7).toString("base64");
@@ -59,14 +58,14 @@ describe("an empty environment", () => {
   });
 });
 
-describe("a mistake", () => {
+describe("a problem", () => {
   test("is reported with the variable, what was found and what is expected", () => {
     expect(problemsOf({ RETRY_ATTEMPTS: "9" })).toEqual([
       'RETRY_ATTEMPTS is "9", but must be a whole number from 1 to 8.',
     ]);
   });
 
-  test("is reported together with all others, contradictions included", () => {
+  test("is reported together with all others, conflicts included", () => {
     const problems = problemsOf({
       PORT: "http",
       RETRY_ATTEMPTS: "0",

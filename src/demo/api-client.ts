@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 
-/** An attempt as the API shows it, as far as the demo looks. */
-export type ShownAttempt = {
+/** The fields of an attempt in the API that the demo uses. */
+export type ApiAttempt = {
   readonly run: number;
   readonly number: number;
   readonly started_at: string;
@@ -11,7 +11,7 @@ export type ShownAttempt = {
   readonly status_code: number | null;
 };
 
-export type ShownDelivery = {
+export type ApiDelivery = {
   readonly id: string;
   readonly analysis_id: string;
   readonly status: "pending" | "failed" | "succeeded" | "abandoned";
@@ -20,39 +20,35 @@ export type ShownDelivery = {
   readonly attempts_count: number;
 };
 
-export type DemoApi = {
-  readonly url: string;
-  readonly key: string;
-  deliveries(): Promise<readonly ShownDelivery[]>;
-  attempts(deliveryId: string): Promise<readonly ShownAttempt[]>;
-  /** Asks for a replay; returns the status. */
+export type ApiClient = {
+  deliveries(): Promise<readonly ApiDelivery[]>;
+  attempts(deliveryId: string): Promise<readonly ApiAttempt[]>;
+  /** Requests a replay; returns the HTTP status. */
   replay(deliveryId: string): Promise<number>;
-  /** Status and exact text of the answer to polling. */
+  /** HTTP status and exact text of `GET /v1/analyses/{id}`. */
   analysis(analysisId: string): Promise<{ readonly status: number; readonly text: string }>;
 };
 
-/** The API as a customer's program uses it: over HTTP, with a key. */
-export function createDemoApi(url: string, key: string, signal: AbortSignal): DemoApi {
-  async function ask(method: "GET" | "POST", path: string): Promise<Response> {
+/** Uses the API as a customer's program does: over HTTP, with an API key. */
+export function createApiClient(url: string, key: string, signal: AbortSignal): ApiClient {
+  async function send(method: "GET" | "POST", path: string): Promise<Response> {
     const headers: Record<string, string> = { authorization: `Bearer ${key}` };
     if (method === "POST") headers["idempotency-key"] = randomUUID();
     return await fetch(`${url}/v1${path}`, { method, headers, signal });
   }
 
   async function read<T>(path: string): Promise<T> {
-    const response = await ask("GET", path);
+    const response = await send("GET", path);
     if (response.ok) return (await response.json()) as T;
     throw new Error(`The API answered ${response.status} to GET ${path}: ${await response.text()}`);
   }
 
   return {
-    url,
-    key,
-    deliveries: async () => (await read<{ items: ShownDelivery[] }>("/webhooks/deliveries?limit=100")).items,
-    attempts: async (id) => (await read<{ attempts: ShownAttempt[] }>(`/webhooks/deliveries/${id}`)).attempts,
-    replay: async (id) => (await ask("POST", `/webhooks/deliveries/${id}/replay`)).status,
+    deliveries: async () => (await read<{ items: ApiDelivery[] }>("/webhooks/deliveries?limit=100")).items,
+    attempts: async (id) => (await read<{ attempts: ApiAttempt[] }>(`/webhooks/deliveries/${id}`)).attempts,
+    replay: async (id) => (await send("POST", `/webhooks/deliveries/${id}/replay`)).status,
     analysis: async (id) => {
-      const response = await ask("GET", `/analyses/${id}`);
+      const response = await send("GET", `/analyses/${id}`);
       return { status: response.status, text: await response.text() };
     },
   };

@@ -1,13 +1,13 @@
 import type { CertificateAuthority, CertificateRequest } from "../app/certificate-authority.ts";
 import { type Arrival, startWebhookReceiver } from "../app/webhook-receiver.ts";
-import { ATTEMPTS_REFUSED_WHILE_RESTARTING, type ReceiverName, receivers } from "./cast.ts";
+import { ATTEMPTS_REFUSED_WHILE_RESTARTING, type ReceiverName, receivers } from "./analyses.ts";
 
-/** What the three receivers have seen of one delivery. */
-export type DemoArrival = {
+/** What the receivers got of one delivery. */
+export type ReceivedDelivery = {
   readonly analysisId: string;
-  /** POSTs whose signature was right. */
+  /** POSTs with a valid signature. */
   readonly verified: number;
-  /** POSTs that were answered with a 2xx. */
+  /** POSTs answered with a 2xx. */
   readonly accepted: number;
   readonly body: Buffer;
 };
@@ -15,18 +15,18 @@ export type DemoArrival = {
 export type DemoReceivers = {
   readonly port: number;
   url(name: ReceiverName): string;
-  /** From now on what is signed with this is genuine. */
-  expect(secret: string): void;
-  /** Makes the broken one accept from now on. */
-  mend(): void;
-  /** By the delivery's id. */
-  readonly received: ReadonlyMap<string, DemoArrival>;
-  /** POSTs that were refused because they were not genuine. */
-  refused(): number;
+  /** From now on signatures with this secret are valid. */
+  trust(secret: string): void;
+  /** From now on the broken one accepts. */
+  repair(): void;
+  /** By delivery id. */
+  readonly received: ReadonlyMap<string, ReceivedDelivery>;
+  /** Number of POSTs refused because their signature was not valid. */
+  rejectedCount(): number;
   close(): Promise<void>;
 };
 
-/** One HTTPS server on loopback that answers under three names, each with a temper of its own. */
+/** One HTTPS server on loopback with three host names, each of which behaves differently. */
 export async function startDemoReceivers(options: {
   readonly authority: CertificateAuthority;
   readonly validity: Pick<CertificateRequest, "notBefore" | "notAfter">;
@@ -35,25 +35,25 @@ export async function startDemoReceivers(options: {
 }): Promise<DemoReceivers> {
   const { authority, validity, now } = options;
   const secrets: string[] = [];
-  const received = new Map<string, DemoArrival>();
-  let isMended = false;
-  let refused = 0;
+  const received = new Map<string, ReceivedDelivery>();
+  let isRepaired = false;
+  let rejectedCount = 0;
 
-  function answer({ event, body, hostname }: Arrival): number {
+  function onArrival({ event, body, hostname }: Arrival): number {
     if (event === null) {
-      refused += 1;
+      rejectedCount += 1;
       return 400;
     }
-    const before = received.get(event.id) ?? { verified: 0, accepted: 0 };
-    const verified = before.verified + 1;
+    const previous = received.get(event.id) ?? { verified: 0, accepted: 0 };
+    const verified = previous.verified + 1;
     const status = statusOf(hostname, verified);
-    const accepted = before.accepted + (status < 300 ? 1 : 0);
+    const accepted = previous.accepted + (status < 300 ? 1 : 0);
     received.set(event.id, { analysisId: event.data.id, verified, accepted, body });
     return status;
   }
 
   function statusOf(hostname: string, verified: number): number {
-    if (hostname === receivers.broken.hostname) return isMended ? 204 : 500;
+    if (hostname === receivers.broken.hostname) return isRepaired ? 204 : 500;
     const isRestarting = hostname === receivers.restarting.hostname;
     return isRestarting && verified <= ATTEMPTS_REFUSED_WHILE_RESTARTING ? 503 : 204;
   }
@@ -69,19 +69,19 @@ export async function startDemoReceivers(options: {
     secrets,
     toleranceSeconds: 300,
     now,
-    answer,
+    onArrival,
   });
   return {
     port,
     url: (name) => `https://${receivers[name].hostname}:${port}/webhooks`,
-    expect: (secret) => {
+    trust: (secret) => {
       secrets.push(secret);
     },
-    mend: () => {
-      isMended = true;
+    repair: () => {
+      isRepaired = true;
     },
     received,
-    refused: () => refused,
+    rejectedCount: () => rejectedCount,
     close,
   };
 }

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { configurationTable } from "../../src/config/table.ts";
-import { variables } from "../../src/config/variables.ts";
+import { configurationTable, variables } from "../../src/config/variables.ts";
 
 test("the table has one row for each variable", () => {
   const rows = configurationTable().split("\n").slice(2);
