@@ -17,7 +17,7 @@ import { addTargetCommands } from "./target.ts";
 
 const MORE_HELP = `
 Environment variables configure it; README.md lists them. Without DATABASE_URL, commands use the database of the
-\`sealpost start\` that runs with the same STATE_DIR. Errors go to standard error; the exit code of a usage error is 2.`;
+\`sealpost start\` that runs with the same STATE_DIR. Errors go to standard error; a usage error exits with 2.`;
 
 const plainHelp = new Help();
 
@@ -109,8 +109,8 @@ function commandIn(program: Command, args: readonly string[]): string {
 }
 
 /**
- * Commander's messages look like "error: unknown option '--x'\n(Did you mean --y?)". They also quote values, and a value
- * may be a secret in the wrong place, so values are removed.
+ * Commander's messages look like "error: unknown option '--x'\n(Did you mean --y?)". They also quote values; these are
+ * removed, because one may be a secret in the wrong place.
  */
 function sentenceOf(message: string): string {
   const text = message

@@ -5,8 +5,8 @@ import { chmod, mkdtemp } from "node:fs/promises";
 export type TemporaryFolder = { readonly path: string; remove(): Promise<void> };
 
 /**
- * A shell that removes the folder when its standard input ends, a pipe that the kernel closes when this process ends, even
- * by SIGKILL. A server may still be shutting down and writing there, so it retries for a while.
+ * A shell that removes the folder when its standard input ends: a pipe that the kernel closes when this process ends,
+ * even by SIGKILL. A server may still be shutting down and writing there, so it retries for a while.
  */
 const REMOVER = `
 cat >/dev/null
