@@ -12,7 +12,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     const found = env[name] || variable.fallback;
     const parsed = found === null ? { success: true, data: null } : variable.kind.schema.safeParse(found);
     if (parsed.success) values[camel(name)] = parsed.data;
-    else problems.push(`${name} ${foundText(variable, found ?? "")}, but must be ${variable.kind.expected}.`);
+    else problems.push(`${name} ${foundText(variable, found ?? "")} but must be ${variable.kind.expected}.`);
   }
   problems.push(...findConflicts(values as Partial<Config>));
   if (problems.length > 0) throw new ConfigError(problems);
@@ -37,24 +37,24 @@ function findConflicts(config: Partial<Config>): string[] {
   if (config.environment === "production") {
     if (config.secretsKey === null) {
       problems.push(
-        "SECRETS_KEY is unset, but must be given when ENVIRONMENT is production: " +
-          "make one with `openssl rand -base64 32`.",
+        "SECRETS_KEY is unset but required when ENVIRONMENT is production: " +
+          "generate one with `openssl rand -base64 32`.",
       );
     }
     if (config.unsafeAllowedTargets) {
-      problems.push("UNSAFE_ALLOWED_TARGETS is set, but must be unset when ENVIRONMENT is production.");
+      problems.push("UNSAFE_ALLOWED_TARGETS is set but must be unset when ENVIRONMENT is production.");
     }
   }
   if (isAbove(config.connectTimeoutMs, config.attemptDeadlineMs)) {
     problems.push(
-      `CONNECT_TIMEOUT_MS is ${config.connectTimeoutMs}, but must be at most ATTEMPT_DEADLINE_MS, ` +
+      `CONNECT_TIMEOUT_MS is ${config.connectTimeoutMs} but must be at most ATTEMPT_DEADLINE_MS, ` +
         `which is ${config.attemptDeadlineMs}.`,
     );
   }
   const logRetentionSeconds = config.logRetentionDays && config.logRetentionDays * DAY_SECONDS;
   if (isAbove(config.analysisRetentionSeconds, logRetentionSeconds)) {
     problems.push(
-      `LOG_RETENTION_DAYS is ${config.logRetentionDays}, but must be at least ` +
+      `LOG_RETENTION_DAYS is ${config.logRetentionDays} but must be at least ` +
         `ANALYSIS_RETENTION_SECONDS, which is ${config.analysisRetentionSeconds}.`,
     );
   }

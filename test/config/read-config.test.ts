@@ -61,7 +61,7 @@ describe("an empty environment", () => {
 describe("a problem", () => {
   test("is reported with the variable, what was found and what is expected", () => {
     expect(problemsOf({ RETRY_ATTEMPTS: "9" })).toEqual([
-      'RETRY_ATTEMPTS is "9", but must be a whole number from 1 to 8.',
+      'RETRY_ATTEMPTS is "9" but must be a whole number from 1 to 8.',
     ]);
   });
 
@@ -133,8 +133,8 @@ describe("production", () => {
 
   test("does not start without one", () => {
     expect(problemsOf({ ENVIRONMENT: "production" })).toEqual([
-      "SECRETS_KEY is unset, but must be given when ENVIRONMENT is production: " +
-        "make one with `openssl rand -base64 32`.",
+      "SECRETS_KEY is unset but required when ENVIRONMENT is production: " +
+        "generate one with `openssl rand -base64 32`.",
     ]);
   });
 
