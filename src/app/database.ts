@@ -7,7 +7,7 @@ import { createGeneralPool } from "../store/pools.ts";
 import { writeSettings } from "../store/settings.ts";
 import { opensSecrets } from "../store/signing-secrets.ts";
 import type { ProcessContext } from "./process-context.ts";
-import { databaseUrlOf } from "./state-folder.ts";
+import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 import { UsageError } from "./usage-error.ts";
 
 const CONNECTIONS_MAX = 2;
@@ -58,11 +58,13 @@ export async function prepareDatabase(
 }
 
 /**
- * One process cannot read secrets that were encrypted with two keys, so a wrong key is refused before it encrypts any.
+ * The key that encrypts stored secrets. No process could read the secrets of two keys, so a wrong one is refused before
+ * it encrypts any.
  * @throws UsageError when the stored secrets were encrypted with another key
  */
-export async function requireSecretsKey(pool: Pool, secretsKey: Uint8Array): Promise<void> {
-  if (await opensSecrets(pool, secretsKey)) return;
+export async function loadSecretsKey(pool: Pool, config: Config): Promise<Uint8Array> {
+  const secretsKey = await secretsKeyOf(config);
+  if (await opensSecrets(pool, secretsKey)) return secretsKey;
   throw new UsageError(
     "SECRETS_KEY is not the key that this database's secrets are encrypted with. Use the original key; " +
       "in development, with SECRETS_KEY unset, it is the file secrets-key in STATE_DIR.",

@@ -5,7 +5,7 @@ import { scopes } from "../model/scopes.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 import { createAccount, hasAccounts } from "../store/accounts.ts";
 import { createApiKey } from "./create-api-key.ts";
-import { createCommandPool, prepareDatabase, requireSecretsKey } from "./database.ts";
+import { createCommandPool, loadSecretsKey, prepareDatabase } from "./database.ts";
 import { type Announce, inColumns } from "./output.ts";
 import { startOwnDatabase } from "./own-database.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -82,15 +82,20 @@ async function prepare(
     const applied = await prepareDatabase(pool, databaseUrl, config, () => undefined);
     const migrations = applied.length === 1 ? "1 migration" : `${applied.length} migrations`;
     if (applied.length > 0) announce("migrated", { applied }, `Migrated the database (${migrations}).`);
-    await requireSecretsKey(pool, await secretsKeyOf(config));
-    if (isOwn && !(await hasAccounts(pool))) await createFirstAccount(pool, config, announce);
+    const secretsKey = await loadSecretsKey(pool, config);
+    if (isOwn && !(await hasAccounts(pool))) await createFirstAccount(pool, config, secretsKey, announce);
   } finally {
     await pool.end();
   }
 }
 
-async function createFirstAccount(pool: Pool, config: Config, announce: Announce): Promise<void> {
-  const { accountId, signingSecret } = await createAccount(pool, "First account", await secretsKeyOf(config));
+async function createFirstAccount(
+  pool: Pool,
+  config: Config,
+  secretsKey: Uint8Array,
+  announce: Announce,
+): Promise<void> {
+  const { accountId, signingSecret } = await createAccount(pool, "First account", secretsKey);
   const { keyId, apiKey } = await createApiKey(pool, config, {
     accountId,
     name: "First key",

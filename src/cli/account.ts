@@ -1,8 +1,7 @@
 import type { Command } from "@commander-js/extra-typings";
-import { requireSecretsKey, withDatabase } from "../app/database.ts";
+import { loadSecretsKey, withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
-import { secretsKeyOf } from "../app/state-folder.ts";
 import { createAccount, listAccounts } from "../store/accounts.ts";
 import { parseName } from "./options.ts";
 
@@ -15,8 +14,7 @@ export function addAccountCommands(program: Command, context: ProcessContext): v
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool, config) => {
-        const secretsKey = await secretsKeyOf(config);
-        await requireSecretsKey(pool, secretsKey);
+        const secretsKey = await loadSecretsKey(pool, config);
         const { accountId, signingSecret } = await createAccount(pool, options.name, secretsKey);
         const text = inColumns({ account: accountId, "signing secret": signingSecret });
         printResult(context, options, { account_id: accountId, signing_secret: signingSecret }, text);

@@ -6,9 +6,9 @@ import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { scopes } from "../model/scopes.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
-import { parseId, parseName, parseSeconds } from "./options.ts";
+import { DAY_SECONDS, parseId, parseName, parseSeconds } from "./options.ts";
 
-const expirySecondsMax = 3_650 * 86_400;
+const LIFETIME_SECONDS_MAX = 3_650 * DAY_SECONDS;
 
 export function addKeyCommands(program: Command, context: ProcessContext): void {
   const key = program.command("key").description("manage API keys");
@@ -22,7 +22,7 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
     .option(
       "--expires-in <time>",
       "lifetime, such as 90d (default: unlimited)",
-      parseSeconds(expirySecondsMax),
+      parseSeconds(LIFETIME_SECONDS_MAX),
     )
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
@@ -48,12 +48,8 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
     .action((options) =>
       withDatabase(context, async (pool) => {
         const keys = await listApiKeys(pool, options.account ?? null);
-        printResult(
-          context,
-          options,
-          keys.map(keyFields),
-          keys.map(keyText).join("\n") || "No API keys yet.",
-        );
+        const text = keys.map(keyText).join("\n");
+        printResult(context, options, keys.map(keyFields), text || "No API keys yet.");
       }),
     );
   key

@@ -1,8 +1,8 @@
 import type { Command } from "@commander-js/extra-typings";
-import { prepareDatabase, requireSecretsKey, withDatabase } from "../app/database.ts";
+import { loadSecretsKey, prepareDatabase, withDatabase } from "../app/database.ts";
 import { printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
-import { databaseUrlOf, secretsKeyOf } from "../app/state-folder.ts";
+import { databaseUrlOf } from "../app/state-folder.ts";
 
 export function addMigrateCommand(program: Command, context: ProcessContext): void {
   program
@@ -15,7 +15,7 @@ export function addMigrateCommand(program: Command, context: ProcessContext): vo
         const applied = await prepareDatabase(pool, databaseUrl, config, (line) =>
           context.stderr.write(`${line}\n`),
         );
-        if (config.secretsKey !== null) await requireSecretsKey(pool, await secretsKeyOf(config));
+        if (config.secretsKey !== null) await loadSecretsKey(pool, config);
         const text =
           applied.length === 0 ? "The database is up to date." : `Applied ${applied.length} migrations.`;
         printResult(context, options, { applied }, text);

@@ -11,7 +11,7 @@ export function parseWholeNumber(min: number, max: number): (text: string) => nu
   };
 }
 
-const DAY_SECONDS = 86_400;
+export const DAY_SECONDS = 86_400;
 const secondsPerUnit: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: DAY_SECONDS };
 
 /** `90d`, `12h`, `30m`, `45s` → seconds. `max` is in seconds, a whole number of days. */

@@ -1,12 +1,9 @@
 import { type Command, Option } from "@commander-js/extra-typings";
-import { requireAccount, requireSecretsKey, withDatabase } from "../app/database.ts";
+import { loadSecretsKey, requireAccount, withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
-import { secretsKeyOf } from "../app/state-folder.ts";
 import { rotateSigningSecret } from "../store/signing-secrets.ts";
-import { parseId, parseSeconds } from "./options.ts";
-
-const DAY_SECONDS = 86_400;
+import { DAY_SECONDS, parseId, parseSeconds } from "./options.ts";
 
 export function addSecretCommands(program: Command, context: ProcessContext): void {
   program
@@ -26,8 +23,7 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
     .action((options) =>
       withDatabase(context, async (pool, config) => {
         await requireAccount(pool, options.account);
-        const secretsKey = await secretsKeyOf(config);
-        await requireSecretsKey(pool, secretsKey);
+        const secretsKey = await loadSecretsKey(pool, config);
         const rotated = await rotateSigningSecret(pool, options.account, options.overlap, secretsKey);
         const until = new Date(rotated.createdAt.getTime() + options.overlap * 1_000).toISOString();
         const value = { signing_secret: rotated.secret, previous_expires_at: until };
