@@ -3,18 +3,16 @@ import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { apiKeyPrefix } from "../api/api-keys.ts";
-import type { Operation } from "../api/declarations.ts";
+import type { Operation } from "../api/operation.ts";
 import { TemporarilyUnavailable } from "../api/problems.ts";
 import type { RateLimitPolicy } from "../api/rate-limits.ts";
-import type { AnsweredRequest } from "../api/request-context.ts";
+import type { CompletedRequest } from "../api/request-context.ts";
 import { createApi } from "../api/server.ts";
 import type { Config } from "../config/config.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
-import { apiInfo } from "../operations/api-info.ts";
-import { createSealpostRegistry } from "../operations/operations.ts";
+import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
 import { CHECK_POLICY } from "../operations/receivers.ts";
-import type { Transaction } from "../operations/sealpost-operation.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
 import {
   createAccountExists,
@@ -63,7 +61,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     now,
   });
   const limit = { requestsMax: config.rateLimitRequests, windowSeconds: config.rateLimitWindowSeconds };
-  return await createApi<Transaction>({
+  return await createApi({
     registry: {
       operations: operations.map((operation) => withOutageAs503(operation, outageAs503)),
       problems,
@@ -83,11 +81,11 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     now,
     newId: randomUUID,
     isChecking,
-    onAnswered: (answered) => {
-      countRequest(metrics, answered);
-      log.info(logFields(answered), "answered");
+    onCompleted: (request) => {
+      countRequest(metrics, request);
+      log.info(logFields(request), "answered");
     },
-    onFault: (err, requestId) => {
+    onInternalError: (err, requestId) => {
       metrics.faults.of({}).add();
       log.error({ err, request_id: requestId }, "internal error");
     },
@@ -107,10 +105,7 @@ function createCheckReady(findHindrances: FindHindrances): () => Promise<void> {
 }
 
 /** For reads, which query the database directly; writes run in the idempotency store's transaction, which does it. */
-function withOutageAs503(
-  operation: Operation<Transaction>,
-  outageAs503: OutageAs503,
-): Operation<Transaction> {
+function withOutageAs503(operation: Operation, outageAs503: OutageAs503): Operation {
   const { work } = operation;
   if (work.kind !== "read" && work.kind !== "call_out") return operation;
   const handle: typeof work.handle = (request) => outageAs503(work.handle(request));
@@ -118,23 +113,23 @@ function withOutageAs503(
 }
 
 /** One wide log line per request, without secrets. */
-function logFields(answered: AnsweredRequest) {
+function logFields(request: CompletedRequest) {
   return {
-    operation: answered.operationKey,
-    method: answered.method,
-    status: answered.status,
-    code: answered.problemCode,
-    duration_ms: Math.round(answered.durationMs * 10) / 10,
-    request_id: answered.requestId,
-    key_id: answered.keyId,
-    account_id: answered.accountId,
-    traceparent: answered.traceparent,
+    operation: request.operationKey,
+    method: request.method,
+    status: request.status,
+    code: request.problemCode,
+    duration_ms: Math.round(request.durationMs * 10) / 10,
+    request_id: request.requestId,
+    key_id: request.keyId,
+    account_id: request.accountId,
+    traceparent: request.traceparent,
   };
 }
 
 function countRequest(
   metrics: ApiMetrics,
-  { operationKey, status, durationMs, keyId }: AnsweredRequest,
+  { operationKey, status, durationMs, keyId }: CompletedRequest,
 ): void {
   metrics.requests.of({ operation: operationKey, status: String(status) }).add();
   metrics.requestSeconds.of({ operation: operationKey }).observe(durationMs / 1_000);

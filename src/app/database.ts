@@ -4,7 +4,7 @@ import { readConfig } from "../config/read-config.ts";
 import { accountExists } from "../store/accounts.ts";
 import { MigrationError, migrate } from "../store/migrate.ts";
 import { createGeneralPool } from "../store/pools.ts";
-import { writeSettings } from "../store/settings.ts";
+import { writeSettings } from "../store/publications.ts";
 import { opensSecrets } from "../store/signing-secrets.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";

@@ -5,13 +5,14 @@ import type { Logger } from "pino";
 import { readConfig } from "../config/read-config.ts";
 import { createAttemptLog } from "../dispatch/attempt-log.ts";
 import { createAttemptMetrics } from "../dispatch/attempt-metrics.ts";
-import { bothObservers } from "../dispatch/observers.ts";
+import { bothObservers } from "../dispatch/observer.ts";
 import { type DispatchProcessOptions, startDispatching } from "../dispatch/process.ts";
 import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
-import { type AloneRun, Suspects } from "../dispatch/quarantine.ts";
-import { deliverAlone } from "../dispatch/quarantine-process.ts";
+import { Quarantine, type QuarantineRun } from "../dispatch/quarantine.ts";
+import { deliverInQuarantine } from "../dispatch/quarantine-process.ts";
 import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import { DAY_MS } from "../model/time.ts";
 import { createGaugePool } from "../store/pools.ts";
 import { createQueueGauges } from "./database-gauges.ts";
 import { createEgress } from "./egress.ts";
@@ -20,7 +21,6 @@ import type { ProcessContext } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 
-const DAY_MS = 86_400_000;
 /** Exit codes of the quarantine's process. Busy is EX_TEMPFAIL of sysexits.h: another such process is running. */
 const BUSY = 75;
 const FAILED = 1;
@@ -32,8 +32,8 @@ type Options = DispatchProcessOptions & { readonly metrics: ProcessMetrics };
 /** Runs a dispatcher with its metrics until shutdown, then finishes the attempts in flight. */
 export async function runDispatcher(context: ProcessContext): Promise<void> {
   const shutdown = context.createShutdownSignal();
-  const suspects = new Suspects((ids, stopping) => forkQuarantine(ids, stopping, context, options.log));
-  const options = await createOptions(context, (deliveryId) => suspects.add(deliveryId));
+  const quarantine = new Quarantine((ids, stopping) => forkQuarantine(ids, stopping, context, options.log));
+  const options = await createOptions(context, (deliveryId) => quarantine.add(deliveryId));
   const { config, log } = options;
   const { unsafeAllowedTargets } = config;
   if (unsafeAllowedTargets) log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
@@ -41,7 +41,7 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   await using resources = new AsyncDisposableStack();
   const monitoring = await startDispatchMonitoring(options, resources);
   const dispatching = startDispatching(options);
-  resources.defer(async () => void (await Promise.all([dispatching.stop(), suspects.stop()])));
+  resources.defer(async () => void (await Promise.all([dispatching.stop(), quarantine.stop()])));
   context.sendToParent({ ready: true, metrics: monitoring.url });
   log.info({ in_flight_max: config.dispatchInFlightMax, metrics_url: monitoring.url }, "dispatching");
   if (!shutdown.aborted) await once(shutdown, "abort");
@@ -61,7 +61,7 @@ export async function runQuarantine(
   const shutdown = context.createShutdownSignal();
   const options = await createOptions(context, () => undefined);
   try {
-    return (await deliverAlone(options, deliveryIds, shutdown)) === "busy" ? BUSY : 0;
+    return (await deliverInQuarantine(options, deliveryIds, shutdown)) === "busy" ? BUSY : 0;
   } catch (err) {
     options.log.error({ err }, "the quarantine's process failed");
     return FAILED;
@@ -74,7 +74,7 @@ async function forkQuarantine(
   stopping: AbortSignal,
   { env }: ProcessContext,
   log: Logger,
-): Promise<AloneRun> {
+): Promise<QuarantineRun> {
   const child = fork(mainFile, ["dispatch", "--alone", ...deliveryIds], { env: { ...env } });
   const end = () => void child.kill("SIGTERM");
   stopping.addEventListener("abort", end);
@@ -85,7 +85,7 @@ async function forkQuarantine(
 
 async function createOptions(
   context: ProcessContext,
-  quarantine: (deliveryId: string) => void,
+  onInterruptedTwice: (deliveryId: string) => void,
 ): Promise<Options> {
   const config = readConfig(context.env);
   const log = createProcessLog(config, context, "dispatch");
@@ -99,7 +99,10 @@ async function createOptions(
     random: context.random,
     wallClockMs: context.now,
     metrics,
-    observer: bothObservers(createAttemptMetrics(metrics.dispatch), createAttemptLog(log, quarantine)),
+    observer: bothObservers(
+      createAttemptMetrics(metrics.dispatch),
+      createAttemptLog(log, onInterruptedTwice),
+    ),
   };
 }
 

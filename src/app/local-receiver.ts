@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
+import { DAY_MS } from "../model/time.ts";
 import { createMemoryInbox } from "../signing/index.ts";
 import type { Announce } from "./output.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -7,7 +8,6 @@ import { UsageError } from "./usage-error.ts";
 import { type Arrival, startWebhookReceiver, type WebhookReceiverOptions } from "./webhook-receiver.ts";
 
 const SHOWN_CHARACTERS_MAX = 2_000;
-const DAY_MS = 86_400_000;
 const VALIDITY_MS = 365 * DAY_MS;
 
 export type LocalReceiverOptions = Pick<

@@ -5,8 +5,9 @@ import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { scopes } from "../model/scopes.ts";
+import { DAY_SECONDS } from "../model/time.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
-import { DAY_SECONDS, parseId, parseName, parseSeconds } from "./options.ts";
+import { parseId, parseName, parseSeconds } from "./options.ts";
 
 const LIFETIME_SECONDS_MAX = 3_650 * DAY_SECONDS;
 

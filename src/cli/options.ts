@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from "@commander-js/extra-typings";
 import { UsageError } from "../app/usage-error.ts";
+import { DAY_SECONDS } from "../model/time.ts";
 import { importSigningKey, WebhookVerificationError } from "../signing/index.ts";
 
 /** A whole number in decimal digits, from `min` to `max` inclusive. */
@@ -11,7 +12,6 @@ export function parseWholeNumber(min: number, max: number): (text: string) => nu
   };
 }
 
-export const DAY_SECONDS = 86_400;
 const secondsPerUnit: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: DAY_SECONDS };
 
 /** `90d`, `12h`, `30m`, `45s` → seconds. `max` is in seconds, a whole number of days. */

@@ -3,6 +3,7 @@ import { runLocalReceiver } from "../app/local-receiver.ts";
 import { createAnnounce } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
+import { DAY_SECONDS } from "../model/time.ts";
 import { collect, parseWholeNumber, requireValidSecrets } from "./options.ts";
 
 const MORE_HELP = `
@@ -31,7 +32,7 @@ export function addReceiverListen(receiver: Command, context: ProcessContext): v
       collect,
     )
     .option("--host <address>", "address to listen on", "127.0.0.1")
-    .option("--tolerance <seconds>", "maximum age of a webhook", parseWholeNumber(1, 86_400), 300)
+    .option("--tolerance <seconds>", "maximum age of a webhook", parseWholeNumber(1, DAY_SECONDS), 300)
     .option("--https", "use HTTPS, with a certificate for localhost issued at the start")
     .option("--ca-file <path>", "with --https: write the CA certificate that senders must trust here (PEM)")
     .option("--json", "print events as JSON lines")

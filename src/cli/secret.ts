@@ -2,8 +2,9 @@ import { type Command, Option } from "@commander-js/extra-typings";
 import { loadSecretsKey, requireAccount, withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
+import { DAY_SECONDS } from "../model/time.ts";
 import { rotateSigningSecret } from "../store/signing-secrets.ts";
-import { DAY_SECONDS, parseId, parseSeconds } from "./options.ts";
+import { parseId, parseSeconds } from "./options.ts";
 
 export function addSecretCommands(program: Command, context: ProcessContext): void {
   program

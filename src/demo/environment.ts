@@ -12,6 +12,7 @@ import { UsageError } from "../app/usage-error.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { scopes } from "../model/scopes.ts";
+import { DAY_MS } from "../model/time.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded.ts";
 import { createAccount } from "../store/accounts.ts";
 import { setEndpoint } from "../store/endpoints.ts";
@@ -22,7 +23,6 @@ import { createTemporaryFolder } from "./temporary-folder.ts";
 
 /** A day of retries compressed to seconds, enough for eight attempts. */
 export const WINDOW_SECONDS = 5;
-const DAY_MS = 86_400_000;
 const GRACE_MS = 5_000;
 const LOG_LINES_SHOWN_MAX = 10;
 
