@@ -5,7 +5,7 @@ import { readDatabaseClock, readPartitionLevels, readQueueLevels } from "../stor
 import type { PartitionedTable } from "../store/partitions.ts";
 
 /**
- * Sets whether the database answers and how far this machine's clock is from its clock. Resolves to whether it answers.
+ * Sets whether the database is up and how far this machine's clock is from its clock. Resolves to whether it is up.
  */
 export async function setDatabaseClockGauge(
   pool: Pool,

@@ -31,7 +31,7 @@ export async function withDatabase<T>(
   }
 }
 
-/** For what runs once. A connection that breaks fails the query on it, so nobody else has to hear of it. */
+/** For what runs once. A connection that breaks fails the query on it, so it needs no report of its own. */
 export function createCommandPool(databaseUrl: string, applicationName: string): Pool {
   const onError = () => undefined;
   return createGeneralPool({ databaseUrl, connectionsMax: CONNECTIONS_MAX, applicationName, onError });

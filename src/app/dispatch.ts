@@ -68,7 +68,7 @@ export async function runQuarantine(
   }
 }
 
-/** The exit code says enough: the rows have the rest, and a child that dies leaves its lease behind. */
+/** The exit code is enough: the rows have the results, and a child that dies leaves its lease behind. */
 async function forkQuarantine(
   deliveryIds: readonly string[],
   stopping: AbortSignal,
@@ -106,7 +106,7 @@ async function createOptions(
   };
 }
 
-/** It has a connection of its own, so metrics and probes answer while all of the dispatcher's are busy. */
+/** Uses a connection of its own, so metrics and probes answer while all of the dispatcher's are busy. */
 async function startDispatchMonitoring(
   options: Options,
   resources: AsyncDisposableStack,

@@ -131,7 +131,7 @@ async function retryUntilReachable(
   }
 }
 
-/** How a child ends that was asked to. A second signal may reach it on its way out. */
+/** How a child ends after a shutdown; a second signal may hit it while it does. */
 const EXPECTED_ENDS: readonly string[] = ["exit code 0", "SIGTERM", "SIGINT", "SIGHUP"];
 
 function announceChild(event: ChildEvent, announce: Announce): void {

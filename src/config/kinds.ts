@@ -95,12 +95,12 @@ export function isAddressOrBlock(item: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128));
 }
 
-/** False: nobody; or the number of proxies in front, or their addresses. Never everybody. */
+/** False: no proxy; or the number of proxies in front, or their addresses. All clients can never be trusted. */
 export function proxyTrust(): VariableKind<false | number | readonly string[]> {
   const addresses = list("", isAddressOrBlock).schema;
   const hops = wholeNumber(1, 10).schema;
-  const nobody = z.literal("false").transform(() => false as const);
-  const schema = z.string().pipe(z.union([nobody, hops, addresses]));
+  const none = z.literal("false").transform(() => false as const);
+  const schema = z.string().pipe(z.union([none, hops, addresses]));
   return kind("false, the number of proxies in front (1 to 10), or their comma-separated addresses", schema);
 }
 

@@ -125,7 +125,7 @@ export const variables = {
   TRUST_PROXY: withDefault(
     kinds.proxyTrust(),
     "false",
-    "Whose `X-Forwarded-For` is trusted: `false` (nobody's), the number of proxies in front, or their addresses.",
+    "Whose `X-Forwarded-For` is trusted: `false` (none), the number of proxies in front, or their addresses.",
   ),
   LOG_LEVEL: withDefault(
     kinds.oneOf("trace", "debug", "info", "warn", "error", "fatal", "silent"),

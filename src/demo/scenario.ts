@@ -94,7 +94,7 @@ async function publish({ pipelinePool, accountId, receivers: running }: DemoEnvi
   output.line(
     "rolled_back",
     { analysis_id: id },
-    `${id.padEnd(ID_COLUMNS)}  rolled back: nobody must ever see it`,
+    `${id.padEnd(ID_COLUMNS)}  rolled back: it must never be sent`,
   );
   return published;
 }

@@ -75,7 +75,7 @@ describe("the supervisor", () => {
     expect(ends[0]?.how).toBe("exit code 1");
   });
 
-  test("passes on what a child tells", async () => {
+  test("passes on the messages of a child", async () => {
     const { one } = await start();
     one?.socket.write("exit 1");
     await nextChild();
@@ -97,7 +97,7 @@ describe("the supervisor", () => {
     },
   );
 
-  test("ends a child by force that does not end when asked", async () => {
+  test("kills a child that does not end on SIGTERM", async () => {
     const { one } = await start(200);
     one?.socket.write("be stubborn");
     await once(one?.socket as Socket, "data");
@@ -115,7 +115,7 @@ describe("the supervisor", () => {
     expect(code).toBe(2);
   });
 
-  test("takes its children along when it is killed", async () => {
+  test("leaves no children behind when it is killed", async () => {
     const { one, two } = await start();
     supervisor.kill("SIGKILL");
     await Promise.all([one?.ended, two?.ended]);

@@ -110,7 +110,7 @@ describe("key", () => {
     ["neither an account nor --staff", ["--scopes", "webhooks:read"]],
     ["both", ["--scopes", "webhooks:read", "--staff", "--account", nobody]],
     ["an unknown account", ["--scopes", "webhooks:read", "--account", nobody]],
-    ["an id that is none", ["--scopes", "webhooks:read", "--account", "acme"]],
+    ["an id that is not a UUID", ["--scopes", "webhooks:read", "--account", "acme"]],
     ["an unknown scope", ["--scopes", "webhooks:*", "--staff"]],
     ["no scope", ["--scopes", "", "--staff"]],
     ["a time without unit", ["--scopes", "webhooks:read", "--staff", "--expires-in", "90"]],
@@ -188,7 +188,7 @@ describe("migrate", () => {
     expect(rows).toMatchObject([{ analysis_bytes_max: 2_048, unsafe_allowed_targets: ["localhost:8443"] }]);
   });
 
-  test("is asked for when the database is empty, and then fills it", async () => {
+  test("is suggested for an empty database, and then fills it", async () => {
     const name = `empty_${randomBytes(6).toString("hex")}`;
     await database.pool.query(`create database ${name}`);
     const url = new URL(database.url);
@@ -222,7 +222,7 @@ describe("the database", () => {
     });
   });
 
-  test("that nobody named is asked for", async () => {
+  test("that is not configured is an error", async () => {
     const stateDir = mkdtempSync(join(tmpdir(), "sealpost-state-"));
     const env = { DATABASE_URL: "", STATE_DIR: stateDir };
     expect(await usageErrorOf(["key", "list"], env)).toContain("DATABASE_URL is unset");

@@ -96,7 +96,7 @@ test("a request and an attempt are one wide line each, and lead to each other", 
   await database.drop();
 });
 
-test("a process that is to post alone and cannot reach the database says so in its log", async () => {
+test("a quarantine process that cannot reach the database logs that", async () => {
   const env = {
     DATABASE_URL: "postgres://ada:hunter2@127.0.0.1:1/sealpost",
     SECRETS_KEY: randomBytes(32).toString("base64"),

@@ -3,7 +3,7 @@ import { runSealpost } from "../support/command.ts";
 import { runAtTerminal } from "../support/terminal.ts";
 
 describe("on a terminal", () => {
-  test("the answer is in words", async () => {
+  test("the output is text", async () => {
     const { text } = await runAtTerminal(["target", "check"], '["https://example.com","http://example.com"]');
     expect(text).toMatch(
       /^allow {3}https:\/\/example\.com\nrefuse {2}http:\/\/example\.com\n {8}url_not_https: /,

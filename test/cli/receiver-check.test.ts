@@ -49,7 +49,7 @@ describe("receiver check", () => {
     expect(stdout).not.toContain(SECRET);
   });
 
-  test("ends with 1 for one that accepts forgeries, and says that first", async () => {
+  test("ends with 1 for one that accepts forgeries, and lists that first", async () => {
     const { args, env } = await start(() => ({ status: 200 }));
     const { code, stdout } = await runSealpost([...args, "--json"], { env });
     expect(code).toBe(1);
@@ -59,7 +59,7 @@ describe("receiver check", () => {
     });
   });
 
-  test("says it in words on a terminal", async () => {
+  test("prints text on a terminal", async () => {
     const { args, env } = await start(() => ({ status: 200 }));
     const stdout = Object.assign(new PassThrough(), { isTTY: true });
     const codes: number[] = [];

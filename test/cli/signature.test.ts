@@ -71,7 +71,7 @@ describe("a usage error ends with 2 and one sentence", () => {
     ["no secret", ["--header", header]],
     ["no header", ["--secret", secret]],
     ["an empty secret", ["--header", header, "--secret", ""]],
-    ["a time that is none", ["--header", header, "--secret", secret, "--now", "today"]],
+    ["a time that is not a number", ["--header", header, "--secret", secret, "--now", "today"]],
     ["a tolerance of nothing", ["--header", header, "--secret", secret, "--tolerance", "0"]],
     ["an unknown option", ["--header", header, "--secret", secret, "--key", "x"]],
     ["an argument too many", ["--header", header, "--secret", secret, "body.json"]],
