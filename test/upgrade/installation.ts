@@ -71,13 +71,18 @@ export class Installation {
   }
 
   /** By the old command line. */
-  async createTenant(name: string): Promise<Tenant> {
-    const account = await this.run("old", "account", "create", "--name", name);
+  async createTenant(): Promise<Tenant> {
+    const account = await this.run("old", "account", "create", "--name", "tenant");
     const accountId = String(account.account_id);
     await this.cluster.knowSecret(String(account.signing_secret));
     const key = ["key", "create", "--account", accountId, "--scopes", scopes.join(",")];
     const { api_key } = await this.run("old", ...key);
     return { accountId, apiKey: String(api_key) };
+  }
+
+  async setEndpoint({ accountId }: Tenant, path: string): Promise<void> {
+    const url = this.cluster.receiver.url(path);
+    await this.run("old", "endpoint", "set", "--account", accountId, "--url", url);
   }
 
   urlOf(room: Room): string {
@@ -121,8 +126,8 @@ const STATES = `
 select
   (count(*) filter (where d.status = 'pending' and o.lease_token is null))::integer as pending,
   (count(*) filter (where o.lease_until > now()))::integer as leased,
-  (count(*) filter (where d.status = 'failed' and o.due_at <= now() + interval '4 seconds'))::integer as due_soon,
-  (count(*) filter (where d.status = 'failed' and o.due_at > now() + interval '4 seconds'))::integer as due_later,
+  (count(*) filter (where d.status = 'failed' and o.due_at <= now() + interval '2 seconds'))::integer as due_soon,
+  (count(*) filter (where d.status = 'failed' and o.due_at > now() + interval '2 seconds'))::integer as due_later,
   (count(*) filter (where d.status = 'succeeded'))::integer as succeeded,
   (count(*) filter (where d.status = 'abandoned'))::integer as abandoned,
   (select count(*) from sealpost.replays where status = 'running')::integer as replays

@@ -1,4 +1,4 @@
-// An installation as the version before has left it: tenants, deliveries in every state, a pipeline that goes on.
+// An installation as the version before left it: a tenant, deliveries in every state, a pipeline that goes on.
 import { deepEqual, equal } from "node:assert/strict";
 import { until } from "../faults/harness/scenario.ts";
 import type { SealpostProcess } from "../faults/harness/sealpost-process.ts";
@@ -12,17 +12,14 @@ const REPLAYED_PER_SECOND = 5;
 const OVERLAP_SECONDS = 3_600;
 
 /** A write, and how it was answered. */
-export type Done = { readonly asked: ApiCall; readonly reply: ApiReply };
+type Done = { readonly asked: ApiCall; readonly reply: ApiReply };
 
 export class OldWorld {
   readonly installation: Installation;
   readonly api: Api;
   readonly dispatcher: SealpostProcess;
-  /** Has an endpoint, and a pipeline that goes on publishing for it. */
-  readonly steady: Tenant;
+  readonly tenant: Tenant;
   readonly pipeline: Pipeline;
-  /** Its endpoint came late: it has abandoned deliveries, and replays them. */
-  readonly #late: Tenant;
   /** Deliveries to these rooms. */
   readonly down: string[] = [];
   readonly silent: string[] = [];
@@ -30,50 +27,42 @@ export class OldWorld {
   readonly #ending = new AbortController();
   #load: Promise<void> = Promise.resolve();
 
-  private constructor(
-    installation: Installation,
-    tenants: readonly [Tenant, Tenant],
-    api: Api,
-    dispatcher: SealpostProcess,
-  ) {
+  private constructor(installation: Installation, tenant: Tenant, api: Api, dispatcher: SealpostProcess) {
     this.installation = installation;
-    [this.steady, this.#late] = tenants;
+    this.tenant = tenant;
     this.api = api;
     this.dispatcher = dispatcher;
-    this.pipeline = installation.createPipeline(this.steady);
+    this.pipeline = installation.createPipeline(tenant);
     this.pipeline.apis = [api.url];
   }
 
-  /** Everything by the old code: the schema, the tenants, the processes. */
+  /** Everything by the old code: the schema, the tenant, the processes. */
   static async found(installation: Installation): Promise<OldWorld> {
     await installation.run("old", "migrate");
-    const [tenants, api, dispatcher] = await Promise.all([
-      Promise.all([installation.createTenant("steady"), installation.createTenant("late")]),
+    const [tenant, api, dispatcher] = await Promise.all([
+      installation.createTenant(),
       installation.serve("old"),
       installation.dispatch("old"),
     ]);
-    const endpoint = ["--account", tenants[0].accountId, "--url", installation.cluster.receiver.url("/")];
-    await installation.run("old", "endpoint", "set", ...endpoint);
-    return new OldWorld(installation, tenants, api, dispatcher);
+    return new OldWorld(installation, tenant, api, dispatcher);
   }
 
   /** Resolves with how many deliveries stand where, when none of the states is empty. */
   async reachEveryState(): Promise<Readonly<Record<string, number>>> {
-    const { installation, pipeline } = this;
+    const { installation, pipeline, api } = this;
     await this.#publishTo("down", 6);
     await this.#publishTo("silent", 4);
-    for (let n = 0; n < 5; n++) await pipeline.publishByApi();
-    const { accountId } = this.#late;
-    await pipeline.publishBatch(REPLAYED, { accountId, webhookUrl: null });
+    // Abandoned, as there is no endpoint yet.
+    await pipeline.publishBatch(REPLAYED, null);
+    await installation.setEndpoint(this.tenant, "/first");
+    await this.#write(api, "PUT", "/v1/webhooks/endpoint", { url: installation.cluster.receiver.url("/") });
+    for (let n = 0; n < 5; n++) await pipeline.publishByApi(null);
     await until(async () => (await installation.countStates()).due_later! > 0);
 
     await this.#publishTo("down", 6);
     await this.#publishTo("silent", 4);
-    await this.#write(this.api, this.#late, "PUT", "/v1/webhooks/endpoint", {
-      url: installation.cluster.receiver.url("/late"),
-    });
-    const replay = { filter: { status: "abandoned" }, rate_per_second: REPLAYED_PER_SECOND };
-    await this.#write(this.api, this.#late, "POST", "/v1/webhooks/replays", replay);
+    const asked = { filter: { status: "abandoned" }, rate_per_second: REPLAYED_PER_SECOND };
+    await this.#write(api, "POST", "/v1/webhooks/replays", asked);
     let states: Readonly<Record<string, number>> = {};
     await until(async () => {
       states = await installation.countStates();
@@ -96,12 +85,11 @@ export class OldWorld {
     await this.#load;
   }
 
-  /** Everything that failed there is started again, and arrives. */
+  /** What failed there, some of it for good by now, is started again and arrives. */
   async replayAt(api: Api, room: "down" | "silent"): Promise<void> {
     await this.installation.mend(room);
-    const filter = { status: "failed", target_host: new URL(this.installation.urlOf(room)).hostname };
-    const asked = { filter, rate_per_second: 100 };
-    await this.#write(api, this.steady, "POST", "/v1/webhooks/replays", asked);
+    const filter = { target_host: new URL(this.installation.urlOf(room)).hostname };
+    await this.#write(api, "POST", "/v1/webhooks/replays", { filter, rate_per_second: 100 });
     await this.installation.untilSucceeded(this[room]);
   }
 
@@ -110,7 +98,7 @@ export class OldWorld {
     const { receiver } = this.installation.cluster;
     const path = "/v1/webhooks/signing-secret/rotate";
     const body = { overlap_seconds: OVERLAP_SECONDS };
-    const reply = await this.#write(api, this.steady, "POST", path, body);
+    const reply = await this.#write(api, "POST", path, body);
     await this.installation.cluster.knowSecret(JSON.parse(reply.text).signing_secret);
     await receiver.waitFor(1, ({ signatures }) => signatures === 2);
   }
@@ -122,11 +110,11 @@ export class OldWorld {
   }
 
   async #publishTo(room: "down" | "silent", count: number): Promise<void> {
-    const webhookUrl = this.installation.urlOf(room);
-    this[room].push(...(await this.pipeline.publishBatch(count, { webhookUrl })));
+    this[room].push(...(await this.pipeline.publishBatch(count, this.installation.urlOf(room))));
   }
 
-  async #write(api: Api, { apiKey }: Tenant, method: "POST" | "PUT", path: string, body: unknown) {
+  async #write(api: Api, method: "POST" | "PUT", path: string, body: unknown): Promise<ApiReply> {
+    const { apiKey } = this.tenant;
     const idempotencyKey = `write-${this.#done.length}`;
     const asked = { method, path, apiKey, body: JSON.stringify(body), idempotencyKey };
     const reply = await call(api.url, asked);

@@ -15,7 +15,7 @@ export type PipelineOptions = {
   readonly databaseUrl: string;
   readonly accountId: string;
   readonly apiKey: string;
-  /** Given to analyses in turn; null: the account's endpoint. */
+  /** Given in turn to analyses that are published to no other; null: the account's endpoint. */
   readonly webhookUrls: readonly (string | null)[];
 };
 
@@ -52,11 +52,8 @@ export class Pipeline {
   }
 
   /** One statement; returns the ids of the deliveries. */
-  async publishBatch(
-    count: number,
-    to: { readonly accountId?: string; readonly webhookUrl?: string | null } = {},
-  ): Promise<string[]> {
-    const made = Array.from({ length: count }, () => this.#make(to.accountId, to.webhookUrl));
+  async publishBatch(count: number, webhookUrl?: string | null): Promise<string[]> {
+    const made = Array.from({ length: count }, () => this.#make(webhookUrl));
     const { rows } = await this.#pool.query<{ ids: string[] }>(
       "select sealpost.publish_analyses($1, $2, $3) as ids",
       [
@@ -72,7 +69,7 @@ export class Pipeline {
 
   /** Asked again under the same key, at the next API, when one gives no answer. */
   async publishByApi(webhookUrl?: string | null): Promise<void> {
-    const { publication, text, webhookUrl: url } = this.#make(undefined, webhookUrl);
+    const { publication, text, webhookUrl: url } = this.#make(webhookUrl);
     const asked: ApiCall = {
       method: "POST",
       path: "/v1/analyses",
@@ -100,7 +97,7 @@ export class Pipeline {
       const ids = new Map<Publication, string>();
       await client.query("begin");
       for (let n = 0; n < 2; n++) {
-        const { publication, text, webhookUrl } = this.#make(undefined, undefined, isKept);
+        const { publication, text, webhookUrl } = this.#make(undefined, isKept);
         const { rows } = await client.query<{ id: string }>(
           "select sealpost.publish_analysis($1, $2, $3) as id",
           [publication.accountId, text, webhookUrl],
@@ -116,8 +113,8 @@ export class Pipeline {
   }
 
   /** Written down before it is tried; what is not kept is never expected, and its arrival would be noticed. */
-  #make(accountId = this.#options.accountId, asked?: string | null, isKept = true) {
-    const { webhookUrls } = this.#options;
+  #make(asked?: string | null, isKept = true) {
+    const { accountId, webhookUrls } = this.#options;
     const nth = this.#analyses++;
     const webhookUrl = asked === undefined ? webhookUrls[nth % webhookUrls.length]! : asked;
     const text = `{ "id":"analysis-${nth}", "status":"${nth % 5 === 0 ? "failed" : "succeeded"}", "n":${nth}.0 }`;
