@@ -15,7 +15,8 @@ export type Tenant = { readonly accountId: string; readonly apiKey: string };
 const ROOMS = { slow: { delayMs: 700 }, down: { status: 503 }, silent: { isSilent: true } } as const;
 export type Room = keyof typeof ROOMS;
 
-const DRAIN_MS = 60_000;
+/** All of it is over in seconds, unless the machine has much else to do. */
+export const PATIENCE_MS = 60_000;
 
 const ENV = {
   // Long enough that nobody is cut off who only waits for a busy machine.
@@ -64,10 +65,7 @@ export class Installation {
 
   /** A command that answers and ends. */
   async run(version: Version, ...command: readonly string[]): Promise<LogLine> {
-    const process = this.spawn(version, ...command);
-    const { code } = await process.ended;
-    if (code !== 0) throw new Error(`${command.join(" ")} ended with ${code}: ${process.errors}`);
-    return await process.waitForLine(() => true);
+    return await answerOf(this.spawn(version, ...command));
   }
 
   /** By the old command line. */
@@ -107,19 +105,26 @@ export class Installation {
 
   async untilSucceeded(deliveryIds: readonly string[]): Promise<void> {
     const left = "select from sealpost.deliveries where id = any($1) and status <> 'succeeded'";
-    await until(async () => (await this.cluster.pool.query(left, [deliveryIds])).rowCount === 0);
+    await until(async () => (await this.cluster.pool.query(left, [deliveryIds])).rowCount === 0, PATIENCE_MS);
   }
 
   /** Resolves when nothing is to come any more: deliveries that a replay has not reached yet are not open. */
   async drain(): Promise<void> {
-    await until(async () => (await this.countStates()).replays === 0, DRAIN_MS);
-    await this.cluster.drain(DRAIN_MS);
+    await until(async () => (await this.countStates()).replays === 0, PATIENCE_MS);
+    await this.cluster.drain(PATIENCE_MS);
   }
 
   async close(): Promise<void> {
     await this.cluster.close();
     await this.#database.drop();
   }
+}
+
+/** What a command answers that ends. */
+export async function answerOf(command: SealpostProcess): Promise<LogLine> {
+  const { code } = await command.ended;
+  if (code !== 0) throw new Error(`a command ended with ${code}: ${command.errors}`);
+  return await command.waitForLine(() => true);
 }
 
 const STATES = `

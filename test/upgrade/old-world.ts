@@ -3,7 +3,7 @@ import { deepEqual, equal } from "node:assert/strict";
 import { until } from "../faults/harness/scenario.ts";
 import type { SealpostProcess } from "../faults/harness/sealpost-process.ts";
 import { type ApiCall, type ApiReply, call } from "./api-call.ts";
-import type { Api, Installation, Tenant } from "./installation.ts";
+import { type Api, type Installation, PATIENCE_MS, type Tenant } from "./installation.ts";
 import type { Pipeline } from "./pipeline.ts";
 
 /** Enough to go on for 12 s. */
@@ -57,7 +57,7 @@ export class OldWorld {
     await installation.setEndpoint(this.tenant, "/first");
     await this.#write(api, "PUT", "/v1/webhooks/endpoint", { url: installation.cluster.receiver.url("/") });
     for (let n = 0; n < 5; n++) await pipeline.publishByApi(null);
-    await until(async () => (await installation.countStates()).due_later! > 0);
+    await until(async () => (await installation.countStates()).due_later! > 0, PATIENCE_MS);
 
     await this.#publishTo("down", 6);
     await this.#publishTo("silent", 4);
@@ -67,7 +67,7 @@ export class OldWorld {
     await until(async () => {
       states = await installation.countStates();
       return Object.values(states).every((count) => count > 0);
-    }).catch((error) => {
+    }, PATIENCE_MS).catch((error) => {
       throw new Error(`not in every state: ${JSON.stringify(states)}`, { cause: error });
     });
     return states;
@@ -100,7 +100,7 @@ export class OldWorld {
     const body = { overlap_seconds: OVERLAP_SECONDS };
     const reply = await this.#write(api, "POST", path, body);
     await this.installation.cluster.knowSecret(JSON.parse(reply.text).signing_secret);
-    await receiver.waitFor(1, ({ signatures }) => signatures === 2);
+    await receiver.waitFor(1, ({ signatures }) => signatures === 2, PATIENCE_MS);
   }
 
   /** The same again, under the same idempotency keys: the same answers. */

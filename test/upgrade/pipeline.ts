@@ -7,6 +7,10 @@ import type { Publication } from "../faults/harness/producer.ts";
 import { type ApiCall, type ApiReply, call } from "./api-call.ts";
 
 const BATCH = 10;
+/** Wake-ups are only hints. These reach dispatchers that are to leave alone what another one is just sending. */
+const WAKE_ALL = `
+select sealpost.add_wakeups(array_agg(delivery_id), array_agg(lane))
+from (select delivery_id, lane from sealpost.open_deliveries where lease_until > now() limit 200) as leased`;
 /** About 40 analyses a second, all ways together. */
 const PAUSE_MS = 250;
 const ROLLED_BACK_EVERY = 3;
@@ -41,7 +45,12 @@ export class Pipeline {
 
   /** In every way at once, again and again until the signal. Rejects at the first refusal. */
   async run(signal: AbortSignal): Promise<void> {
-    const ways = [() => this.#inTransaction(), () => this.publishBatch(BATCH), () => this.publishByApi()];
+    const ways = [
+      () => this.#inTransaction(),
+      () => this.publishBatch(BATCH),
+      () => this.publishByApi(),
+      () => this.#pool.query(WAKE_ALL),
+    ];
     const repeat = async (publish: () => Promise<unknown>) => {
       while (!signal.aborted) {
         await publish();

@@ -10,7 +10,7 @@ import { inWords } from "../faults/harness/figures.ts";
 import { countsOf, expectSafe, type Figures, until } from "../faults/harness/scenario.ts";
 import type { SealpostProcess } from "../faults/harness/sealpost-process.ts";
 import { type ApiReply, call } from "./api-call.ts";
-import { type Api, Installation, type Tenant } from "./installation.ts";
+import { type Api, answerOf, Installation, type Tenant } from "./installation.ts";
 import { OldWorld } from "./old-world.ts";
 import { ROOT } from "./release.ts";
 
@@ -135,8 +135,7 @@ async function migrateTwiceAtOnce(installation: Installation): Promise<() => Pro
   await until(async () => (await installation.cluster.countLeased()) > 0);
   const { rows } = await other.query("select clock_timestamp() as at");
   await other.end();
-  const answers = await Promise.all([one, two].map((process) => process.waitForLine(() => true)));
-  deepEqual(await Promise.all([one.ended, two.ended]), [ENDED_WELL, ENDED_WELL]);
+  const answers = await Promise.all([answerOf(one), answerOf(two)]);
 
   const names = (await readdir(join(ROOT, "sql"))).sort();
   deepEqual(
