@@ -85,12 +85,21 @@ export class OldWorld {
     await this.#load;
   }
 
-  /** What failed there, some of it for good by now, is started again and arrives. */
-  async replayAt(api: Api, room: "down" | "silent"): Promise<void> {
+  /** What failed there, some of it for good by now, is started again and arrives. Returns the replay's path. */
+  async replayAt(api: Api, room: "down" | "silent"): Promise<string> {
     await this.installation.mend(room);
     const filter = { target_host: new URL(this.installation.urlOf(room)).hostname };
-    await this.#write(api, "POST", "/v1/webhooks/replays", { filter, rate_per_second: 100 });
+    const path = "/v1/webhooks/replays";
+    const { text } = await this.#write(api, "POST", path, { filter, rate_per_second: 100 });
     await this.installation.untilSucceeded(this[room]);
+    const asked = {
+      method: "GET",
+      path: `${path}/${JSON.parse(text).id}`,
+      apiKey: this.tenant.apiKey,
+    } as const;
+    const isDone = async () => JSON.parse((await call(api.url, asked)).text).status === "done";
+    await until(isDone, PATIENCE_MS);
+    return asked.path;
   }
 
   /** Resolves when a webhook has come that the old and the new secret have signed. */
