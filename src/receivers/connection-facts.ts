@@ -1,7 +1,6 @@
-import type { Socket } from "node:net";
-import { TLSSocket } from "node:tls";
+import type { Connect, OpenedConnection } from "../egress/egress.ts";
 
-/** What the connections of a check have shown. Null: there was none, or it told nothing. */
+/** What the first connection of a check showed; null for what is unknown. */
 export type ConnectionFacts = {
   /** `TLSv1.3`, … */
   readonly tlsVersion: string | null;
@@ -10,19 +9,9 @@ export type ConnectionFacts = {
   readonly remoteAddress: string | null;
 };
 
-/** Opens a connection to a target, as a connector does. */
-export type ProbeConnect = (
-  target: { readonly hostname: string; readonly port: number },
-  signal: AbortSignal,
-) => Promise<{
-  readonly socket: Socket;
-  readonly remoteAddress: string | null;
-  readonly timings: { readonly dnsMs: number | null; readonly connectMs: number; readonly tlsMs: number };
-}>;
-
-/** The same connector, and what its first connection showed. */
-export function observeConnections(connect: ProbeConnect): {
-  readonly connect: ProbeConnect;
+/** The same connector, with the facts of its first connection. */
+export function observeConnections(connect: Connect): {
+  readonly connect: Connect;
   readonly facts: () => ConnectionFacts;
 } {
   let facts: ConnectionFacts | null = null;
@@ -36,8 +25,7 @@ export function observeConnections(connect: ProbeConnect): {
   };
 }
 
-function factsOf({ socket, remoteAddress }: Awaited<ReturnType<ProbeConnect>>): ConnectionFacts {
-  if (!(socket instanceof TLSSocket)) return { tlsVersion: null, certificateEndsAt: null, remoteAddress };
+function factsOf({ socket, remoteAddress }: OpenedConnection): ConnectionFacts {
   const ends = socket.getPeerX509Certificate()?.validTo;
   return {
     tlsVersion: socket.getProtocol(),

@@ -1,30 +1,16 @@
+import type { Poster, PostResult } from "../egress/post/post.ts";
 import { SIGNATURE_HEADER } from "../signing/index.ts";
 import type { Probe, ProbePost } from "./probes.ts";
 
 /** How the POST of a probe ended, as far as a verdict needs it. */
-export type ProbeAnswer = {
-  /** Null if no answer came. */
-  readonly statusCode: number | null;
-  /** Null for a 2xx. */
-  readonly errorCode: string | null;
-  readonly durationMs: number;
-  readonly responseHeaders: Readonly<Record<string, string>> | null;
-};
-
-/** POSTs once, and never throws for what the receiver does. */
-export type PostProbe = (request: {
-  readonly url: URL;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer;
-  readonly deadlineMs: number;
-}) => Promise<ProbeAnswer>;
+export type ProbeAnswer = Pick<PostResult, "statusCode" | "errorCode" | "durationMs" | "responseHeaders">;
 
 /** A probe with the answers to its POSTs: fewer than there are POSTs when there was no time for all. */
 export type Probed = { readonly probe: Probe; readonly answers: readonly ProbeAnswer[] };
 
 export type ProbingOptions = {
   readonly url: URL;
-  readonly post: PostProbe;
+  readonly post: Poster["post"];
   /** For each POST. */
   readonly deadlineMs: number;
   /** For all together. */

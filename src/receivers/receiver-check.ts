@@ -1,10 +1,12 @@
-import { type ConnectionFacts, observeConnections, type ProbeConnect } from "./connection-facts.ts";
+import type { Egress } from "../egress/egress.ts";
+import { createPoster } from "../egress/post/post.ts";
+import { type ConnectionFacts, observeConnections } from "./connection-facts.ts";
 import { deliveryFaults } from "./delivery-faults.ts";
 import { type Fault, SEVERITIES } from "./fault.ts";
 import { type Findings, findingsOf } from "./findings.ts";
 import { forgeryFaults } from "./forgery-faults.ts";
 import { createProbes } from "./probes.ts";
-import { type PostProbe, sendProbes } from "./probing.ts";
+import { sendProbes } from "./probing.ts";
 import { type JudgedProbe, judgeProbe } from "./verdict.ts";
 
 /** A whole check takes no longer than this. */
@@ -36,12 +38,10 @@ export type ReceiverReport = {
 
 export type ReceiverCheckOptions = {
   /**
-   * Makes the connector of every other POST. A fresh one for each check, since a connection that resumes a TLS session
-   * does not show its certificate.
+   * Makes the egress of every delivery. A fresh one for each check, since a connection that resumes a TLS session does
+   * not show its certificate.
    */
-  readonly createConnect: () => ProbeConnect;
-  /** Makes what POSTs over such a connector. */
-  readonly createPoster: (connect: ProbeConnect) => { readonly post: PostProbe; close(): Promise<void> };
+  readonly createEgress: () => Egress;
   /** That of an attempt. */
   readonly deadlineMs: number;
   /** Gives a new UUID. */
@@ -66,8 +66,9 @@ export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceive
   const { now, newId, deadlineMs } = options;
   return async ({ url, secrets, atMs }) => {
     const startedAtMs = now();
-    const { connect, facts } = observeConnections(options.createConnect());
-    const poster = options.createPoster(connect);
+    const egress = options.createEgress();
+    const { connect, facts } = observeConnections(egress.connect);
+    const poster = createPoster({ egress: { ...egress, connect }, now });
     try {
       const probes = createProbes({ secrets, nowMs: atMs, newId });
       const { post } = poster;

@@ -105,7 +105,7 @@ describe("a connection to the inside", () => {
 
   it("is made, and seen by this test, when the target is allowed unsafely", async () => {
     nameServer.script("inside.example.com", [["127.0.0.1"]]);
-    const unsafeAllowedTargets = parseUnsafeAllowedTargets(`inside.example.com:${inside.port}`);
+    const unsafeAllowedTargets = parseUnsafeAllowedTargets([`inside.example.com:${inside.port}`]);
     const connect = createConnector(optionsWith({ unsafeAllowedTargets, connectTimeoutMs: 300 }));
     const error = await failureOf(connect({ hostname: "inside.example.com", port: inside.port }, never));
     expect(error.code).toBe("tls_timeout");
@@ -120,7 +120,7 @@ describe("a connection to the inside", () => {
       `x.other.example.com:${inside.port}`,
       `127.0.0.2:${inside.port}`,
     ];
-    const unsafeAllowedTargets = parseUnsafeAllowedTargets(lifted.join());
+    const unsafeAllowedTargets = parseUnsafeAllowedTargets(lifted);
     for (const hostname of ["inside.example.com", "other.example.com", "127.0.0.1"]) {
       await expectRefused(hostname, { unsafeAllowedTargets });
     }
@@ -160,7 +160,7 @@ describe("a name whose answer changes", () => {
       { addresses: ["127.0.0.2"], ttlSeconds: 0 },
       { addresses: ["127.0.0.1"], ttlSeconds: 0 },
     ]);
-    const unsafeAllowedTargets = parseUnsafeAllowedTargets(`${target}:${inside.port}`);
+    const unsafeAllowedTargets = parseUnsafeAllowedTargets([`${target}:${inside.port}`]);
     const connect = createConnector(optionsWith({ unsafeAllowedTargets, connectTimeoutMs: 300 }));
     const error = await failureOf(connect({ hostname: target, port: inside.port }, never));
     expect(error.progress?.remoteAddress).toBe("127.0.0.2");
