@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import type { Config } from "../config/config.ts";
 import { ConfigError } from "../config/config-error.ts";
-import { createConnector } from "../egress/connect/direct-connector.ts";
-import { createConnectorThroughProxy } from "../egress/connect/proxy-connector.ts";
+import { createDirectConnector } from "../egress/connect/direct-connector.ts";
+import { createProxyConnector } from "../egress/connect/proxy-connector.ts";
 import type { Egress } from "../egress/egress.ts";
 import { createTargetResolver, targetRulesOf } from "./target-rules.ts";
 
@@ -19,13 +19,13 @@ export function createEgress(config: Config): Egress {
   try {
     const connect =
       egressProxyUrl === null
-        ? createConnector({
+        ? createDirectConnector({
             ...rules,
             resolver: createTargetResolver(config, DNS_TIMEOUT_MS),
             ca,
             connectTimeoutMs,
           })
-        : createConnectorThroughProxy({ proxyUrl: new URL(egressProxyUrl), ca, connectTimeoutMs });
+        : createProxyConnector({ proxyUrl: new URL(egressProxyUrl), ca, connectTimeoutMs });
     return { connect, unsafeAllowedTargets: rules.unsafeAllowedTargets };
   } catch (error) {
     if (ca === undefined) throw error;

@@ -1,6 +1,6 @@
 // A poster as the service makes it, with the real connector, for receivers on loopback.
 import type { Socket } from "node:net";
-import { createConnector } from "../../src/egress/connect/direct-connector.ts";
+import { createDirectConnector } from "../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../src/egress/dns/resolver.ts";
 import type { Connect, Egress } from "../../src/egress/egress.ts";
 import type { PostLimits } from "../../src/egress/post/limits.ts";
@@ -29,7 +29,7 @@ export function createTestPoster(options: TestPosterOptions): Poster {
       ["localhost", "*.localhost", "127.0.0.1"].map((host) => `${host}:${port}`),
     ),
   );
-  const connect = createConnector({
+  const connect = createDirectConnector({
     resolver: createResolver({ timeoutMs: 1_000, now }),
     unsafeAllowedTargets,
     connectTimeoutMs: options.connectTimeoutMs ?? 5_000,

@@ -1,6 +1,6 @@
 // The receiver check as the service makes it, for receivers on loopback.
 import { randomUUID } from "node:crypto";
-import { createConnector } from "../../src/egress/connect/direct-connector.ts";
+import { createDirectConnector } from "../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../src/egress/dns/resolver.ts";
 import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { type CheckReceiver, createReceiverCheck } from "../../src/receivers/receiver-check.ts";
@@ -13,7 +13,7 @@ export function createTestCheck(receiver: Receiver, deadlineMs = 15_000): CheckR
   const unsafeAllowedTargets = parseUnsafeAllowedTargets(unsafeAllowed([receiver]));
   return createReceiverCheck({
     createEgress: () => ({
-      connect: createConnector({
+      connect: createDirectConnector({
         resolver: createResolver({ timeoutMs: 1_000, now }),
         unsafeAllowedTargets,
         connectTimeoutMs: 5_000,

@@ -6,7 +6,7 @@ import { type ConnectProgress, TargetError } from "./target-error.ts";
 import { openTcpToFirst } from "./tcp.ts";
 import { createTargetSecureContext, createTlsSessions, openTls } from "./tls.ts";
 
-export type ConnectorOptions = CheckedAddressesOptions & {
+export type DirectConnectorOptions = CheckedAddressesOptions & {
   /** Certificates in PEM that are trusted besides the public roots. */
   readonly ca?: string | undefined;
   /** Milliseconds for DNS, TCP with all addresses tried, and TLS together. */
@@ -14,7 +14,7 @@ export type ConnectorOptions = CheckedAddressesOptions & {
 };
 
 /** @throws Error for a `ca` or an own address that cannot be read */
-export function createConnector(options: ConnectorOptions): Connect {
+export function createDirectConnector(options: DirectConnectorOptions): Connect {
   const findAddresses = createCheckedAddresses(options);
   const secureContext = createTargetSecureContext(options.ca);
   const sessions = createTlsSessions(() => performance.now());

@@ -28,7 +28,7 @@ const RESPONSE_BYTES_MAX = 8_192;
  *
  * Not undici's ProxyAgent: it waits for ever for a proxy that hangs on CONNECT.
  */
-export function createConnectorThroughProxy(options: ProxyConnectorOptions): Connect {
+export function createProxyConnector(options: ProxyConnectorOptions): Connect {
   const proxy: EgressProxy = {
     url: options.proxyUrl,
     authorization: authorizationFor(options.proxyUrl),

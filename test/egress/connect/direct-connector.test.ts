@@ -2,7 +2,7 @@ import { getEventListeners, once } from "node:events";
 import { readFileSync } from "node:fs";
 import { connect as connectTcp, Socket } from "node:net";
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { createConnector } from "../../../src/egress/connect/direct-connector.ts";
+import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
 import { refuseOtherPeer } from "../../../src/egress/connect/tcp.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import type { Connect } from "../../../src/egress/egress.ts";
@@ -50,7 +50,7 @@ async function startReceiver(
 }
 
 function connectorFor(lifted: readonly string[], options: { connectTimeoutMs?: number } = {}): Connect {
-  return createConnector({
+  return createDirectConnector({
     resolver: createResolver({
       servers: [nameServer.address],
       timeoutMs: 10_000,

@@ -215,7 +215,7 @@ describe("a POST that comes to no connection", () => {
     expect(poster.gauges()).toMatchObject({ inFlight: 0, openConnections: 0 });
   });
 
-  it("sends nothing on a connection that comes about in the moment of the deadline", async () => {
+  it("sends nothing on a connection that is made just as the deadline passes", async () => {
     const { receiver } = await setUp();
     const connectAtLast: Connect = async ({ port }, signal) => {
       const socket = connectTls({ port, host: "127.0.0.1", servername: "localhost", ca: receiver.caPem });
