@@ -1,6 +1,6 @@
 import type { Connect, OpenedConnection } from "../egress/egress.ts";
 
-/** What the first connection of a check showed; null for what is unknown. */
+/** What a check's connections showed. Null: there was none, or it did not show this. */
 export type ConnectionFacts = {
   /** `TLSv1.3`, … */
   readonly tlsVersion: string | null;
@@ -9,7 +9,7 @@ export type ConnectionFacts = {
   readonly remoteAddress: string | null;
 };
 
-/** The same connector, with the facts of its first connection. */
+/** Wraps a connector and records what its first connection showed. */
 export function observeConnections(connect: Connect): {
   readonly connect: Connect;
   readonly facts: () => ConnectionFacts;

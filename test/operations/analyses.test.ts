@@ -98,7 +98,7 @@ describe("publishing", () => {
     const refused = await publish(deep);
     expect(refused.body).toMatchObject({
       code: "invalid_analysis",
-      errors: [{ path: "body.analysis", message: "It is nested more than 512 levels deep." }],
+      errors: [{ path: "body.analysis", message: "Nested more than 512 levels deep." }],
     });
   });
 

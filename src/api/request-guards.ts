@@ -1,38 +1,37 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ApiKey, Authenticate } from "./api-keys.ts";
-import { addressBucket } from "./client-address.ts";
-import { within } from "./deadline.ts";
-import type { Operation } from "./declarations.ts";
+import { withDeadline } from "./deadline.ts";
 import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
+import type { Operation } from "./operation.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
-import { contextOf, msLeft, type RequestContext } from "./request-context.ts";
-import { isRefusedRequestId } from "./request-id.ts";
-import { refuseMediaType } from "./request-reader.ts";
+import { addressBucket } from "./rate-limits.ts";
+import { contextOf, isRefusedRequestId, msLeft, type RequestContext } from "./request-context.ts";
+import { refuseMediaType } from "./request-validation.ts";
 
-/** Whether there is an account of this id. Staff keys name one; tenants' keys bring theirs. */
+/** Whether the account exists. Asked only for staff keys, which name one; a tenant's key belongs to one. */
 export type AccountExists = (accountId: string) => Promise<boolean>;
 
-export type GateOptions = {
+export type RequestGuardOptions = {
   readonly authenticate: Authenticate;
   readonly accountExists: AccountExists;
   readonly rateLimits: RateLimits;
   readonly policies: { readonly key: RateLimitPolicy; readonly address: RateLimitPolicy };
 };
 
-/** Everything that is judged before the body of a request is read. Each throws the problem that it finds. */
-export type Gate = {
-  /** For an operation: who asks, how often, whether they may, and for which account. */
-  admit<Tx>(operation: Operation<Tx>, request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** For what needs no key, and for addresses that do not exist: how often. */
-  admitAnyone(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** For probes, which are neither counted nor refused: they come every second, and should not ask the database. */
-  admitUncounted(request: FastifyRequest, reply: FastifyReply): void;
-  /** Gives an answer that was not counted the headers that every answer has. */
-  describeLimits(request: FastifyRequest, reply: FastifyReply): void;
+/** The checks before a request's body is read. Each throws the problem that it finds. */
+export type RequestGuards = {
+  /** For operations: authentication, rate limit, scope and account. */
+  guardOperation(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** For public pages and unknown URLs: rate limit only. */
+  guardPublic(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** For health probes: not rate-limited, because they come every second and must not need the database. */
+  guardProbe(request: FastifyRequest, reply: FastifyReply): void;
+  /** Adds the rate-limit headers to a response that was not counted. */
+  addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply): void;
 };
 
-export function createGate(options: GateOptions): Gate {
+export function createRequestGuards(options: RequestGuardOptions): RequestGuards {
   const { authenticate, accountExists, rateLimits, policies } = options;
 
   async function identify(request: FastifyRequest, waitMs: number): Promise<ApiKey | null> {
@@ -41,14 +40,14 @@ export function createGate(options: GateOptions): Gate {
     const context = contextOf(request);
     const startMs = performance.now();
     try {
-      context.key = await within(waitMs, "authentication", authenticate(authorization));
+      context.key = await withDeadline(waitMs, "authentication", authenticate(authorization));
     } finally {
       context.waitedMs += performance.now() - startMs;
     }
     return context.key;
   }
 
-  /** Leaves the key unknown where nobody can say whose it is: what needs none is answered all the same. */
+  /** Leaves the key unknown if it cannot be looked up: public pages are served all the same. */
   async function identifyIfPossible(request: FastifyRequest, waitMs: number): Promise<void> {
     try {
       await identify(request, waitMs);
@@ -85,20 +84,21 @@ export function createGate(options: GateOptions): Gate {
     if (named === null) throw new Problem("account_required");
     const context = contextOf(request);
     const startMs = performance.now();
-    const exists = UUID.test(named) && (await within(msLeft(context), "the account", accountExists(named)));
+    const exists =
+      UUID.test(named) && (await withDeadline(msLeft(context), "the account", accountExists(named)));
     context.waitedMs += performance.now() - startMs;
     if (!exists) throw new Problem("not_found");
     return named;
   }
 
-  function describeLimits(request: FastifyRequest, reply: FastifyReply): void {
+  function addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply): void {
     if (reply.hasHeader("ratelimit")) return;
     const { bucket, policy } = bucketOf(contextOf(request).key, request);
     writeHeaders(reply, rateLimits.lastKnown(bucket, policy));
   }
 
   return {
-    admit: async (operation, request, reply) => {
+    guardOperation: async (operation, request, reply) => {
       const key = await identify(request, msLeft(contextOf(request)));
       await limit(request, reply, RATE_LIMIT_WITHIN_MS);
       refuseRequestId(request);
@@ -108,18 +108,18 @@ export function createGate(options: GateOptions): Gate {
       contextOf(request).accountId = await accountOf(key, request);
       if (operation.effect === "write") refuseMediaType(request.headers, announcedBytes(request));
     },
-    admitAnyone: async (request, reply) => {
-      // A key counts even where none is needed, lest one client's guesses use up its neighbours' address. That is all
-      // it is looked up for, so looking it up is part of the counting and of the time that counting may take.
+    guardPublic: async (request, reply) => {
+      // Counted by key where there is one, so clients behind one address do not use up each other's limit. The
+      // lookup serves only that, so it shares the rate limiter's time budget.
       await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
       await limit(request, reply, RATE_LIMIT_WITHIN_MS - contextOf(request).waitedMs);
       refuseRequestId(request);
     },
-    admitUncounted: (request, reply) => {
-      describeLimits(request, reply);
+    guardProbe: (request, reply) => {
+      addRateLimitHeaders(request, reply);
       refuseRequestId(request);
     },
-    describeLimits,
+    addRateLimitHeaders,
   };
 }
 
@@ -137,13 +137,13 @@ function refuseRequestId(request: FastifyRequest): void {
   }
 }
 
-/** 0 also for a chunked body, which announces nothing. */
+/** 0 also for a chunked body, whose length is not announced. */
 function announcedBytes(request: FastifyRequest): number {
   return Number(request.headers["content-length"] ?? 0);
 }
 
-/** The account of an admitted request, and who asks. */
-export function admittedCaller(context: RequestContext): { key: ApiKey; accountId: string } {
+/** The key and the account of a request that passed `guardOperation`. */
+export function authorizedCaller(context: RequestContext): { key: ApiKey; accountId: string } {
   const { key, accountId } = context;
   if (key === null || accountId === null) throw new Error("The request was not admitted.");
   return { key, accountId };

@@ -1,8 +1,8 @@
 import { createApiMetrics } from "./api-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
-import type { Declared } from "./declaration.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
+import type { Declared } from "./registry.ts";
 import { createMetricsRegistry } from "./registry.ts";
 
 /** Every metric of every process. */
@@ -15,7 +15,7 @@ export function declaredMetrics(): readonly Declared[] {
   return registry.declared;
 }
 
-/** The operators' table of metrics in Markdown, made from their declaration so that it cannot differ. */
+/** The operators' table of metrics in Markdown, generated from the declarations. */
 export function metricsTable(): string {
   const rows = declaredMetrics().map(({ name, kind, unit, labels, help }) => {
     const shown = Object.keys(labels).map((label) => `\`${label}\``);

@@ -1,9 +1,9 @@
 import { explainErrorCode } from "../model/error-codes.ts";
-import { decisiveAnswer, type Findings, isAccepted, isSuccess } from "./findings.ts";
+import { decisiveAnswer, type Findings, isAccepted, isSuccess } from "./probe-results.ts";
+import type { ProbeAnswer, Probed } from "./probe-sender.ts";
 import type { ProbeName } from "./probes.ts";
-import type { ProbeAnswer, Probed } from "./probing.ts";
 
-/** `not_judged`: what came back says nothing about this probe. */
+/** `not_judged`: the response says nothing about this probe. */
 export const VERDICTS = ["right", "wrong", "not_judged"] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
@@ -13,7 +13,7 @@ export type JudgedProbe = {
   /** In words. */
   readonly sent: string;
   readonly expected: "2xx" | "not 2xx";
-  /** In words: the status or statuses, or why there is none. */
+  /** The status or statuses, or why there is none. */
   readonly got: string;
   readonly verdict: Verdict;
   /** In plain words. */
@@ -40,25 +40,25 @@ type Judgement = readonly [verdict: Verdict, explanation: string];
 
 function judgeGenuine(probed: Probed): Judgement {
   const { probe, answers } = probed;
-  if (isAccepted(probed)) return ["right", "It accepted what is genuine."];
+  if (isAccepted(probed)) return ["right", "It accepted a genuine webhook."];
   const decisive = decisiveAnswer(probed);
   if (decisive === null || isSuccess(decisive)) {
-    return ["not_judged", "The answers before it took so long that there was no time left to send it."];
+    return ["not_judged", "Earlier responses took so long that there was no time left to send it."];
   }
   if (answers.length < probe.posts.length || decisive === answers[0]) {
     if (probe.posts.length > 1) return ["not_judged", "The first of the two was not accepted."];
   }
-  return ["wrong", `It did not accept what is genuine. ${whyNot(decisive)}`];
+  return ["wrong", `It did not accept a genuine webhook. ${whyNot(decisive)}`];
 }
 
 function judgeForged(probed: Probed, { acceptsSomething }: Findings): Judgement {
-  if (isAccepted(probed)) return ["wrong", "It accepted what it must refuse."];
+  if (isAccepted(probed)) return ["wrong", "It accepted a forgery."];
   const decisive = decisiveAnswer(probed);
-  if (decisive === null || decisive.statusCode === null) return ["not_judged", "No answer came."];
+  if (decisive === null || decisive.statusCode === null) return ["not_judged", "There was no response."];
   if (!acceptsSomething) {
-    return ["not_judged", "It refuses what is genuine as well, so nothing is known about forgeries."];
+    return ["not_judged", "It rejects genuine webhooks as well, so this says nothing about forgeries."];
   }
-  return ["right", "It refused what it must refuse."];
+  return ["right", "It rejected a forgery."];
 }
 
 function whyNot({ errorCode }: ProbeAnswer): string {
@@ -66,5 +66,5 @@ function whyNot({ errorCode }: ProbeAnswer): string {
 }
 
 function inWords({ statusCode, errorCode }: ProbeAnswer): string {
-  return statusCode === null ? `no answer (${errorCode})` : `${statusCode}`;
+  return statusCode === null ? `no response (${errorCode})` : `${statusCode}`;
 }

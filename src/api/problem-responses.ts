@@ -1,18 +1,18 @@
 import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "./limits.ts";
 import { Problem, type ProblemCatalogue, type ProblemKind, TemporarilyUnavailable } from "./problems.ts";
 
-/** A refusal, ready to be sent. */
-export type ProblemAnswer = {
+/** A problem, ready to be sent. */
+export type ProblemResponse = {
   readonly code: string;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
 };
 
-export type AnswerProblem = (problem: Problem, requestId: string) => ProblemAnswer;
+export type RenderProblem = (problem: Problem, requestId: string) => ProblemResponse;
 
-/** Writes problems as the platform has them: type, title, status, code, request_id, and `errors` where marked. */
-export function createAnswerProblem(problems: ProblemCatalogue, docsUrl: string): AnswerProblem {
+/** Renders problems as the platform does: type, title, status, code, request_id, and `errors` where declared. */
+export function createProblemRenderer(problems: ProblemCatalogue, docsUrl: string): RenderProblem {
   return (problem, requestId) => {
     const { code, errors } = problem;
     const kind = problems[code];
@@ -35,7 +35,7 @@ export function createAnswerProblem(problems: ProblemCatalogue, docsUrl: string)
   };
 }
 
-/** Where the problem is explained: `{docs_url}/errors/{code}`. */
+/** The problem's page: `{docs_url}/errors/{code}`. */
 export function problemType(docsUrl: string, code: string): string {
   return `${docsUrl.replace(/\/+$/, "")}/errors/${code}`;
 }
@@ -51,7 +51,7 @@ const BAD_URL = [
 ];
 const BAD_BODY = [{ path: "body", message: "The body did not arrive as it was announced." }];
 
-/** The problem that an error of any origin is to the caller; `fault`: the error if it is our own, else null. */
+/** Maps any error to a problem; `fault`: the error if it is an internal one, else null. */
 export function problemFrom(
   error: unknown,
   problems: ProblemCatalogue,
@@ -67,7 +67,7 @@ export function problemFrom(
   return problem ? { problem, fault: null } : faultProblem(error);
 }
 
-/** The caller learns nothing about it; `fault` is for our own log. */
+/** The caller learns nothing of it; `fault` goes to the log. */
 function faultProblem(fault: unknown): { problem: Problem; fault: unknown } {
   return { problem: new Problem("internal_error", { cause: fault }), fault };
 }
@@ -91,7 +91,7 @@ function frameworkProblem(error: unknown): Problem | null {
     case "FST_ERR_CTP_INVALID_CONTENT_LENGTH":
       return new Problem("invalid_request", { errors: BAD_BODY });
     case "ECONNRESET":
-      // Fastify marks those of the request's own stream; a connection of ours that broke is no fault of the caller.
+      // Fastify adds a status to errors of the request's stream; without one, a connection of ours broke.
       return "statusCode" in error ? new Problem("invalid_request", { errors: BAD_BODY }) : null;
     default:
       return null;

@@ -1,19 +1,19 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { entityTag, matchesEntityTag } from "./entity-tags.ts";
 import { addErrorPages } from "./error-pages.ts";
-import type { Gate } from "./gate.ts";
 import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
+import type { OperationRegistry } from "./operation-registry.ts";
 import { addReferencePage } from "./reference-page.ts";
-import type { OperationRegistry } from "./registry.ts";
 import { beginRequest } from "./request-context.ts";
+import type { RequestGuards } from "./request-guards.ts";
 
 export type PageOptions = {
   readonly info: OpenApiInfo;
-  /** Where callers reach the API, without /v1. */
+  /** The API's public base URL, without /v1. */
   readonly publicUrl: string;
-  /** Where problems are explained: their types are `{docsUrl}/errors/{code}`. */
+  /** Base URL of the error pages: a problem's type is `{docsUrl}/errors/{code}`. */
   readonly docsUrl: string;
-  /** Rejects while the process cannot do its work: its database is away, or not migrated. */
+  /** Rejects while the process is not ready: its database is down, or not migrated. */
   readonly checkReady: () => Promise<void>;
 };
 
@@ -21,16 +21,16 @@ export type PageRoute = { readonly method: "GET"; readonly path: string };
 
 const OPENAPI_PATH = "/v1/openapi.json";
 
-/** Adds what needs no API key: health, the OpenAPI document, the reference, the pages about errors. */
-export async function addPublicPages<Tx>(
+/** Adds what needs no API key: health, the OpenAPI document, the reference, the error pages. */
+export async function addPublicPages(
   app: FastifyInstance,
-  registry: OperationRegistry<Tx>,
+  registry: OperationRegistry,
   options: PageOptions,
-  gate: Gate,
+  guards: RequestGuards,
 ): Promise<readonly PageRoute[]> {
   const probed = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     beginRequest(request, "page");
-    gate.admitUncounted(request, reply);
+    guards.guardProbe(request, reply);
   };
   addPage(app, "/healthz", probed, async (_request, reply) => {
     return reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
@@ -42,7 +42,7 @@ export async function addPublicPages<Tx>(
 
   const admit = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     beginRequest(request, "page");
-    await gate.admitAnyone(request, reply);
+    await guards.guardPublic(request, reply);
   };
   const document = Buffer.from(JSON.stringify(buildOpenApiDocument(registry, options)));
   const tag = entityTag(document);
@@ -52,7 +52,7 @@ export async function addPublicPages<Tx>(
     if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, tag)) return reply.code(304).send();
     return reply.header("content-type", "application/json").send(document);
   });
-  // Browsers ask for it unasked.
+  // Browsers request it on their own.
   addPage(app, "/favicon.ico", probed, async (_request, reply) => reply.code(204).send());
   addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
   const errorPaths = addErrorPages(app, registry.problems, admit);
@@ -62,9 +62,9 @@ export async function addPublicPages<Tx>(
   return paths.map((path) => ({ method: "GET", path }));
 }
 
-export type AdmitPage = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
-export type AnswerPage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+export type PageGuard = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+export type PageHandler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 
-function addPage(app: FastifyInstance, url: string, onRequest: AdmitPage, handler: AnswerPage): void {
+function addPage(app: FastifyInstance, url: string, onRequest: PageGuard, handler: PageHandler): void {
   app.route({ method: ["GET", "HEAD"], url, onRequest, handler });
 }

@@ -3,7 +3,7 @@ import { COUNTED_AT_ONCE_MAX, type Replay as StoredReplay } from "../store/repla
 import { type AskedFilter, filters } from "./delivery-filter.ts";
 import { id, time } from "./fields.ts";
 
-/** Each filter may be left out, or null, which is how an answer writes one that was left out. */
+/** Each filter may be missing or null; responses write a missing one as null. */
 const membersOfFilter = {
   ...filters,
   status: z.enum(["failed", "abandoned"]),
@@ -16,14 +16,14 @@ type Nullable<Fields extends Record<string, z.ZodType>> = {
   [Name in keyof Fields]: z.ZodNullable<Fields[Name]>;
 };
 
-/** What a replay is asked for. Of what fits, only failed and abandoned deliveries are taken. */
+/** The requested filter. Of the matches, only failed and abandoned deliveries are replayed. */
 export const AskedReplayFilter = z
   .strictObject(
     mapped(membersOfFilter, (member) => member.nullable().optional()) as Nullish<typeof membersOfFilter>,
   )
   .meta({
     id: "ReplayFilter",
-    description: "Which failed and abandoned deliveries to take: those that fit everything given here.",
+    description: "Which failed and abandoned deliveries to replay: those that match every given filter.",
   });
 
 export const RATE_PER_SECOND_MAX = 1_000;
@@ -37,28 +37,26 @@ export const Replay = z
       mapped(membersOfFilter, (member) => member.nullable()) as Nullable<typeof membersOfFilter>,
     ),
     rate_per_second: z.int(),
-    matched: z.int().describe("Deliveries of the set, which was fixed when the replay was made."),
-    replayed: z.int().describe("Of these, those whose next run has been started so far."),
+    matched: z.int().describe("Deliveries in the set, which is fixed when the replay is created."),
+    replayed: z.int().describe("Of these, those whose next run has started."),
     skipped: z
       .int()
-      .describe(
-        "Those that were passed over when their turn came: already delivered or replayed by then, or expired.",
-      ),
+      .describe("Those skipped when their turn came: already delivered, already replayed, or expired."),
     succeeded: z
       .int()
       .describe(
-        `Of the replayed, those that have arrived. Where more than ${COUNTED_AT_ONCE_MAX} were replayed, as it was ` +
-          "when last counted, as in the list.",
+        `Of the replayed, those that have succeeded. With more than ${COUNTED_AT_ONCE_MAX} replayed, as of the ` +
+          "last count, as in the list.",
       ),
     failed: z
       .int()
       .describe(
-        "Of the replayed, those whose last attempt failed; some may yet be retried. Counted like `succeeded`.",
+        "Of the replayed, those whose last attempt failed; some may still be retried. Counted like `succeeded`.",
       ),
     created_at: time,
     ended_at: time.nullable(),
   })
-  .meta({ id: "Replay", description: "A replay of many deliveries, with its progress." });
+  .meta({ id: "Replay", description: "A bulk replay with its progress." });
 
 export function replayBody(replay: StoredReplay): z.output<typeof Replay> {
   return {
@@ -76,7 +74,7 @@ export function replayBody(replay: StoredReplay): z.output<typeof Replay> {
   };
 }
 
-/** As it was asked for, what was left out as null. */
+/** As requested, with missing filters as null. */
 function filterBody(asked: AskedFilter): z.output<typeof Replay>["filter"] {
   const names = Object.keys(membersOfFilter) as (keyof AskedFilter)[];
   return Object.fromEntries(names.map((name) => [name, asked[name] ?? null])) as z.output<

@@ -1,20 +1,20 @@
 import type { Socket } from "node:net";
-import { addressBucket } from "./client-address.ts";
-import type { AnswerProblem } from "./problem-answers.ts";
+import type { RenderProblem } from "./problem-responses.ts";
 import { Problem } from "./problems.ts";
 import type { RateLimitPolicy, RateLimits } from "./rate-limits.ts";
+import { addressBucket } from "./rate-limits.ts";
 
 /**
- * Answers what is not HTTP, or did not come in time, with a problem like any other. There is no request yet, so the
- * answer is written to the socket by hand. The platform's statuses have no 408 and no 431, so all of it is a 400.
+ * Responds to malformed HTTP and to timeouts with a problem like any other. There is no request yet, so the response
+ * is written to the socket directly. The platform has neither 408 nor 431, so all of these are 400.
  */
-export function createAnswerBrokenHttp(options: {
-  readonly answerProblem: AnswerProblem;
+export function createClientErrorHandler(options: {
+  readonly renderProblem: RenderProblem;
   readonly rateLimits: RateLimits;
   readonly policy: RateLimitPolicy;
   readonly newRequestId: () => string;
 }): (error: Error & { code?: string }, socket: Socket) => void {
-  const { answerProblem, rateLimits, policy, newRequestId } = options;
+  const { renderProblem, rateLimits, policy, newRequestId } = options;
   return (error, socket) => {
     if (error.code === "ECONNRESET" || !socket.writable) {
       socket.destroy();
@@ -22,15 +22,15 @@ export function createAnswerBrokenHttp(options: {
     }
     const requestId = newRequestId();
     const errors = [{ path: "http", message: explain(error.code) }];
-    const answer = answerProblem(new Problem("invalid_request", { errors }), requestId);
+    const response = renderProblem(new Problem("invalid_request", { errors }), requestId);
     const { headers } = rateLimits.lastKnown(addressBucket(socket.remoteAddress ?? "unknown"), policy);
     const lines = [
       "HTTP/1.1 400 Bad Request",
-      ...headerLines({ ...answer.headers, ...headers, "x-request-id": requestId }),
-      `content-length: ${answer.body.length}`,
+      ...headerLines({ ...response.headers, ...headers, "x-request-id": requestId }),
+      `content-length: ${response.body.length}`,
       "connection: close",
     ];
-    socket.end(`${lines.join("\r\n")}\r\n\r\n${answer.body.toString()}`);
+    socket.end(`${lines.join("\r\n")}\r\n\r\n${response.body.toString()}`);
   };
 }
 

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { isoTime } from "../deliveries/time-text.ts";
 import { FAULT_CODES, SEVERITIES } from "../receivers/fault.ts";
+import { VERDICTS } from "../receivers/probe-verdict.ts";
 import { PROBE_NAMES } from "../receivers/probes.ts";
 import { CHECK_VERDICTS, type ReceiverReport } from "../receivers/receiver-check.ts";
-import { VERDICTS } from "../receivers/verdict.ts";
 import { time, timeTextOrNull } from "./fields.ts";
 
 const probeName = z.enum(PROBE_NAMES);
@@ -13,26 +13,28 @@ const Fault = z
     code: z.enum(FAULT_CODES),
     severity: z
       .enum(SEVERITIES)
-      .describe("`danger`: it accepts forgeries; `fault`: webhooks get lost; `warning`: all arrives today."),
-    message: z.string().describe("What the receiver does, in plain words."),
-    remedy: z.string().describe("What to do about it."),
-    probes: z.array(probeName).describe("Those that showed it; none when it was seen otherwise."),
+      .describe(
+        "`danger`: it accepts forgeries; `fault`: webhooks get lost; `warning`: everything still arrives.",
+      ),
+    message: z.string().describe("What the receiver does wrong."),
+    remedy: z.string().describe("How to fix it."),
+    probes: z.array(probeName).describe("Those that showed it; empty if it was seen otherwise."),
   })
-  .meta({ id: "ReceiverFault", description: "Something about a receiver that its owner should mend." });
+  .meta({ id: "ReceiverFault", description: "A fault of a receiver that its owner should fix." });
 
 const Probe = z
   .object({
     name: probeName,
     sent: z.string(),
     expected: z.enum(["2xx", "not 2xx"]),
-    got: z.string().describe("The status, or why there is none; of a probe of two POSTs both."),
+    got: z.string().describe("The status, or why there is none; both if the probe has two POSTs."),
     duration_ms: z.int(),
-    verdict: z.enum(VERDICTS).describe("`not_judged`: what came back says nothing about this."),
-    explanation: z.string().describe("The verdict in plain words."),
+    verdict: z.enum(VERDICTS).describe("`not_judged`: the response says nothing about this."),
+    explanation: z.string().describe("The verdict in a sentence."),
   })
   .meta({
     id: "ReceiverProbe",
-    description: "What was sent, what a right receiver answers, and what this one did.",
+    description: "What was sent, what a correct receiver responds, and what this one did.",
   });
 
 const Connection = z.object({
@@ -52,11 +54,11 @@ export const ReceiverCheck = z
     verdict: z
       .enum(CHECK_VERDICTS)
       .describe("`dangerous`: it accepts forgeries; `faulty`: webhooks get lost; `right`: neither."),
-    faults: z.array(Fault).describe("The gravest first; none for a right receiver."),
-    connection: Connection.describe("Null: no connection came about, or it did not tell."),
+    faults: z.array(Fault).describe("Most severe first; empty for a correct receiver."),
+    connection: Connection.describe("Null: there was no connection, or it did not show this."),
     probes: z.array(Probe),
   })
-  .meta({ id: "ReceiverCheck", description: "What a receiver does right and wrong, found out by probes." });
+  .meta({ id: "ReceiverCheck", description: "What a receiver does right and wrong, as probes have shown." });
 
 /** @param atMs when it was checked, milliseconds since the epoch */
 export function receiverCheckBody(

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import type { Operation } from "../../src/api/declarations.ts";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { kernelProblems } from "../../src/api/kernel-problems.ts";
-import { operationsTable } from "../../src/api/operations-table.ts";
-import { createOperationRegistry } from "../../src/api/registry.ts";
-import { jsonAnswer, rawBody } from "../../src/api/shapes.ts";
+import type { Operation } from "../../src/api/operation.ts";
+import { jsonResponse, rawBody } from "../../src/api/operation-io.ts";
+import { createOperationRegistry } from "../../src/api/operation-registry.ts";
+import { operationsTable } from "../../src/api/operations-list.ts";
+import { standardProblems } from "../../src/api/problem-catalogue.ts";
 import { createToyApi } from "../support/api-toy-server.ts";
 
-const { read, write } = operationDefiners<unknown, "lost">();
+const { read, write } = operationDefiners<"lost">();
 const base = {
   key: "boxes.get",
   tag: "Boxes",
@@ -18,15 +18,15 @@ const base = {
   path: "/v1/boxes/{id}",
   scope: "boxes:read",
   params: z.strictObject({ id: z.string() }),
-  answer: jsonAnswer(200, z.object({})),
+  response: jsonResponse(200, z.object({})),
   handle: async () => ({ body: {} }),
 } as const;
 
 describe("a registry", () => {
   const register =
-    (...operations: Operation<unknown>[]) =>
+    (...operations: Operation[]) =>
     () =>
-      createOperationRegistry(operations, kernelProblems);
+      createOperationRegistry(operations, standardProblems);
 
   test("takes operations that fit together", () => {
     const other = read({ ...base, key: "boxes.lid", path: "/v1/boxes/{id}/lid" });
@@ -51,7 +51,7 @@ describe("a registry", () => {
     ["the path has {id}, the schema {}", register(read({ ...base, params: z.strictObject({}) }))],
     ["is not of words and {params}", register(read({ ...base, path: "/v1/boxes/{id}/" }))],
     ["no catalogue has the code lost", register(read({ ...base, errors: ["lost"] }))],
-    ["a read answers 200", register(read({ ...base, answer: jsonAnswer(202, z.object({})) }))],
+    ["a read answers 200", register(read({ ...base, response: jsonResponse(202, z.object({})) }))],
     ["no date", register(read({ ...base, deprecated: { at: "2026-13-13", sunsetAt: null } }))],
     [
       "before its deprecation",
@@ -86,7 +86,7 @@ describe("the list of operations", () => {
       key: "operations.list",
       method: "GET",
       path: "/v1/operations",
-      summary: "List the operations",
+      summary: "List operations",
       required_scope: "operations:read",
       risk_level: "none",
       effect: "read",

@@ -2,10 +2,10 @@ import type { Poster, PostResult } from "../egress/post/post.ts";
 import { SIGNATURE_HEADER } from "../signing/index.ts";
 import type { Probe, ProbePost } from "./probes.ts";
 
-/** How the POST of a probe ended, as far as a verdict needs it. */
+/** The outcome of a probe's POST, as far as a verdict needs it. */
 export type ProbeAnswer = Pick<PostResult, "statusCode" | "errorCode" | "durationMs" | "responseHeaders">;
 
-/** A probe with the answers to its POSTs: fewer than there are POSTs when there was no time for all. */
+/** A probe with the responses to its POSTs: fewer than POSTs if time ran out. */
 export type Probed = { readonly probe: Probe; readonly answers: readonly ProbeAnswer[] };
 
 export type ProbingOptions = {
@@ -19,7 +19,7 @@ export type ProbingOptions = {
   readonly now: () => number;
 };
 
-/** Beside twice the time of the answer before it; a POST with less would be judged for our haste. */
+/** Beside twice the previous response time: with less, a POST could fail for lack of time. */
 const SPARE_MS = 2_000;
 
 /** Sends all probes side by side; the POSTs of one go out one after the other. */
@@ -47,7 +47,7 @@ async function sendProbe(
   return { probe, answers };
 }
 
-/** Those of a delivery, and one by which a receiver's owner can tell probes in the logs. */
+/** A delivery's headers, and one by which the receiver's owner can recognize probes in logs. */
 function headersOf(header: ProbePost["header"]): Record<string, string> {
   return {
     "content-type": "application/json",

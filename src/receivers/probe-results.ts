@@ -1,15 +1,15 @@
+import type { ProbeAnswer, Probed } from "./probe-sender.ts";
 import type { ProbeName } from "./probes.ts";
-import type { ProbeAnswer, Probed } from "./probing.ts";
 
-/** What the answers say, by the probes' names. */
+/** The results of a check, by probe name. */
 export type Findings = {
-  /** For a genuine probe: every POST was answered 2xx. For a forged one: any was. */
+  /** For a genuine probe: every POST got a 2xx. For a forged one: any did. */
   accepted(name: ProbeName): boolean;
-  /** It was answered, and the receiver was neither busy nor away: the answer is about what was sent. */
+  /** It got a response, and the receiver was neither busy nor down: the response is about what was sent. */
   refused(name: ProbeName): boolean;
-  /** The answer that decided: the first that is no 2xx, else the last. Null: nothing was sent. */
+  /** The decisive response: the first that is no 2xx, else the last. Null: nothing was sent. */
   decisive(name: ProbeName): ProbeAnswer | null;
-  /** At least one genuine POST was answered 2xx: a forgery that is not was told apart. */
+  /** At least one genuine POST got a 2xx, so a forgery that did not was recognized. */
   readonly acceptsSomething: boolean;
   readonly all: readonly Probed[];
 };
@@ -46,7 +46,7 @@ export function isSuccess({ statusCode }: ProbeAnswer): boolean {
   return statusCode !== null && statusCode >= 200 && statusCode < 300;
 }
 
-/** No answer, or one with which a receiver that gets too much at once, or the proxy before it, puts us off. */
+/** No response, or one by which an overloaded receiver, or the proxy in front of it, sheds load. */
 export function isMissing({ statusCode }: ProbeAnswer): boolean {
   return statusCode === null || PUTS_OFF.has(statusCode);
 }

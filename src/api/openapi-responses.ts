@@ -1,8 +1,8 @@
-import type { Operation } from "./declarations.ts";
 import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
-import { problemType } from "./problem-answers.ts";
+import type { Operation } from "./operation.ts";
+import { raisedCodes } from "./problem-catalogue.ts";
+import { problemType } from "./problem-responses.ts";
 import { PROBLEM_STATUSES, type ProblemCatalogue, type ProblemStatus } from "./problems.ts";
-import { raisedCodes } from "./raised-codes.ts";
 
 type Described = { readonly [member: string]: unknown };
 
@@ -12,32 +12,32 @@ const text = (description: string, example: string): Described => ({
   example,
 });
 
-/** Every header of an answer that this API gives a meaning to. */
+/** Every response header that this API defines. */
 export const headerComponents: Readonly<Record<string, Described>> = {
-  XRequestId: text(
-    "The id that the request came with, or a fresh one.",
-    "7f1c9c1e-6a3d-4a55-9d0e-2b7b6f1f3c11",
+  XRequestId: text("The request's X-Request-Id, or a generated one.", "7f1c9c1e-6a3d-4a55-9d0e-2b7b6f1f3c11"),
+  RateLimit: text("Requests left in the window, and seconds until it resets.", '"default";r=599;t=60'),
+  RateLimitPolicy: text(
+    "Requests allowed per window, and the window's length in seconds.",
+    '"default";q=600;w=60',
   ),
-  RateLimit: text("What is left of the window, and the seconds until it ends.", '"default";r=599;t=60'),
-  RateLimitPolicy: text("The requests that a window allows, and its seconds.", '"default";q=600;w=60'),
   RetryAfter: {
     description: "Seconds to wait before the next request.",
     schema: { type: "integer", minimum: 1 },
     example: 30,
   },
-  ETag: text("The tag of exactly these bytes, for If-None-Match. On reads.", '"5pQ0bqY9XwAkZpC1vXbBzQ"'),
-  CacheControl: text("Whether and how the answer may be kept.", "private, no-cache"),
+  ETag: text("The entity tag of the body, for If-None-Match. On reads.", '"5pQ0bqY9XwAkZpC1vXbBzQ"'),
+  CacheControl: text("How the response may be cached.", "private, no-cache"),
   Deprecation: text("When the operation was deprecated (RFC 9745). On deprecated operations.", "@1688169599"),
   Sunset: text(
-    "When the operation goes out of service (RFC 8594). On deprecated operations.",
+    "When the operation will be retired (RFC 8594). On deprecated operations.",
     "Sun, 30 Jun 2024 23:59:59 GMT",
   ),
   IdempotentReplayed: {
-    description: "Present when the answer is that of an earlier request under the same Idempotency-Key.",
+    description: "Present when the response is that of an earlier request with the same Idempotency-Key.",
     schema: { type: "string", const: "true" },
     example: "true",
   },
-  Allow: text("The methods that the address exists for.", "GET, HEAD"),
+  Allow: text("The methods that the URL supports.", "GET, HEAD"),
   WwwAuthenticate: text("How to authenticate.", "Bearer"),
 };
 
@@ -57,11 +57,11 @@ const onSuccess = {
   "Idempotent-Replayed": header("IdempotentReplayed"),
 };
 
-/** The success of an operation, and 304 where it can be asked for. */
-export function successResponses<Tx>(operation: Operation<Tx>, schemas: SchemaWriter): Described {
-  const { answer, effect } = operation;
+/** The successes of an operation, and 304 for reads. */
+export function successResponses(operation: Operation, schemas: SchemaWriter): Described {
+  const { response, effect } = operation;
   const own = Object.fromEntries(
-    Object.entries<string>(answer.headers).map(([name, description]) => [
+    Object.entries<string>(response.headers).map(([name, description]) => [
       name,
       { description, schema: { type: "string" } },
     ]),
@@ -69,47 +69,47 @@ export function successResponses<Tx>(operation: Operation<Tx>, schemas: SchemaWr
   const headers = { ...onSuccess, ...own };
   const content = contentOf(operation, schemas);
   const success: Record<string, Described> = {
-    [answer.status]: { description: describeSuccess(answer.status), headers, ...content },
+    [response.status]: { description: describeSuccess(response.status), headers, ...content },
   };
-  if (answer.kind === "json" && answer.other) {
-    const { status, schema, description } = answer.other;
+  if (response.kind === "json" && response.other) {
+    const { status, schema, description } = response.other;
     const otherContent = { "application/json": { schema: schemas.write(schema, "output") } };
     success[status] = { description, headers: onSuccess, content: otherContent };
   }
   if (effect !== "read") return success;
   return {
     ...success,
-    304: { description: "What If-None-Match names is still current.", headers: onSuccess },
+    304: { description: "Not modified: a tag in If-None-Match is still current.", headers: onSuccess },
   };
 }
 
-function contentOf<Tx>({ answer }: Operation<Tx>, schemas: SchemaWriter): Described {
-  if (answer.kind === "empty") return {};
-  const type = answer.kind === "json" ? "application/json" : answer.mediaType;
-  const schema = answer.kind === "json" ? answer.schema : answer.documentedAs;
+function contentOf({ response }: Operation, schemas: SchemaWriter): Described {
+  if (response.kind === "empty") return {};
+  const type = response.kind === "json" ? "application/json" : response.mediaType;
+  const schema = response.kind === "json" ? response.schema : response.documentedAs;
   return { content: { [type]: { schema: schemas.write(schema, "output") } } };
 }
 
 function describeSuccess(status: 200 | 201 | 202 | 204): string {
   switch (status) {
     case 200:
-      return "Done.";
+      return "Success.";
     case 201:
       return "Created.";
     case 202:
-      return "Accepted: the work goes on after this answer.";
+      return "Accepted: the work continues after this response.";
     case 204:
-      return "Done; there is nothing to return.";
+      return "Success, without a body.";
     default:
       throw new Error(`Undescribed status ${status satisfies never}`);
   }
 }
 
-/** Writes the sixteen error responses of an operation; equal ones are one component. */
+/** Writes the sixteen error responses of an operation; equal ones share a component. */
 export function createProblemResponses(problems: ProblemCatalogue, docsUrl: string) {
   const components: Record<string, Described> = {};
 
-  function responses<Tx>(operation: Operation<Tx>): Described {
+  function responses(operation: Operation): Described {
     const raised = raisedCodes(operation);
     const entries = PROBLEM_STATUSES.map((status) => {
       const codes = raised.filter((code) => problems[code]?.status === status);
@@ -127,7 +127,9 @@ export function createProblemResponses(problems: ProblemCatalogue, docsUrl: stri
 
   function problemResponse(status: ProblemStatus, codes: readonly string[], isRaised: boolean): Described {
     const titles = codes.map((code) => `\`${code}\`: ${problems[code]?.meaning ?? ""}`);
-    const description = isRaised ? titles.join("\n") : "Declared on every operation; not raised by this one.";
+    const description = isRaised
+      ? titles.join("\n")
+      : "Declared on every operation; never returned by this one.";
     const schema: JsonSchema = {
       allOf: [
         { $ref: "#/components/schemas/Problem" },
@@ -148,7 +150,7 @@ export function createProblemResponses(problems: ProblemCatalogue, docsUrl: stri
 
   function example(code: string): Described {
     const kind = problems[code];
-    const errors = [{ path: "query.limit", message: "Too big: expected number to be <=100" }];
+    const errors = [{ path: "query.limit", message: "Must be at most 100." }];
     return {
       type: problemType(docsUrl, code),
       title: kind?.title,
@@ -168,19 +170,19 @@ function extraHeaders(status: ProblemStatus): Described {
   return status === 429 || status === 503 ? { "Retry-After": header("RetryAfter") } : {};
 }
 
-/** The body of every refusal: five members, and `errors` where a request can hold several mistakes. */
+/** The body of every error response: five members, and `errors` for codes that name fields. */
 export const problemSchema: JsonSchema = {
   type: "object",
-  description: "Why a request was refused (RFC 9457).",
+  description: "Why the request failed (RFC 9457).",
   properties: {
-    type: { type: "string", format: "uri", description: "The page that explains the code and its remedy." },
+    type: { type: "string", format: "uri", description: "A page that explains the code and what to do." },
     title: { type: "string" },
-    status: { type: "integer", description: "The status of the answer." },
-    code: { type: "string", description: "What to switch on: it never changes its meaning." },
-    request_id: { type: "string", description: "The answer's X-Request-Id." },
+    status: { type: "integer", description: "The HTTP status." },
+    code: { type: "string", description: "Stable, for programs to switch on." },
+    request_id: { type: "string", description: "The response's X-Request-Id." },
     errors: {
       type: "array",
-      description: "Each mistake in the request: where, and what. Only with some codes.",
+      description: "The invalid fields: where, and what is wrong. Only with some codes.",
       items: {
         type: "object",
         properties: { path: { type: "string" }, message: { type: "string" } },

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 
-/** A body parsed as JSON and checked against `schema` before the handler sees it. */
+/** A JSON body, validated against `schema` before the handler sees it. */
 export type JsonBody<Schema extends z.ZodType = z.ZodType> = {
   readonly kind: "json";
   readonly schema: Schema;
@@ -10,10 +10,10 @@ export type JsonBody<Schema extends z.ZodType = z.ZodType> = {
   readonly isOptional: boolean;
 };
 
-/** A body handed over as the bytes that came; the handler judges them itself. */
+/** A body passed on as raw bytes; the handler validates it. */
 export type RawBody = {
   readonly kind: "raw";
-  /** What the reference says about it; nothing is checked against it. */
+  /** For the reference only; nothing is validated against it. */
   readonly documentedAs: z.ZodType;
   readonly bytesMax: number;
 };
@@ -34,8 +34,8 @@ export function rawBody(options: { documentedAs: z.ZodType; bytesMax: number }):
 export type BodyOf<Body> =
   Body extends JsonBody<infer Schema> ? z.output<Schema> : Body extends RawBody ? Buffer : undefined;
 
-/** A success whose body is `schema` as JSON. `headers`: those that this operation adds, each with its meaning. */
-export type JsonAnswer<
+/** A success with a JSON body. `headers`: those that this operation adds, each with its description. */
+export type JsonResponse<
   Schema extends z.ZodType = z.ZodType,
   Header extends string = string,
   Other extends z.ZodType = z.ZodType,
@@ -44,7 +44,7 @@ export type JsonAnswer<
   readonly status: 200 | 201 | 202;
   readonly schema: Schema;
   readonly headers: Readonly<Record<Header, string>>;
-  /** Another success that the operation may end with; null: there is none. */
+  /** An alternative success; null: there is none. */
   readonly other: OtherSuccess<Other> | null;
 };
 
@@ -56,8 +56,8 @@ export type OtherSuccess<Schema extends z.ZodType = z.ZodType> = {
   readonly description: string;
 };
 
-/** A success whose body is bytes that exist already, sent as they are. */
-export type BytesAnswer = {
+/** A success whose body is existing bytes, sent as they are. */
+export type BytesResponse = {
   readonly kind: "bytes";
   readonly status: 200;
   readonly mediaType: string;
@@ -65,36 +65,36 @@ export type BytesAnswer = {
   readonly headers: Readonly<Record<never, string>>;
 };
 
-/** A success that says nothing more. */
-export type EmptyAnswer = {
+/** A success without a body. */
+export type EmptyResponse = {
   readonly kind: "empty";
   readonly status: 204;
   readonly headers: Readonly<Record<never, string>>;
 };
 
-export type AnswerShape = JsonAnswer | BytesAnswer | EmptyAnswer;
+export type ResponseSchema = JsonResponse | BytesResponse | EmptyResponse;
 
-export function jsonAnswer<Schema extends z.ZodType, const Header extends string = never>(
+export function jsonResponse<Schema extends z.ZodType, const Header extends string = never>(
   status: 200 | 201 | 202,
   schema: Schema,
   headers = {} as Readonly<Record<Header, string>>,
-): JsonAnswer<Schema, Header, z.ZodNever> {
+): JsonResponse<Schema, Header, z.ZodNever> {
   return { kind: "json", status, schema, headers, other: null };
 }
 
 /** `answer`, or another success in its place. */
-export function eitherAnswer<Schema extends z.ZodType, Header extends string, Other extends z.ZodType>(
-  answer: JsonAnswer<Schema, Header, z.ZodNever>,
+export function eitherResponse<Schema extends z.ZodType, Header extends string, Other extends z.ZodType>(
+  response: JsonResponse<Schema, Header, z.ZodNever>,
   other: OtherSuccess<Other>,
-): JsonAnswer<Schema, Header, Other> {
-  return { ...answer, other };
+): JsonResponse<Schema, Header, Other> {
+  return { ...response, other };
 }
 
-export function bytesAnswer(options: { mediaType: string; documentedAs: z.ZodType }): BytesAnswer {
+export function bytesResponse(options: { mediaType: string; documentedAs: z.ZodType }): BytesResponse {
   return { kind: "bytes", status: 200, headers: {}, ...options };
 }
 
-export function emptyAnswer(): EmptyAnswer {
+export function emptyResponse(): EmptyResponse {
   return { kind: "empty", status: 204, headers: {} };
 }
 
@@ -102,18 +102,18 @@ type HeadersOf<Header extends string> = [Header] extends [never]
   ? Readonly<Record<string, never>>
   : Readonly<Partial<Record<Header, string>>>;
 
-/** A handler's result where it is the other success. */
+/** A handler's result for the alternative success. */
 type OtherResult<Other> = Other extends z.ZodNever
   ? never
   : Other extends z.ZodType
     ? { readonly other: z.output<Other> }
     : never;
 
-/** What a handler returns. `etag`: an opaque tag of the bytes, where the store has one; else it is computed. */
-export type ResultOf<Answer> =
-  Answer extends JsonAnswer<infer Schema, infer Header, infer Other>
+/** What a handler returns. `etag`: an opaque tag of the bytes if the store has one; else it is computed. */
+export type ResultOf<OperationResponse> =
+  OperationResponse extends JsonResponse<infer Schema, infer Header, infer Other>
     ? { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> } | OtherResult<Other>
-    : Answer extends BytesAnswer
+    : OperationResponse extends BytesResponse
       ? { readonly bytes: Uint8Array; readonly etag?: string }
       : // biome-ignore lint/suspicious/noConfusingVoidType: what an async handler without a return gives.
         void;

@@ -1,25 +1,25 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
-import type { Operation } from "./declarations.ts";
 import { invalidRequestFrom } from "./field-errors.ts";
-import { parseJsonBody } from "./json-text.ts";
+import { parseJsonBody } from "./json-body.ts";
+import type { Operation } from "./operation.ts";
+import type { JsonBody } from "./operation-io.ts";
 import { invalidRequest, Problem } from "./problems.ts";
-import { compileReadQuery } from "./query-text.ts";
-import type { JsonBody } from "./shapes.ts";
+import { compileQueryCoercion } from "./query-coercion.ts";
 
-export type ReadInput = { readonly params: unknown; readonly query: unknown; readonly body: unknown };
+export type ValidRequest = { readonly params: unknown; readonly query: unknown; readonly body: unknown };
 
-/** What the router and the socket give. `body`: undefined where none was sent. */
+/** A request as received. `body`: undefined if none was sent. */
 export type ReceivedRequest = {
   readonly params: unknown;
   readonly query: unknown;
   readonly body: Buffer | undefined;
 };
 
-/** Compiles what an operation takes into one function that returns the checked request or throws the 400. */
-export function compileRequestReader<Tx>(operation: Operation<Tx>): (received: ReceivedRequest) => ReadInput {
+/** Compiles an operation's schemas into a function that returns the valid request or throws the 400. */
+export function compileRequestValidator(operation: Operation): (received: ReceivedRequest) => ValidRequest {
   const checkParams = compilePart("path", operation.params);
-  const readQueryText = operation.query ? compileReadQuery(operation.query) : sameQuery;
+  const readQueryText = operation.query ? compileQueryCoercion(operation.query) : sameQuery;
   const readQuery = compilePart("query", operation.query);
   const { body } = operation;
   return (received) => ({
@@ -29,7 +29,7 @@ export function compileRequestReader<Tx>(operation: Operation<Tx>): (received: R
   });
 }
 
-/** The router lets `{id}` be empty, but `/v1/boxes/` is the address of nothing. */
+/** The router lets `{id}` be empty, but there is nothing at `/v1/boxes/`. */
 function refuseEmptyParams(params: unknown): unknown {
   if (Object.values(params as object).includes("")) throw new Problem("not_found");
   return params;
@@ -37,13 +37,13 @@ function refuseEmptyParams(params: unknown): unknown {
 
 const sameQuery = (query: Record<string, unknown>): Record<string, unknown> => query;
 
-/** Unknown names are refused, for a filter that is misspelt and ignored selects far more than was meant. */
+/** Unknown names are rejected: a misspelt filter that is ignored selects far more than was meant. */
 function compilePart(place: string, schema: z.ZodObject | null): (value: unknown) => unknown {
   const strict = schema?.strict();
   return (value) => {
     if (!strict) {
       const [unknown] = Object.keys(value as object);
-      if (unknown !== undefined) throw invalidRequest(`${place}.${unknown.slice(0, 100)}`, "Not known here.");
+      if (unknown !== undefined) throw invalidRequest(`${place}.${unknown.slice(0, 100)}`, "Unknown field.");
       return {};
     }
     const result = strict.safeParse(value, { reportInput: true });
@@ -61,7 +61,7 @@ function readJson(body: JsonBody | null, bytes: Buffer | undefined): unknown {
   const isEmpty = bytes === undefined || bytes.length === 0;
   if (body === null) {
     if (!isEmpty && !isEmptyObject(parseJsonBody(bytes)))
-      throw invalidRequest("body", "The operation takes no body.");
+      throw invalidRequest("body", "This operation takes no body.");
     return undefined;
   }
   if (isEmpty && !body.isOptional) throw invalidRequest("body", "The body is empty.");
@@ -79,8 +79,8 @@ function isEmptyObject(value: unknown): boolean {
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?;?$/i;
 
 /**
- * Refuses a body that is not declared as plain UTF-8 JSON; one of no bytes needs no declaration. Asked before the body
- * is read, with the length that is announced, and again with the length that came: a chunked body announces none.
+ * Rejects a non-empty body that is not declared as plain UTF-8 JSON. Called before the body is read, with its
+ * announced length, and again with its actual length: a chunked body announces none.
  */
 export function refuseMediaType(headers: IncomingHttpHeaders, bodyBytes: number): void {
   if (bodyBytes === 0) return;

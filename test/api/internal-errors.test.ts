@@ -1,8 +1,8 @@
 import { connect } from "node:net";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
-import { kernelProblems } from "../../src/api/kernel-problems.ts";
 import { RATE_LIMIT_WITHIN_MS } from "../../src/api/limits.ts";
+import { standardProblems } from "../../src/api/problem-catalogue.ts";
 import { PROBLEM_STATUSES, Problem, TemporarilyUnavailable } from "../../src/api/problems.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
@@ -176,13 +176,13 @@ describe("a database that is away", () => {
 describe("the catalogue", () => {
   test("has a sentence and a remedy for each code, and a code for each of the 16 statuses", async () => {
     await start();
-    for (const [code, kind] of Object.entries(kernelProblems)) {
+    for (const [code, kind] of Object.entries(standardProblems)) {
       expect(code).toMatch(/^[a-z_]+$/);
       expect(kind.title).toMatch(/^[A-Z][a-z ]+$/);
       expect(kind.meaning).toMatch(/\.$/);
       expect(kind.remedy).toMatch(/\.$/);
     }
-    const statuses = new Set(Object.values(kernelProblems).map(({ status }) => status));
+    const statuses = new Set(Object.values(standardProblems).map(({ status }) => status));
     expect([...statuses].sort()).toEqual([...PROBLEM_STATUSES]);
   });
 });

@@ -1,17 +1,17 @@
-import type { Operation } from "./declarations.ts";
+import type { Operation } from "./operation.ts";
 import type { ProblemCatalogue } from "./problems.ts";
 
-/** The operations of an API, checked against each other. */
-export type OperationRegistry<Tx> = {
-  readonly operations: readonly Operation<Tx>[];
+/** The operations of an API, validated as a whole. */
+export type OperationRegistry = {
+  readonly operations: readonly Operation[];
   readonly problems: ProblemCatalogue;
 };
 
-/** Throws, naming the operation, for what the types cannot see: what is said twice, or does not fit together. */
-export function createOperationRegistry<Tx>(
-  operations: readonly Operation<Tx>[],
+/** Throws, naming the operation, for what types cannot catch: duplicates and contradictions. */
+export function createOperationRegistry(
+  operations: readonly Operation[],
   problems: ProblemCatalogue,
-): OperationRegistry<Tx> {
+): OperationRegistry {
   const seen = new Map<string, string>();
   for (const operation of operations) {
     const { key, method, path } = operation;
@@ -28,8 +28,8 @@ function refuseTwice(seen: Map<string, string>, what: string, key: string): void
   seen.set(what, key);
 }
 
-function* mistakesOf<Tx>(operation: Operation<Tx>, problems: ProblemCatalogue): Generator<string> {
-  const { key, path, params, errors, work, deprecated, answer, body } = operation;
+function* mistakesOf(operation: Operation, problems: ProblemCatalogue): Generator<string> {
+  const { key, path, params, errors, work, deprecated, response, body } = operation;
   if (!/^[a-z_]+(?:\.[a-z_]+)+$/.test(key)) yield "the key is not dotted snake_case";
   if (!/^\/v1(?:\/(?:[a-z-]+|\{[a-z_]+\}))+$/.test(path))
     yield `the path ${path} is not of words and {params}`;
@@ -44,10 +44,10 @@ function* mistakesOf<Tx>(operation: Operation<Tx>, problems: ProblemCatalogue): 
   if (deprecated?.sunsetAt && !(Date.parse(deprecated.sunsetAt) >= Date.parse(deprecated.at))) {
     yield "its sunset is no date, or before its deprecation";
   }
-  if (work.kind === "read" && answer.kind === "json" && (answer.status !== 200 || answer.other)) {
+  if (work.kind === "read" && response.kind === "json" && (response.status !== 200 || response.other)) {
     yield "a read answers 200";
   }
-  if (answer.kind === "json" && answer.other?.status === answer.status)
+  if (response.kind === "json" && response.other?.status === response.status)
     yield "both successes have one status";
   if (body !== null && !(body.bytesMax > 0)) yield "its body has no room";
 }
@@ -60,4 +60,24 @@ export function pathParams(path: string): string[] {
 /** `/v1/boxes/{id}` → `/v1/boxes/:id`, as the router writes it. */
 export function routerPath(path: string): string {
   return path.replaceAll(/\{(\w+)\}/g, ":$1");
+}
+
+/** The methods that a path exists for, sorted; none if it does not exist. */
+export type AllowedMethods = (pathname: string) => readonly string[];
+
+/**
+ * The router matches one method at a time, so 405 and its Allow header need this. Called only for unmatched paths,
+ * so it may be slow.
+ */
+export function createAllowedMethods(
+  routes: readonly { readonly method: string; readonly path: string }[],
+): AllowedMethods {
+  const patterns = routes.map(({ method, path }) => {
+    const source = path.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+");
+    return { methods: method === "GET" ? ["GET", "HEAD"] : [method], pattern: new RegExp(`^${source}$`) };
+  });
+  return (pathname) => {
+    const matching = patterns.filter(({ pattern }) => pattern.test(pathname));
+    return [...new Set(matching.flatMap(({ methods }) => methods))].sort();
+  };
 }

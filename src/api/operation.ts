@@ -1,6 +1,10 @@
+import type { ClientBase } from "pg";
 import type { z } from "zod";
+import type { BodyOf, JsonBody, RawBody, ResponseSchema, ResultOf } from "./operation-io.ts";
 import type { FieldError, Problem } from "./problems.ts";
-import type { AnswerShape, BodyOf, JsonBody, RawBody, ResultOf } from "./shapes.ts";
+
+/** A connection with an open transaction: what writes run in. */
+export type Transaction = ClientBase;
 
 export type Risk = "none" | "reversible" | "irreversible";
 export type Effect = "read" | "write";
@@ -13,21 +17,21 @@ export type IsoDate = `${number}-${number}-${number}` | `${number}-${number}-${n
 /** Announced as deprecated at `at`; taken out of service at `sunsetAt`, null while that is undecided. */
 export type Deprecation = { readonly at: IsoDate; readonly sunsetAt: IsoDate | null };
 
-/** Who asks: the key, and whether it is a staff key, which reaches every account. */
+/** The caller's key, and whether it is a staff key, which has access to every account. */
 export type Caller = { readonly keyId: string; readonly isStaff: boolean };
 
-/** A checked request, as a handler receives it. */
+/** A valid request, as a handler receives it. */
 export type OperationRequest<Params, Query, Body, Code extends string> = {
   readonly params: Params;
   readonly query: Query;
   readonly body: Body;
-  /** The account that the request is about: the key's own, or the one that a staff key names. */
+  /** The account that the request is for: the key's own, or the one named with a staff key. */
   readonly accountId: string;
   readonly caller: Caller;
   readonly requestId: string;
-  /** The caller's trace (W3C Trace Context), to be handed on; null: none. */
+  /** The caller's trace (W3C Trace Context), to be propagated; null: none. */
   readonly traceparent: string | null;
-  /** `throw request.problem("not_found")`: one of the declared errors, or a mistake in the request. */
+  /** `throw request.problem("not_found")`: one of the declared errors, or an invalid request. */
   problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
 };
 
@@ -38,10 +42,10 @@ export type ErasedResult =
   | { readonly other: unknown }
   | undefined;
 
-/** How an operation does its work. Only the three kinds of write ever meet the idempotency store. */
-export type Work<Tx> =
+/** How an operation does its work. */
+export type Work =
   | { readonly kind: "read"; handle(request: ErasedRequest): Promise<ErasedResult> }
-  | { readonly kind: "write"; handle(request: ErasedRequest, tx: Tx): Promise<ErasedResult> }
+  | { readonly kind: "write"; handle(request: ErasedRequest, tx: Transaction): Promise<ErasedResult> }
   | {
       readonly kind: "call_out";
       readonly deadlineMs: number;
@@ -49,11 +53,11 @@ export type Work<Tx> =
     }
   | { readonly kind: "retired" };
 
-/** One operation of the API: everything else about it follows from this. */
-export type Operation<Tx> = {
-  /** Dotted name, `webhooks.deliveries.get`: metric label, operationId, and what people call it. */
+/** One operation of the API; routes, documents and checks follow from it. */
+export type Operation = {
+  /** Dotted name, `webhooks.deliveries.get`: metric label and operationId. */
   readonly key: string;
-  /** The heading that it stands under in the reference. */
+  /** Its heading in the reference. */
   readonly tag: string;
   readonly summary: string;
   readonly description: string;
@@ -68,16 +72,16 @@ export type Operation<Tx> = {
   readonly params: z.ZodObject | null;
   readonly query: z.ZodObject | null;
   readonly body: JsonBody | RawBody | null;
-  readonly answer: AnswerShape;
+  readonly response: ResponseSchema;
   /** Codes that the handler raises, besides those that the kernel raises for every operation. */
   readonly errors: readonly string[];
-  /** Whether answers hold a secret: not to be cached, and encrypted where they are stored. */
+  /** Whether responses hold a secret: never cached, and encrypted at rest. */
   readonly holdsSecret: boolean;
   readonly deprecated: Deprecation | null;
-  readonly work: Work<Tx>;
+  readonly work: Work;
 };
 
-/** What every declaration says. */
+/** What every declaration has. */
 type Named = {
   readonly key: `${string}.${string}`;
   readonly tag: string;
@@ -90,10 +94,10 @@ type Named = {
   readonly deprecated?: Deprecation;
 };
 
-type Checked<Params, Query, Answer, Code extends string> = Named & {
+type Checked<Params, Query, Response, Code extends string> = Named & {
   readonly params?: Params;
   readonly query?: Query;
-  readonly answer: Answer;
+  readonly response: Response;
   readonly errors?: readonly Code[];
   readonly holdsSecret?: true;
 };
@@ -103,56 +107,57 @@ type MaybeObject = z.ZodObject | undefined;
 type MaybeBody = JsonBody | RawBody | undefined;
 
 /** A read: risk none, sync, idempotent, GET (and HEAD). */
-export type ReadDeclaration<Params, Query, Answer, Code extends string> = Checked<
+export type ReadDeclaration<Params, Query, Response, Code extends string> = Checked<
   Params,
   Query,
-  Answer,
+  Response,
   Code
 > & {
   readonly method: "GET";
   readonly handle: (
     request: OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>,
-  ) => Promise<ResultOf<Answer>>;
+  ) => Promise<ResultOf<Response>>;
 };
 
-type Writing<Params, Query, Body, Answer, Code extends string> = Checked<Params, Query, Answer, Code> & {
+type Writing<Params, Query, Body, Response, Code extends string, Context extends unknown[]> = Checked<
+  Params,
+  Query,
+  Response,
+  Code
+> & {
   readonly method: Exclude<Method, "GET">;
   readonly risk: Exclude<Risk, "none">;
   readonly mode: ExecutionMode;
-  /** The rule that every write keeps: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
+  /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
   readonly idempotency: "key_required";
   readonly body?: Body;
+  readonly handle: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+    ...context: Context
+  ) => Promise<ResultOf<Response>>;
 };
 
-/** A write: its effect and its stored answer are one transaction, `tx`. */
-export type WriteDeclaration<Tx, Params, Query, Body, Answer, Code extends string> = Writing<
+/** A write: its effect and its stored response are one transaction, `tx`. */
+export type WriteDeclaration<Params, Query, Body, Response, Code extends string> = Writing<
   Params,
   Query,
   Body,
-  Answer,
-  Code
-> & {
-  readonly handle: (
-    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
-    tx: Tx,
-  ) => Promise<ResultOf<Answer>>;
-};
+  Response,
+  Code,
+  [tx: Transaction]
+>;
 
-/** A write that calls somebody else: claim, call, answer, with no transaction open while it waits. */
-export type CallOutDeclaration<Params, Query, Body, Answer, Code extends string> = Writing<
+/** A write that calls another system: claim, call, respond, with no transaction open while it waits. */
+export type CallOutDeclaration<Params, Query, Body, Response, Code extends string> = Writing<
   Params,
   Query,
   Body,
-  Answer,
-  Code
-> & {
-  readonly callsOut: { readonly deadlineMs: number };
-  readonly handle: (
-    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
-  ) => Promise<ResultOf<Answer>>;
-};
+  Response,
+  Code,
+  []
+> & { readonly callsOut: { readonly deadlineMs: number } };
 
-/** An operation out of service: 410 for ever. */
+/** A retired operation: always 410. */
 export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
   Omit<Named, "deprecated"> & {
     readonly method: Method;
@@ -161,29 +166,28 @@ export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
   };
 
 /**
- * The four ways to declare an operation. `Tx` is the store's transaction handle, `DomainCode` the codes that the
- * operations' own catalogue adds to the kernel's.
+ * The four ways to declare an operation. `DomainCode`: the codes that the operations add to the standard ones.
  */
-export type OperationDefiners<Tx, DomainCode extends string> = {
+export type OperationDefiners<DomainCode extends string> = {
   read<
-    Answer extends AnswerShape,
+    Response extends ResponseSchema,
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
     const Code extends DomainCode | "not_found" = never,
-  >(declaration: ReadDeclaration<Params, Query, Answer, Code>): Operation<Tx>;
+  >(declaration: ReadDeclaration<Params, Query, Response, Code>): Operation;
   write<
-    Answer extends AnswerShape,
+    Response extends ResponseSchema,
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
     Body extends MaybeBody = undefined,
     const Code extends DomainCode | "not_found" = never,
-  >(declaration: WriteDeclaration<Tx, Params, Query, Body, Answer, Code>): Operation<Tx>;
+  >(declaration: WriteDeclaration<Params, Query, Body, Response, Code>): Operation;
   callOut<
-    Answer extends AnswerShape,
+    Response extends ResponseSchema,
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
     Body extends MaybeBody = undefined,
     const Code extends DomainCode | "not_found" = never,
-  >(declaration: CallOutDeclaration<Params, Query, Body, Answer, Code>): Operation<Tx>;
-  retired(declaration: RetiredDeclaration): Operation<Tx>;
+  >(declaration: CallOutDeclaration<Params, Query, Body, Response, Code>): Operation;
+  retired(declaration: RetiredDeclaration): Operation;
 };

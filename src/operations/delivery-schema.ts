@@ -14,15 +14,13 @@ export const Delivery = z
     created_at: time,
     status: deliveryStatus.describe(
       "`pending`: no attempt of this run has ended; `failed`: the last one failed and another follows; " +
-        "`succeeded`: a 2xx was seen; `abandoned`: no more attempts, see `reason`.",
+        "`succeeded`: a 2xx was received; `abandoned`: no more attempts, see `reason`.",
     ),
     reason: z.enum(END_REASONS).nullable().describe("Why it was abandoned; null for any other status."),
     run: z.int().describe("1 at first; every replay starts the next run."),
     attempts_count: z.int().describe("Attempts that have ended, in all runs."),
-    next_attempt_at: time
-      .nullable()
-      .describe("Null while an attempt is under way, and when none is to come."),
-    in_flight: z.boolean().describe("Whether an attempt is under way."),
+    next_attempt_at: time.nullable().describe("Null while an attempt is in flight, and when no more follow."),
+    in_flight: z.boolean().describe("Whether an attempt is in flight."),
     target_url: z
       .string()
       .nullable()
@@ -30,11 +28,9 @@ export const Delivery = z
     target_source: z.enum(["request", "endpoint"]).nullable(),
     last_error_code: z.string().nullable(),
     last_status_code: z.int().nullable(),
-    explanation: z
-      .string()
-      .describe("In plain words: what happened, what happens next and when, and what you can do."),
+    explanation: z.string().describe("What happened, what happens next and when, and what you can do."),
   })
-  .meta({ id: "Delivery", description: "One event for one account, as the delivery log has it." });
+  .meta({ id: "Delivery", description: "One event for one account, as in the delivery log." });
 
 const milliseconds = z.number().nullable();
 
@@ -48,7 +44,7 @@ const Attempt = z
     timings: z
       .object({ dns: milliseconds, connect: milliseconds, tls: milliseconds, first_byte: milliseconds })
       .describe(
-        "Milliseconds; null for what did not happen, such as connecting where a connection was kept.",
+        "Milliseconds; null for steps that did not happen, such as connecting when a connection was reused.",
       ),
     target_url: z.string().nullable(),
     remote_address: z.string().nullable(),
@@ -57,15 +53,15 @@ const Attempt = z
     error_message: z
       .string()
       .nullable()
-      .describe("The error in plain words, and what can be done about it. Null where there is none."),
+      .describe("What the error means and what to do about it. Null if there is none."),
     status_code: z.int().nullable(),
     response_headers: z.record(z.string(), z.string()).nullable(),
-    response_excerpt: z.string().nullable().describe("The beginning of the answer, at most 1 KiB."),
+    response_excerpt: z.string().nullable().describe("The start of the response body, at most 1 KiB."),
   })
   .meta({ id: "Attempt", description: "One POST to the receiver." });
 
 export const DeliveryWithAttempts = Delivery.extend({
-  attempts: z.array(Attempt).describe("Every attempt that has ended, the oldest first."),
+  attempts: z.array(Attempt).describe("Every attempt that has ended, oldest first."),
 }).meta({ id: "DeliveryWithAttempts", description: "A delivery with all of its attempts." });
 
 export function deliveryBody(
