@@ -17,7 +17,7 @@ export const PAGE_ITEMS_DEFAULT = 50;
 /** A JSON body, unless the operation has a limit of its own; ours need less than a tenth of this. */
 export const JSON_BODY_BYTES_MAX = 65_536;
 
-/** Deeper JSON is rejected before parsing, so code that walks a value may recurse. */
+/** Deeper JSON is rejected before parsing, so code that walks a value may recurse; SQL has the same limit. */
 export const JSON_LEVELS_MAX = 512;
 
 /**

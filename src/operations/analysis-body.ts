@@ -1,4 +1,5 @@
 import { createScanner, type JSONScanner } from "jsonc-parser";
+import { JSON_LEVELS_MAX } from "../api/limits.ts";
 
 /** What `POST /v1/analyses` was sent. */
 export type AnalysisBody = {
@@ -24,9 +25,6 @@ export class AnalysisBodyError extends Error {
     this.isAboutAnalysis = isAboutAnalysis;
   }
 }
-
-/** PostgreSQL parses recursively; publishing refuses deeper ones too. */
-const ANALYSIS_LEVELS_MAX = 512;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
@@ -54,8 +52,8 @@ export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
   }
   const analysis = places.get("analysis");
   if (analysis === undefined) throw new AnalysisBodyError("body.analysis", "Missing.");
-  if (analysis.levels > ANALYSIS_LEVELS_MAX) {
-    const message = `Nested more than ${ANALYSIS_LEVELS_MAX} levels deep.`;
+  if (analysis.levels > JSON_LEVELS_MAX) {
+    const message = `Nested more than ${JSON_LEVELS_MAX} levels deep.`;
     throw new AnalysisBodyError("body.analysis", message, true);
   }
   const members = value as { readonly analysis: unknown; readonly webhook_url?: unknown };

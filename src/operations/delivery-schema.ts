@@ -2,8 +2,8 @@ import { z } from "zod";
 import { explainAttempt, explainDelivery } from "../deliveries/explanation.ts";
 import { isoTime } from "../deliveries/time-text.ts";
 import { END_REASONS, OUTCOMES } from "../model/outcomes.ts";
+import { createdAtMs } from "../store/day.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
-import { createdAtMs } from "../store/delivery-id.ts";
 import { analysisId, deliveryStatus, event, id, time, timeTextOrNull } from "./fields.ts";
 
 export const Delivery = z

@@ -1,3 +1,4 @@
+import { JSON_LEVELS_MAX } from "../api/limits.ts";
 import { standardProblems } from "../api/problem-catalogue.ts";
 import type { ProblemCatalogue } from "../api/problems.ts";
 
@@ -42,7 +43,7 @@ const ownProblems = {
     meaning: "The analysis is JSON, but not a valid analysis; `errors` says why.",
     remedy:
       "Send an object with an `id` of 1 to 200 characters from A-Z a-z 0-9 . _ : - and the `status` succeeded or " +
-      "failed, both without escape sequences, nested at most 512 levels deep.",
+      `failed, both without escape sequences, nested at most ${JSON_LEVELS_MAX} levels deep.`,
     hasErrors: true,
   },
 } as const satisfies ProblemCatalogue;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { COUNTED_AT_ONCE_MAX, type Replay as StoredReplay } from "../store/replays.ts";
+import { COUNTED_AT_ONCE_MAX, type StoredReplay } from "../store/replays.ts";
 import { type AskedFilter, filters } from "./delivery-filter.ts";
 import { id, time } from "./fields.ts";
 

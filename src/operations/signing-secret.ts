@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { Operation } from "../api/operation.ts";
 import { jsonBody, jsonResponse } from "../api/operation-io.ts";
+import { DAY_SECONDS } from "../model/time.ts";
 import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "../store/signing-secrets.ts";
 import { time } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
@@ -8,7 +9,6 @@ import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Signing secret";
 const path = "/v1/webhooks/signing-secret";
-const DAY_SECONDS = 86_400;
 
 const secret = z.string().describe("The HMAC key: this whole text, `whsec_` included, not decoded.");
 

@@ -1,5 +1,6 @@
 import type { Egress } from "../egress/egress.ts";
 import { createPoster } from "../egress/post/post.ts";
+import { DAY_MS } from "../model/time.ts";
 import { type ConnectionFacts, observeConnections } from "./connection-facts.ts";
 import { deliveryFaults } from "./delivery-faults.ts";
 import { type Fault, SEVERITIES } from "./fault.ts";
@@ -16,8 +17,6 @@ const PROBES_LIMIT_MS = 18_500;
 /** A third of an attempt's 15 s: such a receiver does its work before it responds. */
 const SLOW_MS = 5_000;
 const CERTIFICATE_DAYS_MIN = 14;
-const DAY_MS = 86_400_000;
-
 /** `dangerous`: it accepts a forgery. `faulty`: webhooks get lost. `right`: neither; there may be warnings. */
 export const CHECK_VERDICTS = ["right", "faulty", "dangerous"] as const;
 export type CheckVerdict = (typeof CHECK_VERDICTS)[number];

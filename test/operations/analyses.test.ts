@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DAY_MS } from "../../src/model/time.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { type AskOptions, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-
-const DAY_MS = 86_400_000;
 
 let database: TestDatabase;
 let api: TestApi;

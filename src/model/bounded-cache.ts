@@ -1,4 +1,4 @@
-/** Remembers the newest answers of a pure function. When full, the oldest half goes: no bookkeeping per use. */
+/** Keeps the newest results of a pure function. When full, it drops the older half: cheaper per use than LRU. */
 export class BoundedCache<Key, Value> {
   readonly #entriesMax: number;
   readonly #entries = new Map<Key, Value>();

@@ -1,6 +1,6 @@
 import { fc, test } from "@fast-check/vitest";
 import { expect } from "vitest";
-import { createdAtMs } from "../../src/store/delivery-id.ts";
+import { createdAtMs } from "../../src/store/day.ts";
 
 test.prop([fc.nat({ max: 2 ** 48 - 1 }), fc.uuid({ version: 7 })])(
   "a delivery's time is the first 48 bits of its id",
