@@ -22,7 +22,7 @@ import {
 import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
 import { createCheckReady, createFindHindrances } from "./readiness.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
-import { unsafeAllowedTargetsOf } from "./target-rules.ts";
+import { targetRulesOf } from "./target-rules.ts";
 
 export type ApiServerOptions = {
   readonly config: Config;
@@ -52,7 +52,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     pool,
     logPool,
     secretsKey,
-    unsafeAllowedTargets: unsafeAllowedTargetsOf(config),
+    unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     checkReceiver: createReceiverChecking(config),

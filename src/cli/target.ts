@@ -1,14 +1,13 @@
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import type { ProcessContext } from "../app/process-context.ts";
-import { targetRulesOf } from "../app/target-rules.ts";
+import { createTargetResolver, type TargetRules, targetRulesOf } from "../app/target-rules.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { readConfig } from "../config/read-config.ts";
 import { TargetError } from "../egress/connect/target-error.ts";
 import { createCheckedAddresses, type FindCheckedAddresses } from "../egress/dns/checked-addresses.ts";
 import { portOf } from "../egress/rules/port.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
-import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import { answer } from "./answer.ts";
 import { readStandardInput } from "./standard-input.ts";
 
@@ -38,12 +37,15 @@ export function addTargetCommands(program: Command, context: ProcessContext): vo
     .option("--json", "answer in JSON, on a terminal too")
     .action(async (options) => {
       const config = readConfig(context.env);
-      const { unsafeAllowedTargets, resolver, ownAddresses } = targetRulesOf(config);
+      const rules = targetRulesOf(config);
       const urls = urlsIn(await readStandardInput(context, inputBytesMax));
       const findAddresses = options.resolve
-        ? createCheckedAddresses({ resolver, unsafeAllowedTargets, ownAddresses })
+        ? createCheckedAddresses({
+            ...rules,
+            resolver: createTargetResolver(config, config.connectTimeoutMs),
+          })
         : null;
-      const answers = await mapSideBySide(urls, (url) => judge(url, unsafeAllowedTargets, findAddresses));
+      const answers = await mapSideBySide(urls, (url) => judge(url, rules, findAddresses));
       answer(context, options, answers, answers.map(inWords).join("\n"));
     });
 }
@@ -51,10 +53,10 @@ export function addTargetCommands(program: Command, context: ProcessContext): vo
 /** By its text; then, when `findAddresses` is given, by the check that every connection makes. */
 async function judge(
   url: string,
-  unsafeAllowedTargets: UnsafeAllowedTargets,
+  rules: TargetRules,
   findAddresses: FindCheckedAddresses | null,
 ): Promise<TargetAnswer> {
-  const judged = judgeTargetUrl(url, { unsafeAllowedTargets });
+  const judged = judgeTargetUrl(url, rules);
   if (judged.verdict === "refuse") {
     return { url, verdict: "refuse", code: judged.code, message: judged.message, href: null };
   }
