@@ -23,7 +23,7 @@ import {
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
 import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
-import { unsafeAllowedTargetsOf } from "./target-rules.ts";
+import { targetRulesOf } from "./target-rules.ts";
 
 export type ApiServerOptions = {
   readonly config: Config;
@@ -53,7 +53,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     pool,
     logPool,
     secretsKey,
-    unsafeAllowedTargets: unsafeAllowedTargetsOf(config),
+    unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     checkReceiver: createReceiverChecking(config),

@@ -9,30 +9,38 @@ import { UsageError } from "./usage-error.ts";
 
 export type TargetRules = {
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
-  readonly resolver: Resolver;
   readonly ownAddresses: readonly string[];
 };
 
 /**
- * The rules for targets from the configuration, in the form that src/egress/ takes.
- * @throws ConfigError for an entry that no normalized URL can match, such as `127.1:8443`
+ * What the configuration says about where webhooks may go.
+ * @throws ConfigError for an entry that looks right but that no URL is ever spelled like, such as `127.1:8443`
  */
 export function targetRulesOf(config: Config): TargetRules {
-  return {
-    unsafeAllowedTargets: unsafeAllowedTargetsOf(config),
-    resolver: createResolver({
-      servers: config.targetDnsServers ?? undefined,
-      timeoutMs: config.connectTimeoutMs,
-      now: () => performance.now(),
-    }),
-    ownAddresses: config.ownAddresses ?? [],
-  };
+  const ownAddresses = config.ownAddresses ?? [];
+  try {
+    return {
+      unsafeAllowedTargets: parseUnsafeAllowedTargets(config.unsafeAllowedTargets ?? []),
+      ownAddresses,
+    };
+  } catch (error) {
+    throw new ConfigError([`UNSAFE_ALLOWED_TARGETS cannot be used: ${(error as Error).message}`]);
+  }
 }
 
-/** The refusals that UNSAFE_ALLOWED_TARGETS can lift. */
+/** `timeoutMs`: for one name. */
+export function createTargetResolver(config: Config, timeoutMs: number): Resolver {
+  return createResolver({
+    servers: config.targetDnsServers ?? undefined,
+    timeoutMs,
+    now: () => performance.now(),
+  });
+}
+
+/** Refusals that an entry in UNSAFE_ALLOWED_TARGETS lifts. */
 const LIFTABLE: readonly TargetRefusalCode[] = ["name_not_public", "address_not_public", "port_not_allowed"];
 
-/** The error for a URL that webhooks may not go to; where tests can get around it, with a hint how. */
+/** The error for a URL that webhooks may not go to, with a hint for tests where that helps. */
 export function refusedTarget(
   { code, message }: { readonly code: TargetRefusalCode; readonly message: string },
   { environment }: Config,
@@ -40,13 +48,4 @@ export function refusedTarget(
   const canBeLifted = environment === "development" && LIFTABLE.includes(code);
   const hint = " For tests on this machine, see `sealpost receiver listen --help`.";
   return new UsageError(canBeLifted ? `${message}${hint}` : message);
-}
-
-/** @throws ConfigError as `targetRulesOf` does */
-export function unsafeAllowedTargetsOf(config: Config): UnsafeAllowedTargets {
-  try {
-    return parseUnsafeAllowedTargets(config.unsafeAllowedTargets?.join(",") ?? "");
-  } catch (error) {
-    throw new ConfigError([`UNSAFE_ALLOWED_TARGETS cannot be used: ${(error as Error).message}`]);
-  }
 }

@@ -2,14 +2,13 @@ import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
-import { targetRulesOf } from "../app/target-rules.ts";
+import { createTargetResolver, type TargetRules, targetRulesOf } from "../app/target-rules.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { readConfig } from "../config/read-config.ts";
 import { TargetError } from "../egress/connect/target-error.ts";
 import { createCheckedAddresses, type FindCheckedAddresses } from "../egress/dns/checked-addresses.ts";
 import { portOf } from "../egress/rules/port.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
-import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import { readStandardInput } from "./standard-input.ts";
 
 const INPUT_BYTES_MAX = 16 * 1024 * 1024;
@@ -38,12 +37,15 @@ export function addTargetCommands(program: Command, context: ProcessContext): vo
     .option("--json", "print JSON, even on a terminal")
     .action(async (options) => {
       const config = readConfig(context.env);
-      const { unsafeAllowedTargets, resolver, ownAddresses } = targetRulesOf(config);
+      const rules = targetRulesOf(config);
       const urls = parseUrls(await readStandardInput(context, INPUT_BYTES_MAX));
       const findAddresses = options.resolve
-        ? createCheckedAddresses({ resolver, unsafeAllowedTargets, ownAddresses })
+        ? createCheckedAddresses({
+            ...rules,
+            resolver: createTargetResolver(config, config.connectTimeoutMs),
+          })
         : null;
-      const verdicts = await mapConcurrently(urls, (url) => check(url, unsafeAllowedTargets, findAddresses));
+      const verdicts = await mapConcurrently(urls, (url) => check(url, rules, findAddresses));
       printResult(context, options, verdicts, verdicts.map(verdictText).join("\n"));
     });
 }
@@ -51,10 +53,10 @@ export function addTargetCommands(program: Command, context: ProcessContext): vo
 /** Checks the URL's text and, with `findAddresses`, the addresses that a connection would use. */
 async function check(
   url: string,
-  unsafeAllowedTargets: UnsafeAllowedTargets,
+  rules: TargetRules,
   findAddresses: FindCheckedAddresses | null,
 ): Promise<Verdict> {
-  const judged = judgeTargetUrl(url, { unsafeAllowedTargets });
+  const judged = judgeTargetUrl(url, rules);
   if (judged.verdict === "refuse") {
     return { url, verdict: "refuse", code: judged.code, message: judged.message, href: null };
   }

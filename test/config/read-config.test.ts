@@ -105,8 +105,8 @@ describe.each([
   ["OWN_ADDRESSES", ["198.51.100.7, 2001:db8::/64"], ["198.51.100.0/33", "localhost"]],
   [
     "UNSAFE_ALLOWED_TARGETS",
-    ["localhost:8443", "*.localhost:8443,127.0.0.1:1,[::1]:65535"],
-    ["localhost", "*:443", "https://localhost:8443", "localhost:65536", "localhost:0", "a b:1"],
+    ["localhost:8443", " *.localhost:8443 ,127.0.0.1:1, [::1]:65535"],
+    ["localhost", "*:443", "https://localhost:8443", "localhost:65536", "localhost:0", "a b:1", "a:1,", ","],
   ],
   [
     "TRUST_PROXY",

@@ -1,34 +1,27 @@
+import type { OpenedConnection, Target } from "../egress.ts";
 import { judgeAddress } from "../rules/address.ts";
 import { allowsUnsafely, type UnsafeAllowedTargets } from "../rules/unsafe-allowed-targets.ts";
-import {
-  type Connection,
-  ConnectionEndedError,
-  isByReceiver,
-  type OpenedConnection,
-  openConnection,
-  type Target,
-} from "./connection.ts";
-import { createDistrustedOrigins } from "./connection-distrust.ts";
+import { TtlMap } from "../ttl-map.ts";
+import { type Connection, ConnectionEndedError, isByReceiver, openConnection } from "./connection.ts";
 import type { PostLimits } from "./limits.ts";
-import { createSeenOrigins } from "./seen-origins.ts";
 
-export type ConnectionsOptions = {
+export type ConnectionPoolOptions = {
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
   readonly limits: PostLimits;
   /** Monotonic milliseconds. */
   readonly now: () => number;
 };
 
-export type Connections = {
-  /** A kept connection to the origin that may be used now, or undefined; it is the caller's until given back. */
+export type ConnectionPool = {
+  /** A kept connection to the origin that may be used now, or undefined. The caller gives it back or ends it. */
   take(origin: string): Connection | undefined;
-  /** Makes a fresh connection usable; it is the caller's until given back or ended. */
+  /** Makes a fresh connection usable. The caller gives it back or ends it. */
   open(origin: string, target: Target, opened: OpenedConnection): Connection;
-  /** Keeps a connection whose answer was read to its end, if it is fit to be used again. */
+  /** Keeps a connection whose answer was read to its end, if it can be used again. */
   giveBack(connection: Connection): void;
-  /** To be told of a kept connection that its receiver ended, without having said that it would. */
+  /** For a while, keeps no connection to the origin of this one, which its receiver closed unannounced. */
   distrust(connection: Connection): void;
-  /** Ends a connection at once, with whatever is under way on it. */
+  /** Ends a connection at once, with the POST on it. */
   end(connection: Connection, cause: Error): void;
   endIdle(): void;
   readonly openCount: number;
@@ -37,15 +30,27 @@ export type Connections = {
   readonly originsCount: number;
 };
 
-export function createConnections(options: ConnectionsOptions): Connections {
+export function createConnectionPool(options: ConnectionPoolOptions): ConnectionPool {
   const { limits, now, unsafeAllowedTargets } = options;
   const open = new Set<Connection>();
-  // The same connections twice: the sets are in order of idling, so that the first is the one to evict.
+  // Both sets in the order of going idle, so that the first one is the one to evict.
   const idle = new Set<Connection>();
   const idleNewcomers = new Set<Connection>();
   const idleByOrigin = new Map<string, Connection[]>();
-  const distrusted = createDistrustedOrigins(limits, now);
-  const seen = createSeenOrigins(limits, now);
+  // Origins whose receivers close connections unannounced: a POST sent on a closed one fails.
+  const distrusted = new TtlMap<string, true>({ entriesMax: limits.distrustedOriginsMax, now });
+  // Origins that had a POST so lately that a connection kept since then would still be there.
+  const seen = new TtlMap<string, true>({ entriesMax: limits.seenOriginsMax, now });
+
+  function distrust({ origin }: Connection): void {
+    distrusted.set(origin, true, limits.distrustMs);
+  }
+
+  function isFirstLately(origin: string): boolean {
+    const wasSeen = seen.has(origin);
+    seen.set(origin, true, limits.idleMs);
+    return !wasSeen;
+  }
 
   function forgetIdle(connection: Connection): void {
     if (!idle.delete(connection)) return;
@@ -57,7 +62,7 @@ export function createConnections(options: ConnectionsOptions): Connections {
 
   function onDisconnect(connection: Connection, error: Error): void {
     const isSoon = idle.has(connection) && now() - connection.idleSinceMs < limits.soonMs;
-    if (isSoon && isByReceiver(error)) distrusted.add(connection.origin);
+    if (isSoon && isByReceiver(error)) distrust(connection);
     onEnded(connection, error);
   }
 
@@ -88,7 +93,7 @@ export function createConnections(options: ConnectionsOptions): Connections {
     );
   }
 
-  /** Judged at each use, like a fresh answer of DNS. */
+  /** The address is judged at every reuse, like a fresh answer of DNS. */
   function isStillAllowed({ remoteAddress, target }: Connection): boolean {
     return (
       remoteAddress === null ||
@@ -100,7 +105,7 @@ export function createConnections(options: ConnectionsOptions): Connections {
   return {
     take(origin) {
       for (;;) {
-        // The one used last: the others get the chance to grow old, and the busy one is surest to be alive.
+        // The last one used: it is the likeliest to be alive, and the others can go idle long enough to be closed.
         const connection = idleByOrigin.get(origin)?.at(-1);
         if (connection === undefined) return undefined;
         forgetIdle(connection);
@@ -125,7 +130,7 @@ export function createConnections(options: ConnectionsOptions): Connections {
         return;
       }
       connection.idleSinceMs = now();
-      if (connection.isNewcomer) connection.isNewcomer = !seen.see(connection.origin);
+      if (connection.isNewcomer) connection.isNewcomer = isFirstLately(connection.origin);
       if (connection.isNewcomer) idleNewcomers.add(connection);
       idle.add(connection);
       const siblings = idleByOrigin.get(connection.origin);
@@ -135,7 +140,7 @@ export function createConnections(options: ConnectionsOptions): Connections {
       evictBeyond(limits.idleConnectionsMax, idle);
     },
 
-    distrust: ({ origin }) => distrusted.add(origin),
+    distrust,
     end,
 
     endIdle() {

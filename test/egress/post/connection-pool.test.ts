@@ -1,12 +1,11 @@
 import { readdirSync } from "node:fs";
 import { connect as connectTls } from "node:tls";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { createDistrustedOrigins } from "../../../src/egress/post/connection-distrust.ts";
+import type { Connect } from "../../../src/egress/egress.ts";
 import { createPoster, type Poster } from "../../../src/egress/post/post.ts";
-import { createSeenOrigins } from "../../../src/egress/post/seen-origins.ts";
 import { sharedAuthority } from "../../support/certificates.ts";
 import { startHostileReceiver } from "../../support/hostile-receiver.ts";
-import { createTestPoster, postRequest, type TestPosterOptions } from "../../support/poster.ts";
+import { createTestPoster, egressOf, postRequest, type TestPosterOptions } from "../../support/poster.ts";
 import { type Receiver, type ReceiverOptions, startReceiver } from "../../support/receiver.ts";
 
 const open: { close(): Promise<void> }[] = [];
@@ -129,14 +128,12 @@ describe("a kept connection", () => {
   it("is judged again at each use: an address that is not public is not used twice", async () => {
     const { receiver } = await setUp();
     // A connector that knows no rules, with a poster for which nothing is lifted.
-    const poster = createPoster({
-      connect: async ({ port }) => {
-        const socket = connectTls({ port, host: "127.0.0.1", servername: "localhost", ca: receiver.caPem });
-        await new Promise((resolve) => socket.once("secureConnect", resolve));
-        return { socket, remoteAddress: "127.0.0.1", timings: { dnsMs: 0, connectMs: 0, tlsMs: 0 } };
-      },
-      now: () => performance.now(),
-    });
+    const connect: Connect = async ({ port }) => {
+      const socket = connectTls({ port, host: "127.0.0.1", servername: "localhost", ca: receiver.caPem });
+      await new Promise((resolve) => socket.once("secureConnect", resolve));
+      return { socket, remoteAddress: "127.0.0.1", timings: { dnsMs: 0, connectMs: 0, tlsMs: 0 } };
+    };
+    const poster = createPoster({ egress: egressOf(connect), now: () => performance.now() });
     open.push(poster);
     await poster.post(postRequest(receiver.url()));
     await poster.post(postRequest(receiver.url()));
@@ -213,10 +210,17 @@ describe("connections that their receiver closes unannounced", () => {
     expect(poster.gauges().idleConnections).toBe(1);
   });
 
-  it("are remembered for a limited number of origins", () => {
-    const origins = createDistrustedOrigins({ distrustMs: 1_000, distrustedOriginsMax: 2 }, () => 0);
-    for (const origin of ["a", "b", "a", "c"]) origins.add(origin);
-    expect(["a", "b", "c"].filter((origin) => origins.has(origin))).toEqual(["a", "c"]);
+  it("are remembered for a limited number of origins", async () => {
+    const { receiver, poster, untilClosed } = await setUpClosing({ limits: { distrustedOriginsMax: 1 } });
+    const postTo = async (name: string) => {
+      await poster.post(postRequest(new URL(`https://${name}:${receiver.port}/`)));
+      const { idleConnections } = poster.gauges();
+      await untilClosed();
+      return idleConnections;
+    };
+    expect([await postTo("localhost"), await postTo("localhost")]).toEqual([1, 0]);
+    expect([await postTo("a.many.localhost"), await postTo("a.many.localhost")]).toEqual([1, 0]);
+    expect(await postTo("localhost"), "forgotten, and so kept again").toBe(1);
   });
 });
 
@@ -245,24 +249,29 @@ describe("kept connections in all", () => {
     expect(await handshakes("d", "e", "f", "a", "b"), "newcomers do not drive them out").toBe(3);
   });
 
-  it("are of newcomers again when an origin had no POST for longer than they would be kept", () => {
-    let nowMs = 0;
-    const seen = createSeenOrigins({ idleMs: 1_000, seenOriginsMax: 2 }, () => nowMs);
-    const see = (origin: string, atMs: number) => {
-      nowMs = atMs;
-      return seen.see(origin);
+  it("are of newcomers again when an origin had no POST for longer than they would be kept", async () => {
+    let laterMs = 0;
+    const now = () => performance.now() + laterMs;
+    const limits = { idleNewcomersMax: 1, idleMs: 10_000 };
+    const { receiver, poster } = await setUp({ now, limits });
+    const idleOriginsAfter = async (...names: string[]) => {
+      for (const name of names) await poster.post(postRequest(manyUrl(receiver, name)));
+      return poster.gauges().idleOrigins;
     };
-    expect([see("a", 0), see("a", 999), see("a", 1_998), see("a", 2_998)]).toEqual([
-      false,
-      true,
-      true,
-      false,
-    ]);
-    expect([see("b", 3_000), see("c", 3_000), see("a", 3_000)], "the oldest is forgotten").toEqual([
-      false,
-      false,
-      false,
-    ]);
+    expect(await idleOriginsAfter("a", "b")).toBe(1);
+    laterMs = 9_000;
+    expect(await idleOriginsAfter("a", "c"), "a was seen lately, c is new").toBe(2);
+    laterMs = 20_000;
+    expect(await idleOriginsAfter("d", "b"), "b is new again and drives d out").toBe(2);
+  });
+
+  it("are of newcomers when so many other origins had a POST since", async () => {
+    const limits = { idleNewcomersMax: 1, seenOriginsMax: 2 };
+    const { receiver, poster } = await setUp({ limits });
+    for (const name of ["a", "b", "c", "a"]) await poster.post(postRequest(manyUrl(receiver, name)));
+    expect(poster.gauges().idleOrigins, "a was forgotten").toBe(1);
+    await poster.post(postRequest(manyUrl(receiver, "c")));
+    expect(poster.gauges().idleOrigins, "c was not").toBe(2);
   });
 
   it("hold few descriptors however many hosts there are", async () => {

@@ -1,6 +1,6 @@
 import { fc, it } from "@fast-check/vitest";
 import { describe, expect } from "vitest";
-import { excerptOf, recordableText, recordedHeaders, retryAfterOf } from "../../../src/egress/post/answer.ts";
+import { excerptOf, recordableText, recordedHeaders, retryAfterOf } from "../../../src/egress/post/result.ts";
 
 function excerpt(bytes: Buffer | string, more: { isCut?: boolean; headers?: Record<string, string> } = {}) {
   const body = Buffer.from(bytes as string);

@@ -2,7 +2,7 @@ import { errors } from "undici";
 import { describe, expect, it } from "vitest";
 import { EgressProxyError } from "../../../src/egress/connect/proxy-connector.ts";
 import { TARGET_ERROR_CODES, TargetError } from "../../../src/egress/connect/target-error.ts";
-import { classifyAnswerError, classifyConnectError } from "../../../src/egress/post/classify.ts";
+import { classifyAnswerError, classifyConnectError } from "../../../src/egress/post/failures.ts";
 import { isErrorCode, outcomeOfErrorCode } from "../../../src/model/error-codes.ts";
 
 function errorWith(code: string, message = "something"): Error {
