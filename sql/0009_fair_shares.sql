@@ -42,8 +42,9 @@ $$;
 create index open_deliveries_lane on sealpost.open_deliveries (account_id, lane, delivery_id);
 
 -- Up to rows_max ids of one lane, from `from_id` on, that are due and that nobody has at hand: they are this caller's to
--- queue, and the promoter looks at them again only later. next_id: where more may follow; null: that was all. Rows that
--- were woken within the last second are passed over, because another dispatcher has just got them.
+-- queue, and the promoter looks at them again only later. next_id: where more may follow; null: that was all. The
+-- promoter waits a second longer for them than for others, by which another dispatcher sees, for that second, that they
+-- are taken.
 create function sealpost.take_let_go(
   of_account uuid, of_lane bigint, from_id uuid, rows_max integer, at timestamptz, out ids uuid[], out next_id uuid
 )
@@ -57,30 +58,28 @@ set enable_mergejoin = off
 as $$
 declare
   wake_after constant interval := '15 seconds';
-  looked integer;
+  taken_for constant interval := '1 second';
 begin
   with page as (
     select ctid as place, delivery_id,
-      due_at <= at and (lease_until is null or lease_until <= at) and wake_at <= at + wake_after - interval '1 second'
-        as is_free
+      due_at <= at and (lease_until is null or lease_until <= at) and wake_at <= at + wake_after as is_free
     from sealpost.open_deliveries
     where account_id = of_account and lane = of_lane and delivery_id >= from_id
     order by delivery_id
-    limit rows_max
+    limit rows_max + 1
     for update skip locked
+  ), numbered as (
+    select *, row_number() over (order by delivery_id) as n from page
   ), moved as (
     update sealpost.open_deliveries as o
-    set wake_at = at + wake_after
-    from page
-    where o.ctid = page.place and page.is_free
+    set wake_at = at + wake_after + taken_for
+    from numbered
+    where o.ctid = numbered.place and is_free and n <= rows_max
     returning o.delivery_id
   )
-  select (select count(*) from page), (select max(delivery_id::text)::uuid from page),
-    (select coalesce(array_agg(delivery_id order by delivery_id), '{}') from moved)
-  into looked, next_id, ids;
-  if looked < rows_max then
-    next_id := null;
-  end if;
+  select (select coalesce(array_agg(delivery_id order by delivery_id), '{}') from moved),
+    (select delivery_id from numbered where n > rows_max)
+  into ids, next_id;
 end
 $$;
 

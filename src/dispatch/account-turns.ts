@@ -15,8 +15,10 @@ export type Share = {
 
 type Turn = Set<Share>;
 
-/** Places that only accounts with few in flight get: a POST cannot be taken back when a neighbour's work arrives. */
+/** Of the places, those that only accounts with few in flight get: a POST cannot be taken back for a neighbour's. */
 const RESERVED_SHARE = 1 / 8;
+/** Of the places, those that only accounts with none in flight get; of the silent ones' budget, twice that share. */
+const STRICTLY_RESERVED_SHARE = 1 / 16;
 /** Of what is left of the reserve, how much an account may hold in all to get one more of it. */
 const RESERVE_THRESHOLD = 1 / 4;
 /** 0, 1, 2 to 3, 4 to 7, … in flight: enough for 16,383. */
@@ -31,15 +33,17 @@ export function newShare(): Share {
  * robin). That is max-min fair: whoever asks for little gets all of it, the rest is shared equally.
  *
  * What cannot be taken back is kept back: an eighth of the places is for accounts that hold few, by a dynamic threshold
- * (Choudhury and Hahne, 1998: a queue may grow while it is shorter than a multiple of the free space). So an account
- * alone gets nearly all, and a hundred greedy ones leave room for the next. Silent receivers, and those that have never
- * answered, share a budget of their own in the same way.
+ * (Choudhury and Hahne, 1998: a queue may grow while it is shorter than a multiple of the free space), half of it for
+ * those that hold none. So an account alone gets nearly all, and a hundred greedy ones, even one after the other, leave
+ * room for the next. Silent receivers, and those that have never answered, share a budget of their own in the same way.
  *
  * Losing option: deficit round robin shares starts, not places; accounts whose receivers hang would hold them all.
  */
 export class AccountTurns<Account extends Share> {
   readonly #limits: Pick<LaneLimits, "inFlightMax" | "silentInFlightMax" | "accountInFlightMax">;
   readonly #reserved: number;
+  readonly #strictlyReserved: number;
+  readonly #silentReserved: number;
   /** Accounts that can start something, by the class of what they have in flight. */
   readonly #turns = newTurns();
   /** Accounts that can start something in a silent lane, by the class of what they have in flight in such. */
@@ -51,6 +55,8 @@ export class AccountTurns<Account extends Share> {
   constructor(limits: LaneLimits) {
     this.#limits = limits;
     this.#reserved = Math.floor(limits.inFlightMax * RESERVED_SHARE);
+    this.#strictlyReserved = Math.floor(limits.inFlightMax * STRICTLY_RESERVED_SHARE);
+    this.#silentReserved = Math.floor(limits.silentInFlightMax * 2 * STRICTLY_RESERVED_SHARE);
   }
 
   get inFlight(): number {
@@ -73,7 +79,10 @@ export class AccountTurns<Account extends Share> {
     const free = this.#limits.inFlightMax - this.#inFlight;
     const silentFree = this.#limits.silentInFlightMax - this.#silentInFlight;
     if (free <= 0 || silentFree <= 0) return undefined;
-    return firstBelow(this.#silentTurns, Math.min(silentFree, this.#mostToTakeOf(free)));
+    return firstBelow(
+      this.#silentTurns,
+      Math.min(Math.max(1, silentFree - this.#silentReserved), this.#mostToTakeOf(free)),
+    );
   }
 
   countInFlight(account: Account, change: number, isSilent: boolean): void {
@@ -105,9 +114,10 @@ export class AccountTurns<Account extends Share> {
     account.silentTurn = moved(account, account.silentTurn, null);
   }
 
-  /** An account that has this many in flight gets no more. */
+  /** An account that has this many in flight gets no more; one that has none always does. */
   #mostToTakeOf(free: number): number {
-    return free > this.#reserved ? Number.POSITIVE_INFINITY : Math.max(1, free * RESERVE_THRESHOLD);
+    if (free > this.#reserved) return Number.POSITIVE_INFINITY;
+    return Math.max(1, (free - this.#strictlyReserved) * RESERVE_THRESHOLD);
   }
 }
 

@@ -1,9 +1,12 @@
 /** Bodies in flight, so that memory stays bounded, shared by account. */
 const BYTES_MAX = 64 * 1024 * 1024;
+/** Of these, what only accounts that hold next to nothing get. */
+const RESERVED_BYTES = 8 * 1024 * 1024;
+const NEXT_TO_NOTHING_BYTES = 64 * 1024;
 
 /**
- * Bytes of bodies that are being posted. An account that holds more than is left free starts nothing (a dynamic
- * threshold, as in `AccountTurns`): alone it gets half, and twenty accounts whose receivers hang leave 3 MiB.
+ * Bytes of bodies that are being posted. An account that holds more than is left free, but for the reserve, starts
+ * nothing: a dynamic threshold, as in `AccountTurns`.
  */
 export class BytesInFlight {
   readonly #byAccount = new Map<string, number>();
@@ -30,7 +33,8 @@ export class BytesInFlight {
   }
 
   #judge(accountId: string): void {
-    const isHeld = (this.#byAccount.get(accountId) ?? 0) > this.free;
+    const bytes = this.#byAccount.get(accountId) ?? 0;
+    const isHeld = bytes > NEXT_TO_NOTHING_BYTES && bytes > this.free - RESERVED_BYTES;
     if (isHeld === this.#held.has(accountId)) return;
     if (isHeld) this.#held.add(accountId);
     else this.#held.delete(accountId);

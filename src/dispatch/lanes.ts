@@ -14,8 +14,8 @@ export type TakenDelivery = WaitingDelivery & { readonly epoch: number };
 
 export type LaneKey = Pick<WaitingDelivery, "accountId" | "lane">;
 
-/** Deliveries of a lane that were let go, to be asked for again: those from this id on. */
-export type LetGo = LaneKey & { readonly fromId: string };
+/** Deliveries of a lane that were let go, to be taken back: those from this id on, as many as there is room for. */
+export type LetGo = LaneKey & { readonly fromId: string; readonly room: number };
 
 type Lane = LaneState & {
   readonly key: string;
@@ -90,7 +90,7 @@ export class Lanes {
     const account = this.#accountOf(accountId);
     const lane = account.lanes.get(key) ?? this.#newLane(account, key);
     if (lane.ids.has(deliveryId)) return true;
-    if (!this.#hasRoomFor(lane)) {
+    if (this.#roomFor(lane) === 0) {
       this.#letGo(lane, deliveryId);
       if (isUnused(lane)) this.#rest(lane);
       return false;
@@ -194,7 +194,7 @@ export class Lanes {
     return drain(this.#wanted, max).map((lane) => {
       const fromId = lane.letGoFrom!;
       lane.letGoFrom = null;
-      return { ...keyOf(lane), fromId };
+      return { ...keyOf(lane), fromId, room: this.#roomFor(lane) };
     });
   }
 
@@ -223,14 +223,17 @@ export class Lanes {
     return { deliveryId, ...keyOf(lane), epoch: lane.epoch };
   }
 
-  #hasRoomFor(lane: Lane): boolean {
+  /** Ids that the lane may remember beside those it has. */
+  #roomFor(lane: Lane): number {
     const { account, ids } = lane;
     const { idsMax, laneIdsMax, silentLaneIdsMax, accountSilentIdsMax, accountIdsMin } = this.#limits;
-    if (lane.isSilent)
-      return ids.size < silentLaneIdsMax && account.silentIds < accountSilentIdsMax && this.#ids < idsMax;
-    if (ids.size >= laneIdsMax) return false;
+    if (lane.isSilent) {
+      const inAccount = Math.min(accountSilentIdsMax - account.silentIds, idsMax - this.#ids);
+      return Math.max(0, Math.min(silentLaneIdsMax - ids.size, inAccount));
+    }
     // A dynamic threshold again: an account alone may fill half of what there is.
-    return account.ids < accountIdsMin || account.ids < idsMax - this.#ids;
+    const inAccount = Math.max(accountIdsMin - account.ids, (idsMax - this.#ids - account.ids) / 2);
+    return Math.max(0, Math.min(laneIdsMax - ids.size, Math.ceil(inAccount)));
   }
 
   #letGo(lane: Lane, deliveryId: string): void {
@@ -248,7 +251,8 @@ export class Lanes {
     other.delete(lane);
     if (!isReady) ready.delete(lane);
     else ready.add(lane);
-    if (lane.letGoFrom !== null && !lane.isSilent && !lane.isAskedFor && lane.ids.size <= 2 * lane.limit) {
+    const few = Math.min(2 * lane.limit, this.#limits.laneIdsMax / 2);
+    if (lane.letGoFrom !== null && !lane.isSilent && !lane.isAskedFor && lane.ids.size <= few) {
       lane.isAskedFor = true;
       this.#wanted.add(lane);
     }

@@ -22,6 +22,14 @@ export async function promoteDue(pool: Pool, at: Date | null): Promise<Promotion
 
 const TAKEN_BACK_MAX = 1_000;
 
+export type LetGoDeliveries = {
+  readonly accountId: string;
+  readonly lane: string;
+  readonly fromId: string;
+  /** More are not taken. */
+  readonly room: number;
+};
+
 export type TakenBack = {
   readonly deliveryIds: readonly string[];
   /** Where more may follow; null: that was all. */
@@ -31,12 +39,12 @@ export type TakenBack = {
 /** Deliveries of one lane from an id on that are due and that no dispatcher has at hand; see sql/0009_fair_shares.sql. */
 export async function takeBackLetGo(
   pool: Pool,
-  { accountId, lane, fromId }: { readonly accountId: string; readonly lane: string; readonly fromId: string },
+  { accountId, lane, fromId, room }: LetGoDeliveries,
 ): Promise<TakenBack> {
   const { rows } = await pool.query<{ ids: string[]; next_id: string | null }>({
     name: "take_let_go",
     text: "select ids, next_id from sealpost.take_let_go($1, $2, $3, $4, now())",
-    values: [accountId, lane, fromId, TAKEN_BACK_MAX],
+    values: [accountId, lane, fromId, Math.min(room, TAKEN_BACK_MAX)],
   });
   const { ids, next_id } = rows[0]!;
   return { deliveryIds: ids, nextFromId: next_id };

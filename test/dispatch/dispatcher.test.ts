@@ -118,12 +118,16 @@ function startDispatcher(
 /** `perLane` small analyses for each of `lanes` accounts, as their wake-ups would name them. */
 async function publishIn(lanes: number, perLane: number, text?: (id: string) => string) {
   const waiting: WaitingDelivery[] = [];
-  for (let lane = 0; lane < lanes; lane++) {
+  for (let n = 0; n < lanes; n++) {
     const { accountId } = await createTestAccount(database, receiver.url("/").href);
     for (let from = 0; from < perLane; from += 500) {
       const names = Array.from({ length: Math.min(500, perLane - from) }, () => `d-${published++}`);
       const ids = await publishAt(pool, accountId, new Date(), names.map(text ?? ((name) => name)));
-      waiting.push(...ids.map((deliveryId) => ({ deliveryId, accountId, lane: "1" })));
+      const { rows } = await pool.query<{ lane: string }>("select sealpost.lane($1, null) as lane", [
+        accountId,
+      ]);
+      const { lane } = rows[0]!;
+      waiting.push(...ids.map((deliveryId) => ({ deliveryId, accountId, lane })));
     }
   }
   // Published a moment from now, as far as the database's microseconds go.
@@ -133,8 +137,10 @@ async function publishIn(lanes: number, perLane: number, text?: (id: string) => 
 
 /** Wakes a dispatcher that knows of all these receivers that they answer. */
 function wake(dispatcher: Dispatcher, waiting: readonly WaitingDelivery[]): void {
-  dispatcher.wake(waiting);
-  for (const one of waiting) dispatcher.lanes.setAnsweredBefore(one);
+  for (const one of waiting) {
+    dispatcher.wake([one]);
+    dispatcher.lanes.setAnsweredBefore(one);
+  }
 }
 
 const statusOf = async (id: string) => (await deliveryRow(pool, id)).status;
@@ -180,7 +186,7 @@ describe("claiming", () => {
     const { dispatcher, recorded, until } = startDispatcher({});
     const waiting = await publishIn(2, 1);
     const [one] = waiting;
-    wake(dispatcher, [...waiting, { ...one!, lane: "2" }]);
+    wake(dispatcher, [...waiting, { ...one!, lane: "-2" }]);
     await until(() => recorded.length === 2);
     expect(receiver.requests).toHaveLength(2);
     expect(await deliveryRow(pool, one!.deliveryId)).toMatchObject({

@@ -80,6 +80,12 @@ class Model {
     return lane;
   }
 
+  /** A lane that never answered is forgotten with its last delivery. */
+  forgetUnused(): void {
+    for (const [name, lane] of this.lanes)
+      if (!lane.hasAnswered && lane.inFlight === 0 && lane.ids.length === 0) this.lanes.delete(name);
+  }
+
   sum(count: (lane: ModelLane) => number, account = ""): number {
     return [...this.lanes]
       .filter(([name]) => name.startsWith(account))
@@ -167,7 +173,8 @@ function play(step: Step, lanes: Lanes, model: Model): void {
       return;
     }
     case "take":
-      return model.accept(lanes.take(step.max), step.max);
+      model.accept(lanes.take(step.max), step.max);
+      return;
     case "release": {
       const [taken] = model.inFlight.splice(step.nth % Math.max(model.inFlight.length, 1), 1);
       if (taken === undefined) return;
@@ -178,9 +185,7 @@ function play(step: Step, lanes: Lanes, model: Model): void {
       learn(lane, step.answer, taken.epoch, LIMITS.laneInFlightMax);
       if (lane.isSilent && !wasSilent)
         for (const id of lane.ids.splice(LIMITS.silentLaneIdsMax)) lane.letGo.add(id);
-      // A lane that never answered is forgotten with its last delivery.
-      if (!lane.hasAnswered && lane.inFlight === 0 && lane.ids.length === 0)
-        model.lanes.delete(`${taken.accountId}/${taken.lane}`);
+      model.forgetUnused();
       return;
     }
     case "answered before": {
