@@ -1,7 +1,5 @@
 import { createHash } from "node:crypto";
 
-export type KeyClass = "live" | "test";
-
 /** A key as the store knows it. */
 export type ApiKey = {
   readonly id: string;
@@ -18,12 +16,12 @@ export type ApiKey = {
 export type FindApiKey = (digest: Buffer) => Promise<ApiKey | null>;
 
 /** `svc_live_` for production, `svc_test_` for development, where the brand is `svc`. */
-export function apiKeyPrefix(brand: string, keyClass: KeyClass): string {
+export function apiKeyPrefix(brand: string, keyClass: string): string {
   return `${brand}_${keyClass}_`;
 }
 
 /** The text of a key, shown once to its owner. `secret`: 32 random bytes. */
-export function formatApiKey(brand: string, keyClass: KeyClass, secret: Uint8Array): string {
+export function formatApiKey(brand: string, keyClass: string, secret: Uint8Array): string {
   if (secret.length !== 32) throw new RangeError(`An API key has 32 secret bytes, not ${secret.length}.`);
   return apiKeyPrefix(brand, keyClass) + Buffer.from(secret).toString("base64url");
 }

@@ -3,7 +3,7 @@ import { createApiKey } from "../app/create-api-key.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { inColumns } from "../app/terminal-text.ts";
 import { UsageError } from "../app/usage-error.ts";
-import { scopes } from "../model/scopes.ts";
+import { scopes } from "../model/api-keys.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
 import { answer } from "./answer.ts";
 import { withDatabase } from "./database.ts";

@@ -13,7 +13,7 @@ import { inColumns } from "../app/terminal-text.ts";
 import { UsageError } from "../app/usage-error.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
-import { scopes } from "../model/scopes.ts";
+import { scopes } from "../model/api-keys.ts";
 import { createAccount, hasAccounts } from "../store/accounts.ts";
 import { createGeneralPool } from "../store/pools.ts";
 

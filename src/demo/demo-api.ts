@@ -1,4 +1,7 @@
 import { randomUUID } from "node:crypto";
+import type { EndReason } from "../model/end-reasons.ts";
+import type { Outcome } from "../model/outcomes.ts";
+import type { DeliveryStatus } from "../model/statuses.ts";
 
 /** An attempt as the API shows it, as far as the demo looks. */
 export type ShownAttempt = {
@@ -6,7 +9,7 @@ export type ShownAttempt = {
   readonly number: number;
   readonly started_at: string;
   readonly ended_at: string;
-  readonly outcome: string;
+  readonly outcome: Outcome;
   readonly error_code: string | null;
   readonly status_code: number | null;
 };
@@ -14,8 +17,8 @@ export type ShownAttempt = {
 export type ShownDelivery = {
   readonly id: string;
   readonly analysis_id: string;
-  readonly status: "pending" | "failed" | "succeeded" | "abandoned";
-  readonly reason: string | null;
+  readonly status: DeliveryStatus;
+  readonly reason: EndReason | null;
   readonly run: number;
   readonly attempts_count: number;
 };

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { explainErrorCode } from "../model/error-codes.ts";
+import { hasEnded } from "../model/statuses.ts";
 import type { DemoApi, ShownAttempt, ShownDelivery } from "./demo-api.ts";
 import type { Words } from "./words.ts";
 
@@ -64,15 +65,12 @@ export function createWatch(
       for (;;) {
         const deliveries = (await api.deliveries()).filter(({ id }) => deliveryIds.includes(id));
         for (const seen of await news(deliveries)) show(seen);
-        if (deliveries.length === deliveryIds.length && deliveries.every(hasEnded)) return deliveries;
+        if (deliveries.length === deliveryIds.length && deliveries.every(({ status }) => hasEnded(status)))
+          return deliveries;
         await delay(LOOK_EVERY_MS, undefined, { signal });
       }
     },
   };
-}
-
-function hasEnded({ status }: ShownDelivery): boolean {
-  return status === "succeeded" || status === "abandoned";
 }
 
 function outcomeInWords(receiver: string, { outcome, status_code, error_code }: ShownAttempt): string {

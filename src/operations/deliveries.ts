@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
 import { jsonAnswer } from "../api/shapes.ts";
+import type { ReplayOutcome } from "../model/statuses.ts";
 import { findDelivery } from "../store/deliveries.ts";
 import { createListDeliveries } from "../store/delivery-pages.ts";
-import { type ReplayOutcome, replayDelivery } from "../store/replays.ts";
+import { replayDelivery } from "../store/replays.ts";
 import { filterOf, filters } from "./delivery-filter.ts";
 import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./delivery-shape.ts";
 import type { Dependencies } from "./dependencies.ts";

@@ -1,6 +1,5 @@
 import { importSigningKey, type SigningKey, signatureHeader } from "../signing/index.ts";
-import { webhookBody } from "../webhook/envelope.ts";
-import { exampleAnalysis } from "../webhook/example-event.ts";
+import { exampleAnalysis, webhookBody } from "../webhook/envelope.ts";
 
 /** What each probe is called in a report; stable. */
 export const PROBE_NAMES = [

@@ -168,7 +168,7 @@ type Row = {
   run_started_at_ms: number;
   was_cut_alone: boolean;
   body_bytes: number;
-  event: string;
+  event: EventName;
   webhook_url: string | null;
   traceparent: string | null;
   endpoint_url: string | null;
@@ -281,7 +281,7 @@ function fromRow(row: Row, leaseToken: string, interrupted: ReadonlySet<string>)
     wasInterrupted: interrupted.has(row.delivery_id),
     wasInterruptedAlone: row.was_cut_alone,
     createdAtMs: createdAtMs(row.delivery_id),
-    event: row.event as EventName,
+    event: row.event,
     webhookUrl: row.webhook_url,
     endpointUrl: row.endpoint_url,
     analysisText: row.analysis_text,

@@ -1,7 +1,10 @@
+import type { EventName } from "../model/events.ts";
+import type { DeliveryStatus } from "../model/statuses.ts";
+
 /** The list's filters, each null when it was not asked for. They are ANDed. */
 export type DeliveryFilter = {
-  readonly status: "pending" | "failed" | "succeeded" | "abandoned" | null;
-  readonly event: "analysis.succeeded" | "analysis.failed" | null;
+  readonly status: DeliveryStatus | null;
+  readonly event: EventName | null;
   readonly analysisId: string | null;
   /** Host name, or address literal, of the target; lower case, without the port. */
   readonly targetHost: string | null;

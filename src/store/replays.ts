@@ -1,4 +1,5 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
+import type { ReplayOutcome, ReplayStatus } from "../model/statuses.ts";
 import { type DeliveryFilter, indexedCondition, rowCondition } from "./delivery-filter.ts";
 import { ANSWER_MARGIN_MS } from "./timed-client.ts";
 
@@ -10,8 +11,6 @@ export const REPLAY_DELIVERIES_MAX = 100_000;
  * busy). Whoever asked may have heard "not now" by then, and finds the replay under the same Idempotency-Key.
  */
 const FIX_SET_MS = 20_000;
-
-export type ReplayOutcome = "replayed" | "not_found" | "not_replayable" | "expired";
 
 /** Starts the next run of one delivery; see sql/0007_replays.sql. */
 export async function replayDelivery(
@@ -31,7 +30,7 @@ export async function replayDelivery(
 /** A replay of many, with its progress. */
 export type Replay = {
   readonly id: string;
-  readonly status: "running" | "done" | "cancelled";
+  readonly status: ReplayStatus;
   /** As it was asked for. */
   readonly filter: unknown;
   readonly ratePerSecond: number;
@@ -238,7 +237,7 @@ export async function forgetReplay(pool: Pool, retentionMs: number): Promise<num
 
 type ReplayRow = {
   id: string;
-  status: Replay["status"];
+  status: ReplayStatus;
   filter: unknown;
   rate_per_second: number;
   matched: number;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type Explainable, explainAttempt, explainDelivery } from "../../src/deliveries/explanation.ts";
+import { END_REASONS } from "../../src/model/end-reasons.ts";
 import { NAMED_ERROR_CODES, outcomeOfErrorCode } from "../../src/model/error-codes.ts";
-import { END_REASONS } from "../../src/model/outcomes.ts";
 
 const WEEK_MS = 7 * 86_400_000;
 const DUE = Date.UTC(2026, 2, 1, 12, 0, 5, 678);

@@ -1,7 +1,7 @@
 import { Pool } from "undici";
 import { createApiKey } from "../../../src/app/create-api-key.ts";
 import { readConfig } from "../../../src/config/read-config.ts";
-import { scopes } from "../../../src/model/scopes.ts";
+import { scopes } from "../../../src/model/api-keys.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, formatNumber, percentile } from "../figures.ts";
