@@ -1,6 +1,10 @@
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
+import { importSigningKey } from "../signing/index.ts";
+import { webhookBody } from "../webhook/envelope.ts";
+import { webhookHeaders, webhookSignature } from "../webhook/headers.ts";
 
 /**
  * POSTs an event that nobody published, as a stranger would who knows the URL but not the signing secret.
@@ -9,13 +13,21 @@ import { request } from "node:https";
 export async function postForgery(
   url: string,
   options: {
+    readonly analysisId: string;
+    /** Milliseconds since the epoch. */
+    readonly nowMs: number;
     readonly ca: string;
-    readonly header: string;
-    readonly body: Buffer;
     readonly signal: AbortSignal;
   },
 ): Promise<number> {
-  const { ca, header, body, signal } = options;
+  const { analysisId, nowMs, ca, signal } = options;
+  const body = webhookBody({
+    id: randomUUID(),
+    event: "analysis.succeeded",
+    createdAtMs: nowMs,
+    analysisText: `{"id":"${analysisId}","status":"succeeded"}`,
+  });
+  const guess = importSigningKey(`whsec_${randomUUID()}`);
   const sending = request(url, {
     method: "POST",
     ca,
@@ -23,7 +35,7 @@ export async function postForgery(
     agent: false,
     // Names under localhost are this machine, whether or not its resolver knows that.
     lookup: (_hostname, _options, callback) => callback(null, [{ address: "127.0.0.1", family: 4 }]),
-    headers: { "content-type": "application/json", "extract-signature": header },
+    headers: webhookHeaders({ signature: webhookSignature(body, [guess], nowMs), traceparent: null }),
   });
   sending.end(body);
   const [response] = (await once(sending, "response")) as [IncomingMessage];

@@ -1,4 +1,3 @@
-import { createHmac, randomBytes, randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { ProcessContext } from "../app/process-context.ts";
 import { receivers as cast, rolledBack, type Scene, scenes } from "./cast.ts";
@@ -138,20 +137,16 @@ async function replay(
 
 async function forge(stage: Stage, { words, signal, context }: PlayOptions): Promise<string[]> {
   words.heading("Forging: somebody who knows the URL, but not the signing secret, sends an event");
-  const createdAt = new Date(context.now()).toISOString();
-  const data = '{"id":"invoice-6666","status":"succeeded"}';
-  const event = `{"id":"${randomUUID()}","event":"analysis.succeeded","created_at":"${createdAt}","data":${data}}`;
-  const seconds = Math.floor(context.now() / 1_000);
-  const guess = createHmac("sha256", randomBytes(32)).update(`${seconds}.${event}`).digest("hex");
+  const analysisId = "invoice-6666";
   const status = await postForgery(stage.receivers.url("steady"), {
+    analysisId,
+    nowMs: context.now(),
     ca: await readFile(stage.caFile, "utf8"),
-    header: `t=${seconds},v1=${guess}`,
-    body: Buffer.from(event),
     signal,
   });
   const isRefused = status === 400 && stage.receivers.refused() === 1;
   const mark = isRefused ? words.good("✓") : words.bad("✗");
   const verdict = `${isRefused ? "refused" : "not refused"}: ${cast.steady.hostname} answered ${status}`;
-  words.line("forgery", { status }, `${mark} ${"invoice-6666".padEnd(14)}  ${verdict}`);
+  words.line("forgery", { status }, `${mark} ${analysisId.padEnd(14)}  ${verdict}`);
   return isRefused ? [] : [`The receiver answered ${status} to a forgery, not 400.`];
 }

@@ -1,5 +1,5 @@
-import { SIGNATURE_HEADER } from "../signing/index.ts";
-import type { Probe, ProbePost } from "./probes.ts";
+import { webhookHeaders } from "../webhook/headers.ts";
+import type { Probe } from "./probes.ts";
 
 /** How the POST of a probe ended, as far as a verdict needs it. */
 export type ProbeAnswer = {
@@ -51,22 +51,12 @@ async function sendProbe(
   { url, post, deadlineMs, now }: ProbingOptions,
 ): Promise<Probed> {
   const answers: ProbeAnswer[] = [];
-  for (const { body, header } of probe.posts) {
+  for (const { body, header: signature } of probe.posts) {
     const leftMs = endsAtMs - now();
     const before = answers.at(-1);
     if (before !== undefined && leftMs < 2 * before.durationMs + SPARE_MS) break;
-    const request = { url, headers: headersOf(header), body, deadlineMs: Math.min(deadlineMs, leftMs) };
-    answers.push(await post(request));
+    const headers = webhookHeaders({ signature, traceparent: null, isProbe: true });
+    answers.push(await post({ url, headers, body, deadlineMs: Math.min(deadlineMs, leftMs) }));
   }
   return { probe, answers };
-}
-
-/** Those of a delivery, and one by which a receiver's owner can tell probes in the logs. */
-function headersOf(header: ProbePost["header"]): Record<string, string> {
-  return {
-    "content-type": "application/json",
-    "user-agent": "Sealpost/1",
-    "sealpost-probe": "1",
-    ...(header === null ? {} : { [SIGNATURE_HEADER]: header }),
-  };
 }
