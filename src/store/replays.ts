@@ -1,6 +1,6 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
 import type { ReplayOutcome, ReplayStatus } from "../model/statuses.ts";
-import { type DeliveryFilter, indexedCondition, rowCondition } from "./delivery-filter.ts";
+import { type DeliveryFilter, IS_REPLAYABLE, indexedCondition, rowCondition } from "./delivery-filter.ts";
 import { ANSWER_MARGIN_MS } from "./timed-client.ts";
 
 /** Deliveries that one replay takes at most; whoever wants more narrows the filter to days. */
@@ -107,7 +107,7 @@ function replayable(accountId: string, filter: DeliveryFilter, analysisRetention
   const indexed = indexedCondition(accountId, filter, first + 1);
   const row = rowCondition(filter, first + 1 + indexed.values.length);
   const text = `select d.id from sealpost.deliveries d
-    where ${indexed.text} and ${row.text} and d.status in ('failed', 'abandoned')
+    where ${indexed.text} and ${row.text} and ${IS_REPLAYABLE}
       and d.id >= sealpost.uuid_v7_floor(now() - $${first}::float8 * interval '1 millisecond')
     order by d.id`;
   return { text, values: [analysisRetentionMs, ...indexed.values, ...row.values] };
