@@ -7,4 +7,8 @@ export const STATUS_OF_EVENT = {
 /** The body's `event`, the row's value and the filter's. */
 export type EventName = keyof typeof STATUS_OF_EVENT;
 
+type AnalysisStatus = (typeof STATUS_OF_EVENT)[EventName];
+
+export const ANALYSIS_STATUSES: readonly AnalysisStatus[] = Object.values(STATUS_OF_EVENT);
+
 export const EVENTS = Object.keys(STATUS_OF_EVENT) as readonly EventName[];

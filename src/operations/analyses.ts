@@ -2,6 +2,7 @@ import type { ClientBase } from "pg";
 import { z } from "zod";
 import { type FieldError, Problem } from "../api/problems.ts";
 import { bytesAnswer, jsonAnswer, rawBody } from "../api/shapes.ts";
+import { ANALYSIS_STATUSES } from "../model/events.ts";
 import { publish } from "../publish/publish-analyses.ts";
 import { findAnalysis } from "../store/analyses.ts";
 import { type Publication, PublishRefusedError } from "../store/publications.ts";
@@ -15,7 +16,7 @@ const tag = "Analyses";
 /** Room in a request for all that is not the analysis: the URL, the names, spaces. */
 const ENVELOPE_BYTES = 16_384;
 
-const Analysis = z.looseObject({ id: analysisId, status: z.enum(["succeeded", "failed"]) }).meta({
+const Analysis = z.looseObject({ id: analysisId, status: z.enum(ANALYSIS_STATUSES) }).meta({
   id: "Analysis",
   description: "A completed analysis. Its other members are whatever was published.",
 });

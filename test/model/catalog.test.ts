@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { KEY_CLASSES } from "../../src/model/api-keys.ts";
 import { END_REASONS } from "../../src/model/end-reasons.ts";
-import { EVENTS } from "../../src/model/events.ts";
+import { ANALYSIS_STATUSES, EVENTS } from "../../src/model/events.ts";
 import { OUTCOMES, type Outcome } from "../../src/model/outcomes.ts";
 import {
   DELIVERY_STATUSES,
@@ -109,10 +109,29 @@ test("partial indexes are over the members that the model says", async () => {
   expect(sortedEach(found)).toEqual(sortedEach(PARTIAL_INDEXES));
 });
 
-test("replaying a delivery gives the outcomes of the model", async () => {
-  const { rows } = await database.pool.query<{ source: string }>(
-    `select prosrc as source from pg_proc where pronamespace = ${SCHEMA} and proname = 'replay_delivery'`,
-  );
-  const given = [...rows[0]!.source.matchAll(/\boutcome := '(\w+)'/g)].map(([, outcome = ""]) => outcome);
-  expect(sorted([...new Set(given)])).toEqual(sorted(REPLAY_OUTCOMES));
+describe("the functions of the database", () => {
+  const sourcesOf = async () => {
+    const { rows } = await database.pool.query<{ source: string }>(
+      `select prosrc as source from pg_proc where pronamespace = ${SCHEMA}`,
+    );
+    return rows.map(({ source }) => source).join("\n");
+  };
+  const found = (pattern: RegExp, text: string) =>
+    [...text.matchAll(pattern)].map(([, list = ""]) => sorted(literalsIn(list)));
+
+  test("replay the statuses that the model says", async () => {
+    const lists = found(/\bstatus (?:not )?in \(([^)]*)\)/g, await sourcesOf());
+    expect(lists.length).toBeGreaterThan(1);
+    for (const statuses of lists) expect(statuses).toEqual(sorted(REPLAYABLE_STATUSES));
+  });
+
+  test("give the outcomes of the model to a replay of one delivery", async () => {
+    const given = found(/\boutcome := ('\w+')/g, await sourcesOf()).flat();
+    expect(sorted([...new Set(given)])).toEqual(sorted(REPLAY_OUTCOMES));
+  });
+
+  test("publish analyses of the statuses that the model has an event for", async () => {
+    const [statuses = []] = found(/\bstatus::text not in \(([^)]*)\)/g, await sourcesOf());
+    expect(statuses).toEqual(sorted(ANALYSIS_STATUSES.map((status) => `"${status}"`)));
+  });
 });
