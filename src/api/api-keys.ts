@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
+import type { KeyClass } from "../model/api-keys.ts";
 
 /** A key as the store knows it. */
 export type ApiKey = {
   readonly id: string;
-  /** The account whose key it is; null for a staff key, which reaches every account. */
+  /** The account that owns it; null for a staff key, which has access to every account. */
   readonly accountId: string | null;
   readonly scopes: ReadonlySet<string>;
   /** Null: it does not expire. */
@@ -12,21 +13,21 @@ export type ApiKey = {
   readonly revokedAt: Date | null;
 };
 
-/** Finds a key, revoked and expired ones included, by the SHA-256 of its whole text; null when there is none. */
+/** Finds a key, revoked and expired ones included, by the SHA-256 of its whole text; null if there is none. */
 export type FindApiKey = (digest: Buffer) => Promise<ApiKey | null>;
 
 /** `svc_live_` for production, `svc_test_` for development, where the brand is `svc`. */
-export function apiKeyPrefix(brand: string, keyClass: string): string {
+export function apiKeyPrefix(brand: string, keyClass: KeyClass): string {
   return `${brand}_${keyClass}_`;
 }
 
 /** The text of a key, shown once to its owner. `secret`: 32 random bytes. */
-export function formatApiKey(brand: string, keyClass: string, secret: Uint8Array): string {
+export function formatApiKey(brand: string, keyClass: KeyClass, secret: Uint8Array): string {
   if (secret.length !== 32) throw new RangeError(`An API key has 32 secret bytes, not ${secret.length}.`);
   return apiKeyPrefix(brand, keyClass) + Buffer.from(secret).toString("base64url");
 }
 
-/** What is stored of a key. A plain hash will do: 256 random bits cannot be guessed from it. */
+/** What is stored of a key. A plain hash is enough for 256 random bits. */
 export function digestApiKey(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
@@ -36,9 +37,9 @@ const BEARER = /^bearer +([\w.~+/=-]{1,256})$/i;
 export type Authenticate = (authorization: string | undefined) => Promise<ApiKey | null>;
 
 /**
- * Says whose request it is: null for no key, a malformed, unknown, revoked or expired one, or one of the other
- * environment. All of those look the same to the caller. A key is looked up by its digest, so what the lookup's time
- * tells is about the digest and of no use to someone who guesses, and it is looked up before anything else is judged.
+ * Authenticates a request: null for a missing, malformed, unknown, revoked or expired key, or one of the other
+ * environment. All of these look the same to the caller. The lookup is by digest, so its timing is of no use to a
+ * guesser, and it comes before any other check.
  */
 export function createAuthenticate(options: {
   readonly findApiKey: FindApiKey;

@@ -10,7 +10,7 @@ type DeliveryState = {
 const DELIVERY_STATES = {
   pending: { meaning: "no attempt of this run has ended", hasEnded: false, isReplayable: false },
   failed: { meaning: "the last one failed and another follows", hasEnded: false, isReplayable: true },
-  succeeded: { meaning: "a 2xx was seen", hasEnded: true, isReplayable: false },
+  succeeded: { meaning: "a 2xx was received", hasEnded: true, isReplayable: false },
   abandoned: { meaning: "no more attempts, see `reason`", hasEnded: true, isReplayable: true },
 } as const satisfies Record<string, DeliveryState>;
 

@@ -6,6 +6,7 @@ import type { WaitingDelivery } from "../../src/dispatch/lanes.ts";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { insertAccount, publish } from "../support/publishing.ts";
+import { countJobs } from "../support/wakeup-jobs.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -30,6 +31,7 @@ function startWaking(pool: Pool = database.pool): (count: number) => Promise<rea
       events.emit("woken");
     },
     onRunnerEnded: () => undefined,
+    random: Math.random,
   });
   running.start();
   return async (count) => {
@@ -108,6 +110,7 @@ test("stops when it is asked to while its runner is still starting", async () =>
     pool: database.pool,
     wake: async () => undefined,
     onRunnerEnded: (error) => ends.push(error),
+    random: Math.random,
   });
   wakeups.start();
   await wakeups.stop();
@@ -120,16 +123,9 @@ test("goes on after graphile-worker's cleanup of tasks without jobs", async () =
   await publish(database.pool, accountId, '{"id":"w-before","status":"succeeded"}');
   await woken(1);
   const graphile = await makeWorkerUtils({ pgPool: database.pool });
-  await expect.poll(countJobs).toBe(0);
+  await expect.poll(() => countJobs(database.pool)).toBe(0);
   await graphile.cleanup({ tasks: ["GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES", "DELETE_PERMAFAILED_JOBS"] });
   await graphile.release();
   await publish(database.pool, accountId, '{"id":"w-after","status":"succeeded"}');
   expect(await woken(2)).toHaveLength(2);
 });
-
-async function countJobs(): Promise<number> {
-  const { rows } = await database.pool.query(
-    "select count(*)::integer as n from graphile_worker._private_jobs",
-  );
-  return rows[0].n;
-}

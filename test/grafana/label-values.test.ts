@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { declaredMetrics } from "../../src/metrics/table.ts";
+import { declaredMetrics } from "../../src/metrics/metrics-table.ts";
 import { END_REASONS } from "../../src/model/end-reasons.ts";
 import { isErrorCode, isOurFailure, NAMED_ERROR_CODES } from "../../src/model/error-codes.ts";
 import { OUTCOMES } from "../../src/model/outcomes.ts";

@@ -1,7 +1,9 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { JSON_LEVELS_MAX } from "../../src/api/limits.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { insertAccount, publish, publishMany } from "../support/publishing.ts";
+import { countJobs, newestPayload } from "../support/wakeup-jobs.ts";
 
 const HOOK = "https://hooks.example.com/in";
 let database: TestDatabase;
@@ -33,6 +35,11 @@ function analysis(id: string, more = ""): string {
   return `{"id":"${id}","status":"succeeded"${more}}`;
 }
 
+/** The analysis itself is the first level. */
+function nested(levels: number): string {
+  return analysis(`nested-${levels}`, `,"x":${"[".repeat(levels - 1)}${"]".repeat(levels - 1)}`);
+}
+
 describe("publish_analysis", () => {
   it("stores the analysis, its delivery and its wake-up together", async () => {
     const id = await publish(database.pool, accountId, analysis("whole"), HOOK);
@@ -54,29 +61,24 @@ describe("publish_analysis", () => {
         lane: rows[0].lane,
       },
     ]);
-    const jobs = await database.pool.query(
-      "select payload from graphile_worker._private_jobs order by id desc limit 1",
-    );
-    expect(jobs.rows[0].payload).toEqual({ ids: [id], lanes: [rows[0].lane] });
+    expect(await newestPayload(database.pool)).toEqual({ ids: [id], lanes: [rows[0].lane] });
   });
 
   it("leaves nothing behind when the caller's transaction rolls back", async () => {
-    const before = [await count("sealpost.deliveries"), await count("graphile_worker._private_jobs")];
+    const before = [await count("sealpost.deliveries"), await countJobs(database.pool)];
     const client = await database.pool.connect();
     await client.query("begin");
     await publish(client, accountId, analysis("rolled-back"), HOOK);
     await client.query("rollback");
     client.release();
-    expect([await count("sealpost.deliveries"), await count("graphile_worker._private_jobs")]).toEqual(
-      before,
-    );
+    expect([await count("sealpost.deliveries"), await countJobs(database.pool)]).toEqual(before);
   });
 
   it("answers the same delivery when the same is published again, and does nothing", async () => {
     const first = await publish(database.pool, accountId, analysis("again"), HOOK);
-    const before = await count("graphile_worker._private_jobs");
+    const before = await countJobs(database.pool);
     expect(await publish(database.pool, accountId, analysis("again"), HOOK)).toBe(first);
-    expect(await count("graphile_worker._private_jobs")).toBe(before);
+    expect(await countJobs(database.pool)).toBe(before);
   });
 
   it("makes one delivery out of twenty connections publishing at once", async () => {
@@ -145,7 +147,7 @@ describe("publish_analysis", () => {
     ["an escaped second id", '{"id":"s","status":"failed","\\u0069d":"t"}', "SP002", "written with escapes"],
     ["an escaped only status", '{"id":"s","st\\u0061tus":"failed"}', "SP002", "written with escapes"],
     ["too many bytes", analysis("big", `,"x":"${"é".repeat(600_000)}"`), "SP003", "more than the 1048576"],
-    ["513 levels", analysis("deep", `,"x":${"[".repeat(512)}${"]".repeat(512)}`), "SP002", "512 levels"],
+    ["a level too many", nested(JSON_LEVELS_MAX + 1), "SP002", `more than ${JSON_LEVELS_MAX} levels`],
   ])("refuses %s before anything is stored", async (_, text, state, message) => {
     const before = await count("sealpost.analyses");
     const error = await refusal(publish(database.pool, accountId, text, HOOK));
@@ -155,8 +157,8 @@ describe("publish_analysis", () => {
     expect(await count("sealpost.analyses")).toBe(before);
   });
 
-  it("accepts 512 levels, and any number of brackets beside each other or in strings", async () => {
-    const deep = analysis("level-512", `,"x":${"[".repeat(511)}${"]".repeat(511)}`);
+  it("accepts as many levels as the API does, and any number of brackets beside each other or in strings", async () => {
+    const deep = nested(JSON_LEVELS_MAX);
     const wide = analysis("wide", `,"x":[${"[],{},".repeat(600)}1],"y":"${'[{\\"'.repeat(600)}"`);
     await publish(database.pool, accountId, deep, HOOK);
     await publish(database.pool, accountId, wide, HOOK);
@@ -248,11 +250,11 @@ describe("publish_analyses", () => {
   });
 
   it("puts up to 50 deliveries into one job", async () => {
-    const before = await count("graphile_worker._private_jobs");
+    const before = await countJobs(database.pool);
     const n = 101;
     const texts = Array.from({ length: n }, (_, i) => analysis(`batch-${i}`));
     await publishMany(database.pool, Array(n).fill(accountId), texts, Array(n).fill(HOOK));
-    expect(await count("graphile_worker._private_jobs")).toBe(before + 3);
+    expect(await countJobs(database.pool)).toBe(before + 3);
   });
 
   it("never deadlocks, whatever the orders in which batches overlap", async () => {

@@ -4,6 +4,7 @@ import { readDatabaseClock, readPartitionLevels, readQueueLevels } from "../../s
 import { createGaugePool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { insertAccount } from "../support/publishing.ts";
+import { lockJobs } from "../support/wakeup-jobs.ts";
 
 let database: TestDatabase;
 let pool: Pool;
@@ -80,7 +81,7 @@ describe("the queue's levels", () => {
     await database.pool.query("select graphile_worker.add_job('deliver') from generate_series(1, 3)");
     await database.pool.query("select graphile_worker.add_job('send_invoice') from generate_series(1, 5)");
     expect(await readQueueLevels(pool)).toMatchObject({ wakeupsWaiting: 3 });
-    await database.pool.query("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w'");
+    await lockJobs(database.pool);
     expect(await readQueueLevels(pool)).toMatchObject({ wakeupsWaiting: 0 });
   });
 

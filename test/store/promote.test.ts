@@ -12,9 +12,9 @@ import {
   openDispatchPool,
   openRow,
   publishAt,
-  takeWakeups,
 } from "../support/delivery-rows.ts";
 import { insertAccount } from "../support/publishing.ts";
+import { jobIds, lockJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
 let database: TestDatabase;
 let pool: Pool;
@@ -145,7 +145,7 @@ describe("promoting", () => {
     const [id] = await publishSome(1);
     await database.pool.query("select graphile_worker.add_job('deliver') from generate_series(1, 3)");
     expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 0, woken: 0 });
-    await database.pool.query("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w'");
+    await lockJobs(database.pool);
     expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 1, woken: 1 });
     expect((await openRow(pool, id!))!.wake_at).toEqual(later(2 * WAKE_AFTER_MS));
   });
@@ -191,25 +191,18 @@ describe("stuck wake-ups", () => {
        cross join lateral graphile_worker.add_job('deliver', payload => json_build_object('n', n)) as job order by n`,
     );
     const [stuck, busy] = rows;
-    const lock =
-      "update graphile_worker._private_jobs set locked_by = 'w', locked_at = now() - $2::interval where id = $1";
-    await database.pool.query(lock, [stuck!.id, "5 minutes 1 second"]);
-    await database.pool.query(lock, [busy!.id, "4 minutes 50 seconds"]);
+    await lockJobs(database.pool, "5 minutes 1 second", [stuck!.id]);
+    await lockJobs(database.pool, "4 minutes 50 seconds", [busy!.id]);
     expect(await sweepStuckJobs(database.pool)).toBe(1);
-    const { rows: left } = await database.pool.query(
-      "select id from graphile_worker._private_jobs order by id",
-    );
-    expect(left).toEqual(rows.slice(1));
+    expect(await jobIds(database.pool)).toEqual(rows.slice(1).map(({ id }) => id));
   });
 });
 
 describe("other people's jobs", () => {
   it("are not swept away, however long they take", async () => {
-    await database.pool.query("delete from graphile_worker._private_jobs");
+    await takeWakeups(database.pool);
     await database.pool.query("select graphile_worker.add_job('send_invoice')");
-    await database.pool.query(
-      "update graphile_worker._private_jobs set locked_by = 'w', locked_at = now() - interval '1 hour'",
-    );
+    await lockJobs(database.pool, "1 hour");
     expect(await sweepStuckJobs(database.pool)).toBe(0);
   });
 });

@@ -15,6 +15,7 @@ import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { insertAccount, publish, publishMany } from "../support/publishing.ts";
+import { countJobs } from "../support/wakeup-jobs.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
 let database: TestDatabase;
@@ -52,17 +53,12 @@ async function openRow(id: string) {
 describe("replaying one delivery", () => {
   it("starts the next run of what was abandoned, and wakes it", async () => {
     const id = await abandoned();
-    const before = await database.pool.query(
-      "select count(*)::integer as n from graphile_worker._private_jobs",
-    );
+    const before = await countJobs(database.pool);
     expect(await replayDelivery(database.pool, accountId, id, RETENTION_MS)).toBe("replayed");
     expect(await openRow(id)).toEqual({ run: 2, attempts_in_run: 0, is_due: true, lease_token: null });
     const found = await findDelivery(database.pool, accountId, id);
     expect(found?.delivery).toMatchObject({ status: "pending", reason: null, run: 2, isInFlight: false });
-    const after = await database.pool.query(
-      "select count(*)::integer as n from graphile_worker._private_jobs",
-    );
-    expect(after.rows[0].n).toBe(before.rows[0].n + 1);
+    expect(await countJobs(database.pool)).toBe(before + 1);
   });
 
   it("refuses what is pending, succeeded, expired, unknown or somebody else's", async () => {

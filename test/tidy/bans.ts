@@ -65,6 +65,13 @@ const bans: readonly Ban[] = [
     instead: "take the body and the headers of a webhook from src/webhook/",
   },
   {
+    name: "queue internals",
+    pattern: /\bgraphile_worker\b|["']graphile-worker["']/,
+    where: ourCode,
+    but: /^src\/store\/graphile-worker\.ts$/,
+    instead: "write a function in src/store/graphile-worker.ts, and have its canary test what it relies on",
+  },
+  {
     name: "default export",
     pattern: /^export default\b/m,
     where: /^(?:src|test|scripts)\//,
