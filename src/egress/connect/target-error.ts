@@ -14,13 +14,13 @@ export type TargetErrorCode =
 /** Milliseconds each step took; null for a step that was not finished. */
 export type ConnectTimings = { dnsMs: number | null; connectMs: number | null; tlsMs: number | null };
 
-/** How far a connection came before it failed. */
+/** How far a connection got before it failed. */
 export type ConnectProgress = { remoteAddress: string | null; timings: ConnectTimings };
 
 export class TargetError extends Error {
   override readonly name = "TargetError";
   readonly code: TargetErrorCode;
-  /** Null unless it was a connector that failed. */
+  /** Null unless a connector threw it. */
   progress: ConnectProgress | null = null;
 
   constructor(code: TargetErrorCode, message: string, options?: ErrorOptions) {
