@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/config/read-config.ts";
-import { scopes } from "../../src/model/scopes.ts";
+import { scopes } from "../../src/model/api-keys.ts";
 import { startProcess } from "../support/busy-installation.ts";
 import { runSealpost } from "../support/command.ts";
 import { createTestDatabase } from "../support/database.ts";

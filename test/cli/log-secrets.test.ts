@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/config/read-config.ts";
-import { scopes } from "../../src/model/scopes.ts";
+import { scopes } from "../../src/model/api-keys.ts";
 import { rotateSigningSecret } from "../../src/store/signing-secrets.ts";
 import { type RunningProcess, startProcess } from "../support/busy-installation.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
