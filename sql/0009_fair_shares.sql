@@ -41,8 +41,8 @@ $$;
 -- Its columns never change, so claims stay HOT.
 create index open_deliveries_lane on sealpost.open_deliveries (account_id, lane, delivery_id);
 
--- Up to rows_max ids of one lane, from `from_id` on, that are due and that nobody has at hand: they are this caller's to
--- queue, and the promoter looks at them again only later. next_id: where more may follow; null: that was all. The
+-- Up to rows_max ids of one lane, from `from_id` on, that are due and that nobody has at hand: they are this caller's
+-- to queue, and the promoter looks at them again only later. next_id: where more may follow; null: that was all. The
 -- promoter waits a second longer for them than for others, by which another dispatcher sees, for that second, that they
 -- are taken.
 create function sealpost.take_let_go(
@@ -119,7 +119,7 @@ end
 $$;
 
 -- As before, with shares by account first: an account gets at most `account_max` wake-ups a step, taken from its lanes
--- in turn, and a lane at most lane_max. What is beyond is looked at again a second later for every such share before it.
+-- in turn, and a lane at most lane_max. What is beyond is looked at again a second later for every share before it.
 create or replace function sealpost.promote(
   at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, out looked integer, out woken integer
 )
@@ -194,9 +194,9 @@ create index replays_running_account on sealpost.replays (account_id) where stat
 
 -- One step of the running bulk replays: as many items as their pace allows since the last step, at most items_max in
 -- all, shared by account first: accounts take turns, each with an equal share of what is left, those that were served
--- longest ago first; and within an account its replays do. A step is one transaction, so a crash repeats at most what it
--- had not committed. At most two seconds' worth of one replay at once, or a leader that was away would come back with a
--- flood. Returns how many items had their turn.
+-- longest ago first; and within an account its replays do. A step is one transaction, so a crash repeats at most what
+-- it had not committed. At most two seconds' worth of one replay at once, or a leader that was away would come back with
+-- a flood. Returns how many items had their turn.
 create or replace function sealpost.advance_replays(analysis_retention interval, at timestamptz) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -212,13 +212,13 @@ declare
 begin
   for replay in
     with running as (
-      select id, account_id, rate_per_second, greatest(paced_at, at - interval '2 seconds') as paced_from
+      select id, account_id, rate_per_second, matched - replayed - skipped as left_to_start,
+        greatest(paced_at, at - interval '2 seconds') as paced_from
       from sealpost.replays where status = 'running'
       for update skip locked
     ), asked as (
       select running.*,
-        floor(extract(epoch from at - paced_from) * rate_per_second)::integer as allowed,
-        count(*) over (partition by account_id) as replays_of_account
+        least(floor(extract(epoch from at - paced_from) * rate_per_second)::integer, left_to_start) as allowed
       from running
     ), wanting as (
       select *, sum(allowed) over (partition by account_id) as account_asks from asked where allowed >= 1

@@ -57,6 +57,10 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+    replayLimits: {
+      runningMax: config.replaysRunningMax,
+      waitingMax: config.replayDeliveriesWaitingMax,
+    },
     checkReceiver: createReceiverChecking(config),
     checkPolicy: options.checkPolicy ?? CHECK_POLICY,
     now,

@@ -137,6 +137,16 @@ export const variables = {
     "false",
     "Whose `X-Forwarded-For` is trusted: `false` (none), the number of proxies in front, or their addresses.",
   ),
+  REPLAYS_RUNNING_MAX: withDefault(
+    kinds.wholeNumber(1, 10_000),
+    "5",
+    "Bulk replays of one account that still have deliveries to start; another is refused with 409.",
+  ),
+  REPLAY_DELIVERIES_WAITING_MAX: withDefault(
+    kinds.wholeNumber(1, 100_000_000),
+    "200000",
+    "Deliveries that wait in those bulk replays of one account.",
+  ),
   LOG_LEVEL: withDefault(
     kinds.oneOf("trace", "debug", "info", "warn", "error", "fatal", "silent"),
     "info",

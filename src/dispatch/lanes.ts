@@ -319,7 +319,7 @@ export class Lanes {
     return lane;
   }
 
-  /** An idle lane keeps its limit while there is room, the longest idle going first; one that never answered has none. */
+  /** An idle lane keeps its limit while there is room, the longest idle going first; one that never answered goes. */
   #rest(lane: Lane): void {
     if (lane.hasAnswered) this.#idle.add(lane);
     else this.#forget(lane);

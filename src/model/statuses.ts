@@ -38,8 +38,8 @@ export function meaningOfStatus(status: DeliveryStatus): string {
   return DELIVERY_STATES[status].meaning;
 }
 
-/** Where a replay of many stands. */
-export const REPLAY_STATUSES = ["running", "done", "cancelled"] as const;
+/** Where a bulk replay stands: `delivering` once all its deliveries are started, `done` once they have all ended. */
+export const REPLAY_STATUSES = ["running", "delivering", "done", "cancelled"] as const;
 
 export type ReplayStatus = (typeof REPLAY_STATUSES)[number];
 

@@ -22,6 +22,15 @@ const ownProblems = {
       "Only `failed` and `abandoned` deliveries can be replayed. Get the delivery to see its status and when its " +
       "next attempt is due.",
   },
+  too_many_replays: {
+    status: 409,
+    title: "Too many replays",
+    meaning:
+      "The account already has as many bulk replays running, or deliveries waiting in them, as it may have.",
+    remedy:
+      "Wait until one of them has started all its deliveries (its status is then `delivering`), or cancel one. " +
+      "One replay with a wider filter does the work of many.",
+  },
   analysis_expired: {
     status: 410,
     title: "Analysis expired",

@@ -45,7 +45,7 @@ const DryRun = z
 
 /** Bulk replays at a limited rate. */
 export function replayOperations(dependencies: Dependencies): readonly Operation[] {
-  const { pool, analysisRetentionMs } = dependencies;
+  const { pool, analysisRetentionMs, replayLimits } = dependencies;
   const cursors = createCursors(id);
   return [
     write({
@@ -68,16 +68,23 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
         schema: DryRun,
         description: "With `dry_run`: deliveries counted, none replayed.",
       }),
-      handle: async ({ accountId, body }, tx) => {
+      errors: ["too_many_replays"],
+      handle: async ({ accountId, body, problem }, tx) => {
         const { filter: asked, rate_per_second, dry_run } = body;
         if (dry_run) {
           const matched = await countReplayable(tx, accountId, filterOf(asked), analysisRetentionMs);
           if (matched > REPLAY_DELIVERIES_MAX) throw tooMany();
           return { other: { dry_run, matched } };
         }
-        const filter = filterOf(asked);
-        const replay = await createReplay(tx, accountId, filter, asked, rate_per_second, analysisRetentionMs);
-        if (replay === null) throw tooMany();
+        const replay = await createReplay(tx, accountId, {
+          filter: filterOf(asked),
+          asked,
+          ratePerSecond: rate_per_second,
+          analysisRetentionMs,
+          limits: replayLimits,
+        });
+        if (replay === "too_many_deliveries") throw tooMany();
+        if (replay === "too_many_replays") throw problem("too_many_replays");
         return { body: replayBody(replay) };
       },
     }),

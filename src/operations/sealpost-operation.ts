@@ -3,6 +3,7 @@ import { operationDefiners } from "../api/define-operation.ts";
 import type { RateLimitPolicy } from "../api/rate-limits.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import type { CheckReceiver } from "../receivers/receiver-check.ts";
+import type { ReplayLimits } from "../store/replays.ts";
 import type { DomainCode } from "./problems.ts";
 
 /** The ways to declare an operation of this service. */
@@ -20,6 +21,8 @@ export type Dependencies = {
   readonly analysisBytesMax: number;
   /** How long an analysis stays readable after it was published. */
   readonly analysisRetentionMs: number;
+  /** How many bulk replays an account may have running. */
+  readonly replayLimits: ReplayLimits;
   /** Sends probes to a receiver; see src/receivers/. */
   readonly checkReceiver: CheckReceiver;
   /** How often one account may have that done. */

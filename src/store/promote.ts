@@ -36,7 +36,7 @@ export type TakenBack = {
   readonly nextFromId: string | null;
 };
 
-/** Deliveries of one lane from an id on that are due and that no dispatcher has at hand; see sql/0009_fair_shares.sql. */
+/** Deliveries of a lane, from an id on, that are due and that no dispatcher has at hand: sql/0009_fair_shares.sql. */
 export async function takeBackLetGo(
   pool: Pool,
   { accountId, lane, fromId, room }: LetGoDeliveries,

@@ -63,21 +63,35 @@ export async function countReplayable(
   return rows[0]!.n;
 }
 
-/**
- * Fixes the set and begins. Null: more than REPLAY_DELIVERIES_MAX match, and nothing was done.
- * @param asked the filter as it was asked for, to be shown again
- */
+export type ReplayLimits = {
+  /** Replays of one account that still have deliveries to start. */
+  readonly runningMax: number;
+  /** Deliveries that wait in those. */
+  readonly waitingMax: number;
+};
+
+export type NewReplay = {
+  readonly filter: DeliveryFilter;
+  /** The filter as it was asked for, to be shown again. */
+  readonly asked: unknown;
+  readonly ratePerSecond: number;
+  readonly analysisRetentionMs: number;
+  readonly limits: ReplayLimits;
+};
+
+/** Why no replay was made. */
+export type ReplayRefusal = "too_many_deliveries" | "too_many_replays";
+
+/** Fixes the set and begins, unless that is refused; then nothing was done. */
 export async function createReplay(
   client: ClientBase,
   accountId: string,
-  filter: DeliveryFilter,
-  asked: unknown,
-  ratePerSecond: number,
-  analysisRetentionMs: number,
-): Promise<StoredReplay | null> {
+  { filter, asked, ratePerSecond, analysisRetentionMs, limits }: NewReplay,
+): Promise<StoredReplay | ReplayRefusal> {
   // Counted apart: it is an index's work, where writing so many items down only to take them back is not.
   const count = await countReplayable(client, accountId, filter, analysisRetentionMs);
-  if (count > REPLAY_DELIVERIES_MAX) return null;
+  if (count > REPLAY_DELIVERIES_MAX) return "too_many_deliveries";
+  if (!(await hasRoomForReplay(client, accountId, count, limits))) return "too_many_replays";
   const { rows } = await client.query<{ id: string }>(
     `insert into sealpost.replays (account_id, status, filter, rate_per_second, matched, created_at, paced_at)
      values ($1, 'running', $2, $3, 0, now(), now()) returning id`,
@@ -100,7 +114,24 @@ export async function createReplay(
      where id = $1`,
     [id, matched],
   );
-  return await findReplay(client, accountId, id);
+  return (await findReplay(client, accountId, id))!;
+}
+
+/** Locks the account's row, so that two replays made at the same moment do not both take the last place. */
+async function hasRoomForReplay(
+  client: ClientBase,
+  accountId: string,
+  count: number,
+  { runningMax, waitingMax }: ReplayLimits,
+): Promise<boolean> {
+  await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
+  const { rows } = await client.query<{ running: number; waiting: number }>(
+    `select count(*)::integer as running, coalesce(sum(matched - replayed - skipped), 0)::integer as waiting
+     from sealpost.replays where account_id = $1 and status = 'running'`,
+    [accountId],
+  );
+  const { running, waiting } = rows[0]!;
+  return running < runningMax && waiting + count <= waitingMax;
 }
 
 function replayable(accountId: string, filter: DeliveryFilter, analysisRetentionMs: number, first: number) {

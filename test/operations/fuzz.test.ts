@@ -16,7 +16,7 @@ beforeAll(async () => {
   // With all limits raised, that of checking receivers included.
   api = await startTestApi(
     database,
-    {},
+    { REPLAYS_RUNNING_MAX: "10000" },
     { checkPolicy: { name: "check", requestsMax: 1_000_000, windowSeconds: 60 } },
   );
 });

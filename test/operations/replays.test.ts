@@ -86,9 +86,9 @@ describe("creating a replay", () => {
     expect(await read(id)).toMatchObject({ replayed: 20 });
     await step(3);
     expect(await read(id)).toMatchObject({
-      status: "done",
+      status: "delivering",
       replayed: 25,
-      ended_at: expect.any(String),
+      ended_at: null,
     });
   });
 
@@ -114,6 +114,20 @@ describe("creating a replay", () => {
     await step(1);
     expect(await read(first.body.id)).toMatchObject({ replayed: 3, skipped: 0 });
     expect(await read(second.body.id)).toMatchObject({ replayed: 0, skipped: 3, status: "done" });
+  });
+
+  test("is refused beyond what one account may have running, until one has started all it has", async () => {
+    await abandon(3);
+    const replays = await Promise.all(
+      Array.from({ length: 5 }, () => create({ filter: {}, rate_per_second: 1 })),
+    );
+    expect(replays.map(({ status }) => status)).toEqual([202, 202, 202, 202, 202]);
+    const refused = await create({ filter: {} });
+    expect(refused.status).toBe(409);
+    expect(refused.body).toMatchObject({ code: "too_many_replays", title: "Too many replays" });
+    expect((await create({ filter: {}, dry_run: true })).status, "counting is no replay").toBe(200);
+    await api.ask("POST", `${path}/${replays[0]!.body.id}/cancel`, { ...account, idempotencyKey: "stop" });
+    expect((await create({ filter: {} })).status).toBe(202);
   });
 
   test("under one Idempotency-Key happens once", async () => {

@@ -61,7 +61,11 @@ describe("publish_analysis", () => {
         lane: rows[0].lane,
       },
     ]);
-    expect(await newestPayload(database.pool)).toEqual({ ids: [id], lanes: [rows[0].lane] });
+    expect(await newestPayload(database.pool)).toEqual({
+      ids: [id],
+      accounts: [accountId],
+      lanes: [rows[0].lane],
+    });
   });
 
   it("leaves nothing behind when the caller's transaction rolls back", async () => {

@@ -1,6 +1,7 @@
+import type { ClientBase } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { findDelivery } from "../../src/store/deliveries.ts";
-import { NO_FILTER } from "../../src/store/delivery-filter.ts";
+import { type DeliveryFilter, NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { createListDeliveries, type ListDeliveries } from "../../src/store/delivery-pages.ts";
 import {
   advanceReplays,
@@ -10,6 +11,7 @@ import {
   findReplay,
   listReplays,
   replayDelivery,
+  type StoredReplay,
 } from "../../src/store/replays.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -29,6 +31,19 @@ afterAll(() => database.drop());
 beforeEach(async () => {
   accountId = await insertAccount(database.pool);
 });
+
+const LIMITS = { runningMax: 100, waitingMax: 1_000_000 };
+
+function make(
+  client: ClientBase,
+  filter: DeliveryFilter,
+  asked: unknown,
+  ratePerSecond: number,
+  analysisRetentionMs: number,
+): Promise<StoredReplay> {
+  const asNew = { filter, asked, ratePerSecond, analysisRetentionMs, limits: LIMITS };
+  return createReplay(client, accountId, asNew) as Promise<StoredReplay>;
+}
 
 /** Without a target a delivery is abandoned at once. */
 async function abandoned(): Promise<string> {
@@ -106,13 +121,27 @@ describe("replaying one delivery", () => {
   });
 });
 
+/** Other replays have their turns, too: one in each step. */
+async function untilCounted(replayId: string, fromMs: number): Promise<void> {
+  const countAt = async () => {
+    const { rows } = await database.pool.query("select count_at from sealpost.replays where id = $1", [
+      replayId,
+    ]);
+    return (rows[0].count_at as Date | null)?.getTime() ?? Number.POSITIVE_INFINITY;
+  };
+  for (let ms = fromMs; (await countAt()) <= fromMs; ms++) {
+    expect(ms).toBeLessThan(fromMs + 200);
+    await advanceReplays(database.pool, RETENTION_MS, new Date(ms));
+  }
+}
+
 describe("replaying many", () => {
   it("fixes its set, keeps its pace, counts what it did, and ends", async () => {
     const ids = [await abandoned(), await abandoned(), await abandoned(), await abandoned()];
     const filter = { ...NO_FILTER, status: "abandoned" } as const;
     expect(await countReplayable(database.pool, accountId, filter, RETENTION_MS)).toBe(4);
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, filter, { status: "abandoned" }, 2, RETENTION_MS),
+      make(client, filter, { status: "abandoned" }, 2, RETENTION_MS),
     );
     expect(replay).toMatchObject({
       status: "running",
@@ -132,9 +161,11 @@ describe("replaying many", () => {
     expect(await findReplay(database.pool, accountId, replay!.id)).toMatchObject({
       replayed: 3,
       skipped: 1,
-      status: "running",
+      status: "delivering",
+      endedAt: null,
     });
-    expect(await advance(3_100)).toBe(0);
+    await database.pool.query("delete from sealpost.open_deliveries where delivery_id = any ($1)", [ids]);
+    await untilCounted(replay.id, begun + 10_000);
     const ended = await findReplay(database.pool, accountId, replay!.id);
     expect(ended).toMatchObject({
       status: "done",
@@ -151,9 +182,7 @@ describe("replaying many", () => {
     const aSecondAgo = new Date(Date.now() - 1_000);
     await publishAt(database.pool, accountId, aSecondAgo, [`r-${++serial}`]);
     const start = (retentionMs: number) =>
-      inTransaction(database.pool, (client) =>
-        createReplay(client, accountId, NO_FILTER, {}, 1, retentionMs),
-      );
+      inTransaction(database.pool, (client) => make(client, NO_FILTER, {}, 1, retentionMs));
     expect(await countReplayable(database.pool, accountId, NO_FILTER, 0)).toBe(0);
     expect(await start(0)).toMatchObject({ status: "done", matched: 0 });
     const kept = await start(RETENTION_MS);
@@ -164,22 +193,20 @@ describe("replaying many", () => {
   it("does not make up for lost time all at once", async () => {
     for (let i = 0; i < 30; i++) await abandoned();
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, NO_FILTER, {}, 10, RETENTION_MS),
+      make(client, NO_FILTER, {}, 10, RETENTION_MS),
     );
     const later = new Date(replay!.createdAt.getTime() + 3_600_000);
     expect(await advanceReplays(database.pool, RETENTION_MS, later)).toBe(20);
   });
 
-  it("takes no more than 1,000 in a step, however many are running, and first whoever is furthest behind", async () => {
+  it("takes no more than 1,000 in a step, and those of one account in turn", async () => {
     await database.pool.query("delete from sealpost.replays");
     const texts = Array.from({ length: 600 }, () => `{"id":"r-${++serial}","status":"failed"}`);
     const accounts = texts.map(() => accountId);
     const none = texts.map(() => null);
     await publishMany(database.pool, accounts, texts, none);
     const start = () =>
-      inTransaction(database.pool, (client) =>
-        createReplay(client, accountId, NO_FILTER, {}, 1_000, RETENTION_MS),
-      );
+      inTransaction(database.pool, (client) => make(client, NO_FILTER, {}, 1_000, RETENTION_MS));
     const [first, second] = [await start(), await start()];
     await database.pool.query(
       "update sealpost.replays set paced_at = paced_at - interval '1 hour' where id = $1",
@@ -193,7 +220,7 @@ describe("replaying many", () => {
       );
       return [taken, ...shown.map((one) => one!.replayed + one!.skipped)];
     };
-    expect(await advance()).toEqual([1_000, 400, 600]);
+    expect(await advance()).toEqual([1_000, 500, 500]);
     expect(await advance()).toEqual([200, 600, 600]);
   });
 
@@ -201,7 +228,7 @@ describe("replaying many", () => {
     await abandoned();
     await abandoned();
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, NO_FILTER, {}, 1, RETENTION_MS),
+      make(client, NO_FILTER, {}, 1, RETENTION_MS),
     );
     await advanceReplays(database.pool, RETENTION_MS, new Date(replay!.createdAt.getTime() + 1_001));
     expect(await cancelReplay(database.pool, accountId, replay!.id)).toMatchObject({
@@ -226,7 +253,7 @@ describe("replaying many", () => {
   it("is listed by what was last counted, without reading an item, and counted again by and by", async () => {
     const ids = [await abandoned(), await abandoned(), await abandoned()];
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, NO_FILTER, {}, 1_000, RETENTION_MS),
+      make(client, NO_FILTER, {}, 1_000, RETENTION_MS),
     );
     const begun = replay!.createdAt.getTime();
     const step = (ms: number) => advanceReplays(database.pool, RETENTION_MS, new Date(begun + ms));
@@ -244,17 +271,12 @@ describe("replaying many", () => {
     await setReplayed(5_001);
     expect(await found(), "too many to be counted for a reader").toMatchObject({ succeeded: 0, failed: 0 });
     await setReplayed(3);
-    // Other tests' replays have their turns, too: one in each step.
-    const untilCounted = async (fromMs: number, succeeded: number) => {
-      for (let ms = fromMs; (await listed())?.succeeded !== succeeded; ms++) {
-        expect(ms).toBeLessThan(fromMs + 100);
-        await step(ms);
-      }
-    };
-    await untilCounted(10_000, 2);
-    expect(await listed()).toMatchObject({ replayed: 3, succeeded: 2, failed: 1, status: "done" });
+    await untilCounted(replay.id, begun + 10_000);
+    expect(await listed()).toMatchObject({ replayed: 3, succeeded: 2, failed: 1, status: "delivering" });
     await database.pool.query("update sealpost.deliveries set status = 'succeeded' where id = $1", [ids[2]]);
-    await untilCounted(20_000, 3);
+    await database.pool.query("delete from sealpost.open_deliveries where delivery_id = any ($1)", [ids]);
+    await untilCounted(replay.id, begun + 20_000);
+    expect(await listed()).toMatchObject({ succeeded: 3, status: "done" });
     const { rows } = await database.pool.query("select count_at from sealpost.replays where id = $1", [
       replay!.id,
     ]);
@@ -277,7 +299,7 @@ describe("replaying many", () => {
   it("goes on replaying though what it did can never be counted in time", async () => {
     for (let i = 0; i < 3; i++) await abandoned();
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, NO_FILTER, {}, 1, RETENTION_MS),
+      make(client, NO_FILTER, {}, 1, RETENTION_MS),
     );
     const { rows } = await database.pool.query<{ definition: string }>(
       "select pg_get_functiondef('sealpost.count_replay'::regproc) as definition",
@@ -304,7 +326,7 @@ describe("replaying many", () => {
 
   it("is done at once when nothing matches", async () => {
     const replay = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, NO_FILTER, {}, 1, RETENTION_MS),
+      make(client, NO_FILTER, {}, 1, RETENTION_MS),
     );
     expect(replay).toMatchObject({ status: "done", matched: 0 });
   });
