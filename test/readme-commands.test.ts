@@ -120,7 +120,7 @@ test("the commands for replaying can be typed again, for another delivery or ano
 /** Resolves when the dispatcher has written down so many attempts, and the log shows the last of them. */
 async function attempted(count: number): Promise<void> {
   const logged = () => running[1]!.output().split('"msg":"attempt"').length - 1;
-  await expect.poll(logged, { timeout: 15_000 }).toBe(count);
+  await expect.poll(logged).toBe(count);
 }
 
 /** With what the README leaves to be put in. */

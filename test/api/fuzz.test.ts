@@ -7,6 +7,7 @@ import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { countOf, type FuzzOptions, fuzzApi } from "../support/api-fuzz.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
 import type { ToyTx } from "../support/api-toy-stores.ts";
+import { patience } from "../support/time-limits.ts";
 
 let api: ToyApi;
 afterEach(() => api.app.close());
@@ -46,7 +47,7 @@ async function start(overrides: ToyOverrides = {}): Promise<FuzzOptions> {
 
 describe("requests made from the document", () => {
   test("get no 5xx and nothing outside the document, right and wrong ones alike", {
-    timeout: 120_000,
+    timeout: patience(120_000),
   }, async () => {
     const report = await fuzzApi(await start());
     expect(api.faults).toEqual([]);

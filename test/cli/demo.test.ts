@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import { afterEach, describe, expect, test } from "vitest";
 import { startSealpost, untilFinished } from "../support/command.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { patience } from "../support/time-limits.ts";
 
 type Told = { readonly event: string; readonly [field: string]: unknown };
 
@@ -35,7 +36,7 @@ function startDemo(args: readonly string[] = [], env: Record<string, string> = {
 
 const startedAt = (step: string) => (one: Told) => one.event === "started" && one.step === step;
 
-describe("the demo", { timeout: 120_000 }, () => {
+describe("the demo", { timeout: patience(120_000) }, () => {
   test("on somebody's server uses a database of its own there, and leaves none behind", async () => {
     const database = await createTestDatabase();
     const { finished, told } = startDemo(["--use-server"], { DATABASE_URL: database.url });

@@ -41,7 +41,7 @@ test("a request and an attempt are one wide line each, and lead to each other", 
     body: '{"analysis":{"id":"a-1","status":"succeeded"}}',
   });
   const { delivery_id } = (await response.json()) as { delivery_id: string };
-  await expect.poll(() => dispatcher.output(), { timeout: 10_000 }).toContain('"msg":"attempt"');
+  await expect.poll(() => dispatcher.output()).toContain('"msg":"attempt"');
   expect([await dispatcher.stop(), await api.stop()]).toEqual([0, 0]);
 
   const lineOf = (output: string, msg: string) =>

@@ -55,12 +55,12 @@ test("a day that cannot be dropped, because something in it is still open, is se
   };
   // Five years and more, less the eight days that a body is kept.
   expect(Number(await overstays())).toBeGreaterThan(5 * 365 * 86_400);
-  await expect.poll(() => started.output(), { timeout: 10_000 }).toContain("an old partition stays");
+  await expect.poll(() => started.output()).toContain("an old partition stays");
   await database.pool.query("delete from sealpost.open_deliveries");
   await started.stop();
   // The next one begins with keeping house.
   const next = await start("dispatch", database.url);
-  await expect.poll(() => next.output(), { timeout: 10_000 }).toContain('"partition":"bodies_20200101"');
+  await expect.poll(() => next.output()).toContain('"partition":"bodies_20200101"');
   await next.stop();
   await database.drop();
 });

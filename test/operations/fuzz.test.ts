@@ -6,6 +6,7 @@ import { countOf, fuzzApi, type KnownValues } from "../support/api-fuzz.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { patience } from "../support/time-limits.ts";
 
 const RUNS = 300;
 
@@ -73,7 +74,7 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
 }
 
 test("no request made from the document gets a 5xx, or an answer that is not in the document", {
-  timeout: 300_000,
+  timeout: patience(300_000),
 }, async () => {
   const report = await fuzzApi({
     document: (await api.ask("GET", "/v1/openapi.json")).body as unknown as OpenApiDocument,

@@ -3,6 +3,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
 import { type Asked, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
+import { patience } from "../support/time-limits.ts";
 
 const ANSWER_MS = 5_000;
 
@@ -44,7 +45,7 @@ async function expectAway(): Promise<void> {
     expect([key, answer.status, answer.body.code]).toEqual([key, 503, "temporarily_unavailable"]);
     expect(answer.headers.get("retry-after"), key).toMatch(/^[1-9]\d*$/);
     expect(answer.headers.get("ratelimit"), key).toMatch(/^"\w+";r=\d+;t=\d+$/);
-    expect(tookMs, key).toBeLessThan(ANSWER_MS);
+    expect(tookMs, key).toBeLessThan(patience(ANSWER_MS));
   }
   expect((await api.ask("GET", "/readyz", { key: null })).status).toBe(503);
   expect((await api.ask("GET", "/healthz", { key: null })).status).toBe(200);
@@ -69,7 +70,7 @@ describe("while the database is away every answer is a 503 within 5 s, and then 
     await expectBack();
   });
 
-  test("nobody answers, on open connections and on new ones", { timeout: 60_000 }, async () => {
+  test("nobody answers, on open connections and on new ones", async () => {
     await expectBack();
     proxy.hang();
     await expectAway();
@@ -98,7 +99,7 @@ describe("while the database is away every answer is a 503 within 5 s, and then 
     const startMs = performance.now();
     const answer = await api.ask("GET", "/v1/webhooks/deliveries");
     expect(answer.status).toBe(503);
-    expect(performance.now() - startMs).toBeLessThan(ANSWER_MS);
+    expect(performance.now() - startMs).toBeLessThan(patience(ANSWER_MS));
     // What needs nothing of it goes on.
     expect((await api.ask("GET", "/v1/webhooks/signing-secret")).status).toBe(200);
     await holder.query("rollback");

@@ -8,6 +8,7 @@ import { unsafeAllowed } from "../support/dispatching.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { type RunningProcess, startProcess } from "../support/sealpost-processes.ts";
+import { patience } from "../support/time-limits.ts";
 
 const DELIVERIES = 80;
 
@@ -33,13 +34,13 @@ function dispatch(): Promise<RunningProcess> {
   return startProcess("dispatch", database, {
     TARGET_CA_FILE: join(folder, "ca.pem"),
     UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
-    ATTEMPT_DEADLINE_MS: "2000",
-    CONNECT_TIMEOUT_MS: "1000",
+    ATTEMPT_DEADLINE_MS: String(patience(2_000)),
+    CONNECT_TIMEOUT_MS: String(patience(1_000)),
   });
 }
 
 test("replays go on after kill -9 of their dispatcher, several at once, and take nothing twice", {
-  timeout: 120_000,
+  timeout: patience(120_000),
 }, async () => {
   const { accountId } = api.account;
   const names = Array.from({ length: DELIVERIES }, (_, n) => `k-${n}`);

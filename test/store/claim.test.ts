@@ -191,7 +191,7 @@ describe("a lease", () => {
     await claim(own, ids, { at: later(10), leaseMs: 20_000 });
     // A session tells its counts when it ends.
     await own.end();
-    await expect.poll(async () => (await stats()).updates - before.updates, { timeout: 5_000 }).toBe(20);
+    await expect.poll(async () => (await stats()).updates - before.updates).toBe(20);
     expect((await stats()).hot - before.hot).toBe(20);
   });
 });

@@ -2,6 +2,7 @@ import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { patience } from "../support/time-limits.ts";
 
 let database: TestDatabase;
 let pool: pg.Pool;
@@ -9,7 +10,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
 });
 beforeEach(() => {
-  pool = new pg.Pool({ connectionString: database.url, max: 1, query_timeout: 500 });
+  pool = new pg.Pool({ connectionString: database.url, max: 1, query_timeout: patience(500) });
   pool.on("error", () => undefined);
   pool.on("connect", (client) => client.on("error", () => undefined));
 });
@@ -49,7 +50,7 @@ test.each([
   const before = await session();
   const startMs = performance.now();
   await expect(inTransaction(pool, (client) => client.query(sql))).rejects.toThrow();
-  expect(performance.now() - startMs).toBeLessThan(1_500);
+  expect(performance.now() - startMs).toBeLessThan(patience(1_500));
   expect(await session()).not.toBe(before);
 });
 

@@ -17,6 +17,7 @@ import type { LeasedDelivery } from "../../src/store/claim.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import type { TestDatabase } from "./database.ts";
 import type { Receiver } from "./receiver.ts";
+import { patience, patientSignal } from "./time-limits.ts";
 
 /** Of this test file. */
 const folder = mkdtempSync(join(tmpdir(), "sealpost-ca-"));
@@ -43,8 +44,8 @@ export function testConfig(receivers: readonly Receiver[], env: Record<string, s
   return readConfig({
     TARGET_CA_FILE: caFile,
     UNSAFE_ALLOWED_TARGETS: unsafeAllowed(receivers).join(","),
-    ATTEMPT_DEADLINE_MS: "2000",
-    CONNECT_TIMEOUT_MS: "1000",
+    ATTEMPT_DEADLINE_MS: String(patience(2_000)),
+    CONNECT_TIMEOUT_MS: String(patience(1_000)),
     DISPATCH_IN_FLIGHT_MAX: "100",
     ...env,
   });
@@ -91,10 +92,10 @@ export function startTestDispatcher(
     failures,
     alone,
     waitForAttempts: async (count, timeoutMs = 10_000) => {
-      const signal = AbortSignal.timeout(timeoutMs);
+      const signal = patientSignal(timeoutMs);
       while (attempts.length < count) {
         await once(events, "attempt", { signal }).catch((cause) => {
-          const seen = `${attempts.length} of ${count} attempts after ${timeoutMs} ms`;
+          const seen = `${attempts.length} of ${count} attempts after ${patience(timeoutMs)} ms`;
           throw new Error(`${seen}; failures: ${failures.map(({ error }) => String(error)).join("; ")}`, {
             cause,
           });

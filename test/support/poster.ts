@@ -5,6 +5,7 @@ import { createResolver } from "../../src/egress/dns/resolver.ts";
 import type { PostLimits } from "../../src/egress/post/limits.ts";
 import { createPoster, type Poster, type PostRequest } from "../../src/egress/post/post.ts";
 import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
+import { patience } from "./time-limits.ts";
 
 export type TestPosterOptions = {
   /** Ports on loopback that may be reached, by `localhost`, `NAME.localhost` and `127.0.0.1`. */
@@ -26,9 +27,9 @@ export function createTestPoster(options: TestPosterOptions): Poster {
       .join(","),
   );
   const connect = createConnector({
-    resolver: createResolver({ timeoutMs: 1_000, now }),
+    resolver: createResolver({ timeoutMs: patience(1_000), now }),
     unsafeAllowedTargets,
-    connectTimeoutMs: options.connectTimeoutMs ?? 5_000,
+    connectTimeoutMs: options.connectTimeoutMs ?? patience(5_000),
     ...(options.caPem !== undefined && { ca: options.caPem }),
   });
   return createPoster({
@@ -49,7 +50,7 @@ export function postRequest(url: URL, more: Partial<PostRequest> = {}): PostRequ
     url,
     headers: { "content-type": "application/json" },
     body: Buffer.from('{"event":"analysis.succeeded"}'),
-    deadlineMs: 5_000,
+    deadlineMs: patience(5_000),
     ...more,
   };
 }
