@@ -10,7 +10,12 @@ export default defineConfig({
       "test/support/database-setup.ts",
     ],
     setupFiles: ["test/support/patient-tests.ts"],
-    exclude: ["test/faults/long/**", "test/bench/**"],
+    exclude: ["test/**/*.long.test.ts", "test/faults/long/**", "test/bench/**"],
+    provide: {
+      // As last measured on an otherwise idle machine.
+      suite: { minutes: 5.7, cores: 2 },
+      fuzzRuns: 45,
+    },
     // For two cores: a third worker has time for tests that wait, and more would only make timing tests lie.
     maxWorkers: 3,
   },

@@ -4,23 +4,32 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
+import type { TestProject } from "vitest/node";
 import { SLOWNESS_FILE_VARIABLE, slowness } from "./time-limits.ts";
 
-/** `npm test` as it was last measured on an otherwise idle machine. */
-const MEASURED = { minutes: 5.7, cores: 2 };
+declare module "vitest" {
+  interface ProvidedContext {
+    /** How long the tests of this configuration took on so many cores. */
+    suite: { readonly minutes: number; readonly cores: number };
+    /** Requests that a fuzz test makes of each operation. */
+    fuzzRuns: number;
+  }
+}
 
-export async function setup(): Promise<() => Promise<void>> {
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = mkdtempSync(join(tmpdir(), "sealpost-slowness-"));
   const file = join(folder, "slowness");
   const probe = new Worker(new URL("./slowness-probe.ts", import.meta.url), { workerData: { file } });
   await once(probe, "message");
   process.env[SLOWNESS_FILE_VARIABLE] = file;
 
-  const { minutes, cores } = MEASURED;
-  const minutesNow = Math.ceil(minutes * slowness());
+  const { minutes, cores } = project.getProvidedContext().suite;
+  const now = slowness();
+  const pace =
+    now === 1 ? "is as fast as usual" : `is ${now} times slower than usual, and so are the time limits`;
   console.log(
-    `All tests take about ${Math.ceil(minutes)} minutes on ${cores} cores. Here are ${availableParallelism()}, ` +
-      `${slowness()} times slower than usual now: about ${minutesNow} minutes, with time limits to match.`,
+    `All tests take about ${Math.ceil(minutes)} minutes on ${cores} cores. This machine has ${availableParallelism()} and ` +
+      `${pace}: expect ${Math.ceil(minutes * now)} minutes.`,
   );
   return async () => {
     await probe.terminate();
