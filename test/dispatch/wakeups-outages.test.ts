@@ -3,8 +3,8 @@ import { EventEmitter, once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { Wakeups, type WakeupsOptions } from "../../src/dispatch/wakeups.ts";
 import { createWakeupPool } from "../../src/store/wakeup-pool.ts";
-import { type DatabaseProxy, startDatabaseProxy } from "../faults/harness/database-proxy.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
 import { insertAccount, publish } from "../support/publishing.ts";
 
 type Line = DatabaseProxy & {

@@ -1,9 +1,9 @@
 // Dispatchers that are asked to end, and such as stand still and go on when others have taken over.
 import { deepEqual, equal, ok } from "node:assert/strict";
+import { startDatabaseProxy } from "../../support/database-proxy.ts";
 import { startEgressProxy } from "../../support/egress-proxy.ts";
 import { patience } from "../../support/time-limits.ts";
 import { type Cluster, DEADLINE_MS, LEASE_MS } from "../harness/cluster.ts";
-import { startDatabaseProxy } from "../harness/database-proxy.ts";
 import {
   countsOf,
   expectAtMost,
