@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import { afterEach, describe, expect, test } from "vitest";
 import { startSealpost, untilFinished } from "../support/command.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { countRows } from "../support/installation.ts";
 import { patience } from "../support/time-limits.ts";
 
 type Told = { readonly event: string; readonly [field: string]: unknown };
@@ -43,7 +44,7 @@ describe("the demo", { timeout: patience(120_000) }, () => {
     const demos = "select datname from pg_database where datname like 'sealpost\\_demo\\_%'";
     expect((await finished).code, JSON.stringify(told)).toBe(0);
     expect((await database.pool.query(demos)).rows).toEqual([]);
-    expect((await database.pool.query("select from sealpost.deliveries")).rowCount).toBe(0);
+    expect(await countRows(database.pool, "deliveries")).toBe(0);
     await database.drop();
   });
 

@@ -12,7 +12,14 @@ import { promoteDue, wakeSoon } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { deliveryRow, openDispatchPool, openRow, publishAt } from "../support/delivery-rows.ts";
-import { createTestAccount, SECRETS_KEY, testConfig } from "../support/dispatching.ts";
+import { testConfig } from "../support/dispatching.ts";
+import {
+  createTestAccount,
+  forgetOpen,
+  makeSuspect,
+  SECRETS_KEY,
+  spoilSecrets,
+} from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { patientSignal } from "../support/time-limits.ts";
 
@@ -196,10 +203,7 @@ describe("claiming", () => {
   it("hands those on that have to be posted alone, and posts them not", async () => {
     const waiting = await publishIn(1, 1);
     const id = waiting[0]!.deliveryId;
-    await database.pool.query(
-      "update sealpost.open_deliveries set interruptions = 2 where delivery_id = $1",
-      [id],
-    );
+    await makeSuspect(database.pool, [id]);
     const { dispatcher, alone, until } = startDispatcher({});
     await dispatcher.wake(waiting);
     await until(() => alone.length === 1);
@@ -278,7 +282,7 @@ describe("recording", () => {
   it("gives the lease back after a fault of our own, without charging the receiver", async () => {
     const waiting = await publishIn(1, 1);
     const id = waiting[0]!.deliveryId;
-    await database.pool.query("update sealpost.signing_secrets set sealed = '\\x00'");
+    await spoilSecrets(database.pool);
     const { dispatcher, recorded, failures, until } = startDispatcher({});
     const wokenAt = Date.now();
     await dispatcher.wake(waiting);
@@ -375,7 +379,7 @@ describe("stopping", () => {
   });
 
   it("lets others be woken at once for what waited here", async () => {
-    await database.pool.query("delete from sealpost.open_deliveries");
+    await forgetOpen(database.pool);
     const { dispatcher } = startDispatcher({ claim: () => () => Promise.reject(new Error("no connection")) });
     const waiting = await publishIn(2, 3);
     void dispatcher.wake(waiting);

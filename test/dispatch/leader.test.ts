@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { Leader, type LeaderOptions, sweepMs } from "../../src/dispatch/leader.ts";
 import { lead } from "../../src/store/promote.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { countRows, deleteRows } from "../support/installation.ts";
 import { patience, patientSignal } from "../support/time-limits.ts";
 
 let database: TestDatabase;
@@ -13,7 +14,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
 });
 afterAll(() => database.drop());
-beforeEach(() => database.pool.query("delete from sealpost.leader"));
+beforeEach(() => deleteRows(database.pool, "leader"));
 afterEach(async () => {
   for (const leader of leaders.splice(0)) await leader.stop();
 });
@@ -79,9 +80,7 @@ describe("of several leaders", () => {
   it("one that hangs in its work loses the lead to another", async () => {
     const hanging = Promise.withResolvers<never>();
     const first = startLeader({ promote: () => hanging.promise });
-    await expect
-      .poll(async () => (await database.pool.query("select from sealpost.leader")).rowCount)
-      .toBe(1);
+    await expect.poll(() => countRows(database.pool, "leader")).toBe(1);
     const second = startLeader();
     await once(second.events, "promote", soon());
     hanging.reject(new Error("the connection was cut"));

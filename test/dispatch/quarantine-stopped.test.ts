@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { Cluster, DEADLINE_MS } from "../faults/harness/cluster.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
+import { makeSuspect } from "../support/installation.ts";
 import { patience } from "../support/time-limits.ts";
 
 let database: TestDatabase;
@@ -20,7 +21,7 @@ it("lets a dispatcher that is asked to end wait for one delivery that is posted 
   await cluster.receiver.behave("/silent", { isSilent: true });
   const { accountId } = await cluster.createAccount("/silent");
   const published = await cluster.producer.publishMany(6, accountId);
-  await cluster.pool.query("update sealpost.open_deliveries set interruptions = 2");
+  await makeSuspect(cluster.pool);
 
   const dispatcher = await cluster.startDispatcher();
   const [arrival] = await cluster.receiver.waitFor(1);

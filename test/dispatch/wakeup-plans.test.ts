@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
 import { createWakeupPool } from "../../src/store/wakeup-pool.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertAccount } from "../support/publishing.ts";
+import { insertAccount } from "../support/installation.ts";
 
 const MANY = 2_000;
 let database: TestDatabase;

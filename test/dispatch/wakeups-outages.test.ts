@@ -5,7 +5,7 @@ import { Wakeups, type WakeupsOptions } from "../../src/dispatch/wakeups.ts";
 import { createWakeupPool } from "../../src/store/wakeup-pool.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
-import { insertAccount, publish } from "../support/publishing.ts";
+import { insertAccount, publish } from "../support/installation.ts";
 
 type Line = DatabaseProxy & {
   /** Publishes an analysis, not by the line. Returns the id of the delivery. */

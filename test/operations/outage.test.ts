@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
+import { endSessions, lockTable, untilSomebodyWaits } from "../support/installation.ts";
 import { type Asked, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
 import { patience } from "../support/time-limits.ts";
@@ -80,30 +81,23 @@ describe("while the database is away every answer is a 503 within 5 s, and then 
   });
 
   test("connections are cut in the middle of a request", async () => {
-    const holder = await database.pool.connect();
-    await holder.query("begin; lock table sealpost.endpoints in access exclusive mode");
+    const holder = await lockTable(database.pool, "endpoints");
     const asked = api.ask("PUT", "/v1/webhooks/endpoint", { body: { url: "https://hooks.example.com/" } });
-    const waiting =
-      "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    while ((await database.pool.query(waiting)).rowCount === 0);
-    await database.pool.query(`select pg_terminate_backend(pid) from (${waiting}) as waiting`);
+    await endSessions(database.pool, await untilSomebodyWaits(database.pool));
     expect((await asked).status).toBe(503);
-    await holder.query("rollback");
-    holder.release();
+    await holder.rollback();
     await expectBack();
   });
 
   test("a table is locked for longer than anybody waits", async () => {
-    const holder = await database.pool.connect();
-    await holder.query("begin; lock table sealpost.deliveries in access exclusive mode");
+    const holder = await lockTable(database.pool, "deliveries");
     const startMs = performance.now();
     const answer = await api.ask("GET", "/v1/webhooks/deliveries");
     expect(answer.status).toBe(503);
     expect(performance.now() - startMs).toBeLessThan(patience(ANSWER_MS));
     // What needs nothing of it goes on.
     expect((await api.ask("GET", "/v1/webhooks/signing-secret")).status).toBe(200);
-    await holder.query("rollback");
-    holder.release();
+    await holder.rollback();
   });
 });
 

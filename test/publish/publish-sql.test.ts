@@ -1,7 +1,17 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertAccount, publish, publishMany } from "../support/publishing.ts";
+import { deliveryRow, openRow } from "../support/delivery-rows.ts";
+import {
+  begin,
+  countRows,
+  createPipelineRole,
+  insertAccount,
+  JOBS,
+  publish,
+  publishMany,
+  rowsOf,
+} from "../support/installation.ts";
 
 const HOOK = "https://hooks.example.com/in";
 let database: TestDatabase;
@@ -13,10 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-async function count(table: string): Promise<number> {
-  const { rows } = await database.pool.query<{ n: number }>(`select count(*)::integer as n from ${table}`);
-  return rows[0]!.n;
-}
+const count = (table: string) => countRows(database.pool, table);
 
 async function refusal(
   promise: Promise<unknown>,
@@ -54,29 +61,22 @@ describe("publish_analysis", () => {
         lane: rows[0].lane,
       },
     ]);
-    const jobs = await database.pool.query(
-      "select payload from graphile_worker._private_jobs order by id desc limit 1",
-    );
-    expect(jobs.rows[0].payload).toEqual({ ids: [id], lanes: [rows[0].lane] });
+    expect((await rowsOf(database.pool, JOBS)).at(-1)?.payload).toEqual({ ids: [id], lanes: [rows[0].lane] });
   });
 
   it("leaves nothing behind when the caller's transaction rolls back", async () => {
-    const before = [await count("sealpost.deliveries"), await count("graphile_worker._private_jobs")];
-    const client = await database.pool.connect();
-    await client.query("begin");
-    await publish(client, accountId, analysis("rolled-back"), HOOK);
-    await client.query("rollback");
-    client.release();
-    expect([await count("sealpost.deliveries"), await count("graphile_worker._private_jobs")]).toEqual(
-      before,
-    );
+    const before = [await count("deliveries"), await count(JOBS)];
+    const transaction = await begin(database.pool);
+    await publish(transaction.client, accountId, analysis("rolled-back"), HOOK);
+    await transaction.rollback();
+    expect([await count("deliveries"), await count(JOBS)]).toEqual(before);
   });
 
   it("answers the same delivery when the same is published again, and does nothing", async () => {
     const first = await publish(database.pool, accountId, analysis("again"), HOOK);
-    const before = await count("graphile_worker._private_jobs");
+    const before = await count(JOBS);
     expect(await publish(database.pool, accountId, analysis("again"), HOOK)).toBe(first);
-    expect(await count("graphile_worker._private_jobs")).toBe(before);
+    expect(await count(JOBS)).toBe(before);
   });
 
   it("makes one delivery out of twenty connections publishing at once", async () => {
@@ -91,10 +91,7 @@ describe("publish_analysis", () => {
       }),
     );
     expect(new Set(ids).size).toBe(1);
-    const { rows } = await database.pool.query(
-      "select count(*)::integer as n from sealpost.deliveries where analysis_id = 'twenty'",
-    );
-    expect(rows[0].n).toBe(1);
+    expect(await countRows(database.pool, "deliveries", { analysis_id: "twenty" })).toBe(1);
   });
 
   it("keeps one account's ids apart from another's", async () => {
@@ -105,15 +102,8 @@ describe("publish_analysis", () => {
 
   it("ends at once, visibly, when there is no target at all", async () => {
     const id = await publish(database.pool, accountId, analysis("no-target"));
-    const { rows } = await database.pool.query(
-      "select status, reason from sealpost.deliveries where id = $1",
-      [id],
-    );
-    expect(rows).toEqual([{ status: "abandoned", reason: "no_target" }]);
-    const open = await database.pool.query("select from sealpost.open_deliveries where delivery_id = $1", [
-      id,
-    ]);
-    expect(open.rowCount).toBe(0);
+    expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "abandoned", reason: "no_target" });
+    expect(await openRow(database.pool, id)).toBeNull();
   });
 
   it.each([
@@ -212,15 +202,14 @@ describe("publish_analyses", () => {
     );
     expect(ids[1]).toBe(known);
     expect(ids[3]).toBe(ids[0]);
-    const { rows } = await database.pool.query(
-      "select id, analysis_id, status from sealpost.deliveries where id = any($1) order by analysis_id",
-      [ids],
+    const rows = await rowsOf(database.pool, "deliveries", { id: ids });
+    expect(rows.map((row) => [row.id, row.analysis_id, row.status]).sort()).toEqual(
+      [
+        [ids[2], "m-a", "abandoned"],
+        [known, "m-known", "pending"],
+        [ids[0], "m-z", "pending"],
+      ].sort(),
     );
-    expect(rows).toEqual([
-      { id: ids[2], analysis_id: "m-a", status: "abandoned" },
-      { id: known, analysis_id: "m-known", status: "pending" },
-      { id: ids[0], analysis_id: "m-z", status: "pending" },
-    ]);
   });
 
   it("refuses all when one is bad, and names it by its index", async () => {
@@ -248,11 +237,11 @@ describe("publish_analyses", () => {
   });
 
   it("puts up to 50 deliveries into one job", async () => {
-    const before = await count("graphile_worker._private_jobs");
+    const before = await count(JOBS);
     const n = 101;
     const texts = Array.from({ length: n }, (_, i) => analysis(`batch-${i}`));
     await publishMany(database.pool, Array(n).fill(accountId), texts, Array(n).fill(HOOK));
-    expect(await count("graphile_worker._private_jobs")).toBe(before + 3);
+    expect(await count(JOBS)).toBe(before + 3);
   });
 
   it("never deadlocks, whatever the orders in which batches overlap", async () => {
@@ -288,12 +277,7 @@ describe("publish_analyses", () => {
 
 describe("the pipeline's role", () => {
   it("needs EXECUTE on two functions and has nothing else", async () => {
-    const role = `pipeline_${database.url.slice(-12).replace(/\W/g, "")}`;
-    await database.pool.query(`create role ${role}`);
-    await database.pool.query(`grant usage on schema sealpost to ${role}`);
-    await database.pool.query(
-      `grant execute on function sealpost.publish_analysis, sealpost.publish_analyses to ${role}`,
-    );
+    const { role, drop } = await createPipelineRole(database.pool);
     const client = await database.pool.connect();
     try {
       await client.query(`set role ${role}`);
@@ -310,7 +294,7 @@ describe("the pipeline's role", () => {
     } finally {
       await client.query("reset role");
       client.release();
-      await database.pool.query(`drop owned by ${role}; drop role ${role}`);
+      await drop();
     }
   });
 });

@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createDispatchPool, isRefusedData, isUnreadableData } from "../../src/store/pools.ts";
 import { createWakeupPool } from "../../src/store/wakeup-pool.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createTestAccount, startTestDispatcher } from "../support/dispatching.ts";
-import { publish } from "../support/publishing.ts";
+import { startTestDispatcher } from "../support/dispatching.ts";
+import { createTestAccount, publish } from "../support/installation.ts";
 import { startReceiver } from "../support/receiver.ts";
 
 let database: TestDatabase;

@@ -14,7 +14,15 @@ import {
   publishAt,
   takeWakeups,
 } from "../support/delivery-rows.ts";
-import { insertAccount } from "../support/publishing.ts";
+import {
+  addJobs,
+  changeRows,
+  deleteRows,
+  forgetOpen,
+  insertAccount,
+  JOBS,
+  rowsOf,
+} from "../support/installation.ts";
 
 let database: TestDatabase;
 let pool: Pool;
@@ -30,7 +38,7 @@ afterAll(async () => {
   await database.drop();
 });
 beforeEach(async () => {
-  await database.pool.query("delete from sealpost.open_deliveries");
+  await forgetOpen(database.pool);
   await takeWakeups(database.pool);
   accountId = await insertAccount(database.pool, "https://receiver.example.com/");
 });
@@ -39,6 +47,7 @@ beforeEach(async () => {
 const WAKE_AFTER_MS = 15_000;
 const T0 = new Date(Date.now() - (Date.now() % 1000));
 const later = (ms: number) => new Date(T0.getTime() + ms);
+const ago = (ms: number) => new Date(Date.now() - ms);
 
 /** Published, and the wake-ups that publishing made already taken. */
 async function publishSome(count: number, webhookUrl: string | null = null): Promise<string[]> {
@@ -143,16 +152,16 @@ describe("promoting", () => {
 
   it("adds nothing while enough wake-ups wait, and goes on when they have gone", async () => {
     const [id] = await publishSome(1);
-    await database.pool.query("select graphile_worker.add_job('deliver') from generate_series(1, 3)");
+    await addJobs(database.pool, "deliver", 3);
     expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 0, woken: 0 });
-    await database.pool.query("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w'");
+    await changeRows(database.pool, JOBS, {}, { locked_at: new Date(), locked_by: "w" });
     expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 1, woken: 1 });
     expect((await openRow(pool, id!))!.wake_at).toEqual(later(2 * WAKE_AFTER_MS));
   });
 
   it("does not wait for other people's jobs in the same queue", async () => {
     await publishSome(1);
-    await database.pool.query("select graphile_worker.add_job('send_invoice') from generate_series(1, 5)");
+    await addJobs(database.pool, "send_invoice", 5);
     expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 1, woken: 1 });
   });
 
@@ -186,30 +195,23 @@ describe("promoting", () => {
 
 describe("stuck wake-ups", () => {
   it("are swept away five minutes after a worker took them, and no others", async () => {
-    const { rows } = await database.pool.query<{ id: string }>(
-      `select job.id from generate_series(1, 3) as n
-       cross join lateral graphile_worker.add_job('deliver', payload => json_build_object('n', n)) as job order by n`,
-    );
-    const [stuck, busy] = rows;
-    const lock =
-      "update graphile_worker._private_jobs set locked_by = 'w', locked_at = now() - $2::interval where id = $1";
-    await database.pool.query(lock, [stuck!.id, "5 minutes 1 second"]);
-    await database.pool.query(lock, [busy!.id, "4 minutes 50 seconds"]);
+    await addJobs(database.pool, "deliver", 3);
+    const jobIds = async () => (await rowsOf(database.pool, JOBS)).map(({ id }) => id);
+    const [stuck, busy, free] = await jobIds();
+    const lock = (id: string, lockedAt: Date) =>
+      changeRows(database.pool, JOBS, { id }, { locked_by: "w", locked_at: lockedAt });
+    await lock(stuck, ago(301_000));
+    await lock(busy, ago(240_000));
     expect(await sweepStuckJobs(database.pool)).toBe(1);
-    const { rows: left } = await database.pool.query(
-      "select id from graphile_worker._private_jobs order by id",
-    );
-    expect(left).toEqual(rows.slice(1));
+    expect(await jobIds()).toEqual([busy, free]);
   });
 });
 
 describe("other people's jobs", () => {
   it("are not swept away, however long they take", async () => {
-    await database.pool.query("delete from graphile_worker._private_jobs");
-    await database.pool.query("select graphile_worker.add_job('send_invoice')");
-    await database.pool.query(
-      "update graphile_worker._private_jobs set locked_by = 'w', locked_at = now() - interval '1 hour'",
-    );
+    await deleteRows(database.pool, JOBS);
+    await addJobs(database.pool, "send_invoice");
+    await changeRows(database.pool, JOBS, {}, { locked_by: "w", locked_at: ago(3_600_000) });
     expect(await sweepStuckJobs(database.pool)).toBe(0);
   });
 });
@@ -221,13 +223,13 @@ describe("leading", () => {
     expect(await lead(pool, second, 60_000)).toBe(false);
     expect(await lead(pool, first, 60_000)).toBe(true);
     // As if its time were up.
-    await database.pool.query("update sealpost.leader set until = now() - interval '1 millisecond'");
+    await changeRows(database.pool, "leader", {}, { until: ago(1) });
     expect(await lead(pool, second, 60_000)).toBe(true);
     expect(await lead(pool, first, 60_000)).toBe(false);
   });
 
   it("goes to one of many who ask at once", async () => {
-    await database.pool.query("delete from sealpost.leader");
+    await deleteRows(database.pool, "leader");
     const answers = await Promise.all(Array.from({ length: 6 }, () => lead(pool, randomUUID(), 60_000)));
     expect(answers.filter(Boolean)).toHaveLength(1);
   });

@@ -2,6 +2,7 @@ import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { begin, rowOf } from "../support/installation.ts";
 import { patience } from "../support/time-limits.ts";
 
 let database: TestDatabase;
@@ -18,8 +19,7 @@ afterEach(() => pool.end());
 afterAll(() => database.drop());
 
 const rename = "update sealpost.settings set analysis_bytes_max = 7";
-const bytesMax = async () =>
-  (await pool.query("select analysis_bytes_max as n from sealpost.settings")).rows[0].n;
+const bytesMax = async () => (await rowOf(pool, "settings")).analysis_bytes_max;
 const session = async (): Promise<number> => (await pool.query("select pg_backend_pid() as pid")).rows[0].pid;
 
 test("commits what resolves, and rolls back what throws", async () => {
@@ -55,10 +55,8 @@ test.each([
 });
 
 test("is part of the transaction that a client is in", async () => {
-  const client = await pool.connect();
-  await client.query("begin");
+  const { client, rollback } = await begin(pool);
   await inTransaction(client, (inner) => inner.query(`${rename} + 1`));
-  await client.query("rollback");
-  client.release();
+  await rollback();
   expect(await bytesMax()).toBe(7);
 });

@@ -12,18 +12,15 @@ import { readConfig } from "../../src/config/read-config.ts";
 import type { Delivered } from "../../src/dispatch/deliver.ts";
 import { type DispatchProcess, startDispatching } from "../../src/dispatch/process.ts";
 import type { Recorded } from "../../src/dispatch/recorder.ts";
-import { createAccount } from "../../src/store/accounts.ts";
 import type { LeasedDelivery } from "../../src/store/claim.ts";
-import { setEndpoint } from "../../src/store/endpoints.ts";
 import type { TestDatabase } from "./database.ts";
+import { SECRETS_KEY } from "./installation.ts";
 import type { Receiver } from "./receiver.ts";
 import { patience, patientSignal } from "./time-limits.ts";
 
 /** Of this test file. */
 const folder = mkdtempSync(join(tmpdir(), "sealpost-ca-"));
 afterAll(() => rmSync(folder, { recursive: true }));
-
-export const SECRETS_KEY = Buffer.alloc(32, 7);
 
 export type RecordedAttempt = { delivery: LeasedDelivery; delivered: Delivered; recorded: Recorded };
 
@@ -110,14 +107,4 @@ export function startTestDispatcher(
 /** `host:port` of everything that the receivers answer as. */
 export function unsafeAllowed(receivers: readonly Receiver[]): string[] {
   return receivers.flatMap(({ port }) => [`localhost:${port}`, `127.0.0.1:${port}`, `*.localhost:${port}`]);
-}
-
-/** An account that can sign, its secret, and, with a URL, its endpoint. */
-export async function createTestAccount(
-  database: TestDatabase,
-  endpointUrl?: string,
-): Promise<{ accountId: string; secret: string }> {
-  const { accountId, signingSecret } = await createAccount(database.pool, "test", SECRETS_KEY);
-  if (endpointUrl !== undefined) await setEndpoint(database.pool, accountId, endpointUrl);
-  return { accountId, secret: signingSecret };
 }
