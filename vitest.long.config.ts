@@ -1,7 +1,8 @@
-// npm run test:long: what npm test is better off without, for every night and for changes of these parts. *.long.test.ts:
-// how many statements a request or a delivery costs, and the words of the Dockerfile and compose.yaml, which break
-// with a change that is none for anybody but them. And the fuzz tests of the API with 300 requests for each operation
-// instead of a few dozen. It needs what npm test needs, and takes about as long as is said at its start.
+// npm run test:long: what npm test is better off without, for every night and for changes of these parts.
+// - *.long.test.ts: how many statements a request or a delivery costs, and the words of the Dockerfile and
+//   compose.yaml. They break with changes that break nothing for anybody.
+// - The fuzz tests of the API, with 300 requests for each operation instead of a few dozen.
+// It needs what npm test needs, and says at its start how long it takes.
 import { defineConfig } from "vitest/config";
 import config from "./vitest.config.ts";
 

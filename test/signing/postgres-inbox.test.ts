@@ -1,7 +1,6 @@
 import type pg from "pg";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { countRows } from "../support/installation.ts";
 import { ACCEPTED_DELIVERIES_TABLE, createPostgresInbox } from "./examples/postgres-inbox.ts";
 
 let database: TestDatabase;
@@ -17,7 +16,9 @@ function storeWork(client: pg.PoolClient): Promise<void> {
   return client.query("insert into work values ('a')").then(() => undefined);
 }
 
-const workCount = () => countRows(database.pool, "public.work");
+async function workCount(): Promise<number> {
+  return Number((await database.pool.query("select count(*) from work")).rows[0].count);
+}
 
 test("accepts an id once, across processes", async () => {
   const inboxes = [createPostgresInbox(database.pool), createPostgresInbox(database.pool)];

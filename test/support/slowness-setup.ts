@@ -25,11 +25,10 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
 
   const { minutes, cores } = project.getProvidedContext().suite;
   const now = slowness();
-  const pace =
-    now === 1 ? "is as fast as usual" : `is ${now} times slower than usual, and so are the time limits`;
+  const pace = now === 1 ? "as fast as usual" : `${now} times slower than usual, and so are the time limits`;
   console.log(
-    `All tests take about ${Math.ceil(minutes)} minutes on ${cores} cores. This machine has ${availableParallelism()} and ` +
-      `${pace}: expect ${Math.ceil(minutes * now)} minutes.`,
+    `All tests take about ${Math.ceil(minutes)} minutes on ${cores} cores. This machine has ` +
+      `${availableParallelism()} and is ${pace}: expect ${Math.ceil(minutes * now)} minutes.`,
   );
   return async () => {
     await probe.terminate();
