@@ -114,6 +114,17 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "src/cli/publish.ts": 'const text = "the selected one"; const q = request.query.limit;',
     },
   },
+  "queue internals": {
+    wrong: {
+      "src/store/gauges.ts": "const text = `select from graphile_worker._private_jobs`;",
+      "src/store/migrate.ts": 'import { runMigrations } from "graphile-worker";',
+    },
+    right: {
+      "src/store/graphile-worker.ts": 'import { run } from "graphile-worker";',
+      "src/store/gauges.ts":
+        '// as in graphile_worker\nimport { WAITING_WAKEUPS } from "./graphile-worker.ts";',
+    },
+  },
   "default export": {
     wrong: { "src/api/server.ts": "export default function serve() {}" },
     right: { "vitest.config.ts": "export default {};", "src/api/server.ts": "export function serve() {}" },

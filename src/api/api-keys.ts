@@ -5,7 +5,7 @@ export type KeyClass = "live" | "test";
 /** A key as the store knows it. */
 export type ApiKey = {
   readonly id: string;
-  /** The account whose key it is; null for a staff key, which reaches every account. */
+  /** The account that owns it; null for a staff key, which has access to every account. */
   readonly accountId: string | null;
   readonly scopes: ReadonlySet<string>;
   /** Null: it does not expire. */
@@ -14,7 +14,7 @@ export type ApiKey = {
   readonly revokedAt: Date | null;
 };
 
-/** Finds a key, revoked and expired ones included, by the SHA-256 of its whole text; null when there is none. */
+/** Finds a key, revoked and expired ones included, by the SHA-256 of its whole text; null if there is none. */
 export type FindApiKey = (digest: Buffer) => Promise<ApiKey | null>;
 
 /** `svc_live_` for production, `svc_test_` for development, where the brand is `svc`. */
@@ -28,7 +28,7 @@ export function formatApiKey(brand: string, keyClass: KeyClass, secret: Uint8Arr
   return apiKeyPrefix(brand, keyClass) + Buffer.from(secret).toString("base64url");
 }
 
-/** What is stored of a key. A plain hash will do: 256 random bits cannot be guessed from it. */
+/** What is stored of a key. A plain hash is enough for 256 random bits. */
 export function digestApiKey(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
@@ -38,9 +38,9 @@ const BEARER = /^bearer +([\w.~+/=-]{1,256})$/i;
 export type Authenticate = (authorization: string | undefined) => Promise<ApiKey | null>;
 
 /**
- * Says whose request it is: null for no key, a malformed, unknown, revoked or expired one, or one of the other
- * environment. All of those look the same to the caller. A key is looked up by its digest, so what the lookup's time
- * tells is about the digest and of no use to someone who guesses, and it is looked up before anything else is judged.
+ * Authenticates a request: null for a missing, malformed, unknown, revoked or expired key, or one of the other
+ * environment. All of these look the same to the caller. The lookup is by digest, so its timing is of no use to a
+ * guesser, and it comes before any other check.
  */
 export function createAuthenticate(options: {
   readonly findApiKey: FindApiKey;

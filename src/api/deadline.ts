@@ -1,10 +1,10 @@
 import { TemporarilyUnavailable } from "./problems.ts";
 
 /**
- * Settles like `work`, or rejects with `TemporarilyUnavailable` when `ms` pass first. The work itself goes on: a
- * transaction that commits late is found again under its Idempotency-Key.
+ * Settles like `work`, or rejects with `TemporarilyUnavailable` after `ms`. The work itself continues: a retry finds
+ * a late commit under its Idempotency-Key.
  */
-export async function within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
+export async function withDeadline<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const timeUp = new Promise<never>((_, reject) => {
     const giveUp = () => reject(new TemporarilyUnavailable(`${what} took longer than ${Math.round(ms)} ms`));

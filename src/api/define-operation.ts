@@ -1,62 +1,41 @@
-import type { z } from "zod";
-import type {
-  Deprecation,
-  Effect,
-  ExecutionMode,
-  Method,
-  Operation,
-  OperationDefiners,
-  Risk,
-  Work,
-} from "./declarations.ts";
-import { type AnswerShape, emptyAnswer, type JsonBody, type RawBody } from "./shapes.ts";
+import type { Deprecation, Effect, Operation, OperationDefiners, Work } from "./operation.ts";
+import { emptyResponse } from "./operation-io.ts";
 
-/** `const { read, write, callOut, retired } = operationDefiners<Transaction, DomainCode>()`. */
-export function operationDefiners<Tx, DomainCode extends string = never>(): OperationDefiners<
-  Tx,
-  DomainCode
-> {
+/** `const { read, write, callOut, retired } = operationDefiners<DomainCode>()`. */
+export function operationDefiners<DomainCode extends string = never>(): OperationDefiners<DomainCode> {
   return {
     read: (declaration) => {
-      const work = { kind: "read", handle: declaration.handle } as Work<Tx>;
+      const work = { kind: "read", handle: declaration.handle } as Work;
       return operation({ ...declaration, risk: "none", mode: "sync" }, "read", work);
     },
     write: (declaration) => {
-      const work = { kind: "write", handle: declaration.handle } as Work<Tx>;
+      const work = { kind: "write", handle: declaration.handle } as Work;
       return operation(declaration, "write", work);
     },
     callOut: (declaration) => {
       const { handle, callsOut } = declaration;
-      const work = { kind: "call_out", handle, deadlineMs: callsOut.deadlineMs } as Work<Tx>;
+      const work = { kind: "call_out", handle, deadlineMs: callsOut.deadlineMs } as Work;
       return operation(declaration, "write", work);
     },
     retired: (declaration) => {
       const effect = declaration.method === "GET" ? "read" : "write";
-      return operation({ ...declaration, answer: emptyAnswer() }, effect, { kind: "retired" });
+      return operation({ ...declaration, response: emptyResponse() }, effect, { kind: "retired" });
     },
   };
 }
 
-type Declared = {
-  readonly key: string;
-  readonly tag: string;
-  readonly summary: string;
-  readonly description: string;
-  readonly method: Method;
-  readonly path: string;
-  readonly scope: string;
-  readonly risk: Risk;
-  readonly mode: ExecutionMode;
-  readonly params?: z.ZodObject | undefined;
-  readonly query?: z.ZodObject | undefined;
-  readonly body?: JsonBody | RawBody | undefined;
-  readonly answer: AnswerShape;
+type Declared = Pick<
+  Operation,
+  "key" | "tag" | "summary" | "description" | "method" | "path" | "scope" | "risk" | "mode" | "response"
+> & {
+  readonly [Name in "params" | "query" | "body"]?: Operation[Name] | undefined;
+} & {
   readonly errors?: readonly string[];
   readonly holdsSecret?: true;
   readonly deprecated?: Deprecation;
 };
 
-function operation<Tx>(declared: Declared, effect: Effect, work: Work<Tx>): Operation<Tx> {
+function operation(declared: Declared, effect: Effect, work: Work): Operation {
   return Object.freeze({
     key: declared.key,
     tag: declared.tag,
@@ -73,7 +52,7 @@ function operation<Tx>(declared: Declared, effect: Effect, work: Work<Tx>): Oper
     params: declared.params ?? null,
     query: declared.query ?? null,
     body: declared.body ?? null,
-    answer: declared.answer,
+    response: declared.response,
     errors: declared.errors ?? [],
     holdsSecret: declared.holdsSecret ?? false,
     deprecated: declared.deprecated ?? null,

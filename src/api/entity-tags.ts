@@ -3,16 +3,12 @@ import xxhash from "xxhash-wasm";
 
 const { h64, h64Raw } = await xxhash();
 
-/**
- * A WebAssembly module keeps what memory it has once needed: only what is shorter, as lists and all but a few analyses
- * are, is hashed there.
- */
+/** WebAssembly memory never shrinks, so longer bodies (a few analyses) are hashed elsewhere. */
 const FAST_BYTES_MAX = 1_048_576;
 
 /**
- * A strong tag of exactly these bytes, and of what goes `besides` them where something does. By a hash that is no
- * cryptographic one, at a sixth of SHA-256's time, which was a fifteenth of a page of the log's: whoever can make two
- * answers of one tag deceives nobody but himself.
+ * A strong tag of these bytes and of what goes `besides` them. Not a cryptographic hash: it takes a sixth of
+ * SHA-256's time, and whoever forges two responses with one tag fools only himself.
  */
 export function entityTag(bytes: Uint8Array, besides = ""): string {
   const tag =
@@ -20,7 +16,7 @@ export function entityTag(bytes: Uint8Array, besides = ""): string {
   return quoteEntityTag(besides === "" ? tag : `${tag}.${h64(besides).toString(36)}`);
 }
 
-/** `opaque` holds no quote and no control character, so that it can stand between quotes. */
+/** `opaque` must not contain quotes or control characters. */
 export function quoteEntityTag(opaque: string): string {
   if (!/^[\x21\x23-\x7e]+$/.test(opaque))
     throw new RangeError("An entity tag holds printable ASCII without quotes.");

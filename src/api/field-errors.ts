@@ -3,14 +3,14 @@ import { FIELD_ERROR_CHARS_MAX, FIELD_ERRORS_MAX } from "./limits.ts";
 import { type FieldError, Problem } from "./problems.ts";
 
 /**
- * The 400 for what zod found wrong in one place of the request: `path`, `query` or `body`. What was repeated in a query
- * is seen only where zod reports its input.
+ * The 400 for zod's issues in one part of the request: `path`, `query` or `body`. Repeated query parameters are only
+ * seen if zod reports its input.
  */
 export function invalidRequestFrom(place: string, error: z.ZodError): Problem {
   return invalidFields(nearestBounds(error.issues).flatMap((issue) => fieldErrors(place, issue)));
 }
 
-/** zod tells where whole numbers stop being exact beside the declared bounds, which are nearer. */
+/** zod reports the bounds of exact integers beside the declared bounds, which are tighter. */
 function nearestBounds(issues: readonly z.core.$ZodIssue[]): readonly z.core.$ZodIssue[] {
   const isAboutExactness = (issue: z.core.$ZodIssue) => "origin" in issue && issue.origin === "int";
   const sideOf = (issue: z.core.$ZodIssue) => [issue.code, ...issue.path].join();
@@ -18,7 +18,7 @@ function nearestBounds(issues: readonly z.core.$ZodIssue[]): readonly z.core.$Zo
   return issues.filter((issue) => !isAboutExactness(issue) || !declared.has(sideOf(issue)));
 }
 
-/** The 400 for mistakes in several places. Bounded, because paths and messages may hold what the caller sent. */
+/** The 400 for several fields. Bounded, because paths and messages may hold what the caller sent. */
 export function invalidFields(mistakes: readonly FieldError[]): Problem {
   const errors = mistakes
     .slice(0, FIELD_ERRORS_MAX)
@@ -31,19 +31,19 @@ function fieldErrors(place: string, issue: z.core.$ZodIssue): FieldError[] {
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((key) => ({
       path: `${path}.${key}`,
-      message: "Not known here; check the spelling.",
+      message: "Unknown field.",
     }));
   }
   const isRepeated = place === "query" && isListForOne(issue);
   return [{ path, message: isRepeated ? "Given more than once." : inWords(issue) }];
 }
 
-/** A parameter is read as a list only where it is repeated. */
+/** A parameter becomes a list only if it is repeated. */
 function isListForOne({ code, input }: z.core.$ZodIssue): boolean {
   return Array.isArray(input) && (code === "invalid_type" || code === "invalid_value");
 }
 
-/** zod's words ("Invalid input: expected number, received string") are for programmers; these say what is right. */
+/** zod's messages ("Invalid input: expected number, received string") are for programmers; these say what is valid. */
 function inWords(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case "invalid_type":
@@ -63,9 +63,9 @@ function inWords(issue: z.core.$ZodIssue): string {
   }
 }
 
-/** The schema's own words, if it has any; zod's quote the expression, which is not for people. */
+/** The schema's own message, if it has one; zod's quotes the expression, which is not for people. */
 function aboutPattern({ message, pattern = "" }: z.core.$ZodIssueInvalidStringFormat): string {
-  return message.includes(pattern) ? "Has characters or a length that are not allowed here." : message;
+  return message.includes(pattern) ? "Has characters or a length that are not allowed." : message;
 }
 
 const TYPES: Readonly<Record<string, string>> = {

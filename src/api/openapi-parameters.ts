@@ -1,7 +1,7 @@
 import { z } from "zod";
-import type { Operation } from "./declarations.ts";
 import { IDEMPOTENCY_KEY_CHARS_MAX, REQUEST_ID_CHARS_MAX } from "./limits.ts";
 import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
+import type { Operation } from "./operation.ts";
 
 type Parameter = { readonly [member: string]: unknown };
 
@@ -13,13 +13,14 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
     name: "X-Request-Id",
     in: "header",
     description:
-      "Names the request in answers and logs. Printable ASCII; left out or empty, a fresh id is made.",
+      "Identifies the request in responses and logs. Printable ASCII; generated if missing or empty.",
     schema: { type: "string", maxLength: REQUEST_ID_CHARS_MAX, pattern: PRINTABLE },
   },
   XAccountId: {
     name: "X-Account-Id",
     in: "header",
-    description: "The account that the request is about. Staff keys name it; other keys have their own.",
+    description:
+      "The account that the request is for. Required with a staff key; other keys belong to one account.",
     schema: { type: "string", format: "uuid" },
   },
   IdempotencyKey: {
@@ -27,28 +28,28 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
     in: "header",
     required: true,
     description:
-      "Names this write: repeated under the same key, the same request has its effect once and answers the same. " +
-      "Kept for 24 hours, for each account and API key.",
+      "Identifies this write: retried with the same key, it takes effect once and gets the same response. Kept " +
+      "for 24 hours, per account and API key.",
     schema: { type: "string", minLength: 1, maxLength: IDEMPOTENCY_KEY_CHARS_MAX, pattern: PRINTABLE },
   },
   Traceparent: {
     name: "traceparent",
     in: "header",
-    description:
-      "W3C Trace Context of the caller: logged, and sent along with the webhook of what is published.",
+    description: "The caller's W3C Trace Context: logged, and sent with the webhook of a published analysis.",
     schema: { type: "string" },
   },
   IfNoneMatch: {
     name: "If-None-Match",
     in: "header",
-    description: "Tags of earlier answers: if one is still current, the answer is 304 without a body.",
+    description:
+      "Entity tags of earlier responses: if one is still current, the response is 304 without a body.",
     schema: { type: "string" },
   },
 };
 
 const component = (name: keyof typeof parameterComponents) => ({ $ref: `#/components/parameters/${name}` });
 
-export function parametersOf<Tx>(operation: Operation<Tx>, schemas: SchemaWriter): readonly Parameter[] {
+export function parametersOf(operation: Operation, schemas: SchemaWriter): readonly Parameter[] {
   const { params, query, effect } = operation;
   return [
     ...inPlace("path", params, schemas),

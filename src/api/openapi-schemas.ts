@@ -4,7 +4,7 @@ export type JsonSchema = { readonly [member: string]: unknown };
 
 type Direction = "input" | "output";
 
-/** Turns zod schemas into those of the document; the ones that have an id become components, each once. */
+/** Converts zod schemas to JSON Schema; those with an id become components, each once. */
 export type SchemaWriter = {
   write(schema: z.ZodType, direction: Direction): JsonSchema;
   /** All components written so far, by name. */
@@ -12,8 +12,8 @@ export type SchemaWriter = {
 };
 
 /**
- * Answers are written first: a request's component whose name an answer has already taken for another shape (requests
- * refuse unknown members, answers may grow some) is called by its name and `Input`.
+ * Responses are written first: a request component whose name a response has taken for a different schema (requests
+ * reject unknown members, responses may gain some) gets the suffix `Input`.
  */
 export function createSchemaWriter(): SchemaWriter {
   const components: Record<string, JsonSchema> = {};
@@ -59,7 +59,7 @@ function refer(schema: JsonSchema, names: ReadonlyMap<string, string>): JsonSche
 
 const FORMATS_THAT_SAY_ENOUGH = new Set(["date-time", "date", "uuid", "uri", "email", "ipv4", "ipv6"]);
 
-/** Takes out what is true of our checks and of no use to a reader: patterns beside formats, bounds of 2^53. */
+/** Removes what is of no use to a reader: patterns beside formats, bounds of 2^53. */
 function tidy(schema: unknown, direction: Direction): unknown {
   return mapObjects(schema, (object) => {
     const tidied: Record<string, unknown> = { ...object };
@@ -68,7 +68,7 @@ function tidy(schema: unknown, direction: Direction): unknown {
     if (FORMATS_THAT_SAY_ENOUGH.has(String(tidied.format))) delete tidied.pattern;
     if (tidied.minimum === Number.MIN_SAFE_INTEGER) delete tidied.minimum;
     if (tidied.maximum === Number.MAX_SAFE_INTEGER) delete tidied.maximum;
-    // A client must bear new members in answers, so the document does not forbid them.
+    // Clients must accept new members in responses, so the document does not forbid them.
     if (direction === "output" && tidied.additionalProperties === false) delete tidied.additionalProperties;
     if (JSON.stringify(tidied.propertyNames) === '{"type":"string"}') delete tidied.propertyNames;
     return tidied;

@@ -1,18 +1,18 @@
-import type { Operation } from "./declarations.ts";
+import { parameterComponents, parametersOf } from "./openapi-parameters.ts";
 import {
   createProblemResponses,
   headerComponents,
   problemSchema,
   successResponses,
-} from "./openapi-answers.ts";
-import { parameterComponents, parametersOf } from "./openapi-parameters.ts";
+} from "./openapi-responses.ts";
 import { createSchemaWriter, type SchemaWriter } from "./openapi-schemas.ts";
-import { type OperationRegistry, pathParams } from "./registry.ts";
+import type { Operation } from "./operation.ts";
+import { type OperationRegistry, pathParams } from "./operation-registry.ts";
 
 export type OpenApiInfo = {
   readonly title: string;
   readonly description: string;
-  /** The headings of the reference, in their order; every operation's `tag` is one of them. */
+  /** The headings of the reference, in order; every operation's `tag` is one of them. */
   readonly tags: readonly { readonly name: string; readonly description: string }[];
 };
 
@@ -22,9 +22,9 @@ export type OpenApiDocument = {
   readonly [member: string]: unknown;
 };
 
-/** The whole API as an OpenAPI 3.1 document. Nothing in it is said twice: it follows from the declarations. */
-export function buildOpenApiDocument<Tx>(
-  registry: OperationRegistry<Tx>,
+/** The whole API as an OpenAPI 3.1 document, derived from the declarations. */
+export function buildOpenApiDocument(
+  registry: OperationRegistry,
   options: { readonly info: OpenApiInfo; readonly publicUrl: string; readonly docsUrl: string },
 ): OpenApiDocument {
   const { info, publicUrl, docsUrl } = options;
@@ -32,18 +32,18 @@ export function buildOpenApiDocument<Tx>(
   const problems = createProblemResponses(registry.problems, docsUrl);
   const tags = new Set(info.tags.map(({ name }) => name));
 
-  const answers = new Map<Operation<Tx>, object>();
+  const responses = new Map<Operation, object>();
   for (const operation of registry.operations) {
     if (!tags.has(operation.tag))
       throw new Error(`Operation ${operation.key}: no heading "${operation.tag}".`);
-    answers.set(operation, { ...successResponses(operation, schemas), ...problems.responses(operation) });
+    responses.set(operation, { ...successResponses(operation, schemas), ...problems.responses(operation) });
   }
 
   const paths: Record<string, Record<string, unknown>> = {};
   for (const operation of registry.operations) {
     paths[operation.path] ??= {};
     Object.assign(paths[operation.path] ?? {}, {
-      [operation.method.toLowerCase()]: describe(operation, schemas, answers.get(operation)),
+      [operation.method.toLowerCase()]: describe(operation, schemas, responses.get(operation)),
     });
   }
 
@@ -69,18 +69,14 @@ export function buildOpenApiDocument<Tx>(
         apiKey: {
           type: "http",
           scheme: "bearer",
-          description: "An API key. Each operation requires one scope, which stands in `x-required-scope`.",
+          description: "An API key. Each operation requires one scope, named in `x-required-scope`.",
         },
       },
     },
   };
 }
 
-function describe<Tx>(
-  operation: Operation<Tx>,
-  schemas: SchemaWriter,
-  responses: object | undefined,
-): object {
+function describe(operation: Operation, schemas: SchemaWriter, responses: object | undefined): object {
   const { key, tag, summary, description, scope, risk, effect, mode, isIdempotent, deprecated, work } =
     operation;
   return {
@@ -102,13 +98,13 @@ function describe<Tx>(
   };
 }
 
-/** A retired operation has no schemas left; the document still wants its path described. */
-function retiredParams<Tx>({ work, path }: Operation<Tx>): readonly object[] {
+/** A retired operation has no schemas left, but the document must still describe its path. */
+function retiredParams({ work, path }: Operation): readonly object[] {
   if (work.kind !== "retired") return [];
   return pathParams(path).map((name) => ({ name, in: "path", required: true, schema: { type: "string" } }));
 }
 
-function requestBody<Tx>({ body }: Operation<Tx>, schemas: SchemaWriter): object {
+function requestBody({ body }: Operation, schemas: SchemaWriter): object {
   if (body === null) return {};
   const schema = schemas.write(body.kind === "json" ? body.schema : body.documentedAs, "input");
   const isRequired = body.kind === "raw" || !body.isOptional;
@@ -116,7 +112,7 @@ function requestBody<Tx>({ body }: Operation<Tx>, schemas: SchemaWriter): object
   return { requestBody: { required: isRequired, description, content: { "application/json": { schema } } } };
 }
 
-/** A server on this machine is written as the address that the document itself came from. */
+/** A local server is given as the URL that the document was served from. */
 function serverUrl(publicUrl: string): string {
   const { hostname } = new URL(publicUrl);
   const isLocal = hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");

@@ -1,73 +1,68 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { type Answer, compileAnswer, successHeaders } from "./answers.ts";
-import { within } from "./deadline.ts";
-import type { Operation, OperationRequest } from "./declarations.ts";
+import { withDeadline } from "./deadline.ts";
 import { matchesEntityTag } from "./entity-tags.ts";
-import { admittedCaller, type Gate } from "./gate.ts";
 import { fingerprintOf, readIdempotencyKey } from "./idempotency.ts";
+import type { IdempotentWrites, Write } from "./idempotent-write.ts";
 import { JSON_BODY_BYTES_MAX } from "./limits.ts";
+import type { Operation, OperationRequest, Transaction } from "./operation.ts";
+import { routerPath } from "./operation-registry.ts";
+import { raisedCodes } from "./problem-catalogue.ts";
 import { Problem } from "./problems.ts";
-import { raisedCodes } from "./raised-codes.ts";
-import { routerPath } from "./registry.ts";
-import { beginRequest, contextOf, msLeft } from "./request-context.ts";
-import { compileRequestReader, refuseMediaType } from "./request-reader.ts";
-import { readTraceparent } from "./traceparent.ts";
-import type { Write, WriteOnce } from "./write-once.ts";
+import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-context.ts";
+import { authorizedCaller, type RequestGuards } from "./request-guards.ts";
+import { compileRequestValidator, refuseMediaType } from "./request-validation.ts";
+import { compileResponse, type OperationResponse, successHeaders } from "./responses.ts";
 
-type RouteOptions<Tx> = {
-  readonly gate: Gate;
-  readonly writeOnce: WriteOnce<Tx>;
-  /** Check what handlers return against what they declare: for tests. */
+type RouteOptions = {
+  readonly guards: RequestGuards;
+  readonly idempotentWrites: IdempotentWrites;
+  /** Check what handlers return against what they declare; for tests. */
   readonly isChecking: boolean;
 };
 
-type Checked = OperationRequest<unknown, unknown, unknown, string>;
+type Valid = OperationRequest<unknown, unknown, unknown, string>;
 
-/** One route for one operation: admit, read the request, do the work, answer. */
-export function addOperationRoute<Tx>(
-  app: FastifyInstance,
-  operation: Operation<Tx>,
-  options: RouteOptions<Tx>,
-): void {
-  const { gate, writeOnce, isChecking } = options;
+/** One route for one operation: authorize, validate, do the work, respond. */
+export function addOperationRoute(app: FastifyInstance, operation: Operation, options: RouteOptions): void {
+  const { guards, idempotentWrites, isChecking } = options;
   const { work, holdsSecret, key: operationKey } = operation;
-  const readRequest = compileRequestReader(operation);
-  const toAnswer = compileAnswer(operation, isChecking);
+  const validate = compileRequestValidator(operation);
+  const toResponse = compileResponse(operation, isChecking);
   const send = compileSend(operation);
 
-  async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  async function guard(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     beginRequest(request, operationKey);
-    await gate.admit(operation, request, reply);
-    // Looked at before the body is: without it there is nothing to be done with the body.
+    await guards.guardOperation(operation, request, reply);
+    // Checked before the body is read: without a key the body is of no use.
     if (work.kind !== "read") readIdempotencyKey(idempotencyHeader(request));
   }
 
-  async function answerChecking(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  async function handleChecked(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     try {
-      return await answer(request, reply);
+      return await handle(request, reply);
     } catch (error) {
       throw undeclared(operation, error) ?? error;
     }
   }
 
-  async function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const checked = checkedRequest(request);
+  async function handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const valid = validRequest(request);
     const waitMs = msLeft(contextOf(request));
     switch (work.kind) {
       case "read": {
-        const result = await within(waitMs, "the read", work.handle(checked));
-        return send(request, reply, toAnswer(result), false);
+        const result = await withDeadline(waitMs, "the read", work.handle(valid));
+        return send(request, reply, toResponse(result), false);
       }
       case "write": {
-        const perform = async (tx: Tx): Promise<Answer> => toAnswer(await work.handle(checked, tx));
-        const written = await writeOnce.inTransaction(writeOf(request, checked), waitMs, perform);
-        return send(request, reply, written.answer, written.isReplayed);
+        const perform = async (tx: Transaction) => toResponse(await work.handle(valid, tx));
+        const written = await idempotentWrites.inTransaction(writeOf(request, valid), waitMs, perform);
+        return send(request, reply, written.response, written.isReplayed);
       }
       case "call_out": {
-        const perform = async (): Promise<Answer> => toAnswer(await work.handle(checked));
+        const perform = async () => toResponse(await work.handle(valid));
         const bounds = { waitMs, deadlineMs: work.deadlineMs };
-        const written = await writeOnce.aroundCall(writeOf(request, checked), bounds, perform);
-        return send(request, reply, written.answer, written.isReplayed);
+        const written = await idempotentWrites.aroundCall(writeOf(request, valid), bounds, perform);
+        return send(request, reply, written.response, written.isReplayed);
       }
       case "retired":
         throw new Problem("route_retired");
@@ -76,13 +71,13 @@ export function addOperationRoute<Tx>(
     }
   }
 
-  function checkedRequest(request: FastifyRequest): Checked {
-    const { key, accountId } = admittedCaller(contextOf(request));
+  function validRequest(request: FastifyRequest): Valid {
+    const { key, accountId } = authorizedCaller(contextOf(request));
     const { params, query, headers } = request;
     const body = request.body as Buffer | undefined;
     refuseMediaType(headers, body?.length ?? 0);
     return {
-      ...readRequest({ params, query, body }),
+      ...validate({ params, query, body }),
       accountId,
       caller: { keyId: key.id, isStaff: key.accountId === null },
       requestId: request.id,
@@ -91,8 +86,8 @@ export function addOperationRoute<Tx>(
     };
   }
 
-  function writeOf(request: FastifyRequest, checked: Checked): Write {
-    const { params, query, body, accountId, caller, requestId } = checked;
+  function writeOf(request: FastifyRequest, valid: Valid): Write {
+    const { params, query, body, accountId, caller, requestId } = valid;
     const idempotencyKey = readIdempotencyKey(idempotencyHeader(request));
     const fingerprint = fingerprintOf({ operationKey, params, query, body });
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
@@ -103,13 +98,13 @@ export function addOperationRoute<Tx>(
     method: operation.method === "GET" ? ["GET", "HEAD"] : [operation.method],
     url: routerPath(operation.path),
     bodyLimit: operation.body?.bytesMax ?? JSON_BODY_BYTES_MAX,
-    onRequest: admit,
-    handler: isChecking ? answerChecking : answer,
+    onRequest: guard,
+    handler: isChecking ? handleChecked : handle,
   });
 }
 
-/** A problem that the operation's document does not know is our fault. Null for any other error. */
-function undeclared<Tx>(operation: Operation<Tx>, error: unknown): Error | null {
+/** A problem that the operation does not declare is a bug of ours. Null for any other error. */
+function undeclared(operation: Operation, error: unknown): Error | null {
   if (!(error instanceof Problem) || raisedCodes(operation).includes(error.code)) return null;
   return new Error(`Operation ${operation.key} does not declare ${error.code}.`, { cause: error });
 }
@@ -122,23 +117,23 @@ function idempotencyHeader(request: FastifyRequest): string | undefined {
 type Send = (
   request: FastifyRequest,
   reply: FastifyReply,
-  answer: Answer,
+  response: OperationResponse,
   isReplayed: boolean,
 ) => FastifyReply;
 
-function compileSend<Tx>(operation: Operation<Tx>): Send {
+function compileSend(operation: Operation): Send {
   const always = successHeaders(operation);
-  return (request, reply, answer, isReplayed) => {
+  return (request, reply, response, isReplayed) => {
     reply.headers(always);
     if (isReplayed) reply.header("idempotent-replayed", "true");
-    if (answer.etag !== null) {
-      reply.header("etag", answer.etag);
+    if (response.etag !== null) {
+      reply.header("etag", response.etag);
       const ifNoneMatch = request.headers["if-none-match"];
-      if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, answer.etag)) {
+      if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, response.etag)) {
         return reply.code(304).send();
       }
     }
-    reply.code(answer.status).headers(answer.headers);
-    return answer.body === null ? reply.send() : reply.send(answer.body);
+    reply.code(response.status).headers(response.headers);
+    return response.body === null ? reply.send() : reply.send(response.body);
   };
 }

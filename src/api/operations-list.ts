@@ -1,41 +1,43 @@
 import { z } from "zod";
-import type { Operation } from "./declarations.ts";
 import { operationDefiners } from "./define-operation.ts";
+import type { Operation } from "./operation.ts";
+import { jsonResponse } from "./operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "./pagination.ts";
-import { jsonAnswer } from "./shapes.ts";
 
 const ListedOperation = z
   .object({
-    key: z.string().describe("Dotted name, the same as the operationId of the OpenAPI document."),
+    key: z.string().describe("Dotted name, also the operationId in the OpenAPI document."),
     method: z.enum(["GET", "POST", "PUT", "PATCH", "DELETE"]),
     path: z.string(),
     summary: z.string(),
-    required_scope: z.string().describe("The scope that an API key needs."),
+    required_scope: z.string().describe("The scope that the API key must have."),
     risk_level: z.enum(["none", "reversible", "irreversible"]),
     effect: z.enum(["read", "write"]),
-    execution_mode: z.enum(["sync", "async"]).describe("With `async`, the work goes on after the answer."),
+    execution_mode: z
+      .enum(["sync", "async"])
+      .describe("With `async`, the work continues after the response."),
     idempotent: z.boolean(),
     lifecycle: z.enum(["active", "deprecated", "retired"]),
     deprecated_at: z.iso.datetime({ precision: 3 }).nullable(),
     sunset_at: z.iso.datetime({ precision: 3 }).nullable(),
   })
-  .meta({ id: "Operation", description: "One operation of this API, as it is declared." });
+  .meta({ id: "Operation", description: "An operation of this API." });
 
 type Listed = z.output<typeof ListedOperation>;
 
 /** `GET /v1/operations`: the list of all operations, this one included. */
-export function operationsList<Tx>(others: readonly Operation<Tx>[]): Operation<Tx> {
+export function operationsList(others: readonly Operation[]): Operation {
   const cursors = createCursors(z.int().min(0));
-  const self: Operation<Tx> = operationDefiners<Tx>().read({
+  const self: Operation = operationDefiners().read({
     key: "operations.list",
     tag: "Operations",
-    summary: "List the operations",
-    description: "Every operation with the scope that it requires, its risk, its effect and how it runs.",
+    summary: "List operations",
+    description: "All operations, each with its required scope, risk level, effect and execution mode.",
     method: "GET",
     path: "/v1/operations",
     scope: "operations:read",
     query: z.strictObject(pageQuery),
-    answer: jsonAnswer(200, pageOf(ListedOperation)),
+    response: jsonResponse(200, pageOf(ListedOperation)),
     handle: async ({ query }) => {
       const start = cursors.read(query.cursor, "operations") ?? 0;
       const end = start + query.limit;
@@ -47,7 +49,7 @@ export function operationsList<Tx>(others: readonly Operation<Tx>[]): Operation<
   return self;
 }
 
-function describe<Tx>(operation: Operation<Tx>): Listed {
+function describe(operation: Operation): Listed {
   const { deprecated, work } = operation;
   return {
     key: operation.key,
@@ -63,4 +65,20 @@ function describe<Tx>(operation: Operation<Tx>): Listed {
     deprecated_at: deprecated === null ? null : new Date(deprecated.at).toISOString(),
     sunset_at: deprecated?.sunsetAt ? new Date(deprecated.sunsetAt).toISOString() : null,
   };
+}
+
+/** The operations as a Markdown table, for the README; a test compares the two. */
+export function operationsTable(operations: readonly Operation[]): string {
+  const rows = operations.map(({ key, method, path, scope, risk, effect, mode, summary }) => {
+    const cells = [
+      `\`${key}\``,
+      `\`${method} ${path}\``,
+      `\`${scope}\``,
+      `${risk}, ${effect}, ${mode}`,
+      summary,
+    ];
+    return `| ${cells.join(" | ")} |`;
+  });
+  const head = "| Operation | Method and path | Scope | Risk, effect, mode | What it does |";
+  return `${[head, "|---|---|---|---|---|", ...rows].join("\n")}\n`;
 }

@@ -10,8 +10,13 @@ export const pageQuery = {
     .min(1)
     .max(CURSOR_CHARS_MAX)
     .optional()
-    .describe("Where to go on: `next_cursor` of the page before, with the same filters."),
-  limit: z.int().min(1).max(PAGE_ITEMS_MAX).default(PAGE_ITEMS_DEFAULT).describe("Items of a page."),
+    .describe("`next_cursor` of the previous page; the filters must be the same."),
+  limit: z
+    .int()
+    .min(1)
+    .max(PAGE_ITEMS_MAX)
+    .default(PAGE_ITEMS_DEFAULT)
+    .describe("Maximum number of items per page."),
 } as const;
 
 /** The body of every list. */
@@ -19,11 +24,11 @@ export function pageOf<Item extends z.ZodType>(item: Item) {
   return z.object({
     items: z.array(item),
     next_cursor: z.string().nullable().describe("Null on the last page."),
-    total: z.int().min(0).describe("How many there are in all; with `Total-Capped: true`, at least so many."),
+    total: z.int().min(0).describe("Items in all; with `Total-Capped: true`, a lower bound."),
   });
 }
 
-/** For the `jsonAnswer` of a list whose total may be too large to be counted. */
+/** For the `jsonResponse` of a list whose total may be too large to count. */
 export const totalCappedHeader = {
   "Total-Capped": "`true` when `total` is only a lower bound.",
 } as const;
@@ -35,7 +40,7 @@ export function totalHeaders(isCapped: boolean): { readonly "Total-Capped"?: str
 
 /** Writes and reads the cursors of one list. */
 export type Cursors<Position> = {
-  /** `filter`: what the list was asked for, account included, without cursor and limit. */
+  /** `filter`: the list's query, account included, without cursor and limit. */
   write(position: Position, filter: unknown): string;
   /** Null for the first page. Throws 400 for a cursor of another filter, or of no list at all. */
   read(cursor: string | undefined, filter: unknown): Position | null;
@@ -44,9 +49,9 @@ export type Cursors<Position> = {
 const VERSION = 1;
 
 /**
- * `position` says what a position in the list is, such as the sort key of a page's last item. A cursor is opaque but
- * neither secret nor signed: whoever forges one starts elsewhere in what they may read anyway. Positions are checked
- * against the schema, for they go into a query.
+ * `position`: schema of a position in the list, such as the sort key of a page's last item. A cursor is opaque but
+ * neither secret nor signed: forging one only moves the start within data the caller may read anyway. Positions are
+ * validated, because they go into a query.
  */
 export function createCursors<Position>(position: z.ZodType<Position>): Cursors<Position> {
   const written = z.tuple([z.literal(VERSION), z.string(), position]);
@@ -56,13 +61,10 @@ export function createCursors<Position>(position: z.ZodType<Position>): Cursors<
     read: (cursor, filter) => {
       if (cursor === undefined) return null;
       const read = written.safeParse(decoded(cursor));
-      if (!read.success) throw invalidRequest("query.cursor", "Not a cursor of this list.");
+      if (!read.success) throw invalidRequest("query.cursor", "Not a valid cursor for this list.");
       const [, digest, last] = read.data;
       if (digest !== digestFilter(filter)) {
-        throw invalidRequest(
-          "query.cursor",
-          "The cursor is of a list with other filters; begin again without it.",
-        );
+        throw invalidRequest("query.cursor", "The cursor belongs to other filters; start again without it.");
       }
       return last;
     },

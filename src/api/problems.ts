@@ -5,24 +5,24 @@ export const PROBLEM_STATUSES = [
 
 export type ProblemStatus = (typeof PROBLEM_STATUSES)[number];
 
-/** One kind of refusal, as its page `/errors/{code}` explains it. */
+/** One kind of problem, as explained on its page `/errors/{code}`. */
 export type ProblemKind = {
   readonly status: ProblemStatus;
   readonly title: string;
-  /** When a caller meets it, in a sentence. */
+  /** When it occurs, in a sentence. */
   readonly meaning: string;
-  /** What the caller can do about it, in a sentence or two. */
+  /** What the caller can do, in a sentence or two. */
   readonly remedy: string;
-  /** Whether answers carry `errors`, one entry for each mistake. */
+  /** Whether responses carry `errors`, one entry per invalid field. */
   readonly hasErrors?: true;
-  /** False for a code of the platform that this service declares and never raises. */
+  /** False for a platform code that this service declares but never returns. */
   readonly isRaised?: false;
 };
 
-/** Every code that an answer can carry. The kernel's own are in kernel-problems.ts; operations add theirs. */
+/** Every code that a response can carry. The standard ones are in problem-catalogue.ts; operations add theirs. */
 export type ProblemCatalogue = Readonly<Record<string, ProblemKind>>;
 
-/** One mistake of a request: where (`query.limit`, `body.url`, `header.x-account-id`) and what. */
+/** An invalid field of a request: where (`query.limit`, `body.url`, `header.x-account-id`) and what is wrong. */
 export type FieldError = { readonly path: string; readonly message: string };
 
 type ProblemDetails = {
@@ -31,7 +31,7 @@ type ProblemDetails = {
   readonly cause?: unknown;
 };
 
-/** Thrown to end a request with the answer that `code` names in the catalogue. */
+/** Thrown to end a request with the problem that `code` names in the catalogue. */
 export class Problem extends Error {
   readonly code: string;
   readonly errors: readonly FieldError[];
@@ -46,14 +46,14 @@ export class Problem extends Error {
   }
 }
 
-/** 400 `invalid_request` with one mistake. */
+/** 400 `invalid_request` for one field. */
 export function invalidRequest(path: string, message: string): Problem {
   return new Problem("invalid_request", { errors: [{ path, message }] });
 }
 
 /**
- * What a handed-in function throws when the thing behind it (the database) does not answer.
- * The caller gets 503 `temporarily_unavailable` with Retry-After.
+ * Thrown by injected functions when what is behind them (the database) is unavailable. The caller gets 503
+ * `temporarily_unavailable` with Retry-After.
  */
 export class TemporarilyUnavailable extends Error {
   constructor(message: string, options?: { cause?: unknown }) {

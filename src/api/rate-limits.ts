@@ -1,8 +1,10 @@
+import { isIPv6 } from "node:net";
+
 import { serializeItem } from "structured-headers";
-import { within } from "./deadline.ts";
+import { withDeadline } from "./deadline.ts";
 import { REMEMBERED_BUCKETS_MAX } from "./limits.ts";
 
-/** So many requests within a window of so many seconds. `name` stands in the headers. */
+/** At most `requestsMax` requests per window. `name` appears in the headers. */
 export type RateLimitPolicy = {
   readonly name: string;
   readonly requestsMax: number;
@@ -10,8 +12,8 @@ export type RateLimitPolicy = {
 };
 
 /**
- * Counts one request in `bucket` and says how many there are in its window now, this one included, and in how many
- * milliseconds that window ends. Shared by all API processes.
+ * Counts a request in `bucket`; returns the requests in its window, this one included, and the milliseconds until
+ * the window ends. Shared by all API processes.
  */
 export type CountRequest = (
   bucket: string,
@@ -28,19 +30,21 @@ export type RateLimitState = {
 };
 
 export type RateLimits = {
-  /** Counts the request. Where the store fails, or takes `waitMs`, lets it through with the state last known. */
+  /**
+   * Counts the request. If the store fails or takes longer than `waitMs`, lets it through with the last known state.
+   */
   count(bucket: string, policy: RateLimitPolicy, waitMs: number): Promise<RateLimitState>;
-  /** The state last known, without counting: for answers given before there was one to count. */
+  /** The last known state, without counting: for responses sent before the request could be counted. */
   lastKnown(bucket: string, policy: RateLimitPolicy): RateLimitState;
 };
 
 type Known = { readonly remaining: number; readonly endsAtMs: number };
 
-// rate-limiter-flexible keeps counts in PostgreSQL but writes no headers; @fastify/rate-limit writes the three old
-// headers and keeps counts in memory or Redis. So the counting is handed in, and the headers are written here.
+// rate-limiter-flexible counts in PostgreSQL but writes no headers; @fastify/rate-limit writes the three old headers
+// and counts in memory or Redis. So counting is injected, and the headers are written here.
 export function createRateLimits(options: {
   readonly countRequest: CountRequest;
-  /** Told of every request that was let through uncounted. */
+  /** Called for every request that was let through uncounted. */
   readonly onStoreFailure: (error: unknown) => void;
   /** Monotonic milliseconds. */
   readonly monotonicMs: () => number;
@@ -66,7 +70,7 @@ export function createRateLimits(options: {
 
   async function count(bucket: string, policy: RateLimitPolicy, waitMs: number): Promise<RateLimitState> {
     try {
-      const counted = await within(waitMs, "the rate limiter", countRequest(bucket, policy));
+      const counted = await withDeadline(waitMs, "the rate limiter", countRequest(bucket, policy));
       remember(bucket, {
         remaining: remainingOf(policy, counted.requests),
         endsAtMs: monotonicMs() + counted.resetMs,
@@ -81,7 +85,7 @@ export function createRateLimits(options: {
   return { count, lastKnown };
 }
 
-/** What a count means under the policy. */
+/** The state that a count means under the policy. */
 export function countedState(
   policy: RateLimitPolicy,
   { requests, resetMs }: { readonly requests: number; readonly resetMs: number },
@@ -118,4 +122,30 @@ function stateOf(
     "ratelimit-policy": texts.policy,
   };
   return { isAllowed, resetSeconds, headers };
+}
+
+/**
+ * The bucket of a client without a key: its IPv4 address, or the /64 of its IPv6 address, because a subscriber
+ * controls at least that many.
+ */
+export function addressBucket(address: string): string {
+  const unzoned = address.split("%", 1)[0] ?? address;
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(unzoned);
+  if (mapped) return `address:${mapped[1]}`;
+  return `address:${isIPv6(unzoned) ? `${firstFourGroups(unzoned)}::/64` : unzoned}`;
+}
+
+function firstFourGroups(address: string): string {
+  const [head = "", tail] = address.split("::");
+  const groups = head === "" ? [] : head.split(":");
+  if (tail !== undefined) {
+    const after = tail === "" ? [] : tail.split(":");
+    // A dotted quad at the end stands for two groups.
+    const length = groups.length + after.length + (tail.includes(".") ? 1 : 0);
+    groups.push(...new Array<string>(8 - length).fill("0"), ...after);
+  }
+  return groups
+    .slice(0, 4)
+    .map((group) => Number.parseInt(group, 16).toString(16))
+    .join(":");
 }

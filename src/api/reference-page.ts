@@ -5,8 +5,8 @@ import { invalidRequest } from "./problems.ts";
 const REFERENCE_PATH = "/reference";
 
 /**
- * Adds the reference, which draws the OpenAPI document in the reader's browser. The script comes from this server,
- * and the page's policy lets the browser ask nobody else.
+ * Adds the reference, which renders the OpenAPI document in the browser. The script comes from this server, and the
+ * page's policy allows no other origin.
  */
 export async function addReferencePage(
   app: FastifyInstance,
@@ -14,7 +14,7 @@ export async function addReferencePage(
   documentPath: string,
   admit: (request: FastifyRequest, reply: FastifyReply) => Promise<void>,
 ): Promise<readonly string[]> {
-  // Loaded only by a process that serves it: the library holds its script, 4 MB, in memory.
+  // Loaded only by processes that serve it: the library keeps its 4 MB script in memory.
   const { default: apiReference } = await import("@scalar/fastify-api-reference");
   await app.register(async (pages) => {
     pages.addHook("onSend", async (_request, reply, payload) => {
@@ -50,7 +50,7 @@ export async function addReferencePage(
   return [REFERENCE_PATH, `${REFERENCE_PATH}/`, `${REFERENCE_PATH}/js/scalar.js`];
 }
 
-/** Allows the scripts that stand in the page by their digests, and the one that it loads from here. */
+/** Allows the page's inline scripts by their digests, and the one from this server. */
 function policyOf(html: string): string {
   const inline = [...html.matchAll(/<script(?![^>]*\ssrc=)[^>]*>([\s\S]*?)<\/script>/g)];
   const digests = inline.map(([, script = ""]) => `'sha256-${hash("sha256", script, "base64")}'`);
@@ -67,7 +67,7 @@ function policyOf(html: string): string {
   ].join("; ");
 }
 
-/** The library builds addresses from the Host header and fails on one that is none. */
+/** The library builds URLs from the Host header and fails on an invalid one. */
 function refuseHost({ hostname }: FastifyRequest): void {
-  if (!URL.canParse(`http://${hostname}/`)) throw invalidRequest("header.host", "Not the name of a host.");
+  if (!URL.canParse(`http://${hostname}/`)) throw invalidRequest("header.host", "Not a valid host name.");
 }

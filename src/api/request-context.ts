@@ -1,21 +1,20 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ApiKey } from "./api-keys.ts";
-import { ANSWER_WITHIN_MS } from "./limits.ts";
-import { readTraceparent } from "./traceparent.ts";
+import { ANSWER_WITHIN_MS, REQUEST_ID_CHARS_MAX } from "./limits.ts";
 
-/** What becomes known of one request while it is answered. */
+/** What is known of a request while it is handled. */
 export type RequestContext = {
-  /** The operation's key; `page` for what needs no API key, `none` where no route answers. */
+  /** The operation's key; `page` for public pages, `none` where no route matches. */
   readonly operationKey: string;
   readonly key: ApiKey | null;
   readonly accountId: string | null;
   readonly problemCode: string | null;
-  /** Milliseconds spent so far waiting for the functions that were handed in. */
+  /** Milliseconds spent so far waiting for injected functions. */
   readonly waitedMs: number;
 };
 
-/** One answered request: for metrics, and for one wide log line. It holds no secret. */
-export type AnsweredRequest = {
+/** A completed request, for metrics and one wide log line. It holds no secret. */
+export type CompletedRequest = {
   readonly operationKey: string;
   readonly method: string;
   readonly status: number;
@@ -41,17 +40,17 @@ export function beginRequest(request: FastifyRequest, operationKey: string): Mut
   return context;
 }
 
-/** Requests that no hook has seen (an undecodable address) get theirs here. */
+/** Requests that no hook has seen (an undecodable URL) get theirs here. */
 export function contextOf(request: FastifyRequest): Mutable<RequestContext> {
   return contexts.get(request) ?? beginRequest(request, "none");
 }
 
-/** What is left of the time within which every answer is given. */
+/** What is left of the time budget of a request. */
 export function msLeft(context: RequestContext): number {
   return ANSWER_WITHIN_MS - context.waitedMs;
 }
 
-export function answeredRequest(request: FastifyRequest, reply: FastifyReply): AnsweredRequest {
+export function completedRequest(request: FastifyRequest, reply: FastifyReply): CompletedRequest {
   const { operationKey, key, accountId, problemCode } = contextOf(request);
   return {
     operationKey,
@@ -64,4 +63,24 @@ export function answeredRequest(request: FastifyRequest, reply: FastifyReply): A
     keyId: key?.id ?? null,
     accountId,
   };
+}
+
+const ACCEPTED = new RegExp(`^[\\x20-\\x7e]{1,${REQUEST_ID_CHARS_MAX}}$`);
+
+/** The request's id: the caller's if it is valid, else a fresh one. */
+export function requestIdOf(header: string | undefined, newRequestId: () => string): string {
+  return header !== undefined && ACCEPTED.test(header) ? header : newRequestId();
+}
+
+/** Whether the caller sent an invalid id. An empty header counts as absent. */
+export function isRefusedRequestId(header: string | undefined): boolean {
+  return header !== undefined && header !== "" && !ACCEPTED.test(header);
+}
+
+/** W3C Trace Context: version, trace id, parent id, flags; all-zero ids are invalid. */
+const FORM = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+/** The caller's trace; null if missing or malformed, because a bad trace must not fail a request. */
+export function readTraceparent(header: string | readonly string[] | undefined): string | null {
+  return typeof header === "string" && FORM.test(header) ? header : null;
 }

@@ -1,50 +1,50 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { createAllowedMethods } from "./allowed-methods.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
-import { createAnswerBrokenHttp } from "./broken-http.ts";
-import { type AccountExists, createGate, type Gate } from "./gate.ts";
+import { createClientErrorHandler } from "./client-errors.ts";
 import { createHttpApp, refuseMissingHost } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
+import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
 import { REFUSED_BODY_BYTES_MAX } from "./limits.ts";
+import type { OperationRegistry } from "./operation-registry.ts";
+import { createAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
-import { type AnswerProblem, createAnswerProblem, problemFrom } from "./problem-answers.ts";
+import { createProblemRenderer, problemFrom, type RenderProblem } from "./problem-responses.ts";
 import { Problem, type ProblemCatalogue } from "./problems.ts";
-import { addPublicPages, type PageOptions } from "./public-pages.ts";
+import { addPublicPages, type PageOptions } from "./public-routes.ts";
 import { type CountRequest, createRateLimits, type RateLimitPolicy } from "./rate-limits.ts";
-import type { OperationRegistry } from "./registry.ts";
-import { type AnsweredRequest, answeredRequest, beginRequest, contextOf } from "./request-context.ts";
-import { createWriteOnce, type RecordWrite } from "./write-once.ts";
+import { beginRequest, type CompletedRequest, completedRequest, contextOf } from "./request-context.ts";
+import { type AccountExists, createRequestGuards, type RequestGuards } from "./request-guards.ts";
 
-export type ApiOptions<Tx> = PageOptions & {
-  readonly registry: OperationRegistry<Tx>;
+export type ApiOptions = PageOptions & {
+  readonly registry: OperationRegistry;
   readonly findApiKey: FindApiKey;
   /** The prefix of the keys of this environment, from `apiKeyPrefix`. */
   readonly keyPrefix: string;
   readonly accountExists: AccountExists;
   readonly countRequest: CountRequest;
   readonly policies: { readonly key: RateLimitPolicy; readonly address: RateLimitPolicy };
-  readonly idempotencyStore: IdempotencyStore<Tx>;
-  /** Told of every write in its own transaction. */
-  readonly recordWrite: RecordWrite<Tx>;
-  /** Whose X-Forwarded-For is believed: nobody's, everybody's, that of so many proxies, or of those addresses. */
+  readonly idempotencyStore: IdempotencyStore;
+  /** Called for every write in its own transaction. */
+  readonly recordWrite: RecordWrite;
+  /** Whose X-Forwarded-For is trusted: nobody's, everybody's, that of so many proxies, or of those addresses. */
   readonly trustProxy: boolean | number | string;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  /** A fresh id for a request without one, and a token for a claim: unguessable, printable ASCII. */
+  /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
   readonly newId: () => string;
-  /** Check what handlers return against what they declare: for tests. */
+  /** Validate what handlers return against what they declare; for tests. */
   readonly isChecking?: boolean;
-  readonly onAnswered: (answered: AnsweredRequest) => void;
-  /** An error that is our own fault, to be logged. */
-  readonly onFault: (error: unknown, requestId: string) => void;
+  readonly onCompleted: (completed: CompletedRequest) => void;
+  /** An internal error, to be logged. */
+  readonly onInternalError: (error: unknown, requestId: string) => void;
   /** A request was let through because the rate limiter's store failed. */
   readonly onRateLimitFailure: (error: unknown) => void;
 };
 
-/** Everything behind one port: the operations, and the pages that need no key. Ready to listen. */
-export async function createApi<Tx>(options: ApiOptions<Tx>): Promise<FastifyInstance> {
-  const { registry, policies, newId, onFault, onAnswered } = options;
-  const answerProblem = createAnswerProblem(registry.problems, options.docsUrl);
+/** The whole HTTP server: operations and public pages. Ready to listen. */
+export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
+  const { registry, policies, newId, onInternalError, onCompleted } = options;
+  const renderProblem = createProblemRenderer(registry.problems, options.docsUrl);
   const rateLimits = createRateLimits({
     countRequest: options.countRequest,
     onStoreFailure: options.onRateLimitFailure,
@@ -52,41 +52,41 @@ export async function createApi<Tx>(options: ApiOptions<Tx>): Promise<FastifyIns
   });
   const { findApiKey, keyPrefix: prefix, now, accountExists } = options;
   const authenticate = createAuthenticate({ findApiKey, prefix, now });
-  const gate = createGate({ authenticate, accountExists, rateLimits, policies });
+  const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
   const { idempotencyStore: store, recordWrite } = options;
-  const writeOnce = createWriteOnce({ store, recordWrite, newToken: newId, onFault });
-  const sendProblem = createSendProblem(registry.problems, answerProblem, gate, onFault);
+  const idempotentWrites = createIdempotentWrites({ store, recordWrite, newToken: newId, onInternalError });
+  const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);
 
   const app = createHttpApp({
     trustProxy: options.trustProxy,
     newRequestId: newId,
-    answerBrokenHttp: createAnswerBrokenHttp({
-      answerProblem,
+    onClientError: createClientErrorHandler({
+      renderProblem,
       rateLimits,
       policy: policies.address,
       newRequestId: newId,
     }),
-    // Hooks do not run for an address that cannot be decoded, so what they do is done here.
-    answerBrokenAddress: async (error, request, reply) => {
-      beginAnswer(request, reply);
-      const refusal = await gate.admitAnyone(request, reply).then(
+    // Hooks do not run for a URL that cannot be decoded, so their work is done here.
+    onUnroutableUrl: async (error, request, reply) => {
+      addStandardHeaders(request, reply);
+      const refusal = await guards.guardPublic(request, reply).then(
         () => error,
         (refused: unknown) => refused,
       );
       sendProblem(refusal, request, reply);
-      onAnswered(answeredRequest(request, reply));
+      onCompleted(completedRequest(request, reply));
     },
   });
 
   app.addHook("onRequest", (request, reply, done) => {
-    beginAnswer(request, reply);
+    addStandardHeaders(request, reply);
     refuseMissingHost(request);
-    // Refused here and not in the handler, so that the body of a request that leads nowhere is not read.
+    // Rejected here and not in the handler, so that the body is not read.
     if (request.is404) refuseUnknown(request, reply).catch(done);
     else done();
   });
   app.addHook("onResponse", (request, reply, done) => {
-    onAnswered(answeredRequest(request, reply));
+    onCompleted(completedRequest(request, reply));
     done();
   });
   app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply));
@@ -95,14 +95,14 @@ export async function createApi<Tx>(options: ApiOptions<Tx>): Promise<FastifyIns
   });
 
   for (const operation of registry.operations) {
-    addOperationRoute(app, operation, { gate, writeOnce, isChecking: options.isChecking ?? false });
+    addOperationRoute(app, operation, { guards, idempotentWrites, isChecking: options.isChecking ?? false });
   }
-  const pageRoutes = await addPublicPages(app, registry, options, gate);
+  const pageRoutes = await addPublicPages(app, registry, options, guards);
   const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes]);
 
   async function refuseUnknown(request: FastifyRequest, reply: FastifyReply): Promise<never> {
     beginRequest(request, "none");
-    await gate.admitAnyone(request, reply);
+    await guards.guardPublic(request, reply);
     const [pathname = "/"] = request.url.split("?", 1);
     const allowed = allowedMethods(pathname);
     if (allowed.length === 0) throw new Problem("not_found");
@@ -113,31 +113,31 @@ export async function createApi<Tx>(options: ApiOptions<Tx>): Promise<FastifyIns
   return app;
 }
 
-function beginAnswer(request: FastifyRequest, reply: FastifyReply): void {
+function addStandardHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.header("x-request-id", request.id);
   reply.header("x-content-type-options", "nosniff");
 }
 
 function createSendProblem(
   problems: ProblemCatalogue,
-  answerProblem: AnswerProblem,
-  gate: Gate,
-  onFault: (error: unknown, requestId: string) => void,
+  renderProblem: RenderProblem,
+  guards: RequestGuards,
+  onInternalError: (error: unknown, requestId: string) => void,
 ) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
     const { problem, fault } = problemFrom(error, problems);
-    if (fault !== null) onFault(fault, request.id);
-    const answer = answerProblem(problem, request.id);
-    contextOf(request).problemCode = answer.code;
-    gate.describeLimits(request, reply);
+    if (fault !== null) onInternalError(fault, request.id);
+    const response = renderProblem(problem, request.id);
+    contextOf(request).problemCode = response.code;
+    guards.addRateLimitHeaders(request, reply);
     keepReading(request, reply);
-    reply.code(answer.status).headers(answer.headers).send(answer.body);
+    reply.code(response.status).headers(response.headers).send(response.body);
   };
 }
 
 /**
- * Fastify ends the connection after a body that was too large, and a client that is still sending then sees a broken
- * connection in place of the answer. What is announced as bearable is read to its end instead.
+ * Fastify closes the connection after too large a body, and a client that is still sending then sees a reset instead
+ * of the response. A body of bearable announced size is read to its end instead.
  */
 function keepReading(request: FastifyRequest, reply: FastifyReply): void {
   const announced = Number(request.headers["content-length"] ?? Number.NaN);

@@ -3,17 +3,15 @@ import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { apiKeyPrefix } from "../api/api-keys.ts";
-import type { Operation } from "../api/declarations.ts";
+import type { Operation } from "../api/operation.ts";
 import type { RateLimitPolicy } from "../api/rate-limits.ts";
-import type { AnsweredRequest } from "../api/request-context.ts";
+import type { CompletedRequest } from "../api/request-context.ts";
 import { createApi } from "../api/server.ts";
 import type { Config } from "../config/config.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
-import { apiInfo } from "../operations/api-info.ts";
-import { createSealpostRegistry } from "../operations/operations.ts";
+import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
 import { CHECK_POLICY } from "../operations/receivers.ts";
-import type { Transaction } from "../operations/sealpost-operation.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
 import {
   createAccountExists,
@@ -62,7 +60,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     now,
   });
   const limit = { requestsMax: config.rateLimitRequests, windowSeconds: config.rateLimitWindowSeconds };
-  return await createApi<Transaction>({
+  return await createApi({
     registry: {
       operations: operations.map((operation) => withDatabaseAway(operation, outageAs503)),
       problems,
@@ -82,11 +80,11 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     now,
     newId: randomUUID,
     isChecking,
-    onAnswered: (answered) => {
+    onCompleted: (answered) => {
       countRequest(metrics, answered);
       log.info(lineOf(answered), "answered");
     },
-    onFault: (err, requestId) => {
+    onInternalError: (err, requestId) => {
       metrics.faults.of({}).add();
       log.error({ err, request_id: requestId }, "a fault of our own");
     },
@@ -98,10 +96,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
 }
 
 /** Writes go through the store's transaction, which says so itself; reads ask the database directly. */
-function withDatabaseAway(
-  operation: Operation<Transaction>,
-  outageAs503: OutageAs503,
-): Operation<Transaction> {
+function withDatabaseAway(operation: Operation, outageAs503: OutageAs503): Operation {
   const { work } = operation;
   if (work.kind !== "read" && work.kind !== "call_out") return operation;
   const handle: typeof work.handle = (request) => outageAs503(work.handle(request));
@@ -109,7 +104,7 @@ function withDatabaseAway(
 }
 
 /** One wide line for each request; nothing in it is secret. */
-function lineOf(answered: AnsweredRequest) {
+function lineOf(answered: CompletedRequest) {
   return {
     operation: answered.operationKey,
     method: answered.method,
@@ -125,7 +120,7 @@ function lineOf(answered: AnsweredRequest) {
 
 function countRequest(
   metrics: ApiMetrics,
-  { operationKey, status, durationMs, keyId }: AnsweredRequest,
+  { operationKey, status, durationMs, keyId }: CompletedRequest,
 ): void {
   metrics.requests.of({ operation: operationKey, status: String(status) }).add();
   metrics.requestSeconds.of({ operation: operationKey }).observe(durationMs / 1_000);

@@ -1,8 +1,8 @@
-import type { ClientBase, Pool } from "pg";
+import type { Pool } from "pg";
 import type { FindApiKey } from "../api/api-keys.ts";
-import type { AccountExists } from "../api/gate.ts";
 import type { IdempotencyStore } from "../api/idempotency.ts";
-import type { RecordWrite } from "../api/write-once.ts";
+import type { RecordWrite } from "../api/idempotent-write.ts";
+import type { AccountExists } from "../api/request-guards.ts";
 import { accountExists } from "../store/accounts.ts";
 import { findApiKey, noteApiKeyUse } from "../store/api-keys.ts";
 import { writeAuditEntry } from "../store/audit-log.ts";
@@ -11,8 +11,8 @@ import {
   claimIdempotencyKey,
   claimIdempotentCall,
   releaseIdempotentCall,
-  storeAnswer,
-  storeCallAnswer,
+  storeCallResponse,
+  storeResponse,
 } from "../store/idempotency.ts";
 import { inTransaction } from "../store/transaction.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
@@ -38,27 +38,27 @@ export function createAccountExists(pool: Pool, outageAs503: OutageAs503): Accou
   return (accountId) => outageAs503(accountExists(pool, accountId));
 }
 
-/** Claims, answers and the transactions that they share with the effects. */
+/** Claims, stored responses and the transactions that they share with the effects. */
 export function createIdempotencyStore(
   pool: Pool,
   secretsKey: Uint8Array,
   outageAs503: OutageAs503,
-): IdempotencyStore<ClientBase> {
+): IdempotencyStore {
   return {
     transaction: (work) => outageAs503(inTransaction(pool, work)),
     claim: (tx, claim) => claimIdempotencyKey(tx, claim, secretsKey),
     claimCall: (tx, claim, lease) => claimIdempotentCall(tx, claim, lease, secretsKey),
-    complete: (tx, claim, answer) => storeAnswer(tx, claim, answer, secretsKey),
-    completeCall: (tx, claim, token, answer) => storeCallAnswer(tx, claim, token, answer, secretsKey),
+    complete: (tx, claim, response) => storeResponse(tx, claim, response, secretsKey),
+    completeCall: (tx, claim, token, response) => storeCallResponse(tx, claim, token, response, secretsKey),
     releaseCall: releaseIdempotentCall,
   };
 }
 
 /** What support staff write is kept in the audit log; tenants act for themselves. */
-export const recordStaffWrite: RecordWrite<ClientBase> = async (tx, write) => {
-  const { caller, accountId, operationKey, requestId, params, body, status } = write;
+export const recordStaffWrite: RecordWrite = async (tx, write) => {
+  const { caller, accountId, operationKey, requestId, params, body, status, responseBody } = write;
   if (!caller.isStaff) return;
-  const answer: unknown = write.answer === null ? null : JSON.parse(write.answer.toString());
+  const answer: unknown = responseBody === null ? null : JSON.parse(responseBody.toString());
   // No operation takes a secret; an analysis's bytes are in the log already, under its id.
   const details = { params, body: Buffer.isBuffer(body) ? undefined : body, status, answer };
   await writeAuditEntry(tx, { accountId, keyId: caller.keyId, requestId, operationKey, details });

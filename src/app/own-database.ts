@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../postgres/embedded.ts";
 import { FolderInUseError } from "../postgres/ownership.ts";
+import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 import type { Announce } from "./announcements.ts";
-import { createBackoff, pause } from "./backoff.ts";
 import { removeDatabaseUrl, writeDatabaseUrl } from "./state-folder.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -16,7 +16,11 @@ export type OwnDatabase = {
  * Runs the embedded PostgreSQL in the state folder and starts it again when it ends by itself, until `stop`.
  * Commands beside this process find it by the folder.
  */
-export async function startOwnDatabase(stateDir: string, announce: Announce): Promise<OwnDatabase> {
+export async function startOwnDatabase(
+  stateDir: string,
+  random: () => number,
+  announce: Announce,
+): Promise<OwnDatabase> {
   const dataDir = join(stateDir, "postgres");
   const stopping = new AbortController();
   let server = await start(dataDir);
@@ -24,7 +28,7 @@ export async function startOwnDatabase(stateDir: string, announce: Announce): Pr
   announce("database_running", { folder: dataDir }, `PostgreSQL runs here, its data in ${dataDir}.`);
 
   async function keepRunning(): Promise<void> {
-    const backoff = createBackoff(500, 10_000);
+    const backoff = createBackoff({ baseMs: 500, maxMs: 10_000 }, random);
     while (!stopping.signal.aborted) {
       await server.ended;
       if (stopping.signal.aborted) return;
@@ -43,7 +47,7 @@ export async function startOwnDatabase(stateDir: string, announce: Announce): Pr
       } catch (error) {
         const message = error instanceof Error ? error.message : String(error);
         announce("database_failed", { message }, `PostgreSQL does not start: ${message}`);
-        await pause(nextMs(), stopping.signal);
+        await abortableDelay(nextMs(), stopping.signal);
       }
     }
   }

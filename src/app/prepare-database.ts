@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import type { Config } from "../config/config.ts";
 import { MigrationError, migrate } from "../store/migrate.ts";
-import { writeSettings } from "../store/settings.ts";
+import { writeSettings } from "../store/publications.ts";
 import { opensSecrets } from "../store/signing-secrets.ts";
 import { UsageError } from "./usage-error.ts";
 

@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { createBackoff, pause } from "./backoff.ts";
+import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 
 /** A process that is kept running. */
 export type ChildPlan = {
@@ -32,10 +32,11 @@ export type SupervisorOptions = {
   readonly hear: (news: ChildNews) => void;
   /** Milliseconds from asking a child to end to ending it by force. */
   readonly graceMs: number;
+  /** Uniform in [0, 1): spreads restarts out. */
+  readonly random: () => number;
 };
 
-const restartMsMin = 500;
-const restartMsMax = 30_000;
+const RESTART_BACKOFF = { baseMs: 500, maxMs: 30_000 };
 // A child that ran this long was well: the next start after its end is a fresh one.
 const wellAfterMs = 10_000;
 const mistakeExitCode = 2;
@@ -62,7 +63,7 @@ export async function supervise(options: SupervisorOptions): Promise<number> {
 
 async function keepRunning(plan: ChildPlan, options: SupervisorOptions): Promise<number> {
   const { asked, hear } = options;
-  const backoff = createBackoff(restartMsMin, restartMsMax);
+  const backoff = createBackoff(RESTART_BACKOFF, options.random);
   while (!asked.aborted) {
     const startedAtMs = performance.now();
     const { code, how } = await runOnce(plan, options);
@@ -71,7 +72,7 @@ async function keepRunning(plan: ChildPlan, options: SupervisorOptions): Promise
     const againInMs = isUsageError || asked.aborted ? null : backoff.nextMs();
     hear({ kind: "ended", name: plan.name, how, againInMs });
     if (isUsageError) return mistakeExitCode;
-    if (againInMs !== null) await pause(againInMs, asked);
+    if (againInMs !== null) await abortableDelay(againInMs, asked);
   }
   return 0;
 }

@@ -13,13 +13,14 @@ import { databaseUrlOf, secretsKeyOf } from "../app/state-folder.ts";
 import { readConfig } from "../config/read-config.ts";
 import { createAttemptLog } from "../dispatch/attempt-log.ts";
 import { createAttemptMetrics } from "../dispatch/attempt-metrics.ts";
-import { bothObservers } from "../dispatch/observers.ts";
+import { bothObservers } from "../dispatch/observer.ts";
 import { type DispatchProcessOptions, startDispatching } from "../dispatch/process.ts";
 import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
-import { type AloneRun, Suspects } from "../dispatch/quarantine.ts";
-import { deliverAlone } from "../dispatch/quarantine-process.ts";
+import { Quarantine, type QuarantineRun } from "../dispatch/quarantine.ts";
+import { deliverInQuarantine } from "../dispatch/quarantine-process.ts";
 import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import { DAY_MS } from "../model/time.ts";
 import { createGaugePool } from "../store/pools.ts";
 import { collectIds } from "./options.ts";
 
@@ -37,10 +38,12 @@ export function addDispatchCommand(program: Command, context: ProcessContext): v
     .option("--json", "changes nothing: the log is always JSON")
     .action(async ({ alone }) => {
       const asked = context.untilAskedToEnd();
-      const suspects = new Suspects((ids, stopping) => runAlone(ids, stopping, context, options.log));
-      const options = await readOptions(context, suspects);
+      const quarantine = new Quarantine((ids, stopping) =>
+        runInQuarantine(ids, stopping, context, options.log),
+      );
+      const options = await readOptions(context, quarantine);
       if (alone !== undefined) {
-        context.setExitCode(await postAlone(options, alone, asked));
+        context.setExitCode(await postInQuarantine(options, alone, asked));
         return;
       }
       const { unsafeAllowedTargets } = options.config;
@@ -50,7 +53,7 @@ export function addDispatchCommand(program: Command, context: ProcessContext): v
       await using running = new AsyncDisposableStack();
       const monitoring = await startDispatchMonitoring(options, running);
       const dispatching = startDispatching(options);
-      running.defer(async () => void (await Promise.all([dispatching.stop(), suspects.stop()])));
+      running.defer(async () => void (await Promise.all([dispatching.stop(), quarantine.stop()])));
       context.tellParent({ ready: true, metrics: monitoring.url });
       options.log.info(
         { in_flight_max: options.config.dispatchInFlightMax, metrics_url: monitoring.url },
@@ -65,7 +68,7 @@ export function addDispatchCommand(program: Command, context: ProcessContext): v
 
 type Options = DispatchProcessOptions & { readonly metrics: ProcessMetrics };
 
-async function readOptions(context: ProcessContext, suspects: Suspects): Promise<Options> {
+async function readOptions(context: ProcessContext, quarantine: Quarantine): Promise<Options> {
   const config = readConfig(context.env);
   const log = createProcessLog(config, context, "dispatch");
   const metrics = createProcessMetrics(createMetricsRegistry());
@@ -80,12 +83,10 @@ async function readOptions(context: ProcessContext, suspects: Suspects): Promise
     metrics,
     observer: bothObservers(
       createAttemptMetrics(metrics.dispatch),
-      createAttemptLog(log, (deliveryId) => suspects.add(deliveryId)),
+      createAttemptLog(log, (deliveryId) => quarantine.add(deliveryId)),
     ),
   };
 }
-
-const DAY_MS = 86_400_000;
 
 /** Its one connection is its own: metrics and probes answer even while the dispatcher has none to spare. */
 async function startDispatchMonitoring(options: Options, running: AsyncDisposableStack): Promise<Monitoring> {
@@ -119,14 +120,18 @@ async function startDispatchMonitoring(options: Options, running: AsyncDisposabl
   return monitoring;
 }
 
-/** What a process ends with that was to post alone while another one did; EX_TEMPFAIL of sysexits.h. */
+/** Exit code of a quarantine process that found another one at work; EX_TEMPFAIL of sysexits.h. */
 const BUSY = 75;
 const FAILED = 1;
 
 /** Returns what the process ends with. What goes wrong stands in the log: it was not called by a person. */
-async function postAlone(options: Options, ids: readonly string[], asked: AbortSignal): Promise<number> {
+async function postInQuarantine(
+  options: Options,
+  ids: readonly string[],
+  asked: AbortSignal,
+): Promise<number> {
   try {
-    return (await deliverAlone(options, ids, asked)) === "busy" ? BUSY : 0;
+    return (await deliverInQuarantine(options, ids, asked)) === "busy" ? BUSY : 0;
   } catch (err) {
     options.log.error({ err }, "posted nothing more alone");
     return FAILED;
@@ -134,12 +139,12 @@ async function postAlone(options: Options, ids: readonly string[], asked: AbortS
 }
 
 /** Its end is enough to know: the rows tell the rest, and a child that dies leaves its lease behind. */
-async function runAlone(
+async function runInQuarantine(
   deliveryIds: readonly string[],
   stopping: AbortSignal,
   { env }: ProcessContext,
   log: Logger,
-): Promise<AloneRun> {
+): Promise<QuarantineRun> {
   const child = fork(PROGRAM, ["dispatch", "--alone", ...deliveryIds], { env: { ...env } });
   const end = () => void child.kill("SIGTERM");
   stopping.addEventListener("abort", end);

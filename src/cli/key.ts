@@ -4,12 +4,13 @@ import type { ProcessContext } from "../app/process-context.ts";
 import { inColumns } from "../app/terminal-text.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { scopes } from "../model/scopes.ts";
+import { DAY_SECONDS } from "../model/time.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
 import { answer } from "./answer.ts";
 import { withDatabase } from "./database.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
 
-const expirySecondsMax = 3_650 * 86_400;
+const expirySecondsMax = 3_650 * DAY_SECONDS;
 
 export function addKeyCommands(program: Command, context: ProcessContext): void {
   const key = program.command("key").description("make, list and revoke API keys");

@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from "@commander-js/extra-typings";
+import { DAY_SECONDS } from "../model/time.ts";
 
 /** A whole number in plain decimal digits, `min` and `max` included. */
 export function parseWholeNumber(min: number, max: number): (text: string) => number {
@@ -9,8 +10,7 @@ export function parseWholeNumber(min: number, max: number): (text: string) => nu
   };
 }
 
-const secondsPerDay = 86_400;
-const secondsPerUnit: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: secondsPerDay };
+const secondsPerUnit: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: DAY_SECONDS };
 
 /** `90d`, `12h`, `30m`, `45s` → seconds. `max`: whole days, in seconds. */
 export function parseSeconds(max: number): (text: string) => number {
@@ -19,7 +19,7 @@ export function parseSeconds(max: number): (text: string) => number {
     const seconds = Number(amount) * (secondsPerUnit[unit] ?? Number.NaN);
     if (seconds <= max) return seconds;
     throw new InvalidArgumentError(
-      `It must be a time such as 90d, 12h, 30m or 45s, at most ${max / secondsPerDay}d.`,
+      `It must be a time such as 90d, 12h, 30m or 45s, at most ${max / DAY_SECONDS}d.`,
     );
   };
 }

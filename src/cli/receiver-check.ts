@@ -5,7 +5,7 @@ import { refusedTarget, targetRulesOf } from "../app/target-rules.ts";
 import { textTable } from "../app/terminal-text.ts";
 import { readConfig } from "../config/read-config.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
-import { receiverCheckBody } from "../operations/receiver-check-shape.ts";
+import { receiverCheckBody } from "../operations/receiver-check-schema.ts";
 import type { ReceiverReport } from "../receivers/receiver-check.ts";
 import { answer } from "./answer.ts";
 import { collect } from "./options.ts";

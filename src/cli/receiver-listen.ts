@@ -5,14 +5,13 @@ import { type Announce, createAnnounce } from "../app/announcements.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { type Arrival, startWebhookReceiver, type WebhookReceiverOptions } from "../app/webhook-receiver.ts";
+import { DAY_MS, DAY_SECONDS } from "../model/time.ts";
 import { createMemoryInbox } from "../signing/index.ts";
 import { collect, parseWholeNumber } from "./options.ts";
 import { refuseBadSecrets } from "./receiver-secrets.ts";
 
 const SHOWN_CHARACTERS = 2_000;
-const YEAR_MS = 365 * 86_400_000;
-const DAY_MS = 86_400_000;
-
+const YEAR_MS = 365 * DAY_MS;
 const MORE_HELP = `
 It answers 204 to what is genuine and fresh, 400 to everything else, and says why.
 
@@ -39,7 +38,7 @@ export function addReceiverListen(receiver: Command, context: ProcessContext): v
       collect,
     )
     .option("--host <address>", "to listen on", "127.0.0.1")
-    .option("--tolerance <seconds>", "how old a webhook may be", parseWholeNumber(1, 86_400), 300)
+    .option("--tolerance <seconds>", "how old a webhook may be", parseWholeNumber(1, DAY_SECONDS), 300)
     .option("--https", "with a certificate of its own for localhost, made now")
     .option("--ca-file <path>", "with --https: where to write what a sender has to trust (PEM)")
     .option("--json", "say what arrives in JSON, a line each")

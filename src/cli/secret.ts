@@ -3,12 +3,11 @@ import { requireSecretsKey } from "../app/prepare-database.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { secretsKeyOf } from "../app/state-folder.ts";
 import { inColumns } from "../app/terminal-text.ts";
+import { DAY_SECONDS } from "../model/time.ts";
 import { rotateSigningSecret } from "../store/signing-secrets.ts";
 import { answer } from "./answer.ts";
 import { requireAccount, withDatabase } from "./database.ts";
 import { parseId, parseSeconds } from "./options.ts";
-
-const daySeconds = 86_400;
 
 export function addSecretCommands(program: Command, context: ProcessContext): void {
   program
@@ -21,8 +20,8 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
     .requiredOption("--account <id>", "whose", parseId)
     .addOption(
       new Option("--overlap <time>", "how long the old one signs along; 0s when it has leaked")
-        .argParser(parseSeconds(7 * daySeconds))
-        .default(daySeconds, "24h"),
+        .argParser(parseSeconds(7 * DAY_SECONDS))
+        .default(DAY_SECONDS, "24h"),
     )
     .option("--json", "answer in JSON, on a terminal too")
     .action((options) =>

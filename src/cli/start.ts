@@ -1,7 +1,6 @@
 import type { Command } from "@commander-js/extra-typings";
 import type { Pool } from "pg";
 import { type Announce, createAnnounce } from "../app/announcements.ts";
-import { createBackoff, pause } from "../app/backoff.ts";
 import { childPlans } from "../app/child-plans.ts";
 import { createApiKey } from "../app/create-api-key.ts";
 import { startOwnDatabase } from "../app/own-database.ts";
@@ -14,6 +13,7 @@ import { UsageError } from "../app/usage-error.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { scopes } from "../model/scopes.ts";
+import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 import { createAccount, hasAccounts } from "../store/accounts.ts";
 import { createGeneralPool } from "../store/pools.ts";
 
@@ -47,14 +47,21 @@ async function run(context: ProcessContext, asked: AbortSignal, announce: Announ
   const config = readConfig(context.env);
   await secretsKeyOf(config);
   warnOfUnsafe(config, announce);
-  const own = config.databaseUrl === null ? await startOwnDatabase(config.stateDir, announce) : null;
+  const own =
+    config.databaseUrl === null ? await startOwnDatabase(config.stateDir, context.random, announce) : null;
   const databaseUrl = own?.databaseUrl ?? config.databaseUrl ?? "";
   try {
-    await untilReachable(() => prepare(databaseUrl, config, own !== null, announce), asked, announce);
+    await untilReachable(
+      () => prepare(databaseUrl, config, own !== null, announce),
+      context,
+      asked,
+      announce,
+    );
     const code = await supervise({
       children: childPlans(context, config, databaseUrl),
       asked,
       hear: (news) => hear(news, announce),
+      random: context.random,
       graceMs: config.attemptDeadlineMs + graceBeyondDeadlineMs,
     });
     context.setExitCode(code);
@@ -118,10 +125,11 @@ async function makeFirstAccount(pool: Pool, config: Config, announce: Announce):
 /** Tries again for as long as it is the database that does not answer; a mistake is for people to mend. */
 async function untilReachable(
   work: () => Promise<void>,
+  { random }: ProcessContext,
   asked: AbortSignal,
   announce: Announce,
 ): Promise<void> {
-  const backoff = createBackoff(500, 5_000);
+  const backoff = createBackoff({ baseMs: 500, maxMs: 5_000 }, random);
   while (!asked.aborted) {
     try {
       return await work();
@@ -132,9 +140,9 @@ async function untilReachable(
       announce(
         "database_away",
         { reason },
-        `The database cannot be used (${reason}); trying again in ${ms / 1_000} s.`,
+        `The database cannot be used (${reason}); trying again in ${(ms / 1_000).toFixed(1)} s.`,
       );
-      await pause(ms, asked);
+      await abortableDelay(ms, asked);
     }
   }
 }
@@ -161,7 +169,7 @@ function hear(news: ChildNews, announce: Announce): void {
     case "ended": {
       const { how, againInMs } = news;
       const why = ends.includes(how) ? "" : ` (${how})`;
-      const next = againInMs === null ? "" : ` Starting it again in ${againInMs / 1_000} s.`;
+      const next = againInMs === null ? "" : ` Starting it again in ${(againInMs / 1_000).toFixed(1)} s.`;
       announce("ended", { name, how, again_in_ms: againInMs }, `The ${name} ended${why}.${next}`);
       return;
     }

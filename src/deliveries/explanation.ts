@@ -1,11 +1,11 @@
 import { explainEndReason, explainErrorCode } from "../model/error-codes.ts";
 import type { Explanation } from "../model/explanation.ts";
 import type { EndReason } from "../model/outcomes.ts";
+import { createdAtMs } from "../store/day.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
-import { createdAtMs } from "../store/delivery-id.ts";
 import { dateAndTime } from "./time-text.ts";
 
-/** What stands in the log of a delivery that its explanation depends on. */
+/** The fields of a logged delivery that its explanation depends on. */
 export type Explainable = Pick<
   LoggedDelivery,
   | "id"
@@ -24,8 +24,8 @@ export type Explainable = Pick<
 >;
 
 /**
- * A delivery in plain words, for viewers of the log: what happened, what happens next and when, and what the customer
- * can do about it. Times in it are absolute, so that the words stay true for as long as the row stays as it is.
+ * A delivery in plain words, for readers of the log: what happened, what happens next and when, and what the customer
+ * can do about it. Times are absolute, so that the words stay true as long as the row does not change.
  *
  * @param analysisRetentionMs how long a delivery can be replayed, and its analysis read, after it was published
  */
@@ -156,7 +156,7 @@ function timeInWords(ms: number): string {
   return `${date} ${time} UTC`;
 }
 
-/** Joined, not added up: V8 keeps added-up strings as trees, with one of which JSON.stringify goes its slow way. */
+/** Joined, not concatenated: V8 keeps concatenated strings as ropes, which put JSON.stringify on its slow path. */
 function sentences(...parts: readonly string[]): string {
   const said: string[] = [];
   for (const part of parts) if (part !== "") said.push(part);

@@ -1,4 +1,5 @@
-const DAY_MS = 86_400_000;
+import { BoundedCache } from "../model/bounded-cache.ts";
+import { DAY_MS } from "../model/time.ts";
 
 const digits = (count: number, length: number) =>
   Array.from({ length: count }, (_, number) => String(number).padStart(length, "0"));
@@ -7,11 +8,11 @@ const THREE_DIGITS = digits(1_000, 3);
 
 /** Dates by the day's number since the epoch: those of a log, and a week more, are 40 or so. */
 const DATES_MAX = 100;
-const dates = new Map<number, string>();
+const dates = new BoundedCache<number, string>(DATES_MAX);
 
 /**
- * Both halves of what `toISOString` writes: `2026-03-01` and `12:00:05`. A page of the log holds 50 to 150 times of few
- * days, and `toISOString` was more than half of what shaping it took; so dates are remembered.
+ * Both halves of what `toISOString` writes: `2026-03-01` and `12:00:05`. A page of the log holds 50 to 150 times on few
+ * days, and `toISOString` was more than half of the cost of shaping it; so dates are cached.
  *
  * @param ms milliseconds since the epoch, not before it
  */
@@ -20,14 +21,11 @@ export function dateAndTime(ms: number): { readonly date: string; readonly time:
   const seconds = Math.floor((ms - day * DAY_MS) / 1_000);
   const hour = TWO_DIGITS[Math.floor(seconds / 3_600)];
   const minute = TWO_DIGITS[Math.floor(seconds / 60) % 60];
-  return { date: dates.get(day) ?? dateOf(day), time: `${hour}:${minute}:${TWO_DIGITS[seconds % 60]}` };
+  return { date: dates.get(day, dateOf), time: `${hour}:${minute}:${TWO_DIGITS[seconds % 60]}` };
 }
 
 function dateOf(day: number): string {
-  const date = new Date(day * DAY_MS).toISOString().slice(0, 10);
-  if (dates.size >= DATES_MAX) dates.clear();
-  dates.set(day, date);
-  return date;
+  return new Date(day * DAY_MS).toISOString().slice(0, 10);
 }
 
 /** ISO 8601 in UTC with milliseconds: `2026-03-01T12:00:05.123Z`. @param ms see `dateAndTime` */

@@ -13,6 +13,7 @@ import { UsageError } from "../app/usage-error.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { scopes } from "../model/scopes.ts";
+import { DAY_MS } from "../model/time.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded.ts";
 import { createAccount } from "../store/accounts.ts";
 import { setEndpoint } from "../store/endpoints.ts";
@@ -24,7 +25,6 @@ import { makeThrowAwayFolder } from "./throw-away-folder.ts";
 
 /** A day of retries, compressed: eight attempts fit. */
 export const WINDOW_SECONDS = 5;
-const DAY_MS = 86_400_000;
 const GRACE_MS = 5_000;
 const LOG_LINES_SHOWN = 10;
 
@@ -168,6 +168,7 @@ async function startChildren(
   databaseUrl: string,
   { stack, hear, fail, signal }: StartOptions,
 ): Promise<string> {
+  const { random } = context;
   const logFile = join(config.stateDir, "service.log");
   const output = openSync(logFile, "a");
   const asked = new AbortController();
@@ -190,7 +191,7 @@ async function startChildren(
   }
 
   const children = childPlans(context, config, databaseUrl).map((plan) => ({ ...plan, output }));
-  const ended = supervise({ children, asked: asked.signal, hear: onNews, graceMs: GRACE_MS });
+  const ended = supervise({ children, asked: asked.signal, hear: onNews, graceMs: GRACE_MS, random });
   stack.defer(async () => {
     asked.abort();
     await ended;

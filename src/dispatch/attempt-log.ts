@@ -1,24 +1,27 @@
 import type { Logger } from "pino";
+import { BoundedCache } from "../model/bounded-cache.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
-import { BoundedCache } from "./bounded-cache.ts";
 import type { Delivered } from "./deliver.ts";
-import type { DispatchObserver } from "./dispatcher.ts";
+import type { DispatchObserver } from "./observer.ts";
 import type { Recorded } from "./recorder.ts";
 
-/** URLs whose hosts are remembered: taking a URL apart is an eighth of what a line costs. */
+/** URLs whose hosts are cached: parsing a URL is an eighth of what a line costs. */
 const HOSTS_MAX = 20_000;
 
 /**
- * One wide line per attempt, and one per failure of our own. Never a body, a header, a signature or a secret: what the
- * receiver sent stands in the delivery log, for those who may see it. A target is logged by its host only, since
- * customers put tokens into paths.
+ * One wide line per attempt, and one per internal error. Never a body, a header, a signature or a secret: what the
+ * receiver sent is in the delivery log, for those who may see it. A target is logged by its host only: customers put
+ * tokens into paths.
  */
-export function createAttemptLog(log: Logger, mustGoAlone: (deliveryId: string) => void): DispatchObserver {
+export function createAttemptLog(
+  log: Logger,
+  mustBeQuarantined: (deliveryId: string) => void,
+): DispatchObserver {
   const hosts = new BoundedCache<string, string>(HOSTS_MAX);
   const hostOf = (targetUrl: string) => hosts.get(targetUrl, (url) => new URL(url).host);
   return {
     attemptRecorded: (delivery, delivered, recorded) => {
-      // Making the line costs as much as signing; nobody pays for one that is not written.
+      // Making the line costs as much as signing, so it is made only when it is written.
       if (recorded !== "ours") {
         log.warn(
           attemptLine(delivery, delivered, recorded, hostOf),
@@ -28,9 +31,9 @@ export function createAttemptLog(log: Logger, mustGoAlone: (deliveryId: string) 
         log.info(attemptLine(delivery, delivered, recorded, hostOf), "attempt");
       }
     },
-    mustGoAlone: (deliveryId) => {
+    mustBeQuarantined: (deliveryId) => {
       log.warn({ delivery_id: deliveryId }, "interrupted twice in a row: it is posted alone");
-      mustGoAlone(deliveryId);
+      mustBeQuarantined(deliveryId);
     },
     letGo: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
     claimed: () => undefined,
@@ -38,7 +41,7 @@ export function createAttemptLog(log: Logger, mustGoAlone: (deliveryId: string) 
   };
 }
 
-/** One literal, in which what did not take place is undefined: that is left out of a line, and spreading costs more. */
+/** One literal, undefined where nothing happened: the logger leaves those out, and spreading costs more. */
 function attemptLine(
   delivery: LeasedDelivery,
   { recording, result }: Delivered,

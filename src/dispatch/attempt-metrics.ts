@@ -6,7 +6,7 @@ import { statusErrorCode } from "../model/http-status-errors.ts";
 import { END_REASONS } from "../model/outcomes.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import type { AttemptRow } from "../store/record.ts";
-import type { DispatchObserver } from "./dispatcher.ts";
+import type { DispatchObserver } from "./observer.ts";
 
 /** Counts what a dispatcher does. All of it together costs about a microsecond an attempt. */
 export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver {
@@ -55,7 +55,7 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
         leasesRecovered.add();
         interrupted.add();
       }
-      // It was somebody else's when it ended, or nobody's: what is counted is what the log says.
+      // The lease was lost before the attempt ended: only what the log says is counted.
       if (recorded !== "ours") return unrecorded[recorded].add();
       const { attempt, next } = recording;
       if (attempt !== null) countAttempt(delivery, attempt);
@@ -71,7 +71,7 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
         deliverySeconds[when].observe(secondsBetween(delivery.createdAtMs, attempt.endedAtMs));
       }
     },
-    mustGoAlone: () => sentAlone.add(),
+    mustBeQuarantined: () => sentAlone.add(),
     letGo: (count) => wakeupsLetGo.add(count),
     claimed: (asked, _leased, tookMs) => {
       claimRows.observe(asked);
@@ -81,7 +81,7 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
   };
 }
 
-/** A series that is born as 1 has no rise that a rate could see: the first failure of its kind would be missed. */
+/** A series that starts at 1 shows no increase to rate(): the first failure of its kind would be missed. */
 function beginAtZero(metrics: DispatchMetrics): void {
   const statuses = Object.keys(STATUS_CODES)
     .map(Number)
@@ -94,7 +94,7 @@ function beginAtZero(metrics: DispatchMetrics): void {
   for (const reason of END_REASONS) metrics.deliveriesEnded.of({ status: "abandoned", reason });
 }
 
-/** A closed set but for the statuses, which receivers choose: those that HTTP knows, and one label for the rest. */
+/** A closed set except for statuses, which receivers choose: those that HTTP knows, and one label for the rest. */
 function codeLabel(errorCode: string): string {
   const status = /^status_(\d+)$/.exec(errorCode)?.[1];
   return status === undefined || status in STATUS_CODES ? errorCode : "status_other";
@@ -108,7 +108,7 @@ function isFirst(delivery: LeasedDelivery, attempt: AttemptRow): boolean {
   return delivery.run === 1 && attempt.number === 1;
 }
 
-/** The clock is the database's, followed to a millisecond or so: what is shorter than that may come out below 0. */
+/** The clock follows the database's to a millisecond or so: anything shorter may come out below 0. */
 function secondsBetween(fromMs: number, toMs: number): number {
   return Math.max(0, toMs - fromMs) / 1_000;
 }

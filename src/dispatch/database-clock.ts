@@ -1,6 +1,6 @@
 /**
- * The database's time, without asking it: its last answer plus the monotonic clock since. Schedules, signatures and the
- * log follow it, so that a dispatcher whose wall clock is an hour off signs and schedules like all others.
+ * The database's time without asking it: its last answer plus the monotonic clock since then. Schedules, signatures and
+ * the log follow it, so that a dispatcher whose wall clock is an hour off signs and schedules like all others.
  */
 export class DatabaseClock {
   readonly #monotonicMs: () => number;
@@ -10,7 +10,7 @@ export class DatabaseClock {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** Corrects the clock by an answer that was given somewhere between the two monotonic moments. */
+  /** Corrects the clock by an answer given at some moment between the two monotonic ones. */
   observe(databaseNowMs: number, askedAtMs: number, answeredAtMs: number): void {
     this.#offsetMs = databaseNowMs - (askedAtMs + answeredAtMs) / 2;
   }

@@ -1,4 +1,6 @@
-import type { Poster, PostResult } from "../egress/post/post.ts";
+import type { Config } from "../config/config.ts";
+import type { Egress } from "../egress/egress.ts";
+import { createPoster, type Poster, type PostResult } from "../egress/post/post.ts";
 import { isOurFailure } from "../model/error-codes.ts";
 import {
   type AfterAttempt,
@@ -12,9 +14,9 @@ import { SIGNATURE_HEADER, signatureHeader } from "../signing/index.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import type { AttemptRow, Recording } from "../store/record.ts";
 import { webhookBody } from "../webhook/envelope.ts";
-import type { DatabaseClock } from "./database-clock.ts";
-import type { DeliveryTargets } from "./delivery-target.ts";
-import type { SigningKeys } from "./signing-keys.ts";
+import { DatabaseClock } from "./database-clock.ts";
+import { DeliveryTargets } from "./delivery-target.ts";
+import { SigningKeys } from "./signing-keys.ts";
 
 export type Delivering = {
   readonly targets: DeliveryTargets;
@@ -28,13 +30,39 @@ export type Delivering = {
   readonly analysisRetentionMs: number;
 };
 
-/** What became of a leased delivery: what to write down, and what its POST said (null: there was none). */
+export type DeliveringOptions = {
+  readonly config: Config;
+  /** The way out to targets. */
+  readonly egress: Egress;
+  /** 32 bytes: what signing secrets are sealed with. */
+  readonly secretsKey: Uint8Array;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+};
+
+/** All that one delivery's attempt needs, made from the configuration. */
+export function createDelivering(options: DeliveringOptions): Delivering {
+  const { config } = options;
+  const now = () => performance.now();
+  const { connect, unsafeAllowedTargets } = options.egress;
+  return {
+    targets: new DeliveryTargets(unsafeAllowedTargets),
+    keys: new SigningKeys(options.secretsKey),
+    poster: createPoster({ connect, unsafeAllowedTargets, now }),
+    clock: new DatabaseClock(now),
+    random: options.random,
+    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: config.retryAttempts },
+    deadlineMs: config.attemptDeadlineMs,
+    analysisRetentionMs: config.analysisRetentionSeconds * 1000,
+  };
+}
+
+/** What became of a leased delivery: what to record, and the result of its POST (null: there was none). */
 export type Delivered = { readonly recording: Recording; readonly result: PostResult | null };
 
 /**
- * One delivery's attempt, from lease to what has to be recorded. `mayStart` says whether the time since the claim is
- * still within the margin, so that the POST ends before the lease does. A throw means our own fault, never the
- * receiver's.
+ * One attempt, from the lease to what has to be recorded. `mayStart` says whether the claim is young enough for the
+ * POST to end before the lease does. A throw is an internal error, never the receiver's failure.
  */
 export async function deliver(
   delivery: LeasedDelivery,
@@ -46,7 +74,7 @@ export async function deliver(
     {
       attemptsInRun: (delivery.number ?? on.policy.attempts + 1) - 1,
       runStartedAtMs: delivery.runStartedAtMs,
-      wasInterruptedAlone: delivery.wasInterruptedAlone,
+      wasInterruptedInQuarantine: delivery.wasInterruptedInQuarantine,
       expiresAtMs: delivery.analysisText === null ? 0 : delivery.createdAtMs + on.analysisRetentionMs,
       target: target === null ? null : target.verdict === "allow" ? "allowed" : "refused",
     },
@@ -87,8 +115,8 @@ export async function deliver(
 }
 
 /**
- * Gives the lease back after a fault of our own (a secret that does not open, a bug): the receiver is not charged with
- * an attempt, and the window bounds how often this is tried.
+ * Gives the lease back after an internal error (a secret that does not open, a bug): it uses up no attempt, and the
+ * window bounds how often this is tried.
  */
 export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
   return withoutPost(delivery, released(on, false));
@@ -110,8 +138,8 @@ function signedHeaders(delivery: LeasedDelivery, body: Buffer, on: Delivering): 
 }
 
 /**
- * A receiver's failure always uses up an attempt, whether or not a byte was written. Only what we ourselves cut or
- * could not do before the first byte does not: a shutdown, an egress proxy that is down, no descriptor left.
+ * A receiver's failure always uses up an attempt, whether or not a byte was written. Only our own failure before the
+ * first byte does not: a shutdown, an egress proxy that is down, no file descriptor left.
  */
 function usesUpAnAttempt(result: PostResult): boolean {
   return result.mayHaveWritten || result.errorCode === null || !isOurFailure(result.errorCode);

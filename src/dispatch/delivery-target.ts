@@ -1,7 +1,7 @@
 import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import { BoundedCache } from "../model/bounded-cache.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
-import { BoundedCache } from "./bounded-cache.ts";
 
 const CACHED_VERDICTS_MAX = 20_000;
 

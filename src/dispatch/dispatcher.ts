@@ -1,68 +1,38 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { INTERRUPTIONS_BEFORE_ALONE } from "../schedule/life.ts";
-import type { Claim, LeasedDelivery } from "../store/claim.ts";
-import { dayOf } from "../store/day.ts";
-import type { Recording } from "../store/record.ts";
-import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
+import { backoffMs } from "../schedule/backoff.ts";
+import type { LeasedDelivery } from "../store/claim.ts";
+import { Attempts, type AttemptsOptions, type Claimed } from "./attempts.ts";
+import type { Delivered } from "./deliver.ts";
 import { type LaneLimits, Lanes, type WaitingDelivery } from "./lanes.ts";
-import { type Recorded, Recorder } from "./recorder.ts";
+import type { Recorder } from "./recorder.ts";
 
-/** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
-export const LEASE_MARGIN_MS = 5_000;
-/** A POST starts only while its claim is younger than this, so that it ends, recorded, within the lease. */
-export const START_WITHIN_MS = 3_000;
 const CLAIM_ROWS_MAX = 200;
 const CLAIM_BYTES_MAX = 8 * 1024 * 1024;
 const IN_FLIGHT_BYTES_MAX = 64 * 1024 * 1024;
 /** Outcomes that wait for the database; beyond this nothing new is claimed. */
 const UNRECORDED_MAX = 2_000;
-/** More would take seconds, and whoever asked for the stop waits for it. The promoter finds the others by itself. */
+/** More would take seconds, and a shutdown waits for it. The promoter finds the others by itself. */
 const GIVEN_BACK_MAX = 10_000;
-const CLAIM_RETRY_MS = 100;
-const CLAIM_RETRY_MAX_MS = 2_000;
+const CLAIM_BACKOFF = { baseMs: 100, maxMs: 2_000 };
 
-export type DispatcherOptions = {
-  readonly delivering: Delivering;
+export type DispatcherOptions = Omit<AttemptsOptions, "isInQuarantine"> & {
   readonly lanes: LaneLimits;
-  readonly claim: (input: {
-    readonly deliveryIds: readonly string[];
-    readonly leaseToken: string;
-    readonly leaseMs: number;
-    readonly bytesMax: number;
-    readonly isAlone: boolean;
-    readonly interruptionsBeforeAlone: number;
-    readonly attemptsMax: number;
-  }) => Promise<Claim>;
-  readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
-  /** Has others woken for deliveries that waited here and will not be claimed here any more. */
+  /** Wakes other dispatchers for deliveries that waited here and will not be claimed here any more. */
   readonly giveBack: (deliveryIds: readonly string[]) => Promise<void>;
-  /** Frees what a claim under this token has leased, whose answer is not waited for any more. */
+  /** Frees what a claim under this token leased when its answer is no longer waited for. */
   readonly freeLeases: (deliveryIds: readonly string[], leaseToken: string) => Promise<void>;
   readonly isUnreadableData: (error: unknown) => boolean;
-  readonly isRefusedData: (error: unknown) => boolean;
-  readonly observer: DispatchObserver;
-};
-
-/** Told of everything that happens, for logs, metrics and tests. Must not throw. */
-export type DispatchObserver = {
-  readonly attemptRecorded: (delivery: LeasedDelivery, delivered: Delivered, recorded: Recorded) => void;
-  /** Interrupted twice in a row: has to be posted where nothing else is in flight. */
-  readonly mustGoAlone: (deliveryId: string) => void;
-  readonly letGo: (count: number) => void;
-  readonly claimed: (asked: number, leased: number, tookMs: number) => void;
-  readonly failed: (work: "claim" | "deliver" | "record", error: unknown) => void;
 };
 
 /**
- * Turns wake-ups into attempts: takes ids in turn from the lanes, claims them in batches, delivers each, and has the
- * outcomes recorded in batches. One claim runs at a time; what becomes startable meanwhile is the next batch.
+ * Turns wake-ups into attempts: takes ids from the lanes in turn, claims them in batches, delivers each, and records
+ * the outcomes in batches. One claim runs at a time; what becomes startable meanwhile is the next batch.
  */
 export class Dispatcher {
   readonly lanes: Lanes;
-  readonly recorder: Recorder;
   readonly #options: DispatcherOptions;
-  readonly #leaseMs: number;
+  readonly #attempts: Attempts;
   #running = 0;
   #bytesInFlight = 0;
   #isClaiming = false;
@@ -73,18 +43,16 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
-    this.#leaseMs = options.delivering.deadlineMs + LEASE_MARGIN_MS;
     this.lanes = new Lanes(options.lanes);
-    this.recorder = new Recorder({
-      write: options.write,
-      partOf: ({ deliveryId }) => dayOf(deliveryId),
-      isRefusedData: options.isRefusedData,
-      onError: (error) => options.observer.failed("record", error),
-    });
+    this.#attempts = new Attempts({ ...options, isInQuarantine: false });
+  }
+
+  get recorder(): Recorder {
+    return this.#attempts.recorder;
   }
 
   /**
-   * Resolves when there is room for another wake-up. Deliveries in lanes that are full do not count: they wait apart.
+   * Backpressure: resolves when there is room for another wake-up. Deliveries in full lanes do not count.
    */
   async wake(waiting: readonly WaitingDelivery[]): Promise<void> {
     let letGo = 0;
@@ -96,7 +64,7 @@ export class Dispatcher {
     }
   }
 
-  /** Claims nothing more and resolves when all that was claimed has ended and is recorded. */
+  /** Claims nothing more; resolves when everything claimed has ended and is recorded. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#wakeRoomWaiters();
@@ -105,7 +73,7 @@ export class Dispatcher {
     await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
   }
 
-  /** After the last wake-up: what still waits here is due and others may have it. */
+  /** After the last wake-up: what still waits here is due, and others may have it. */
   async giveBackWaiting(): Promise<void> {
     const waiting = this.lanes.clear().slice(0, GIVEN_BACK_MAX);
     // If that fails, the promoter finds them all the same, only later.
@@ -115,7 +83,7 @@ export class Dispatcher {
   #pump(): void {
     if (this.#isClaiming || this.#isStopping) return;
     this.#isClaiming = true;
-    // What this turn of the event loop makes startable belongs to the same claim.
+    // Whatever becomes startable in this turn of the event loop joins the same claim.
     this.#claiming = new Promise(setImmediate).then(() => this.#claimNext());
   }
 
@@ -129,7 +97,7 @@ export class Dispatcher {
     if (taken.length > 0) this.#pump();
   }
 
-  /** An id waits in two lanes when wake-ups of it name two. Claimed twice under one token it would be posted twice. */
+  /** Wake-ups that name two lanes leave an id in both. Claimed twice under one token it would be posted twice. */
   #withoutTwins(taken: readonly WaitingDelivery[]): readonly WaitingDelivery[] {
     const ids = new Set<string>();
     return taken.filter(({ deliveryId, lane }) => {
@@ -139,44 +107,34 @@ export class Dispatcher {
     });
   }
 
-  /**
-   * Claims until the database answers: a claim whose answer was lost may have leased its rows, and asking again with
-   * the same token gets them back, where they would otherwise count as interrupted.
-   */
+  /** Claims until the database answers, always with the same token: see `Attempts.claim`. */
   async #claim(
     taken: readonly WaitingDelivery[],
     bytesMax: number,
     leaseToken: string = randomUUID(),
   ): Promise<void> {
-    const { observer, delivering, claim } = this.#options;
-    const input = {
-      deliveryIds: taken.map((waiting) => waiting.deliveryId),
-      leaseToken,
-      leaseMs: this.#leaseMs,
-      bytesMax,
-      isAlone: false,
-      interruptionsBeforeAlone: INTERRUPTIONS_BEFORE_ALONE,
-      attemptsMax: delivering.policy.attempts,
-    };
+    const { observer, delivering, isUnreadableData } = this.#options;
+    const deliveryIds = taken.map((waiting) => waiting.deliveryId);
     let failures = 0;
     for (; !this.#isStopping; failures++) {
-      const askedAtMs = performance.now();
-      const claimed = await claim(input).catch((error: unknown) => {
-        observer.failed("claim", error);
-        return this.#options.isUnreadableData(error) ? "unreadable" : null;
-      });
+      const claimed = await this.#attempts
+        .claim(deliveryIds, leaseToken, bytesMax)
+        .catch((error: unknown) => {
+          observer.failed("claim", error);
+          return isUnreadableData(error) ? "unreadable" : null;
+        });
       if (claimed === "unreadable") return await this.#claimHalves(taken, bytesMax, leaseToken);
-      if (claimed !== null) return this.#start(taken, claimed, askedAtMs);
-      await wait(Math.min(CLAIM_RETRY_MS * 2 ** failures, CLAIM_RETRY_MAX_MS));
+      if (claimed !== null) return this.#start(taken, claimed);
+      await wait(backoffMs(failures, CLAIM_BACKOFF, delivering.random()));
     }
-    // One of them may have leased its rows. If this fails, too, their attempts are written down as interrupted.
-    if (failures > 0) await this.#options.freeLeases(input.deliveryIds, leaseToken).catch(() => undefined);
+    // A claim whose answer was lost may have leased its rows. If this fails too, they count as interrupted.
+    if (failures > 0) await this.#options.freeLeases(deliveryIds, leaseToken).catch(() => undefined);
     for (const waiting of taken) this.lanes.release(waiting.lane, "unknown");
   }
 
   /**
-   * One row that the database refuses must not hold up its neighbours: alone it is let go, and stays due. Still the
-   * same token: what was leased before the refusal is among the halves.
+   * One row that the database refuses must not hold up its neighbours: halved down to it, it is dropped and stays due.
+   * Still the same token: what was leased before the refusal is among the halves.
    */
   async #claimHalves(taken: readonly WaitingDelivery[], bytesMax: number, leaseToken: string): Promise<void> {
     if (taken.length === 1) return this.lanes.release(taken[0]!.lane, "unknown");
@@ -185,49 +143,34 @@ export class Dispatcher {
     await this.#claim(taken.slice(middle), bytesMax >> 1, leaseToken);
   }
 
-  #start(taken: readonly WaitingDelivery[], claim: Claim, claimedAtMs: number): void {
-    const { observer, delivering } = this.#options;
-    const answeredAtMs = performance.now();
-    if (claim.databaseNowMs !== null)
-      delivering.clock.observe(claim.databaseNowMs, claimedAtMs, answeredAtMs);
-    observer.claimed(taken.length, claim.deliveries.length, answeredAtMs - claimedAtMs);
-    const answers = new Map(claim.deliveries.map((delivery) => [delivery.deliveryId, delivery]));
+  #start(taken: readonly WaitingDelivery[], { deliveries, askedAtMs, tookMs }: Claimed): void {
+    const { observer } = this.#options;
+    observer.claimed(taken.length, deliveries.length, tookMs);
+    const answers = new Map(deliveries.map((delivery) => [delivery.deliveryId, delivery]));
     for (const waiting of taken) {
       const answer = answers.get(waiting.deliveryId);
       if (answer?.kind === "leased") {
-        void this.#run(answer, waiting.lane, claimedAtMs);
+        void this.#run(answer, waiting.lane, askedAtMs);
         continue;
       }
-      // Not due, leased by somebody else, or gone: whoever has it now sees to it.
+      // Not due, leased by another dispatcher, or gone.
       this.lanes.release(waiting.lane, "unknown");
       if (answer?.kind === "left") this.lanes.add(waiting);
-      if (answer?.kind === "must_go_alone") observer.mustGoAlone(waiting.deliveryId);
+      if (answer?.kind === "must_be_quarantined") observer.mustBeQuarantined(waiting.deliveryId);
     }
   }
 
-  async #run(delivery: LeasedDelivery, lane: string, claimedAtMs: number): Promise<void> {
-    const { observer, delivering } = this.#options;
+  async #run(delivery: LeasedDelivery, lane: string, askedAtMs: number): Promise<void> {
     this.#running++;
     this.#bytesInFlight += delivery.bodyBytes;
-    let delivered: Delivered;
-    try {
-      delivered = await deliver(
-        delivery,
-        delivering,
-        () => performance.now() - claimedAtMs < START_WITHIN_MS,
-      );
-    } catch (error) {
-      observer.failed("deliver", error);
-      delivered = releaseAfterFault(delivery, delivering);
-    }
-    this.lanes.release(lane, answerOf(delivered));
-    this.#pump();
-    const recorded = await this.recorder.record(delivered.recording, claimedAtMs + this.#leaseMs);
-    observer.attemptRecorded(delivery, delivered, recorded);
+    await this.#attempts.run(delivery, askedAtMs, (delivered) => {
+      this.lanes.release(lane, answerOf(delivered));
+      this.#pump();
+    });
     this.#bytesInFlight -= delivery.bodyBytes;
     this.#running--;
     if (this.#running === 0) for (const resolve of this.#idleWaiters.splice(0)) resolve();
-    // What is unrecorded holds claiming up, in number and in bytes; nobody else would start it again.
+    // What is unrecorded holds up claiming, in number and in bytes; nothing else would start it again.
     this.#pump();
   }
 
@@ -239,8 +182,8 @@ export class Dispatcher {
 }
 
 /**
- * Did the receiver answer at all? A refusal is an answer; a time-out, a reset or a dead name is silence. What was not
- * its failure (no attempt was used up) says nothing of it: our egress proxy being down must not make everybody silent.
+ * Did the receiver answer at all? A refusal is an answer; a timeout, a reset or a dead name is silence. What was not
+ * its failure (no attempt was used up) says nothing about it: an egress proxy that is down must not make all silent.
  */
 function answerOf({ recording, result }: Delivered): "answered" | "silent" | "unknown" {
   if (result === null || recording.attempt === null) return "unknown";

@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import { DAY_MS } from "../model/time.ts";
 import { forgetAuditEntries } from "../store/audit-log.ts";
 import { forgetIdempotencyKeys } from "../store/idempotency.ts";
 import {
@@ -12,11 +13,10 @@ import {
 } from "../store/partitions.ts";
 import { forgetReplay } from "../store/replays.ts";
 
-const DAY_MS = 86_400_000;
 const FORGOTTEN_PER_STEP = 1_000;
 
 export type Retention = {
-  /** Analyses stay readable this long, their bodies a day longer: a day's partition goes when its last hour may go. */
+  /** Analyses are readable this long; bodies are kept a day longer, because they are dropped by whole days. */
   readonly analysisRetentionMs: number;
   readonly logRetentionMs: number;
   readonly auditRetentionMs: number;
@@ -26,23 +26,23 @@ export type Retention = {
 export type HouseLog = {
   readonly made: (count: number) => void;
   readonly dropped: (partition: string) => void;
-  /** An old day that still has open deliveries stays; somebody has to look. */
+  /** An expired day that still has open deliveries is kept; somebody has to look. */
   readonly kept: (partition: string, openDeliveries: number) => void;
 };
 
 export type HouseWork = {
   readonly retention: Retention;
   /**
-   * The moment that ages are counted from. Null: the database's clock, so that no dispatcher whose own clock is a month
-   * ahead takes the month away.
+   * The moment that ages are counted from. Null: the database's clock, so that a dispatcher whose own clock is a month
+   * ahead does not delete the month.
    */
   readonly at: Date | null;
-  /** Ends the work between two steps, and a step that waits for others at once. */
+  /** Ends the work between two steps; a step that waits for a lock ends at once. */
   readonly signal: AbortSignal;
   readonly log: HouseLog;
 };
 
-/** Makes the days to come and drops those that are over. Every step is harmless to repeat. */
+/** Creates upcoming partitions and drops expired ones, and deletes whatever else is past its retention. Idempotent. */
 export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   const { retention, signal } = work;
   const made = await makePartitions(pool);
@@ -51,9 +51,9 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
     forgetIdempotencyKeys(pool, retention.idempotencyRetentionMs, FORGOTTEN_PER_STEP),
   );
   await repeat(signal, () => forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP));
-  // With the log: what they replayed can be seen there no longer. One has up to 100,000 items, and is a step.
+  // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
-  // Last, because a day that somebody's long transaction holds fails, and everything behind it with it.
+  // Last, because a day that a long transaction holds fails, and everything after it.
   await dropOlderThan(pool, "bodies", retention.analysisRetentionMs + DAY_MS, work);
   await dropOlderThan(pool, "deliveries", retention.logRetentionMs, work);
   await dropOlderThan(pool, "attempts", retention.logRetentionMs, work);
@@ -86,7 +86,7 @@ async function forgetAnalyses(pool: Pool, day: Date, signal: AbortSignal): Promi
   while (place !== null && !signal.aborted);
 }
 
-/** Until a step finds nothing more to do. */
+/** Repeats the step until it finds nothing more to do. */
 async function repeat(signal: AbortSignal, step: () => Promise<number>): Promise<void> {
   while (!signal.aborted && (await step()) > 0);
 }

@@ -1,53 +1,53 @@
 /**
- * Who may start next. Ids of due deliveries wait here, each in its lane (one account's one receiver), and lanes take
- * turns. A lane that is full, or whose receiver is silent, holds up itself and nobody else.
+ * Who may start next: a fair queue in memory. Ids of due deliveries wait here, each in its lane (one receiver of one
+ * account), and lanes take turns. A lane that is full, or whose receiver is silent, holds up nobody else.
  *
- * Nothing here is the truth: an id that is let go, or lost with the process, is a row that stays due, and the promoter
- * wakes it again.
+ * The truth is in the database: an id that is dropped here, or lost with the process, is a row that stays due, and the
+ * promoter wakes it again.
  */
 export type WaitingDelivery = { readonly deliveryId: string; readonly lane: string };
 
 export type LaneLimits = {
-  /** Attempts under way in this process, all lanes together. */
+  /** Attempts in flight in this process, all lanes together. */
   readonly inFlightMax: number;
   /** Of those, how many may go to receivers whose last attempt got no answer. */
   readonly silentInFlightMax: number;
-  /** Attempts under way in one lane whose receiver answers. */
+  /** Attempts in flight in one lane whose receiver answers. */
   readonly laneInFlightMax: number;
-  /** Ids that every lane whose receiver answers may remember, whatever the others do, … */
+  /** Ids that every lane whose receiver answers may hold, whatever the others do, … */
   readonly laneIdsMin: number;
   /** … every lane whose receiver is silent, … */
   readonly silentLaneIdsMin: number;
-  /** … and each at most, as long as all lanes together remember fewer than `idsMax`. */
+  /** … and each at most, as long as all lanes together hold fewer than `idsMax`. */
   readonly laneIdsMax: number;
   readonly idsMax: number;
-  /** Lanes whose manners are remembered while they have nothing to do. */
+  /** Idle lanes kept with their limit. */
   readonly idleLanesMax: number;
 };
 
 /**
- * A lane's attempts under way are also what one claim and one record of it can be about: with 8, a backlog of one
- * endpoint that answers at once took 0.6 statements per delivery, with 16 it takes 0.35.
+ * A lane's attempts in flight bound how many of its rows one claim or one record can cover, so 16 takes fewer
+ * statements per delivery than 8 did (figures: test/bench/README.md).
  */
 export const LANE_LIMITS: Omit<LaneLimits, "inFlightMax" | "silentInFlightMax"> = {
   laneInFlightMax: 16,
   laneIdsMin: 100,
-  // One under way, the next one, and the promoter is back before there is time for more. A hundred for each of 100,000
-  // dead receivers would be gigabytes.
+  // One in flight and the next; the promoter is back before there is time for more. A hundred for each of 100,000 dead
+  // receivers would be gigabytes.
   silentLaneIdsMin: 2,
   laneIdsMax: 1_000,
   idsMax: 100_000,
   idleLanesMax: 20_000,
 };
 
-/** A lane whose receiver has not answered yet starts with this many at a time. */
+/** The limit of a lane whose receiver has not answered yet. */
 const FIRST_IN_FLIGHT = 2;
 
 type Lane = {
   readonly key: string;
   readonly ids: Set<string>;
   inFlight: number;
-  /** Rises by one with each answer, halves with each silence: a dead receiver is soon at one. */
+  /** Additive increase with each answer, halved by each silence: a dead receiver is soon at one. */
   limit: number;
   isSilent: boolean;
   isInRing: boolean;
@@ -56,7 +56,7 @@ type Lane = {
 export class Lanes {
   readonly #limits: LaneLimits;
   readonly #lanes = new Map<string, Lane>();
-  /** Lanes that have nothing to do, the longest idle first. */
+  /** Idle lanes, the longest idle first. */
   readonly #idle = new Set<Lane>();
   /** Lanes that can start something now, in the order of their turns. */
   readonly #ready: Ring = new Ring();
@@ -69,17 +69,17 @@ export class Lanes {
     this.#limits = limits;
   }
 
-  /** Attempts under way (claimed or about to be). */
+  /** Attempts in flight (claimed or about to be). */
   get inFlight(): number {
     return this.#inFlight;
   }
 
-  /** Ids that could start at once if the process had room: what the wake-ups' back-pressure looks at. */
+  /** Ids that could start at once if the process had room: the measure for backpressure on wake-ups. */
   get startableIds(): number {
     return this.#ready.ids;
   }
 
-  /** Ids remembered, startable or not. */
+  /** Ids held, startable or not. */
   get waitingIds(): number {
     return this.#ids;
   }
@@ -91,14 +91,14 @@ export class Lanes {
     return held;
   }
 
-  /** Lanes whose receiver gave no answer last time. */
+  /** Lanes whose receiver did not answer last time. */
   get silentLanes(): number {
     let silent = 0;
     for (const lane of this.#lanes.values()) if (lane.isSilent) silent++;
     return silent;
   }
 
-  /** False: let go, because the lane (or the process) remembers enough. Its row stays due. */
+  /** False: dropped, because the lane or the process is full. Its row stays due. */
   add(waiting: WaitingDelivery): boolean {
     const lane = this.#laneOf(waiting.lane);
     if (lane.ids.has(waiting.deliveryId)) return true;
@@ -114,18 +114,18 @@ export class Lanes {
     return true;
   }
 
-  /** The next up to `max` deliveries, one lane after the other; each counts as under way until it is released. */
+  /** Up to `max` deliveries, one lane after the other; each counts as in flight until it is released. */
   take(max: number): WaitingDelivery[] {
     const taken: WaitingDelivery[] = [];
     const room = Math.min(max, this.#limits.inFlightMax - this.#inFlight);
-    // Silent lanes have a budget of their own and at most every second place of a batch.
+    // Silent lanes have a budget of their own, and at most half of a batch.
     const silentRoom = Math.min(this.#limits.silentInFlightMax - this.#silentInFlight, Math.ceil(room / 2));
     this.#takeFrom(this.#silentReady, silentRoom, taken);
     this.#takeFrom(this.#ready, room - taken.length, taken);
     return taken;
   }
 
-  /** Every id that waits, and none waits any more. */
+  /** Removes and returns every id that waits. */
   clear(): string[] {
     const waiting = [...this.#lanes.values()].flatMap((lane) => [...lane.ids]);
     for (const lane of this.#lanes.values()) {
@@ -137,7 +137,7 @@ export class Lanes {
     return waiting;
   }
 
-  /** The attempt is over. `answer`: did the receiver answer at all; "unknown" when nothing was posted. */
+  /** The attempt has ended. `answer`: did the receiver answer at all; "unknown" when nothing was posted. */
   release(key: string, answer: "answered" | "silent" | "unknown"): void {
     const lane = this.#laneOf(key);
     lane.inFlight--;
@@ -170,7 +170,7 @@ export class Lanes {
       ? Math.max(1, Math.floor(lane.limit / 2))
       : Math.min(this.#limits.laneInFlightMax, lane.limit + 1);
     const changesSides = lane.isSilent !== isSilent;
-    // A limit that fell below what is under way, or another side: the turn that was coming is none any more.
+    // The limit fell below what is in flight, or the lane changed rings: it loses its coming turn.
     if (lane.isInRing && (changesSides || lane.inFlight >= lane.limit)) {
       this.#ringOf(lane).remove(lane);
       lane.isInRing = false;
@@ -184,7 +184,7 @@ export class Lanes {
     return lane.isSilent ? this.#limits.silentLaneIdsMin : this.#limits.laneIdsMin;
   }
 
-  /** What a lane remembered while its receiver was thought to answer is too much now that it does not. */
+  /** What a lane held while its receiver answered is too much now that it does not. */
   #forgetNewest(lane: Lane): void {
     const forgotten = [...lane.ids].slice(this.#limits.silentLaneIdsMin);
     for (const id of forgotten) lane.ids.delete(id);
@@ -212,7 +212,7 @@ export class Lanes {
     return lane;
   }
 
-  /** A lane with nothing to do keeps its place in memory as long as there is room, the longest idle going first. */
+  /** Keeps the idle lane with its limit; beyond the maximum the longest idle one is dropped. */
   #rest(lane: Lane): void {
     this.#idle.add(lane);
     if (this.#idle.size <= this.#limits.idleLanesMax) return;

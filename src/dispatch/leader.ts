@@ -9,7 +9,7 @@ export function sweepMs(windowMs: number): number {
   return Math.min(SWEEP_MAX_MS, Math.max(SWEEP_MIN_MS, windowMs / 100));
 }
 
-/** Much less than the shortest attempt lease (5 s), so that a dead leader has a successor before any lease ends. */
+/** Much less than an attempt's shortest lease (5 s), so that a dead leader has a successor before any lease ends. */
 const LEADER_LEASE_MS = 2_500;
 const SWEEP_JOBS_EVERY_MS = 60_000;
 
@@ -19,10 +19,10 @@ export type LeaderOptions = {
   readonly lead: (holder: string, leaseMs: number) => Promise<boolean>;
   /** Wakes what is due; isFull: there was more than one step takes. */
   readonly promote: () => Promise<{ readonly woken: number; readonly isFull: boolean }>;
-  /** One paced step of the bulk replays: beside the promoting, which nothing may hold up, and never twice at once. */
+  /** One paced step of the bulk replays: beside promoting, which nothing may hold up; single-flight. */
   readonly advanceReplays: () => Promise<number>;
   readonly sweepJobs: () => Promise<number>;
-  /** Partitions and retention: slow work, done beside the promoting, never twice at once; the signal cuts it short. */
+  /** Partitions and retention: slow work, beside promoting; single-flight; the signal cuts it short. */
   readonly keepHouse: (signal: AbortSignal) => Promise<void>;
   readonly keepHouseEveryMs: number;
   readonly onError: (work: LeaderWork, error: unknown) => void;
@@ -30,7 +30,7 @@ export type LeaderOptions = {
 
 export type LeaderWork = "lead" | "promote" | "advance_replays" | "sweep_jobs" | "keep_house";
 
-/** Every dispatcher runs one; at any time one of them leads, and promotes and keeps house for all. */
+/** Every dispatcher runs one; at any time one of them holds the lease, and promotes and keeps house for all. */
 export class Leader {
   readonly #options: LeaderOptions;
   readonly #stopping = new AbortController();

@@ -6,7 +6,7 @@ import type { Recording } from "../store/record.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { LeaderOptions, LeaderWork } from "./leader.ts";
 
-/** All that a dispatcher's process counts. */
+/** All metrics of a dispatcher's process. */
 export type ProcessMetrics = {
   readonly registry: MetricsRegistry;
   readonly dispatch: DispatchMetrics;
@@ -84,7 +84,7 @@ export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps
   };
 }
 
-/** Sets what is known of the moment whenever the metrics are read. */
+/** Sets the gauges whenever the metrics are read. */
 export function watchDispatcher(
   { registry, dispatch }: ProcessMetrics,
   dispatcher: Dispatcher,

@@ -3,18 +3,20 @@ import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import type { PoolName } from "../metrics/database-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import { DAY_MS } from "../model/time.ts";
 import { claimDeliveries } from "../store/claim.ts";
+import { createWakeupPool } from "../store/graphile-worker.ts";
 import { freeLeases } from "../store/leases.ts";
 import { createDispatchPool, createGeneralPool, isRefusedData, isUnreadableData } from "../store/pools.ts";
 import { lead, promoteDue, sweepStuckJobs, wakeSoon } from "../store/promote.ts";
 import { recordOutcomes } from "../store/record.ts";
 import { advanceReplays } from "../store/replays.ts";
-import { createWakeupPool } from "../store/wakeup-pool.ts";
-import { createDelivering, type DeliveringOptions } from "./delivering.ts";
-import { Dispatcher, type DispatchObserver } from "./dispatcher.ts";
+import { createDelivering, type DeliveringOptions } from "./deliver.ts";
+import { Dispatcher } from "./dispatcher.ts";
 import { keepHouse } from "./housekeeping.ts";
 import { LANE_LIMITS } from "./lanes.ts";
 import { Leader, sweepMs } from "./leader.ts";
+import type { DispatchObserver } from "./observer.ts";
 import {
   countLeaderWork,
   countRecords,
@@ -24,32 +26,31 @@ import {
 } from "./process-metrics.ts";
 import { Wakeups } from "./wakeups.ts";
 
-/** Of the attempts under way, the share that receivers which do not answer may hold. */
+/** The share of attempts in flight that silent receivers may hold. */
 const SILENT_SHARE = 0.25;
-const DAY_MS = 86_400_000;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
 const DISPATCH_CONNECTIONS = 4;
 const WAKEUP_CONNECTIONS = 4;
-/** For promoting, replaying and keeping house, none of which waits for another. */
+/** For promoting, replaying and housekeeping, none of which waits for another. */
 const HOUSE_CONNECTIONS = 3;
 
 export type DispatchProcessOptions = DeliveringOptions & {
   readonly databaseUrl: string;
   readonly log: Logger;
   readonly observer: DispatchObserver;
-  /** Wall clock, milliseconds since the epoch: only for saying which days are over. */
+  /** Wall clock, milliseconds since the epoch: only for telling which days are over. */
   readonly wallClockMs: () => number;
-  /** Absent: counted where nobody looks. */
+  /** Absent: metrics that nobody reads. */
   readonly metrics?: ProcessMetrics;
 };
 
 export type DispatchProcess = {
   readonly dispatcher: Dispatcher;
-  /** Claims nothing more, ends what is under way within the deadline, records it, lets go of everything. */
+  /** Claims nothing more, finishes what is in flight within the deadline, records it, closes everything. */
   stop(): Promise<void>;
 };
 
-/** Wires one dispatcher to its database and to the world, and starts it. */
+/** Wires one dispatcher to its database and its egress, and starts it. */
 export function startDispatching(options: DispatchProcessOptions): DispatchProcess {
   const { config, log, databaseUrl } = options;
   const onError = (error: Error) => log.warn({ err: error }, "a database connection broke");
@@ -90,6 +91,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   const wakeups = new Wakeups({
     pool: wakeupPool,
     wake: (waiting) => dispatcher.wake(waiting),
+    random: options.random,
     onRunnerEnded: (err, restarts) => {
       metrics.dispatch.wakeupRunnerRestarts.of({}).add();
       log.warn({ err, restarts }, "the wake-up runner ended; running it again");

@@ -1,37 +1,35 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { INTERRUPTIONS_BEFORE_ALONE } from "../schedule/life.ts";
 import { claimDeliveries } from "../store/claim.ts";
+import { tryToLockQuarantine } from "../store/leases.ts";
 import { createDispatchPool, isRefusedData } from "../store/pools.ts";
-import { tryToBeAlone } from "../store/quarantine.ts";
 import { recordOutcomes } from "../store/record.ts";
-import { type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
-import { createDelivering } from "./delivering.ts";
-import { type DispatchObserver, LEASE_MARGIN_MS, START_WITHIN_MS } from "./dispatcher.ts";
+import { Attempts } from "./attempts.ts";
+import { createDelivering } from "./deliver.ts";
+import type { DispatchObserver } from "./observer.ts";
 import type { DispatchProcessOptions } from "./process.ts";
-import { Recorder } from "./recorder.ts";
 
 const CLAIM_RETRY_MS = 2_000;
 
-/** `busy`: another process of the cluster is posting something alone, and nothing was done here. */
-export type AloneOutcome = "done" | "busy";
+/** `busy`: another quarantine process of the cluster is at work, and nothing was done here. */
+export type QuarantineOutcome = "done" | "busy";
 
 /**
- * Posts deliveries one after the other in a process where nothing else is in flight: such as were under way twice in a
- * row when their dispatcher died. If one is what killed them, it takes nobody along this time, and the claim after that
- * abandons it.
+ * Posts deliveries that were in flight twice in a row when their dispatcher died, one after the other, in a process
+ * where nothing else is in flight. If one of them is what kills processes, it takes no other along this time, and the
+ * next claim abandons it.
  *
- * A process of its own, rather than an emptied dispatcher: a suspect whose receiver hangs would otherwise keep
- * everybody else waiting for a whole deadline. One for many, rather than one for each: a dispatcher that dies twice
- * with a thousand in flight leaves a thousand suspects, and a process takes half a second to start.
+ * A process of its own, not an emptied dispatcher: one hanging receiver would keep everybody else waiting for a whole
+ * deadline. One process for many, not one for each: a dispatcher that dies twice with a thousand in flight sends a
+ * thousand into quarantine, and a process takes half a second to start.
  *
- * @param asked once aborted, none but the one that is being posted is
+ * @param asked once aborted, no further delivery is started
  */
-export async function deliverAlone(
+export async function deliverInQuarantine(
   options: DispatchProcessOptions,
   deliveryIds: readonly string[],
   asked: AbortSignal,
-): Promise<AloneOutcome> {
+): Promise<QuarantineOutcome> {
   const pool = createDispatchPool({
     databaseUrl: options.databaseUrl,
     connectionsMax: 2,
@@ -40,17 +38,19 @@ export async function deliverAlone(
   });
   const lock = await pool.connect();
   try {
-    if (!(await tryToBeAlone(lock))) return "busy";
+    if (!(await tryToLockQuarantine(lock))) return "busy";
     const delivering = createDelivering(options);
-    const recorder = new Recorder({
+    const attempts = new Attempts({
+      delivering,
+      claim: (input) => claimDeliveries(pool, { ...input, at: null }),
       write: (recordings) => recordOutcomes(pool, recordings),
-      partOf: ({ deliveryId }) => deliveryId,
       isRefusedData,
-      onError: (error) => options.observer.failed("record", error),
+      observer: options.observer,
+      isInQuarantine: true,
     });
     for (const deliveryId of deliveryIds) {
       if (asked.aborted) break;
-      await deliverOne(deliveryId, { pool, delivering, recorder, observer: options.observer });
+      await postOne(deliveryId, attempts, options.observer);
     }
     await delivering.poster.close();
     return "done";
@@ -61,45 +61,16 @@ export async function deliverAlone(
   }
 }
 
-type Means = {
-  readonly pool: ReturnType<typeof createDispatchPool>;
-  readonly delivering: Delivering;
-  readonly recorder: Recorder;
-  readonly observer: DispatchObserver;
-};
-
-async function deliverOne(deliveryId: string, means: Means): Promise<void> {
-  const { pool, delivering, recorder, observer } = means;
-  const leaseMs = delivering.deadlineMs + LEASE_MARGIN_MS;
+async function postOne(deliveryId: string, attempts: Attempts, observer: DispatchObserver): Promise<void> {
   const leaseToken = randomUUID();
-  const claim = () =>
-    claimDeliveries(pool, {
-      deliveryIds: [deliveryId],
-      leaseToken,
-      leaseMs,
-      bytesMax: Number.MAX_SAFE_INTEGER,
-      isAlone: true,
-      interruptionsBeforeAlone: INTERRUPTIONS_BEFORE_ALONE,
-      attemptsMax: delivering.policy.attempts,
-      at: null,
-    });
-  let askedAtMs = performance.now();
-  // A lost answer may have leased it, and a lease that is left behind here abandons the delivery: once more.
-  const { deliveries, databaseNowMs } = await claim().catch(async (error: unknown) => {
+  const claim = () => attempts.claim([deliveryId], leaseToken, Number.MAX_SAFE_INTEGER);
+  // Once more: a lost answer may have leased it, and a lease that is left behind here abandons the delivery.
+  const { deliveries, askedAtMs } = await claim().catch(async (error: unknown) => {
     observer.failed("claim", error);
     await wait(CLAIM_RETRY_MS);
-    askedAtMs = performance.now();
     return await claim();
   });
   const [delivery] = deliveries;
-  // Not due, or gone: somebody else saw to it.
-  if (delivery?.kind !== "leased" || databaseNowMs === null) return;
-  delivering.clock.observe(databaseNowMs, askedAtMs, performance.now());
-  const mayStart = () => performance.now() - askedAtMs < START_WITHIN_MS;
-  const delivered = await deliver(delivery, delivering, mayStart).catch((error: unknown) => {
-    observer.failed("deliver", error);
-    return releaseAfterFault(delivery, delivering);
-  });
-  const recorded = await recorder.record(delivered.recording, askedAtMs + leaseMs);
-  observer.attemptRecorded(delivery, delivered, recorded);
+  // Otherwise it is not due, or gone: somebody else saw to it.
+  if (delivery?.kind === "leased") await attempts.run(delivery, askedAtMs);
 }

@@ -1,38 +1,41 @@
-/** What became of a process that was to post some deliveries alone. `died`: in the middle, or it never began. */
-export type AloneRun = "done" | "busy" | "died";
+/** How a quarantine process ended. `busy`: another one is at work. `died`: in the middle, or before it began. */
+export type QuarantineRun = "done" | "busy" | "died";
 
-/** Those beyond this are let go: their rows stay due, and the promoter brings them back. */
-const SUSPECTS_MAX = 1_000;
+/** Any beyond this are dropped: their rows stay due, and the promoter brings them back. */
+const QUARANTINED_MAX = 1_000;
 const BATCH_MAX = 50;
-/** Each death takes the delivery that was under way out of the batch; more often than this, the rest is let go too. */
+/** Each death takes the delivery that was under way out of the batch; after more than this, the rest is dropped. */
 const DEATHS_PER_BATCH_MAX = 3;
 
 /**
- * Posts these by a process that it starts, and resolves when that has ended, however it ended. Once the signal aborts,
- * the process is to end with the delivery that it is at.
+ * Posts these in a process of its own and resolves when that has ended, in whatever way. Once the signal aborts, the
+ * process finishes the delivery it is at and starts no other.
  */
-export type PostAlone = (deliveryIds: readonly string[], stopping: AbortSignal) => Promise<AloneRun>;
+export type PostInQuarantine = (
+  deliveryIds: readonly string[],
+  stopping: AbortSignal,
+) => Promise<QuarantineRun>;
 
-/** Deliveries that have to be posted alone, in batches, by one process after the other. */
-export class Suspects {
+/** Deliveries that may have killed a dispatcher: posted in batches, by one process after the other. */
+export class Quarantine {
   readonly #waiting = new Set<string>();
-  readonly #postAlone: PostAlone;
+  readonly #postInQuarantine: PostInQuarantine;
   readonly #stopping = new AbortController();
   #running: Promise<void> | null = null;
 
-  constructor(postAlone: PostAlone) {
-    this.#postAlone = postAlone;
+  constructor(postInQuarantine: PostInQuarantine) {
+    this.#postInQuarantine = postInQuarantine;
   }
 
   add(deliveryId: string): void {
-    if (this.#waiting.size >= SUSPECTS_MAX || this.#stopping.signal.aborted) return;
+    if (this.#waiting.size >= QUARANTINED_MAX || this.#stopping.signal.aborted) return;
     this.#waiting.add(deliveryId);
     this.#running ??= this.#run().then(() => {
       this.#running = null;
     });
   }
 
-  /** Those that wait are let go; resolves when the delivery that is posted has been. */
+  /** Drops those that wait; resolves when the delivery under way has ended. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#waiting.clear();
@@ -40,21 +43,21 @@ export class Suspects {
   }
 
   async #run(): Promise<void> {
-    // What this turn of the event loop brings belongs to the same batch.
+    // Whatever arrives in this turn of the event loop joins the same batch.
     await new Promise(setImmediate);
     while (this.#waiting.size > 0) {
       const batch = [...this.#waiting].slice(0, BATCH_MAX);
       const ended = await this.#postBatch(batch);
-      // While another process of the cluster is alone, none of these has a chance.
+      // As long as another process of the cluster holds the lock, none of these has a chance.
       if (ended === "busy") this.#waiting.clear();
       for (const deliveryId of batch) this.#waiting.delete(deliveryId);
     }
   }
 
-  async #postBatch(batch: readonly string[]): Promise<AloneRun> {
+  async #postBatch(batch: readonly string[]): Promise<QuarantineRun> {
     const { signal } = this.#stopping;
     for (let deaths = 1; ; deaths++) {
-      const ended = await this.#postAlone(batch, signal).catch(() => "died" as const);
+      const ended = await this.#postInQuarantine(batch, signal).catch(() => "died" as const);
       if (ended !== "died" || deaths > DEATHS_PER_BATCH_MAX || signal.aborted) return ended;
     }
   }

@@ -1,27 +1,29 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { backoffMs } from "../schedule/backoff.ts";
 import type { Recording } from "../store/record.ts";
 
 /** One statement's worth of recordings. */
 const BATCH_MAX = 200;
 /**
- * Nobody waits for a record, and a statement for one row costs as much as one for ten: unless so many are waiting, so
- * long is waited for more.
+ * Nobody waits for a record, and a statement for one row costs as much as one for ten: with fewer than this waiting,
+ * a batch is given GATHER_MS to grow.
  */
 const BATCH_ENOUGH = 50;
 const GATHER_MS = 10;
-const RETRY_MS = 100;
-const RETRY_MAX_MS = 2_000;
+const RETRY_BACKOFF = { baseMs: 100, maxMs: 2_000 };
 
 export type Recorded = "ours" | "taken_over" | "given_up";
 
 export type RecorderOptions = {
-  /** Writes a batch and says whose lease was still ours. Rejects when nothing of it was written. */
+  /** Writes a batch and returns the ids whose lease was still ours. Rejects when nothing of it was written. */
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
   /** What is written in one transaction: outcomes of different parts are written, tried again and settled apart. */
   readonly partOf: (recording: Recording) => string;
   /** True when the database refused the data itself, so that trying the same again is useless. */
   readonly isRefusedData: (error: unknown) => boolean;
   readonly onError: (error: unknown, attempts: number) => void;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
 };
 
 type Waiting = {
@@ -31,8 +33,8 @@ type Waiting = {
 };
 
 /**
- * Writes outcomes down in batches, one statement at a time. While the database is away it keeps them and tries again,
- * each until its lease ends: after that somebody else's claim has written the attempt down as interrupted.
+ * Records outcomes in batches, one statement at a time. While the database is away it keeps them and retries, each
+ * until its lease ends: after that another claim has recorded the attempt as interrupted.
  */
 export class Recorder {
   readonly #options: RecorderOptions;
@@ -84,12 +86,12 @@ export class Recorder {
       } catch (error) {
         this.#options.onError(error, attempts);
         if (this.#options.isRefusedData(error)) return await this.#writeHalves(batch);
-        await wait(Math.min(RETRY_MS * 2 ** (attempts - 1), RETRY_MAX_MS));
+        await wait(backoffMs(attempts - 1, RETRY_BACKOFF, this.#options.random()));
       }
     }
   }
 
-  /** One receiver's text must not keep its neighbours from the log: halve until it is alone, then leave it out. */
+  /** One receiver's text must not keep its neighbours from the log: halve the batch to find it, then leave it out. */
   async #writeHalves(batch: readonly Waiting[]): Promise<void> {
     if (batch.length > 1) {
       const middle = batch.length >> 1;

@@ -1,13 +1,13 @@
+import { BoundedCache } from "../model/bounded-cache.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import { unseal } from "../store/sealing.ts";
-import { BoundedCache } from "./bounded-cache.ts";
 
 const CACHED_KEYS_MAX = 20_000;
 
 /**
  * The keys that sign a delivery: the account's current secret first and, while its overlap lasts, the one before it.
- * Opening a sealed secret and importing its key costs more than signing, so ready keys are kept, each under its
+ * Unsealing a secret and importing its key costs more than signing, so imported keys are cached, each under its
  * secret's id and sealed text.
  */
 export class SigningKeys {
@@ -19,7 +19,7 @@ export class SigningKeys {
     this.#secretsKey = secretsKey;
   }
 
-  /** @throws Error when the account has no valid secret, or one does not open: our own fault, never the receiver's. */
+  /** @throws Error when the account has no valid secret, or one does not open: an internal error. */
   of(delivery: LeasedDelivery): readonly SigningKey[] {
     if (delivery.sealedSecrets.length === 0) {
       throw new Error(`account ${delivery.accountId} has no valid signing secret`);

@@ -4,25 +4,25 @@ export type ApiMetrics = ReturnType<typeof createApiMetrics>;
 
 const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
-/** What one API process counts. */
+/** The metrics of an API process. */
 export function createApiMetrics(registry: MetricsRegistry) {
   return {
     requests: registry.counter({
       name: "sealpost_api_requests_total",
-      help: "Requests answered, by operation (page: needs no key; none: no such address) and HTTP status.",
+      help: "Requests by operation (page: needs no key; none: no such URL) and HTTP status.",
       unit: "requests",
       labels: { operation: null, status: null },
     }),
     requestSeconds: registry.histogram({
       name: "sealpost_api_request_seconds",
-      help: "Time from a request's arrival to the end of its answer.",
+      help: "Time from a request's arrival to the end of its response.",
       unit: "seconds",
       labels: { operation: null },
       buckets: REQUEST_SECONDS,
     }),
     limiterRefusals: registry.counter({
       name: "sealpost_limiter_refusals_total",
-      help: "Requests refused with 429, by what they were counted by: their API key or their address.",
+      help: "Requests rejected with 429, by what they were counted by: API key or client address.",
       unit: "requests",
       labels: { policy: ["key", "address"] },
     }),
@@ -34,7 +34,7 @@ export function createApiMetrics(registry: MetricsRegistry) {
     }),
     faults: registry.counter({
       name: "sealpost_api_faults_total",
-      help: "Requests that met a fault of our own and were answered with 500.",
+      help: "Requests that failed with an internal error (500).",
       unit: "requests",
       labels: {},
     }),

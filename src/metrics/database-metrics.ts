@@ -5,31 +5,31 @@ export type DatabaseMetrics = ReturnType<typeof createDatabaseMetrics>;
 const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 /**
- * Who holds connections: claims and records; graphile-worker; the leader's work; the API; its reading of the log; the
- * gauges themselves.
+ * Users of connections: claims and records; graphile-worker; the leader's work; the API; its log queries; the gauges
+ * themselves.
  */
 export const POOLS = ["dispatch", "wakeups", "leader", "api", "log", "gauges"] as const;
 export type PoolName = (typeof POOLS)[number];
 
-/** What of a pool of connections is looked at. */
+/** What is measured of a connection pool. */
 export type WatchedPool = {
   readonly totalCount: number;
   readonly idleCount: number;
   readonly waitingCount: number;
 };
 
-/** How PostgreSQL serves this process. */
+/** The metrics of this process's database access. */
 export function createDatabaseMetrics(registry: MetricsRegistry) {
   const queries = registry.histogram({
     name: "sealpost_database_query_seconds",
-    help: "Time of one statement as this process sees it, by the pool of its connection.",
+    help: "Duration of a statement as this process sees it, by connection pool.",
     unit: "seconds",
     labels: { pool: null },
     buckets: QUERY_SECONDS,
   });
   const failures = registry.counter({
     name: "sealpost_database_query_failures_total",
-    help: "Statements that ended in an error, refused data included.",
+    help: "Statements that failed, rejected data included.",
     unit: "statements",
     labels: { pool: null },
   });
@@ -41,14 +41,14 @@ export function createDatabaseMetrics(registry: MetricsRegistry) {
   });
   const waiting = registry.gauge({
     name: "sealpost_database_connections_awaited",
-    help: "Requests for a connection that wait because all of the pool's are busy.",
+    help: "Callers waiting for a connection because all of the pool's are busy.",
     unit: "requests",
     labels: { pool: null },
   });
   return {
     up: registry.gauge({
       name: "sealpost_database_up",
-      help: "1 if the database answered this process when the metrics were read, 0 if it did not.",
+      help: "1 if the database was reachable when the metrics were read, else 0.",
       unit: "boolean",
       labels: {},
     }),
@@ -58,7 +58,7 @@ export function createDatabaseMetrics(registry: MetricsRegistry) {
       unit: "seconds",
       labels: {},
     }),
-    /** To be told of every statement of the pool. */
+    /** To be called for every statement of the pool. */
     observer: (pool: PoolName) => {
       const seconds = queries.of({ pool });
       const failed = failures.of({ pool });

@@ -8,18 +8,18 @@ export type MetricsServerOptions = {
   readonly host: string;
   /** 0: any free one. */
   readonly port: number;
-  /** What keeps the process from doing its work, as sentences; empty: nothing. Must not reject. */
+  /** Why the process is not ready, as sentences; empty: it is ready. Must not reject. */
   readonly findHindrances: () => Promise<readonly string[]>;
 };
 
 export type MetricsServer = { readonly port: number; close(): Promise<void> };
 
-/** A few monitors and probes; whoever else finds the port is not to hold it up. */
+/** Enough for monitors and probes; nobody else may exhaust the server. */
 const CONNECTIONS_MAX = 50;
 const REQUEST_WITHIN_MS = 5_000;
 
 /**
- * `/metrics`, and the two probes, on a port of their own: not for the world, and there for processes without an API.
+ * Serves `/metrics` and the two probes on a port of its own: private, and also for processes without an API.
  *
  * @throws the socket's error when the port cannot be had
  */
@@ -69,7 +69,7 @@ function sendJson(response: ServerResponse, status: number, body: unknown): void
   send(response, status, "application/json", JSON.stringify(body));
 }
 
-/** Node leaves the text out of an answer to HEAD by itself. */
+/** Node omits the body of a response to HEAD by itself. */
 function send(response: ServerResponse, status: number, type: string, text: string): void {
   response.writeHead(status, { "content-type": type, "content-length": Buffer.byteLength(text) });
   response.end(text);

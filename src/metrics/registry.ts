@@ -1,23 +1,22 @@
 import * as prometheus from "prom-client";
-import type { Declaration, Declared, HistogramDeclaration, LabelValues } from "./declaration.ts";
 
-/** Series of one metric. None of ours has a tenth of it: what comes beyond is counted as `other`, not remembered. */
+/** Series per metric; ours need less than a tenth. Beyond it, values are counted as `other`. */
 const SERIES_MAX = 1_000;
 
 export type Tally = { add(by?: number): void };
 export type Distribution = { observe(value: number): void };
 export type Level = { set(value: number): void };
 
-/** A metric's series by their labels, each made once: a hot path asks for its own at the start and keeps it. */
+/** A metric's series by their labels, each created once: a hot path looks its own up at the start and keeps it. */
 export type Labelled<Label extends string, Series> = { of(labels: LabelValues<Label>): Series };
 
 export type MetricsRegistry = {
   counter<Label extends string>(declaration: Declaration<Label>): Labelled<Label, Tally>;
   histogram<Label extends string>(declaration: HistogramDeclaration<Label>): Labelled<Label, Distribution>;
   gauge<Label extends string>(declaration: Declaration<Label>): Labelled<Label, Level> & { clear(): void };
-  /** Adds what Node tells of the process: memory, CPU, the event loop's delay, garbage collection. */
+  /** Adds Node's process metrics: memory, CPU, event loop delay, garbage collection. */
   addProcess(): void;
-  /** Called before every reading, and waited for: sets gauges. Must not reject. */
+  /** Called and awaited before every reading, to set gauges. Must not reject. */
   onRead(prepare: () => void | Promise<void>): void;
   readonly declared: readonly Declared[];
   /** Everything in Prometheus's text format. */
@@ -30,8 +29,8 @@ export const TEXT_FORMAT = prometheus.Registry.PROMETHEUS_CONTENT_TYPE;
 /**
  * A process's metrics.
  *
- * Series whose labels are all known beforehand are there from the start, as 0: a rate needs a first point to rise from,
- * and an alert on what has never happened has to find something.
+ * Series whose labels are all known in advance exist from the start, as 0: a rate needs a first point, and an alert
+ * on what has never happened needs a series.
  */
 export function createMetricsRegistry(): MetricsRegistry {
   const registry = new prometheus.Registry();
@@ -67,7 +66,7 @@ export function createMetricsRegistry(): MetricsRegistry {
     gauge: (declaration) => {
       declared.push({ kind: "gauge", ...declaration });
       const gauge = new prometheus.Gauge(configOf(declaration));
-      // What a gauge says is not known before somebody has looked: no series until it is set.
+      // A gauge's value is unknown until measured: no series until it is set.
       const clear = () => {
         gauge.reset();
         if (Object.keys(declaration.labels).length === 0) gauge.remove({});
@@ -105,7 +104,7 @@ function seriesOf<Label extends string, Series>(
   return { of };
 }
 
-/** Every combination of the labels' values; none where a label's values are kept elsewhere. */
+/** Every combination of the labels' values; none if a label's values are defined elsewhere. */
 function knownValues<Label extends string>(labels: Declaration<Label>["labels"]): LabelValues<Label>[] {
   let combinations: Record<string, string>[] = [{}];
   for (const [name, values] of Object.entries<readonly string[] | null>(labels)) {
@@ -114,3 +113,32 @@ function knownValues<Label extends string>(labels: Declaration<Label>["labels"])
   }
   return combinations as LabelValues<Label>[];
 }
+
+/**
+ * One metric, declared once: the operators' document derives from this, and tests compare dashboards and alerts with
+ * it.
+ */
+export type Declaration<Label extends string> = {
+  /** Ends in `_total` for counters, and in the unit where that is a base unit (`_seconds`). */
+  readonly name: `sealpost_${string}`;
+  /** What it means, as a sentence. */
+  readonly help: string;
+  /** What its value counts. */
+  readonly unit: string;
+  /**
+   * Every label and the values that it can have; null where they are a closed set that is kept elsewhere (error codes,
+   * operations, statuses). Never an account, a host or an id: a customer must not be able to make series.
+   */
+  readonly labels: Readonly<Record<Label, readonly string[] | null>>;
+};
+
+export type HistogramDeclaration<Label extends string> = Declaration<Label> & {
+  /** Upper bounds, in the metric's unit, rising. */
+  readonly buckets: readonly number[];
+};
+
+export type MetricKind = "counter" | "gauge" | "histogram";
+
+export type Declared = Declaration<string> & { readonly kind: MetricKind };
+
+export type LabelValues<Label extends string> = Readonly<Record<Label, string>>;

@@ -1,23 +1,24 @@
 import type { ClientBase } from "pg";
 import { z } from "zod";
+import type { Operation } from "../api/operation.ts";
+import { bytesResponse, jsonResponse, rawBody } from "../api/operation-io.ts";
 import { type FieldError, Problem } from "../api/problems.ts";
-import { bytesAnswer, jsonAnswer, rawBody } from "../api/shapes.ts";
 import { publish } from "../publish/publish-analyses.ts";
 import { findAnalysis } from "../store/analyses.ts";
 import { type Publication, PublishRefusedError } from "../store/publications.ts";
 import { type AnalysisBody, AnalysisBodyError, readAnalysisBody } from "./analysis-body.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { analysisId, id, targetUrl } from "./fields.ts";
-import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Analyses";
 
-/** Room in a request for all that is not the analysis: the URL, the names, spaces. */
+/** Room in a request for everything but the analysis: the URL, names, whitespace. */
 const ENVELOPE_BYTES = 16_384;
 
 const Analysis = z.looseObject({ id: analysisId, status: z.enum(["succeeded", "failed"]) }).meta({
   id: "Analysis",
-  description: "A completed analysis. Its other members are whatever was published.",
+  description: "A completed analysis, with whatever other fields were published.",
 });
 
 const NewAnalysis = z.strictObject({
@@ -25,29 +26,29 @@ const NewAnalysis = z.strictObject({
   webhook_url: targetUrl
     .nullable()
     .optional()
-    .describe("Where to deliver this one: a public https:// URL. Overrides the account's endpoint."),
+    .describe("Where to deliver this analysis: a public https:// URL. Overrides the account's endpoint."),
 });
 
 export const Published = z
   .object({ analysis_id: analysisId, delivery_id: id })
-  .meta({ id: "Published", description: "What was published, and the delivery that tells of it." });
+  .meta({ id: "Published", description: "The published analysis and its delivery." });
 
-/** Publishing what the pipeline has completed, and reading it back. */
-export function analysisOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+/** Publishing and reading analyses. */
+export function analysisOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, analysisRetentionMs, analysisBytesMax, unsafeAllowedTargets, now } = dependencies;
   return [
     read({
       key: "analyses.get",
       tag,
-      summary: "Read an analysis",
+      summary: "Get an analysis",
       description:
         "The analysis exactly as it was published, byte for byte the `data` of its webhook. Readable for 7 days, " +
-        "then 410. One that is not finished is a 404.",
+        "then 410; 404 until it is published.",
       method: "GET",
       path: "/v1/analyses/{analysis_id}",
       scope: "analyses:read",
       params: z.strictObject({ analysis_id: analysisId }),
-      answer: bytesAnswer({ mediaType: "application/json", documentedAs: Analysis }),
+      response: bytesResponse({ mediaType: "application/json", documentedAs: Analysis }),
       errors: ["not_found", "analysis_expired"],
       handle: async ({ accountId, params, problem }) => {
         const found = await findAnalysis(pool, accountId, params.analysis_id);
@@ -62,9 +63,9 @@ export function analysisOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "Publish a completed analysis",
       description:
-        "Stores the analysis as it is written and delivers it by webhook. The same again answers the same delivery " +
-        `and does nothing. The analysis has at most ${analysisBytesMax} bytes, and its \`id\` and ` +
-        "`status` are written without escapes.",
+        "Stores the analysis byte for byte and delivers it by webhook. Publishing it again returns the same delivery " +
+        `and does nothing else. The analysis has at most ${analysisBytesMax} bytes, and its \`id\` and ` +
+        "`status` have no escape sequences.",
       method: "POST",
       path: "/v1/analyses",
       scope: "analyses:publish",
@@ -72,7 +73,7 @@ export function analysisOperations(dependencies: Dependencies): readonly Sealpos
       mode: "async",
       idempotency: "key_required",
       body: rawBody({ documentedAs: NewAnalysis, bytesMax: analysisBytesMax + ENVELOPE_BYTES }),
-      answer: jsonAnswer(202, Published),
+      response: jsonResponse(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
       handle: async ({ accountId, body, traceparent }, tx) => {
         const sent = readBody(body);
@@ -80,7 +81,7 @@ export function analysisOperations(dependencies: Dependencies): readonly Sealpos
         const webhookUrl = readWebhookUrl(sent.webhookUrl);
         const publication = { accountId, analysis, webhookUrl };
         const delivery_id = await publishOne(tx, publication, { unsafeAllowedTargets, traceparent });
-        // Publishing has found it to be a string, written without escapes.
+        // Publishing has verified that it is a string without escape sequences.
         const { id: analysis_id } = sent.parsed as { readonly id: string };
         return { body: { analysis_id, delivery_id } };
       },
@@ -120,7 +121,7 @@ async function publishOne(
   }
 }
 
-/** Null: a refusal that no request of ours can bring about. */
+/** Null: a refusal that no request of ours can cause. */
 function problemOf(refusal: PublishRefusedError): Problem | null {
   const { code } = refusal;
   switch (code) {
@@ -140,7 +141,7 @@ function problemOf(refusal: PublishRefusedError): Problem | null {
   }
 }
 
-/** What is wrong and what to do. Publishing speaks of batches; here there is one. */
+/** What is wrong and what to do. Publishing words its messages for batches; here there is only one. */
 function fieldError(path: string, { message, remedy }: PublishRefusedError): FieldError {
   const fault = message.replace(/^analysis at index 0: (?:its webhook_url is refused: )?/, "");
   const isWhole = fault.endsWith(remedy);

@@ -1,21 +1,22 @@
 import { createScanner, type JSONScanner } from "jsonc-parser";
+import { JSON_LEVELS_MAX } from "../api/limits.ts";
 
 /** What `POST /v1/analyses` was sent. */
 export type AnalysisBody = {
-  /** The characters of the member `analysis` as they were sent; their UTF-8 is what came, byte for byte. */
+  /** The text of the member `analysis` as sent; its UTF-8 is what was received, byte for byte. */
   readonly analysis: string;
-  /** The same, parsed: only for looking at, never for storing. */
+  /** The same, parsed: for inspection only, never for storing. */
   readonly parsed: unknown;
-  /** The member `webhook_url`, whatever it is; undefined where there is none. */
+  /** The member `webhook_url`, of any type; undefined if missing. */
   readonly webhookUrl: unknown;
 };
 
-/** The body is not what the operation takes. */
+/** The body is not valid for the operation. */
 export class AnalysisBodyError extends Error {
   override readonly name = "AnalysisBodyError";
   /** Where: `body`, `body.analysis`, … */
   readonly path: string;
-  /** The body is fine and the analysis in it is not. */
+  /** Whether the body is valid and only the analysis is not. */
   readonly isAboutAnalysis: boolean;
 
   constructor(path: string, message: string, isAboutAnalysis = false) {
@@ -25,37 +26,34 @@ export class AnalysisBodyError extends Error {
   }
 }
 
-/** PostgreSQL parses recursively; publishing refuses deeper ones too. */
-const ANALYSIS_LEVELS_MAX = 512;
-
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /**
- * Cuts the analysis out of the body by its place, because parsing and writing it again would change it: numbers beyond
- * 2^53, members of the same name, spaces, escapes.
+ * Cuts the analysis out of the body by position, because re-serializing would change it: numbers beyond 2^53,
+ * duplicate members, whitespace, escapes.
  *
  * @throws AnalysisBodyError
  */
 export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
   const text = decode(bytes);
-  // The scanner below forgives much; this does not. What passes here has tokens that nobody can read differently.
+  // The scanner below is lenient; this is not. What passes has unambiguous tokens.
   const value = parse(text);
   if (!text.trimStart().startsWith("{")) {
-    throw new AnalysisBodyError("body", 'Must be an object with a member "analysis".');
+    throw new AnalysisBodyError("body", 'Must be an object with a field "analysis".');
   }
   const places = new Map<string, MemberPlace>();
   for (const place of memberPlaces(text)) {
     const path = `body.${place.name}`;
     if (!KNOWN.has(place.name)) {
-      throw new AnalysisBodyError(path.slice(0, 100), "Not known here; check the spelling.");
+      throw new AnalysisBodyError(path.slice(0, 100), "Unknown field.");
     }
-    if (places.has(place.name)) throw new AnalysisBodyError(path, "Stands there twice.");
+    if (places.has(place.name)) throw new AnalysisBodyError(path, "Duplicate field.");
     places.set(place.name, place);
   }
   const analysis = places.get("analysis");
   if (analysis === undefined) throw new AnalysisBodyError("body.analysis", "Missing.");
-  if (analysis.levels > ANALYSIS_LEVELS_MAX) {
-    const message = `It is nested more than ${ANALYSIS_LEVELS_MAX} levels deep.`;
+  if (analysis.levels > JSON_LEVELS_MAX) {
+    const message = `Nested more than ${JSON_LEVELS_MAX} levels deep.`;
     throw new AnalysisBodyError("body.analysis", message, true);
   }
   const members = value as { readonly analysis: unknown; readonly webhook_url?: unknown };
@@ -72,7 +70,7 @@ function decode(bytes: Uint8Array): string {
   try {
     return utf8.decode(bytes);
   } catch {
-    throw new AnalysisBodyError("body", "The body is not UTF-8.");
+    throw new AnalysisBodyError("body", "The body is not valid UTF-8.");
   }
 }
 
@@ -80,8 +78,8 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // The engine's message quotes what it read.
-    throw new AnalysisBodyError("body", "The body is not JSON.");
+    // The engine's message quotes its input.
+    throw new AnalysisBodyError("body", "The body is not valid JSON.");
   }
 }
 
@@ -90,20 +88,20 @@ type MemberPlace = {
   /** The value's first character and the one after its last. */
   readonly start: number;
   readonly end: number;
-  /** Objects and arrays within each other in the value; 0: it is neither. */
+  /** Nesting depth of the value; 0: neither object nor array. */
   readonly levels: number;
 };
 
-/** Where the values of the outermost object's members stand. `text` is known to be JSON, and to be an object. */
+/** Positions of the values of the outermost object's members. `text` is known to be a JSON object. */
 function* memberPlaces(text: string): Generator<MemberPlace> {
   const scanner = createScanner(text, true);
-  // A token is told by its first character: the library's names for the kinds do not outlive its compilation.
+  // Tokens are told apart by their first character: the library's token kinds are a const enum, gone at run time.
   const next = (): string => {
     scanner.scan();
     return text.charAt(scanner.getTokenOffset());
   };
   next();
-  // Whatever else comes first is the closing brace of an empty object.
+  // Anything else is the closing brace of an empty object.
   while (next() === '"') {
     const name = scanner.getTokenValue();
     next();

@@ -1,22 +1,23 @@
 import { z } from "zod";
+import type { Operation } from "../api/operation.ts";
+import { jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
-import { jsonAnswer } from "../api/shapes.ts";
 import { findDelivery } from "../store/deliveries.ts";
 import { createListDeliveries } from "../store/delivery-pages.ts";
 import { type ReplayOutcome, replayDelivery } from "../store/replays.ts";
 import { filterOf, filters } from "./delivery-filter.ts";
-import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./delivery-shape.ts";
-import type { Dependencies } from "./dependencies.ts";
+import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./delivery-schema.ts";
 import { id } from "./fields.ts";
 import type { DomainCode } from "./problems.ts";
-import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Deliveries";
 const params = z.strictObject({ delivery_id: id });
 const listQuery = z.strictObject({ ...optional(filters), ...pageQuery });
 
-/** The delivery log, and replaying one delivery of it. */
-export function deliveryOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+/** The delivery log, and replaying a single delivery. */
+export function deliveryOperations(dependencies: Dependencies): readonly Operation[] {
   const { logPool, analysisRetentionMs } = dependencies;
   const cursors = createCursors(id);
   const listDeliveries = createListDeliveries(logPool, () => performance.now());
@@ -26,14 +27,14 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "List deliveries",
       description:
-        "The delivery log, the newest first. All filters that are given have to fit. `total` is exact up to 10,000; " +
-        "with `Total-Capped: true` it is a lower bound: not more than 10,000 were counted, or looked at for what " +
-        "fits. Where few deliveries fit, a page may hold fewer items than `limit` and still have a `next_cursor`.",
+        "The delivery log, newest first. A delivery must match all given filters. `total` is exact up to 10,000; " +
+        "with `Total-Capped: true` it is a lower bound: no more than 10,000 were counted, or scanned for " +
+        "matches. Where matches are rare, a page may hold fewer items than `limit` and still have a `next_cursor`.",
       method: "GET",
       path: "/v1/webhooks/deliveries",
       scope: "webhooks:read",
       query: listQuery,
-      answer: jsonAnswer(200, pageOf(Delivery), totalCappedHeader),
+      response: jsonResponse(200, pageOf(Delivery), totalCappedHeader),
       handle: async ({ accountId, query }) => {
         const { cursor, limit, ...asked } = query;
         const asWritten = { accountId, ...asked };
@@ -47,14 +48,13 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
     read({
       key: "webhooks.deliveries.get",
       tag,
-      summary: "Read a delivery",
-      description:
-        "One delivery with every attempt: when, where to, what came back, and what it means in plain words.",
+      summary: "Get a delivery",
+      description: "A delivery with every attempt: when, where to, the response, and an explanation.",
       method: "GET",
       path: "/v1/webhooks/deliveries/{delivery_id}",
       scope: "webhooks:read",
       params,
-      answer: jsonAnswer(200, DeliveryWithAttempts),
+      response: jsonResponse(200, DeliveryWithAttempts),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }) => {
         const found = await findDelivery(logPool, accountId, params.delivery_id);
@@ -70,9 +70,9 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "Replay a delivery",
       description:
-        "Starts the next run of a `failed` or `abandoned` delivery: the same id and the same body, to the target as " +
-        "it is configured now, with a new signature. If an attempt is under way, the new run starts after it, and " +
-        "falls away if that attempt succeeds.",
+        "Starts the next run of a `failed` or `abandoned` delivery: same id, same body, new signature, to the " +
+        "target as configured now. If an attempt is in flight, the new run starts after it, and is dropped if " +
+        "that attempt succeeds.",
       method: "POST",
       path: "/v1/webhooks/deliveries/{delivery_id}/replay",
       scope: "webhooks:replay",
@@ -80,7 +80,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Sealpos
       mode: "async",
       idempotency: "key_required",
       params,
-      answer: jsonAnswer(202, Delivery),
+      response: jsonResponse(202, Delivery),
       errors: ["not_found", "delivery_not_replayable", "analysis_expired"],
       handle: async ({ accountId, params, problem }, tx) => {
         const outcome = await replayDelivery(tx, accountId, params.delivery_id, analysisRetentionMs);
@@ -111,7 +111,7 @@ function refusalOf(
   }
 }
 
-/** Each of the fields, for a query that may leave it out. */
+/** Each field made optional, for a query. */
 function optional<Fields extends Record<string, z.ZodType>>(
   fields: Fields,
 ): { [Name in keyof Fields]: z.ZodOptional<Fields[Name]> } {

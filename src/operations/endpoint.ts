@@ -1,40 +1,41 @@
 import { z } from "zod";
+import type { Operation } from "../api/operation.ts";
+import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { Problem } from "../api/problems.ts";
-import { emptyAnswer, jsonAnswer, jsonBody } from "../api/shapes.ts";
 import { judgeTargetUrl, type TargetUrlOptions } from "../egress/rules/target-url.ts";
 import * as store from "../store/endpoints.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { targetUrl, time } from "./fields.ts";
-import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";
 
 const Endpoint = z
   .object({
-    url: z.string().describe("As it is asked for: the normal form of what was set."),
+    url: z.string().describe("The URL, normalized."),
     created_at: time,
     updated_at: time,
   })
-  .meta({ id: "Endpoint", description: "Where the account's webhooks go that name no URL of their own." });
+  .meta({ id: "Endpoint", description: "The account's default webhook URL." });
 
 const NewEndpoint = z.strictObject({
   url: targetUrl.describe("A public https:// URL of at most 2,048 characters."),
 });
 
 /** The account's configured URL. */
-export function endpointOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+export function endpointOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, unsafeAllowedTargets } = dependencies;
   return [
     read({
       key: "webhooks.endpoint.get",
       tag,
-      summary: "Read the endpoint",
+      summary: "Get the endpoint",
       description: "The account's endpoint; 404 while none is set.",
       method: "GET",
       path,
       scope: "webhooks:read",
-      answer: jsonAnswer(200, Endpoint),
+      response: jsonResponse(200, Endpoint),
       errors: ["not_found"],
       handle: async ({ accountId, problem }) => {
         const endpoint = await store.findEndpoint(pool, accountId);
@@ -47,7 +48,8 @@ export function endpointOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "Set the endpoint",
       description:
-        "Sets the account's endpoint, or changes it. Attempts from now on go there, those of older deliveries too.",
+        "Sets or replaces the account's endpoint. Every attempt from now on goes there, those of earlier " +
+        "deliveries included.",
       method: "PUT",
       path,
       scope: "webhooks:write",
@@ -55,7 +57,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Sealpos
       mode: "sync",
       idempotency: "key_required",
       body: jsonBody(NewEndpoint),
-      answer: jsonAnswer(200, Endpoint),
+      response: jsonResponse(200, Endpoint),
       errors: ["target_refused"],
       handle: async ({ accountId, body }, tx) => {
         const url = allowed(body.url, { unsafeAllowedTargets });
@@ -67,15 +69,15 @@ export function endpointOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "Remove the endpoint",
       description:
-        "From now on only analyses with a webhook_url of their own are delivered; what was under way to the endpoint " +
-        "is abandoned as `no_target` when its next attempt is due.",
+        "From now on only analyses with their own webhook_url are delivered; open deliveries to the endpoint are " +
+        "abandoned as `no_target` when their next attempt is due.",
       method: "DELETE",
       path,
       scope: "webhooks:write",
       risk: "reversible",
       mode: "sync",
       idempotency: "key_required",
-      answer: emptyAnswer(),
+      response: emptyResponse(),
       errors: ["not_found"],
       handle: async ({ accountId, problem }, tx) => {
         if (!(await store.removeEndpoint(tx, accountId))) throw problem("not_found");
@@ -84,7 +86,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Sealpos
   ];
 }
 
-/** The normal form of a URL that webhooks may go to. Throws 422 for any other. */
+/** The normalized form of a URL that webhooks may go to. Throws 422 for any other. */
 function allowed(url: string, rules: TargetUrlOptions): string {
   const judged = judgeTargetUrl(url, rules);
   if (judged.verdict === "allow") return judged.href;

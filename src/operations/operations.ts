@@ -1,18 +1,19 @@
+import type { OpenApiInfo } from "../api/openapi.ts";
+import type { Operation } from "../api/operation.ts";
+import { createOperationRegistry, type OperationRegistry } from "../api/operation-registry.ts";
 import { operationsList } from "../api/operations-list.ts";
-import { createOperationRegistry, type OperationRegistry } from "../api/registry.ts";
 import { analysisOperations } from "./analyses.ts";
 import { deliveryOperations } from "./deliveries.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { endpointOperations } from "./endpoint.ts";
 import { problems } from "./problems.ts";
 import { receiverOperations } from "./receivers.ts";
 import { replayOperations } from "./replays.ts";
-import type { SealpostOperation, Transaction } from "./sealpost-operation.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
 import { signingSecretOperations } from "./signing-secret.ts";
 
 /** Every operation of the API, in the order of the reference. */
-export function createSealpostRegistry(dependencies: Dependencies): OperationRegistry<Transaction> {
-  const operations: readonly SealpostOperation[] = [
+export function createSealpostRegistry(dependencies: Dependencies): OperationRegistry {
+  const operations: readonly Operation[] = [
     ...analysisOperations(dependencies),
     ...endpointOperations(dependencies),
     ...receiverOperations(dependencies),
@@ -22,3 +23,22 @@ export function createSealpostRegistry(dependencies: Dependencies): OperationReg
   ];
   return createOperationRegistry([...operations, operationsList(operations)], problems);
 }
+
+export const apiInfo: OpenApiInfo = {
+  title: "Sealpost",
+  description:
+    "Notifies your servers when a document analysis has finished: signed webhooks, retries for a day, a log of " +
+    "every attempt, and replays. Authenticate with an API key as `Authorization: Bearer …`; a key has scopes and " +
+    "works in one environment. The `type` of every error is the URL of a page that explains it and what to do.",
+  tags: [
+    {
+      name: "Analyses",
+      description: "Published analyses, readable for 7 days: the fallback when webhooks fail.",
+    },
+    { name: "Endpoint", description: "The account's default webhook URL." },
+    { name: "Signing secret", description: "The secret that signs the account's webhooks." },
+    { name: "Deliveries", description: "The log of every webhook and every attempt." },
+    { name: "Replays", description: "Bulk redelivery of what did not arrive, at a limited rate." },
+    { name: "Operations", description: "The list of operations, for programs." },
+  ],
+};

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
+import type { Operation } from "../api/operation.ts";
+import { jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { Problem, TemporarilyUnavailable } from "../api/problems.ts";
 import { countedState, type RateLimitPolicy } from "../api/rate-limits.ts";
-import { jsonAnswer, jsonBody } from "../api/shapes.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { CHECK_LIMIT_MS } from "../receivers/receiver-check.ts";
 import { publishTestEvent } from "../receivers/test-event.ts";
@@ -11,21 +12,21 @@ import { findEndpoint } from "../store/endpoints.ts";
 import { type Counted, createRequestCounter } from "../store/rate-limits.ts";
 import { findSigningSecrets } from "../store/signing-secrets.ts";
 import { Published } from "./analyses.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { event } from "./fields.ts";
-import { ReceiverCheck, receiverCheckBody } from "./receiver-check-shape.ts";
-import { callOut, type SealpostOperation, write } from "./sealpost-operation.ts";
+import { ReceiverCheck, receiverCheckBody } from "./receiver-check-schema.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
+import { callOut, write } from "./sealpost-operation.ts";
 
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";
 
-/** The check sends fifteen POSTs to a URL that its caller chose: more often, it would be a weapon. */
+/** The check sends fifteen POSTs to a URL that the caller chose: unlimited, it could be abused for floods. */
 export const CHECK_POLICY: RateLimitPolicy = { name: "check", requestsMax: 1, windowSeconds: 60 };
 
 const TestEvent = z.strictObject({ event: event.default("analysis.succeeded") });
 
-/** For those who build a receiver: an example event, and a check whether it is right. */
-export function receiverOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+/** For building a receiver: an example event, and a check of the receiver. */
+export function receiverOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, secretsKey, unsafeAllowedTargets, checkReceiver, checkPolicy } = dependencies;
   const countCheck = createRequestCounter(pool);
   return [
@@ -34,8 +35,8 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "Send a test event",
       description:
-        "Publishes an example of either event and delivers it to the endpoint like any other: signed, retried, in " +
-        "the log, and its analysis readable. `data.example` is true in it. 404 while no endpoint is set.",
+        "Publishes an example event and delivers it to the endpoint like any other: signed, retried, in the log, " +
+        "and with a readable analysis. Its `data.example` is true. 404 while no endpoint is set.",
       method: "POST",
       path: `${path}/test`,
       scope: "webhooks:write",
@@ -43,7 +44,7 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
       mode: "async",
       idempotency: "key_required",
       body: jsonBody(TestEvent, { isOptional: true }),
-      answer: jsonAnswer(202, Published),
+      response: jsonResponse(202, Published),
       errors: ["not_found"],
       handle: async ({ accountId, body, problem }, tx) => {
         if ((await findEndpoint(tx, accountId)) === null) throw problem("not_found");
@@ -56,10 +57,10 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
       tag,
       summary: "Check the receiver",
       description:
-        "Finds out whether the endpoint's receiver accepts what is genuine and refuses what is not: sends it 14 " +
-        "probes, marked with `sealpost-probe: 1` and gone within 20 seconds, and says in plain words what it does " +
-        "wrong, forgeries that it accepts first. Once a minute for each account; the RateLimit headers of a refusal " +
-        "are those of this limit. 404 while no endpoint is set.",
+        "Checks that the endpoint's receiver accepts genuine webhooks and rejects forged ones: sends 14 probes, " +
+        "marked with `sealpost-probe: 1`, within 20 seconds and reports what the receiver gets wrong, accepted " +
+        "forgeries first. Once a minute per account; a 429 carries the RateLimit headers of this limit. 404 " +
+        "while no endpoint is set.",
       method: "POST",
       path: `${path}/check`,
       scope: "webhooks:write",
@@ -67,7 +68,7 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
       mode: "sync",
       idempotency: "key_required",
       callsOut: { deadlineMs: CHECK_LIMIT_MS },
-      answer: jsonAnswer(200, ReceiverCheck),
+      response: jsonResponse(200, ReceiverCheck),
       errors: ["not_found", "target_refused"],
       handle: async ({ accountId, caller, requestId, problem }) => {
         const endpoint = await findEndpoint(pool, accountId);
@@ -96,7 +97,7 @@ export function receiverOperations(dependencies: Dependencies): readonly Sealpos
   ];
 }
 
-/** Where it cannot be counted, nothing is sent: probes that nobody counts could be sent to anybody. */
+/** Fails closed: without a count nothing is sent. */
 async function refuseTooMany(policy: RateLimitPolicy, counting: Promise<Counted>): Promise<void> {
   const counted = await counting.catch((cause: unknown) => {
     throw new TemporarilyUnavailable("the check could not be counted", { cause });

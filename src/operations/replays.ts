@@ -1,7 +1,8 @@
 import { z } from "zod";
+import type { Operation } from "../api/operation.ts";
+import { eitherResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../api/pagination.ts";
 import { invalidRequest, type Problem } from "../api/problems.ts";
-import { eitherAnswer, jsonAnswer, jsonBody } from "../api/shapes.ts";
 import {
   cancelReplay,
   countReplayable,
@@ -11,7 +12,6 @@ import {
   REPLAY_DELIVERIES_MAX,
 } from "../store/replays.ts";
 import { filterOf } from "./delivery-filter.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { id } from "./fields.ts";
 import {
   AskedReplayFilter,
@@ -19,31 +19,32 @@ import {
   RATE_PER_SECOND_MAX,
   Replay,
   replayBody,
-} from "./replay-shape.ts";
-import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
+} from "./replay-schema.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Replays";
 const path = "/v1/webhooks/replays";
 const params = z.strictObject({ replay_id: id });
 
 const NewReplay = z.strictObject({
-  // Not optional: an empty one takes everything, and that should be said.
+  // Not optional: an empty filter matches everything, and that should be explicit.
   filter: AskedReplayFilter,
   rate_per_second: z
     .int()
     .min(1)
     .max(RATE_PER_SECOND_MAX)
     .default(RATE_PER_SECOND_DEFAULT)
-    .describe("Deliveries that are started in a second, at most."),
-  dry_run: z.boolean().default(false).describe("Only count what would be taken; nothing is done."),
+    .describe("Maximum number of deliveries started per second."),
+  dry_run: z.boolean().default(false).describe("Only count the deliveries that would be replayed."),
 });
 
 const DryRun = z
-  .object({ dry_run: z.literal(true), matched: z.int().describe("Deliveries that the replay would take.") })
-  .meta({ id: "ReplayDryRun", description: "What a replay would do." });
+  .object({ dry_run: z.literal(true), matched: z.int().describe("Deliveries that would be replayed.") })
+  .meta({ id: "ReplayDryRun", description: "The result of a dry run." });
 
-/** Replaying many deliveries at a pace. */
-export function replayOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+/** Bulk replays at a limited rate. */
+export function replayOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, analysisRetentionMs } = dependencies;
   const cursors = createCursors(id);
   return [
@@ -52,9 +53,9 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       tag,
       summary: "Replay many deliveries",
       description:
-        "Takes the failed and abandoned deliveries that fit the filter and whose analysis is still kept, at most " +
-        "100,000, and starts their next run one after the other at the given pace. The set is fixed now: what fails " +
-        "later is not part of it.",
+        "Selects the failed and abandoned deliveries that match the filter and whose analysis is still retained, " +
+        "at most 100,000, and starts their next runs at the given rate. The set is fixed now: deliveries that " +
+        "fail later are not in it.",
       method: "POST",
       path,
       scope: "webhooks:replay",
@@ -62,10 +63,10 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       mode: "async",
       idempotency: "key_required",
       body: jsonBody(NewReplay),
-      answer: eitherAnswer(jsonAnswer(202, Replay), {
+      response: eitherResponse(jsonResponse(202, Replay), {
         status: 200,
         schema: DryRun,
-        description: "With `dry_run`: counted, nothing done.",
+        description: "With `dry_run`: deliveries counted, none replayed.",
       }),
       handle: async ({ accountId, body }, tx) => {
         const { filter: asked, rate_per_second, dry_run } = body;
@@ -85,14 +86,14 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       tag,
       summary: "List replays",
       description:
-        "The account's replays with their progress, the newest first. `succeeded` and `failed` are as they were " +
-        "when last counted: seconds ago for a young replay, up to 100 for a large one, a tenth of its age for an " +
-        "old one. Reading one that is not large counts anew.",
+        "The account's replays with their progress, newest first. `succeeded` and `failed` are as of the last " +
+        "count: seconds ago for a recent replay, up to 100 for a large one, a tenth of its age for an old one. " +
+        "Getting a replay that is not large counts again.",
       method: "GET",
       path,
       scope: "webhooks:replay",
       query: z.strictObject(pageQuery),
-      answer: jsonAnswer(200, pageOf(Replay)),
+      response: jsonResponse(200, pageOf(Replay)),
       handle: async ({ accountId, query }) => {
         const belowId = cursors.read(query.cursor, accountId);
         const page = await listReplays(pool, accountId, belowId, query.limit);
@@ -103,13 +104,13 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
     read({
       key: "webhooks.replays.get",
       tag,
-      summary: "Read a replay",
+      summary: "Get a replay",
       description: "A replay with its progress.",
       method: "GET",
       path: `${path}/{replay_id}`,
       scope: "webhooks:replay",
       params,
-      answer: jsonAnswer(200, Replay),
+      response: jsonResponse(200, Replay),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }) => {
         const replay = await findReplay(pool, accountId, params.replay_id);
@@ -122,7 +123,8 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       tag,
       summary: "Cancel a replay",
       description:
-        "Starts no more deliveries of the replay; those that it has started go on. One that has ended stays as it is.",
+        "Starts no more deliveries of the replay; those already started continue. A replay that has ended does " +
+        "not change.",
       method: "POST",
       path: `${path}/{replay_id}/cancel`,
       scope: "webhooks:replay",
@@ -130,7 +132,7 @@ export function replayOperations(dependencies: Dependencies): readonly SealpostO
       mode: "async",
       idempotency: "key_required",
       params,
-      answer: jsonAnswer(200, Replay),
+      response: jsonResponse(200, Replay),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }, tx) => {
         const replay = await cancelReplay(tx, accountId, params.replay_id);
@@ -145,6 +147,6 @@ function tooMany(): Problem {
   const most = REPLAY_DELIVERIES_MAX.toLocaleString("en");
   return invalidRequest(
     "body.filter",
-    `More than ${most} deliveries fit: narrow it, to a shorter time for instance.`,
+    `More than ${most} deliveries match: narrow the filter, for instance to a shorter time.`,
   );
 }

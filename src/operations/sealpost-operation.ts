@@ -1,12 +1,29 @@
-import type { ClientBase } from "pg";
-import type { Operation } from "../api/declarations.ts";
+import type { Pool } from "pg";
 import { operationDefiners } from "../api/define-operation.ts";
+import type { RateLimitPolicy } from "../api/rate-limits.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import type { CheckReceiver } from "../receivers/receiver-check.ts";
 import type { DomainCode } from "./problems.ts";
 
-/** A connection that has begun a transaction: what writes happen in. */
-export type Transaction = ClientBase;
-
-export type SealpostOperation = Operation<Transaction>;
-
 /** The ways to declare an operation of this service. */
-export const { read, write, callOut } = operationDefiners<Transaction, DomainCode>();
+export const { read, write, callOut } = operationDefiners<DomainCode>();
+
+/** What the operations depend on. */
+export type Dependencies = {
+  /** For reads: one statement each. Writes are given the connection of their transaction. */
+  readonly pool: Pool;
+  /** For reading the delivery log; see createLogPool. */
+  readonly logPool: Pool;
+  /** Opens and seals signing secrets: 32 bytes. */
+  readonly secretsKey: Uint8Array;
+  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  readonly analysisBytesMax: number;
+  /** How long an analysis stays readable after it was published. */
+  readonly analysisRetentionMs: number;
+  /** Sends probes to a receiver; see src/receivers/. */
+  readonly checkReceiver: CheckReceiver;
+  /** How often one account may have that done. */
+  readonly checkPolicy: RateLimitPolicy;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+};

@@ -1,17 +1,16 @@
 import { z } from "zod";
-import { jsonAnswer, jsonBody } from "../api/shapes.ts";
+import type { Operation } from "../api/operation.ts";
+import { jsonBody, jsonResponse } from "../api/operation-io.ts";
+import { DAY_SECONDS } from "../model/time.ts";
 import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "../store/signing-secrets.ts";
-import type { Dependencies } from "./dependencies.ts";
 import { time } from "./fields.ts";
-import { read, type SealpostOperation, write } from "./sealpost-operation.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Signing secret";
 const path = "/v1/webhooks/signing-secret";
-const DAY_SECONDS = 86_400;
 
-const secret = z
-  .string()
-  .describe("The key of the signature: all of this text, `whsec_` included and nothing decoded.");
+const secret = z.string().describe("The HMAC key: this whole text, `whsec_` included, not decoded.");
 
 const SigningSecretShape = z
   .object({
@@ -20,9 +19,9 @@ const SigningSecretShape = z
     previous: z
       .object({ signing_secret: secret, created_at: time, expires_at: time })
       .nullable()
-      .describe("The one before it while it still signs, second in the header; null when its time is over."),
+      .describe("The previous secret while it still signs, second in the header; null once it has expired."),
   })
-  .meta({ id: "SigningSecret", description: "What signs the account's webhooks." });
+  .meta({ id: "SigningSecret", description: "The secret that signs the account's webhooks." });
 
 const Rotation = z.strictObject({
   overlap_seconds: z
@@ -30,23 +29,25 @@ const Rotation = z.strictObject({
     .min(0)
     .max(7 * DAY_SECONDS)
     .default(DAY_SECONDS)
-    .describe("How long the old secret signs along, at most 7 days. 0 when it has leaked: it ends at once."),
+    .describe(
+      "How long the old secret keeps signing too, at most 7 days. 0 if it has leaked: it expires at once.",
+    ),
 });
 
-/** What signs, and changing it while receivers keep verifying. */
-export function signingSecretOperations(dependencies: Dependencies): readonly SealpostOperation[] {
+/** Reading and rotating the signing secret. */
+export function signingSecretOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, secretsKey } = dependencies;
   return [
     read({
       key: "webhooks.signing_secret.get",
       tag,
-      summary: "Read the signing secret",
-      description: "The secret that receivers verify with, and the one before it while that still signs too.",
+      summary: "Get the signing secret",
+      description: "The secret that receivers verify with, and the previous one while it still signs too.",
       method: "GET",
       path,
       scope: "webhooks:secrets",
       holdsSecret: true,
-      answer: jsonAnswer(200, SigningSecretShape),
+      response: jsonResponse(200, SigningSecretShape),
       errors: ["not_found"],
       handle: async ({ accountId, problem }) => {
         const body = secretsBody(await findSigningSecrets(pool, accountId, secretsKey));
@@ -59,10 +60,10 @@ export function signingSecretOperations(dependencies: Dependencies): readonly Se
       tag,
       summary: "Rotate the signing secret",
       description:
-        "Makes a new secret. Until the overlap ends every webhook carries two signatures, the new secret's first, so " +
-        "that receivers can change over without missing one. None carries three: rotating again before then ends the " +
-        "older secret at once. Whoever has lost the answer asks again under the same Idempotency-Key, or reads the " +
-        "secret.",
+        "Creates a new secret. Until the overlap ends every webhook carries two signatures, the new secret's " +
+        "first, so that receivers can switch without missing one. There are never three: rotating again before " +
+        "then expires the oldest secret at once. If the response is lost, retry with the same Idempotency-Key or " +
+        "get the secret.",
       method: "POST",
       path: `${path}/rotate`,
       scope: "webhooks:secrets",
@@ -71,7 +72,7 @@ export function signingSecretOperations(dependencies: Dependencies): readonly Se
       idempotency: "key_required",
       holdsSecret: true,
       body: jsonBody(Rotation, { isOptional: true }),
-      answer: jsonAnswer(200, SigningSecretShape),
+      response: jsonResponse(200, SigningSecretShape),
       handle: async ({ accountId, body }, tx) => {
         await rotateSigningSecret(tx, accountId, body.overlap_seconds, secretsKey);
         const rotated = secretsBody(await findSigningSecrets(tx, accountId, secretsKey));

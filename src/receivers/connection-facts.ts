@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 
-/** What the connections of a check have shown. Null: there was none, or it told nothing. */
+/** What a check's connections showed. Null: there was none, or it did not show this. */
 export type ConnectionFacts = {
   /** `TLSv1.3`, … */
   readonly tlsVersion: string | null;
@@ -20,7 +20,7 @@ export type ProbeConnect = (
   readonly timings: { readonly dnsMs: number | null; readonly connectMs: number; readonly tlsMs: number };
 }>;
 
-/** The same connector, and what its first connection showed. */
+/** Wraps a connector and records what its first connection showed. */
 export function observeConnections(connect: ProbeConnect): {
   readonly connect: ProbeConnect;
   readonly facts: () => ConnectionFacts;

@@ -1,21 +1,21 @@
 import { explainErrorCode } from "../model/error-codes.ts";
 import type { Fault } from "./fault.ts";
-import { decisiveAnswer, type Findings, isMissing, isRedirect, isSuccess } from "./findings.ts";
 import { clockIsOffBy } from "./forgery-faults.ts";
+import { decisiveAnswer, type Findings, isMissing, isRedirect, isSuccess } from "./probe-results.ts";
+import type { ProbeAnswer } from "./probe-sender.ts";
 import type { ProbeName } from "./probes.ts";
-import type { ProbeAnswer } from "./probing.ts";
 
-/** What keeps genuine webhooks from being accepted. Empty for a right receiver. */
+/** What keeps genuine webhooks from being accepted. Empty for a correct receiver. */
 export function deliveryFaults(findings: Findings): readonly Fault[] {
   const { refused } = findings;
-  // What hits every webhook comes first: what is more special cannot be told apart from it.
+  // Faults that hit every webhook come first: they mask the more specific ones.
   const faults = refused("genuine")
     ? [wholeFault(findings), ...missingFaults(findings)]
     : [...missingFaults(findings), bodyFault(findings), signaturesFault(findings), repeatFault(findings)];
   return faults.filter((fault) => fault !== null);
 }
 
-/** For a receiver that answers what is genuine, and not with a 2xx. */
+/** For a receiver that responds to a genuine webhook, but not with a 2xx. */
 function wholeFault(findings: Findings): Fault {
   const { decisive, acceptsSomething, all } = findings;
   const answer = decisive("genuine")!;
@@ -25,8 +25,8 @@ function wholeFault(findings: Findings): Fault {
     return {
       code: "clock_wrong",
       severity: "fault",
-      message: `Its clock is about ten minutes ${off}: it refuses what was signed now.`,
-      remedy: "Set the receiver's clock, and keep it right (NTP).",
+      message: `Its clock is about ten minutes ${off}: it rejects current timestamps.`,
+      remedy: "Correct the receiver's clock and keep it synchronized (NTP).",
       probes: ["genuine", off === "behind" ? "too_old" : "too_far_ahead"],
     };
   }
@@ -39,7 +39,7 @@ function wholeFault(findings: Findings): Fault {
   return refusalOf(answer);
 }
 
-/** Genuine webhooks without an answer of the receiver's own. */
+/** Genuine webhooks without a response from the receiver itself. */
 function missingFaults(findings: Findings): readonly Fault[] {
   const { all, decisive } = findings;
   const missing = genuineProbes(findings).filter((name) => {
@@ -58,7 +58,7 @@ function redirectFault(findings: Findings, { statusCode, responseHeaders }: Prob
   return {
     code: "redirects",
     severity: "fault",
-    message: `It answers with a redirect (${statusCode})${to}. Webhooks are never redirected: none arrives.`,
+    message: `It responds with a redirect (${statusCode})${to}. Redirects are not followed, so no webhook arrives.`,
     remedy: "Set the final URL as the endpoint.",
     probes: findings.all
       .filter((probed) => probed.probe.isGenuine && isRedirect(decisiveAnswer(probed)!))
@@ -71,15 +71,15 @@ function refusalOf(answer: ProbeAnswer): Fault {
   return {
     code: "refuses_genuine",
     severity: "fault",
-    message: `It refuses a rightly signed webhook (${answer.statusCode}).`,
+    message: `It rejects a correctly signed webhook (${answer.statusCode}).`,
     remedy:
-      "Check that it verifies with this account's signing secret, all of its text from whsec_ on and nothing " +
-      "decoded, over the raw bytes of the body, and that no login or firewall stands before it.",
+      "Check that it verifies the raw bytes of the body with this account's signing secret (the whole text, " +
+      "whsec_ included, not decoded), and that no login or firewall is in front of it.",
     probes: ["genuine"],
   };
 }
 
-/** With which a signature check says no. */
+/** Statuses that a signature check rejects with. */
 function isSignatureRefusal({ statusCode }: ProbeAnswer): boolean {
   return statusCode === 400 || statusCode === 401 || statusCode === 403 || statusCode === 422;
 }
@@ -91,9 +91,9 @@ function bodyFault({ refused }: Findings): Fault | null {
       code: "compares_parsed_body",
       severity: "fault",
       message:
-        "It refuses a rightly signed webhook whose JSON is spaced in an unusual way: it parses the body, writes it " +
-        "again, and verifies that in place of the bytes that arrived.",
-      remedy: "Take the raw bytes of the body before any parser does, and verify those.",
+        "It rejects a correctly signed webhook with unusual whitespace in its JSON: it verifies a parsed and " +
+        "re-serialized body instead of the bytes that arrived.",
+      remedy: "Verify the raw bytes of the body, before any parser touches them.",
       probes: odd.filter(refused),
     };
   }
@@ -102,9 +102,9 @@ function bodyFault({ refused }: Findings): Fault | null {
     code: "refuses_odd_number",
     severity: "fault",
     message:
-      "It refuses a rightly signed webhook with the number 1E400, which is right JSON: its parser gives up, or it " +
-      "verifies what it has parsed and written again.",
-    remedy: "Verify the raw bytes, store them, answer 2xx, and parse them afterwards.",
+      "It rejects a correctly signed webhook with the number 1E400, which is valid JSON: its parser fails, or it " +
+      "verifies a re-serialized body.",
+    remedy: "Verify the raw bytes, store them, respond with 2xx, and parse them afterwards.",
     probes: ["odd_number"],
   };
 }
@@ -114,13 +114,13 @@ function signaturesFault(findings: Findings): Fault | null {
   const refused = both.filter(findings.refused);
   const [first] = refused;
   if (first === undefined) return null;
-  const remedy = "Accept a webhook when any of its v1 is right: during a rotation there are two.";
+  const remedy = "Accept a webhook if any of its v1 signatures is valid: during a rotation there are two.";
   if (refused.length === 2) {
-    const message = "It refuses webhooks with two signatures, as they are sent while a secret is rotated.";
+    const message = "It rejects webhooks with two signatures, as they are sent during a secret's rotation.";
     return { code: "refuses_two_signatures", severity: "fault", message, remedy, probes: refused };
   }
   const read = first === "two_signatures_right_first" ? "last" : "first";
-  const message = `It looks at the ${read} v1 only: while a secret is rotated, webhooks get lost.`;
+  const message = `It checks only the ${read} v1: during a secret's rotation, webhooks get lost.`;
   return { code: "reads_one_signature", severity: "fault", message, remedy, probes: refused };
 }
 
@@ -128,14 +128,14 @@ function repeatFault({ all, refused }: Findings): Fault | null {
   if (!refused("same_delivery_again")) return null;
   const repeated = all.find(({ probe }) => probe.name === "same_delivery_again");
   const [first] = repeated?.answers ?? [];
-  // Refused at once, it was not for coming again.
+  // If the first was rejected too, the repetition was not the reason.
   if (first === undefined || !isSuccess(first)) return null;
   return {
     code: "refuses_repeats",
     severity: "fault",
     message:
-      "It refuses a webhook that it has accepted before, so that one whose answer got lost keeps coming.",
-    remedy: "Answer 2xx to a delivery id that is known already, and do nothing more.",
+      "It rejects a webhook that it has accepted before, so one whose response got lost is retried in vain.",
+    remedy: "Respond with 2xx to a delivery id that was already processed, and do nothing else.",
     probes: ["same_delivery_again"],
   };
 }

@@ -1,22 +1,22 @@
 import type { ProbeName } from "./probes.ts";
 
 /**
- * `danger`: strangers can make it act. `fault`: webhooks get lost or come again. `warning`: all arrives today.
- * In the order in which people should hear of them.
+ * `danger`: strangers can make it act. `fault`: webhooks get lost or come again. `warning`: everything still
+ * arrives. In order of severity.
  */
 export const SEVERITIES = ["danger", "fault", "warning"] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
-/** Something about a receiver that its owner should mend. */
+/** A fault of a receiver that its owner should fix. */
 export type Fault = {
   /** Stable. */
   readonly code: FaultCode;
   readonly severity: Severity;
-  /** What the receiver does, in plain words. */
+  /** What the receiver does wrong. */
   readonly message: string;
   /** What to do about it. */
   readonly remedy: string;
-  /** The probes that showed it; empty when it was seen otherwise. */
+  /** The probes that showed it; empty if it was seen otherwise. */
   readonly probes: readonly ProbeName[];
 };
 

@@ -1,15 +1,15 @@
 import type { Fault } from "./fault.ts";
-import type { Findings } from "./findings.ts";
+import type { Findings } from "./probe-results.ts";
 import type { ProbeName } from "./probes.ts";
 
-/** Every probe whose header is no signature at all. */
+/** The probes whose header is not a signature. */
 const MALFORMED = ["header_malformed", "signature_missing", "signature_empty"] as const satisfies ProbeName[];
 
 const VERIFY =
-  "Verify the signature over the raw bytes before anything else, with the library or a recipe of its documentation, " +
-  "and answer 400 when it does not hold.";
+  "Verify the signature over the raw bytes before anything else, with the library or a recipe from its " +
+  "documentation, and respond with 400 if it is invalid.";
 
-/** What a receiver accepts although it must not. Empty for a right one. */
+/** What a receiver wrongly accepts. Empty for a correct one. */
 export function forgeryFaults(findings: Findings): readonly Fault[] {
   return [...signatureFaults(findings), ...timeFaults(findings)];
 }
@@ -21,8 +21,7 @@ function signatureFaults({ accepted }: Findings): readonly Fault[] {
       {
         code: "verifies_nothing",
         severity: "danger",
-        message:
-          "It does not verify signatures: it accepts from anybody who knows its URL what nobody published.",
+        message: "It does not verify signatures: anyone who knows its URL can forge events.",
         remedy: VERIFY,
         probes: accepts(
           "wrong_secret",
@@ -40,8 +39,8 @@ function signatureFaults({ accepted }: Findings): readonly Fault[] {
     faults.push({
       code: "accepts_unsigned",
       severity: "danger",
-      message: "It accepts webhooks without a signature: whoever leaves the header out gets in.",
-      remedy: "Refuse a request without the extract-signature header like one with a wrong signature.",
+      message: "It accepts webhooks without a signature: leaving out the header bypasses verification.",
+      remedy: "Reject a request without the extract-signature header, like one with an invalid signature.",
       probes: ["header_missing"],
     });
   }
@@ -49,7 +48,7 @@ function signatureFaults({ accepted }: Findings): readonly Fault[] {
     faults.push({
       code: "accepts_any_signature",
       severity: "danger",
-      message: "It accepts any signature: it looks whether there is one, and not whether it is right.",
+      message: "It accepts any signature: it checks that there is one, not that it is valid.",
       remedy: `Compute the HMAC and compare it with v1 in constant time. ${VERIFY}`,
       probes: accepts("wrong_secret", "changed_body", ...MALFORMED),
     });
@@ -60,7 +59,7 @@ function signatureFaults({ accepted }: Findings): readonly Fault[] {
       code: "ignores_body",
       severity: "danger",
       message:
-        "It accepts a body that was changed after it was signed: its signature check leaves the body out.",
+        "It accepts a body that was modified after signing: its signature check does not cover the body.",
       remedy: "Compute the HMAC over the timestamp, a full stop, and the raw bytes of the body.",
       probes: ["changed_body"],
     });
@@ -70,8 +69,8 @@ function signatureFaults({ accepted }: Findings): readonly Fault[] {
     faults.push({
       code: "accepts_malformed_header",
       severity: "danger",
-      message: "It accepts a signature header that holds no signature.",
-      remedy: "Refuse a header without a timestamp and at least one v1 of 64 hexadecimal digits.",
+      message: "It accepts a signature header without a signature.",
+      remedy: "Reject a header without a timestamp and at least one v1 of 64 hexadecimal digits.",
       probes: malformed,
     });
   }
@@ -80,31 +79,30 @@ function signatureFaults({ accepted }: Findings): readonly Fault[] {
 
 function timeFaults(findings: Findings): readonly Fault[] {
   const { accepted } = findings;
-  // Both follow from verifying nothing; and a clock that is wrong accepts one of the two and nothing genuine.
+  // Both follow from verifying nothing; and a wrong clock accepts one of the two and nothing genuine.
   if ((accepted("header_missing") && accepted("wrong_secret")) || clockIsOffBy(findings) !== null) return [];
   const [isOld, isAhead] = [accepted("too_old"), accepted("too_far_ahead")];
-  const remedy = "Refuse a timestamp that is 300 seconds or more away from now, on either side.";
+  const remedy = "Reject a timestamp that is 300 seconds or more from now, in either direction.";
   if (isOld && isAhead) {
-    const message = "It ignores the timestamp: whoever has recorded a webhook can send it again at any time.";
+    const message = "It ignores the timestamp: a captured webhook can be sent again at any time.";
     return [
       { code: "ignores_time", severity: "danger", message, remedy, probes: ["too_old", "too_far_ahead"] },
     ];
   }
   if (isOld) {
-    const message = "It accepts old webhooks: whoever has recorded one can send it again at any time.";
+    const message = "It accepts old webhooks: a captured one can be sent again at any time.";
     return [{ code: "accepts_old", severity: "danger", message, remedy, probes: ["too_old"] }];
   }
   if (isAhead) {
-    const message =
-      "It accepts timestamps that are far ahead of its clock: a recorded one stays good for longer.";
+    const message = "It accepts timestamps far in the future: a captured webhook stays valid for longer.";
     return [{ code: "accepts_ahead", severity: "danger", message, remedy, probes: ["too_far_ahead"] }];
   }
   return [];
 }
 
 /**
- * A receiver that refuses what was signed now and accepts what was signed ten minutes to one side checks the time, by a
- * clock that is wrong by about that much. Null: nothing like that.
+ * A receiver that rejects current timestamps but accepts those ten minutes off to one side has a clock that is wrong
+ * by about that much. Null: its clock is not the reason.
  */
 export function clockIsOffBy({ accepted, refused }: Findings): "behind" | "ahead" | null {
   if (!refused("genuine") || accepted("wrong_secret")) return null;

@@ -2,7 +2,7 @@ import { importSigningKey, type SigningKey, signatureHeader } from "../signing/i
 import { webhookBody } from "../webhook/envelope.ts";
 import { exampleAnalysis } from "../webhook/example-event.ts";
 
-/** What each probe is called in a report; stable. */
+/** The probes' names in reports; stable. */
 export const PROBE_NAMES = [
   "genuine",
   "odd_spacing",
@@ -22,20 +22,20 @@ export const PROBE_NAMES = [
 
 export type ProbeName = (typeof PROBE_NAMES)[number];
 
-/** One POST of a probe. `header` null: it is sent without a signature header. */
+/** One POST of a probe. `header` null: sent without a signature header. */
 export type ProbePost = { readonly body: Buffer; readonly header: string | null };
 
 export type Probe = {
   readonly name: ProbeName;
   /** What is sent, in words. */
   readonly sent: string;
-  /** Whether a right receiver answers 2xx. */
+  /** Whether a correct receiver responds with 2xx. */
   readonly isGenuine: boolean;
   /** Sent one after the other. */
   readonly posts: readonly ProbePost[];
 };
 
-/** Twice the tolerance: a receiver whose clock is a little off still refuses it. */
+/** Twice the tolerance: a receiver whose clock is slightly off still rejects it. */
 const OUT_OF_TIME_SECONDS = 600;
 
 export type ProbesOptions = {
@@ -47,10 +47,7 @@ export type ProbesOptions = {
   readonly newId: () => string;
 };
 
-/**
- * All probes of one check. What a right receiver accepts is a real event, and so is what it refuses: whoever accepts a
- * forgery would have acted on it.
- */
+/** All probes of a check. The forged ones are real events too: whoever accepts one would have acted on it. */
 export function createProbes({ secrets, nowMs, newId }: ProbesOptions): readonly Probe[] {
   const keys = secrets.map(importSigningKey);
   const stranger = importSigningKey(`whsec_${newId()}${newId()}`);
@@ -77,40 +74,40 @@ export function createProbes({ secrets, nowMs, newId }: ProbesOptions): readonly
     genuine("genuine", "a webhook as it is delivered", sign(newBody())),
     genuine(
       "odd_spacing",
-      "the same with odd spacing and \\u00e9 in its JSON",
+      "the same with unusual whitespace and \\u00e9 in its JSON",
       sign(newBody('"note" :  "caf\\u00e9" ,\t"pages": [ ]')),
     ),
     genuine("odd_number", "the same with the number 1E400 in its JSON", sign(newBody('"ratio":1E400'))),
     genuine(
       "two_signatures_right_first",
-      "two signatures, as while a secret is rotated: the right one first",
+      "two signatures, as during a secret's rotation: the valid one first",
       sign(newBody(), [...keys, stranger]),
     ),
     genuine(
       "two_signatures_right_last",
-      "two signatures, as while a secret is rotated: the right one last",
+      "two signatures, as during a secret's rotation: the valid one last",
       sign(newBody(), [stranger, ...keys]),
     ),
-    genuine("same_delivery_again", "one delivery twice, as when an answer gets lost", again, again),
+    genuine("same_delivery_again", "one delivery twice, as when a response gets lost", again, again),
     forged("wrong_secret", "a webhook signed with another secret", sign(newBody(), [stranger])),
-    forged("changed_body", "a webhook that was changed after it was signed", {
+    forged("changed_body", "a webhook that was modified after signing", {
       body: changed,
       header: sign(before).header,
     }),
     forged(
       "too_old",
-      `a webhook that was signed ${OUT_OF_TIME_SECONDS} seconds ago`,
+      `a webhook signed ${OUT_OF_TIME_SECONDS} seconds ago`,
       sign(newBody(), keys, nowSeconds - OUT_OF_TIME_SECONDS),
     ),
     forged(
       "too_far_ahead",
-      `a webhook whose timestamp is ${OUT_OF_TIME_SECONDS} seconds ahead`,
+      `a webhook with a timestamp ${OUT_OF_TIME_SECONDS} seconds in the future`,
       sign(newBody(), keys, nowSeconds + OUT_OF_TIME_SECONDS),
     ),
     forged("header_missing", "a webhook without the signature header", unsigned(null)),
-    forged("header_malformed", "a signature header that is none", unsigned("not a signature")),
-    forged("signature_missing", "a signature header with a timestamp only", unsigned(`t=${nowSeconds}`)),
-    forged("signature_empty", "a signature header whose signature is empty", unsigned(`t=${nowSeconds},v1=`)),
+    forged("header_malformed", "a malformed signature header", unsigned("not a signature")),
+    forged("signature_missing", "a signature header with only a timestamp", unsigned(`t=${nowSeconds}`)),
+    forged("signature_empty", "a signature header with an empty signature", unsigned(`t=${nowSeconds},v1=`)),
   ];
 }
 

@@ -1,34 +1,33 @@
+import { DAY_MS } from "../model/time.ts";
 import { type ConnectionFacts, observeConnections, type ProbeConnect } from "./connection-facts.ts";
 import { deliveryFaults } from "./delivery-faults.ts";
 import { type Fault, SEVERITIES } from "./fault.ts";
-import { type Findings, findingsOf } from "./findings.ts";
 import { forgeryFaults } from "./forgery-faults.ts";
+import { type Findings, findingsOf } from "./probe-results.ts";
+import { type PostProbe, sendProbes } from "./probe-sender.ts";
+import { type JudgedProbe, judgeProbe } from "./probe-verdict.ts";
 import { createProbes } from "./probes.ts";
-import { type PostProbe, sendProbes } from "./probing.ts";
-import { type JudgedProbe, judgeProbe } from "./verdict.ts";
 
-/** A whole check takes no longer than this. */
+/** A whole check takes at most this long. */
 export const CHECK_LIMIT_MS = 20_000;
 /** Of that, what the probes may take; the rest is for everything around them. */
 const PROBES_LIMIT_MS = 18_500;
-/** An attempt waits for 15 s at most; a third of it is a receiver that works before it answers. */
+/** A third of an attempt's 15 s: such a receiver does its work before it responds. */
 const SLOW_MS = 5_000;
 const CERTIFICATE_DAYS_MIN = 14;
-const DAY_MS = 86_400_000;
-
-/** `dangerous`: it accepts a forgery. `faulty`: webhooks get lost. `right`: neither; warnings may be left. */
+/** `dangerous`: it accepts a forgery. `faulty`: webhooks get lost. `right`: neither; there may be warnings. */
 export const CHECK_VERDICTS = ["right", "faulty", "dangerous"] as const;
 export type CheckVerdict = (typeof CHECK_VERDICTS)[number];
 
 export type ReceiverReport = {
   readonly verdict: CheckVerdict;
-  /** The gravest first. */
+  /** Most severe first. */
   readonly faults: readonly Fault[];
   readonly probes: readonly JudgedProbe[];
   readonly connection: ConnectionFacts & {
-    /** Null where none was seen. Negative: it has ended. */
+    /** Null if none was seen. Negative: it has expired. */
     readonly certificateDaysLeft: number | null;
-    /** Of the POSTs that were answered; null when none was. */
+    /** Of the POSTs that got a response; null if none did. */
     readonly slowestAnswerMs: number | null;
   };
   readonly durationMs: number;
@@ -36,11 +35,11 @@ export type ReceiverReport = {
 
 export type ReceiverCheckOptions = {
   /**
-   * Makes the connector of every other POST. A fresh one for each check, since a connection that resumes a TLS session
-   * does not show its certificate.
+   * Creates the connector that deliveries use. A new one per check, because a resumed TLS session does not show its
+   * certificate.
    */
   readonly createConnect: () => ProbeConnect;
-  /** Makes what POSTs over such a connector. */
+  /** Creates what POSTs over such a connector. */
   readonly createPoster: (connect: ProbeConnect) => { readonly post: PostProbe; close(): Promise<void> };
   /** That of an attempt. */
   readonly deadlineMs: number;
@@ -55,11 +54,11 @@ export type CheckedReceiver = {
   readonly url: URL;
   /** The account's valid secrets, the current first. */
   readonly secrets: readonly string[];
-  /** Unix time in milliseconds, of a clock that is right. */
+  /** Unix time in milliseconds, by a correct clock. */
   readonly atMs: number;
 };
 
-/** Sends a receiver a set of probes, each with what a right one answers, and judges what it does. */
+/** Sends a receiver a set of probes, each with an expected response, and judges the result. */
 export type CheckReceiver = (receiver: CheckedReceiver) => Promise<ReceiverReport>;
 
 export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceiver {
@@ -119,8 +118,8 @@ function slowFaults({ all }: Findings): readonly Fault[] {
     {
       code: "slow",
       severity: "fault",
-      message: `It takes ${SLOW_MS / 1_000} seconds or more to answer; what is not answered in time counts as failed.`,
-      remedy: "Verify, store the event, answer 2xx at once, and do the work afterwards.",
+      message: `It takes ${SLOW_MS / 1_000} seconds or more to respond; no response in time counts as a failure.`,
+      remedy: "Verify, store the event, respond with 2xx at once, and do the work afterwards.",
       probes: slow.map(({ probe }) => probe.name),
     },
   ];
@@ -132,8 +131,10 @@ function certificateFaults(daysLeft: number | null): readonly Fault[] {
     {
       code: "certificate_ends_soon",
       severity: "warning",
-      message: `Its certificate ends in ${daysLeft === 1 ? "1 day" : `${daysLeft} days`}; then no webhook arrives.`,
-      remedy: "Renew it, and let that happen by itself from now on.",
+      message:
+        `Its certificate expires in ` +
+        `${daysLeft === 1 ? "1 day" : `${daysLeft} days`}; after that no webhook arrives.`,
+      remedy: "Renew it, and automate its renewal.",
       probes: [],
     },
   ];

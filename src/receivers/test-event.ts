@@ -6,8 +6,8 @@ import { exampleAnalysis } from "../webhook/example-event.ts";
 export type TestEvent = { readonly analysisId: string; readonly deliveryId: string };
 
 /**
- * Publishes an example for the account's endpoint in the caller's transaction: from there on it is an analysis like any
- * other, readable, in the log, and replayable.
+ * Publishes an example for the account's endpoint in the caller's transaction: an analysis like any other, readable,
+ * in the log, and replayable.
  *
  * @param newId gives a new UUID
  */

@@ -1,8 +1,8 @@
 import { nextDueAtMs, type RetryPolicy, windowEndsAtMs } from "./retry-schedule.ts";
 
 /**
- * Every decision about a delivery's status, its counting and its next due time, in one place and pure. The dispatcher
- * calls these two functions and nothing else decides; the simulation drives the same two.
+ * Every decision about a delivery's status, its count of attempts and its next due time, in one place and pure. The
+ * dispatcher calls these functions and nothing else decides; the simulation drives the same ones.
  *
  * Times are milliseconds since the Unix epoch in the database's time.
  */
@@ -22,8 +22,8 @@ export type ClaimedState = {
   readonly attemptsInRun: number;
   /** Start of the run's first attempt: this claim's own time when this is the first. */
   readonly runStartedAtMs: number;
-  /** The attempt that was just written down as interrupted had been posted alone. */
-  readonly wasInterruptedAlone: boolean;
+  /** The attempt that was just recorded as interrupted had been posted from quarantine. */
+  readonly wasInterruptedInQuarantine: boolean;
   /** The analysis is readable (and its body sent) until then. */
   readonly expiresAtMs: number;
   /** Null: neither a webhook_url nor an endpoint. Refused: by the text of the URL. */
@@ -34,7 +34,7 @@ export type BeforeAttempt = { readonly kind: "post" } | { readonly kind: "end"; 
 
 /** Whether a claimed delivery is posted now, or ends without another attempt. */
 export function decideBeforeAttempt(state: ClaimedState, policy: RetryPolicy, nowMs: number): BeforeAttempt {
-  if (state.wasInterruptedAlone) return { kind: "end", reason: "interrupted" };
+  if (state.wasInterruptedInQuarantine) return { kind: "end", reason: "interrupted" };
   if (state.attemptsInRun >= policy.attempts) return { kind: "end", reason: "attempts_exhausted" };
   if (nowMs >= state.expiresAtMs) return { kind: "end", reason: "analysis_expired" };
   if (nowMs >= windowEndsAtMs(policy, state.runStartedAtMs)) return { kind: "end", reason: "window_ended" };
@@ -66,12 +66,12 @@ export function decideAfterAttempt(attempt: EndedAttempt, policy: RetryPolicy, r
   return { status: "failed", dueAtMs: nextDueAtMs({ policy, random, ...attempt }) };
 }
 
-/** A run of this many attempts is what a release's wait is measured by, however few the run really has. */
+/** A release waits as in a run of this many attempts, however few the run really has. */
 const RELEASE_ATTEMPTS = 8;
 
 /**
- * When a delivery is due again whose attempt was cut before its first byte (shutdown, our egress proxy down): it used
- * up no attempt, and waits as long as a first retry of eight does.
+ * When a delivery is due again whose attempt was cut before its first byte (shutdown, egress proxy down): it used up no
+ * attempt, and waits as long as the first retry of eight does.
  */
 export function dueAfterRelease(
   policy: RetryPolicy,
@@ -90,5 +90,5 @@ export function dueAfterRelease(
   });
 }
 
-/** Interrupted this often in a row, a delivery is posted alone, so that a poisonous payload takes nobody along. */
-export const INTERRUPTIONS_BEFORE_ALONE = 2;
+/** Interrupted this often in a row, a delivery goes into quarantine, so that a poisonous one takes nobody along. */
+export const INTERRUPTIONS_BEFORE_QUARANTINE = 2;

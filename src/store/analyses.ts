@@ -1,5 +1,5 @@
 import type { ClientBase, Pool } from "pg";
-import { createdAtMs } from "./delivery-id.ts";
+import { createdAtMs } from "./day.ts";
 
 export type StoredAnalysis = {
   /** The exact text that was published; null: it is no longer kept. */

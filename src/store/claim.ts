@@ -1,7 +1,6 @@
 import type { Pool } from "pg";
 import type { EventName } from "../model/events.ts";
-import { groupByDay, queryDay } from "./day.ts";
-import { createdAtMs } from "./delivery-id.ts";
+import { createdAtMs, groupByDay, queryDay } from "./day.ts";
 
 /** One attempt, leased: all that is needed to post it. Times in ms since the epoch, database time. */
 export type LeasedDelivery = {
@@ -14,10 +13,10 @@ export type LeasedDelivery = {
   /** 1-based position of this attempt in its run; null when the run's attempts are used up. */
   readonly number: number | null;
   readonly runStartedAtMs: number;
-  /** An earlier attempt was found cut and has just been written down as interrupted. */
+  /** An earlier attempt was found cut and has just been recorded as interrupted. */
   readonly wasInterrupted: boolean;
-  /** … and it had been posted alone. */
-  readonly wasInterruptedAlone: boolean;
+  /** … and it had been posted from quarantine. */
+  readonly wasInterruptedInQuarantine: boolean;
   readonly createdAtMs: number;
   readonly event: EventName;
   readonly webhookUrl: string | null;
@@ -31,26 +30,24 @@ export type LeasedDelivery = {
 };
 
 /**
- * What a claim did with an id that was due: took it, found that it has to be posted alone, or left it for later because
+ * What a claim did with an id that was due: took it, found that it must be quarantined, or left it for later because
  * the bytes were used up. An id that is not due, is leased or is gone does not come back at all.
  */
 export type ClaimedDelivery =
   | LeasedDelivery
-  | { readonly kind: "must_go_alone" | "left"; readonly deliveryId: string; readonly lane: string };
+  | { readonly kind: "must_be_quarantined" | "left"; readonly deliveryId: string; readonly lane: string };
 
 /**
  * Leases everything that may start now, in one statement per day of publishing. The lease is the open attempt: no row
  * is written for it until it ends. A row whose lease has run out comes back as `cut`; RECOVER sees to it first.
  *
- * The day's partition is named, because a statement over the parent locks every partition there is before it runs: with
- * six weeks of them that was a quarter of its cost.
+ * It names the day's partition, because a statement over the parent locks every partition before it runs.
  *
- * When the answer was lost, the same claim with the same token may be made again, as long as nothing was posted under
- * it: what the first one leased comes back as if it were new.
+ * When the answer is lost, the same claim may be repeated with the same token, as long as nothing was posted under it:
+ * what the first one leased comes back as if it were new. The token is also the fencing token for late results.
  *
- * Joins say `= any (array[…])` so that an index serves for looking ids up and for nothing else. By a plain `=` it
- * could also serve for reading the table in order, and a plan made while the table was all but empty does that, and
- * goes on doing it when there are 20,000 rows: recording 200 took over 5 s instead of 10 ms.
+ * Joins say `= any (array[…])` so that an index can only be used to look ids up. With a plain `=` it could also be used
+ * to read the table in order; a plan made while the table was nearly empty does that, and keeps doing it.
  *
  * Losing option: an attempt row opened at the claim and closed at the record; it cost three times as much PostgreSQL.
  */
@@ -58,7 +55,7 @@ const claimText = (bodies: string) => `
 with due as (
   select delivery_id, lane, interruptions, body_bytes,
     lease_token is not null and lease_token <> $2::uuid as was_cut,
-    lease_alone and lease_run = run and lease_number is null as was_cut_alone
+    lease_alone and lease_run = run and lease_number is null as was_cut_in_quarantine
   from sealpost.open_deliveries
   where delivery_id = any ($1::uuid[])
     and due_at <= coalesce($6::timestamptz, now())
@@ -66,12 +63,12 @@ with due as (
   order by delivery_id
   for update skip locked
 ), judged as (
-  select delivery_id, lane, was_cut_alone,
+  select delivery_id, lane, was_cut_in_quarantine,
     case
       when was_cut then 'cut'
       when not ((row_number() over in_order = 1 and $4::bigint > 0) or sum(body_bytes) over in_order <= $4::bigint)
         then 'left'
-      when interruptions >= $7::integer and not $5::boolean and not was_cut_alone then 'must_go_alone'
+      when interruptions >= $7::integer and not $5::boolean and not was_cut_in_quarantine then 'must_be_quarantined'
       else 'leased'
     end as kind
   from due
@@ -85,19 +82,19 @@ with due as (
     lease_started_at = coalesce($6::timestamptz, now()),
     lease_run = o.run,
     -- No number, no attempt: a lease that is only for ending a run, because its attempts are used up, or because
-    -- the last one was cut although it was alone (which stays known until the run has ended).
-    lease_number = case when not judged.was_cut_alone then nullif(o.attempts_in_run + 1, $8::integer + 1) end,
-    lease_alone = $5::boolean or judged.was_cut_alone,
+    -- the last one was cut although it was in quarantine (which stays known until the run has ended).
+    lease_number = case when not judged.was_cut_in_quarantine then nullif(o.attempts_in_run + 1, $8::integer + 1) end,
+    lease_alone = $5::boolean or judged.was_cut_in_quarantine,
     wake_at = least(o.wake_at, coalesce($6::timestamptz, now()) + $3::float8 * interval '1 millisecond')
   from judged
   where o.delivery_id = any (array[judged.delivery_id]) and judged.kind = 'leased'
   returning o.delivery_id, o.account_id, o.lane, o.run, o.lease_number, o.run_started_at, o.body_bytes,
-    judged.was_cut_alone
+    judged.was_cut_in_quarantine
 )
 select
   'leased' as kind, claimed.delivery_id, claimed.account_id, claimed.lane, claimed.run, claimed.lease_number,
   extract(epoch from claimed.run_started_at)::float8 * 1000 as run_started_at_ms,
-  claimed.was_cut_alone, claimed.body_bytes,
+  claimed.was_cut_in_quarantine, claimed.body_bytes,
   b.event, b.webhook_url, b.traceparent, endpoints.url as endpoint_url, b.analysis::text as analysis_text,
   -- One text: an array of texts costs several times as much to write and to read again.
   (
@@ -121,8 +118,8 @@ select kind, delivery_id, null, lane, null, null, null, null, null, null, null, 
 from judged where kind <> 'leased'`;
 
 /**
- * Writes attempts whose lease has run out down as `interrupted`, and frees their rows. A cut attempt that was alone
- * leaves lease_alone behind, so that the next claim knows it even if nobody claims for a while.
+ * Records attempts whose lease has run out as `interrupted`, and frees their rows. One that was cut in quarantine
+ * leaves lease_alone behind, so that the next claim knows it, however late it comes.
  */
 const RECOVER = `
 with cut as (
@@ -159,14 +156,14 @@ with cut as (
 select delivery_id, had_attempt from cut`;
 
 type Row = {
-  kind: "leased" | "cut" | "must_go_alone" | "left";
+  kind: "leased" | "cut" | "must_be_quarantined" | "left";
   delivery_id: string;
   account_id: string;
   lane: string;
   run: number;
   lease_number: number | null;
   run_started_at_ms: number;
-  was_cut_alone: boolean;
+  was_cut_in_quarantine: boolean;
   body_bytes: number;
   event: string;
   webhook_url: string | null;
@@ -185,21 +182,21 @@ export type Claim = {
 
 export type ClaimInput = {
   readonly deliveryIds: readonly string[];
-  /** Fresh for every claim, but for one that is repeated because its answer was lost: the fence for late results. */
+  /** The fencing token: fresh for every claim, except one that is repeated because its answer was lost. */
   readonly leaseToken: string;
   readonly leaseMs: number;
-  /** At most so many bytes of analyses, but always at least one. */
+  /** At most so many bytes of analyses, but always at least one analysis. */
   readonly bytesMax: number;
-  /** Post alone whatever comes back (see the life of a delivery, interruptions). */
-  readonly isAlone: boolean;
-  readonly interruptionsBeforeAlone: number;
+  /** Whether the claim is made by the quarantine process, which posts one delivery at a time. */
+  readonly isInQuarantine: boolean;
+  readonly interruptionsBeforeQuarantine: number;
   /** Attempts of one run. */
   readonly attemptsMax: number;
-  /** Tests and the simulation give a moment; null: the database's own clock. */
+  /** For tests and the simulation; null: the database's clock. */
   readonly at: Date | null;
 };
 
-/** Claims what is due of these ids; first, what a dead dispatcher left behind is written down as interrupted. */
+/** Claims what is due of these ids, after recording what a dead dispatcher left behind as interrupted. */
 export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Claim> {
   const rows: Row[] = [];
   const interrupted = new Set<string>();
@@ -252,9 +249,9 @@ async function claimOfDay(
     input.leaseToken,
     input.leaseMs,
     bytesMax,
-    input.isAlone,
+    input.isInQuarantine,
     input.at,
-    input.interruptionsBeforeAlone,
+    input.interruptionsBeforeQuarantine,
     input.attemptsMax,
   ];
   const { rows } = await queryDay<Row>(pool, day, {
@@ -279,7 +276,7 @@ function fromRow(row: Row, leaseToken: string, interrupted: ReadonlySet<string>)
     number: row.lease_number,
     runStartedAtMs: row.run_started_at_ms,
     wasInterrupted: interrupted.has(row.delivery_id),
-    wasInterruptedAlone: row.was_cut_alone,
+    wasInterruptedInQuarantine: row.was_cut_in_quarantine,
     createdAtMs: createdAtMs(row.delivery_id),
     event: row.event as EventName,
     webhookUrl: row.webhook_url,

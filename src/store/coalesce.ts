@@ -1,4 +1,4 @@
-/** What all callers of one turn got, and which of them one was. */
+/** What all callers of one turn share, and which of them this one was. */
 export type Coalesced<Answer> = {
   readonly answer: Answer;
   /** How many shared it. */
@@ -8,8 +8,8 @@ export type Coalesced<Answer> = {
 };
 
 /**
- * Asks once for all who come with the same key in one turn of the event loop, at its end. A burst costs one statement,
- * and nobody is told what was read before they came. An error is everybody's.
+ * Asks once, at the end of a turn of the event loop, for all callers of that turn with the same key. A burst costs one
+ * statement, and nobody gets what was read before they asked. An error goes to all of them.
  *
  * @param ask is told for how many it asks
  */

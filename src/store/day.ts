@@ -1,9 +1,14 @@
 import pg, { type Pool, type QueryResult, type QueryResultRow } from "pg";
-import { createdAtMs } from "./delivery-id.ts";
+import { BoundedCache } from "../model/bounded-cache.ts";
+import { DAY_MS } from "../model/time.ts";
 
-const DAY_MS = 86_400_000;
-/** Later days have names of another length; an id that claims to be of one is nobody's. */
+/** Later days have names of another length; no id of ours is of one. */
 const LAST_DAY = Math.floor(Date.UTC(9999, 11, 31) / DAY_MS);
+
+/** A delivery's created_at is the time in its UUIDv7, in milliseconds since the epoch; it is stored nowhere else. */
+export function createdAtMs(deliveryId: string): number {
+  return Number.parseInt(deliveryId.slice(0, 8) + deliveryId.slice(9, 13), 16);
+}
 
 /** Partitions are named by the day (UTC) in which their deliveries were made: `deliveries_20261120`. */
 export function dayOf(deliveryId: string): string {
@@ -13,7 +18,7 @@ export function dayOf(deliveryId: string): string {
 let lastDay = { number: Number.NaN, name: "" };
 
 function nameOfDay(number: number): string {
-  // Nearly always the same one; formatting a date costs more than all the rest here.
+  // Nearly always the same day; formatting a date costs more than the rest of this function.
   if (lastDay.number !== number) {
     const name = new Date(number * DAY_MS).toISOString().slice(0, 10).replaceAll("-", "");
     lastDay = { number, name };
@@ -21,7 +26,7 @@ function nameOfDay(number: number): string {
   return lastDay.name;
 }
 
-/** By the day of each one's delivery; within a day in the order given. */
+/** By the day of each delivery; within a day in the order given. */
 export function groupByDay<T>(
   items: readonly T[],
   deliveryIdOf: (item: T) => string,
@@ -30,8 +35,8 @@ export function groupByDay<T>(
 }
 
 /**
- * Runs a statement that names one day's partitions. Where a day has no partition any more, the same statement runs over
- * the parents: slower, and right.
+ * Runs a statement that names one day's partitions. If the day has no partition any more, the same statement runs over
+ * the parents, more slowly.
  */
 export async function queryDay<Row extends QueryResultRow>(
   pool: Pool,
@@ -45,12 +50,7 @@ export async function queryDay<Row extends QueryResultRow>(
   const values = [...query.values];
   try {
     const name = `${query.name}_${day}`;
-    let text = texts.get(name);
-    if (text === undefined) {
-      text = query.text((table) => `sealpost.${table}_${day}`);
-      if (texts.size > TEXTS_MAX) texts.clear();
-      texts.set(name, text);
-    }
+    const text = texts.get(name, () => query.text((table) => `sealpost.${table}_${day}`));
     return await pool.query<Row>({ name, text, values });
   } catch (error) {
     if (!(error instanceof pg.DatabaseError && error.code === UNDEFINED_TABLE)) throw error;
@@ -63,5 +63,6 @@ export async function queryDay<Row extends QueryResultRow>(
 }
 
 const UNDEFINED_TABLE = "42P01";
+/** Two statements for each day that has open deliveries. */
 const TEXTS_MAX = 200;
-const texts = new Map<string, string>();
+const texts = new BoundedCache<string, string>(TEXTS_MAX);

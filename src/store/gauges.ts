@@ -1,7 +1,8 @@
 import type { Pool } from "pg";
+import { WAITING_WAKEUPS } from "./graphile-worker.ts";
 import type { PartitionedTable } from "./partitions.ts";
 
-/** Of what is due, so many rows are looked at: 35 ms of PostgreSQL when there are that many (measured), never more. */
+/** At most so many due rows are read, which bounds what a scrape costs. */
 const ROWS_LOOKED_AT_MAX = 20_000;
 const WAKEUPS_COUNTED_MAX = 1_000;
 const DAYS_LOOKED_AHEAD = 31;
@@ -17,14 +18,14 @@ export type QueueLevels = {
   readonly oldestDueAtWorkSeconds: number;
   readonly wakeupsWaiting: number;
   readonly replaysRunning: number;
-  /** Rows ever inserted into the registry of analyses, since PostgreSQL's statistics began. */
+  /** Rows inserted into the registry of analyses since PostgreSQL's statistics began. */
   readonly publishedEver: number;
 };
 
 /**
- * Publishing and promoting set wake_at to 15 s from then, so that whatever is due or under way has a wake_at that is
- * past or near: its index leads to all of it. A lane that was flooded with a million deliveries has some of them
- * further ahead; they are not counted.
+ * Publishing and promoting set wake_at to 15 s from then, so whatever is due or in flight has a wake_at that is past or
+ * near, and its index leads to all of it. A lane flooded with a million deliveries has some further ahead, which are
+ * not counted.
  */
 const QUEUE = `
 with looked_at as materialized (
@@ -50,11 +51,7 @@ select
   coalesce(sum(leased), 0)::integer as leased,
   greatest(max(oldest) filter (where not is_at_work), 0) as oldest_idle,
   greatest(max(oldest) filter (where is_at_work), 0) as oldest_at_work,
-  (select count(*)::integer from (
-    select from graphile_worker._private_jobs
-    where is_available and task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
-    limit ${WAKEUPS_COUNTED_MAX}) as jobs
-  ) as wakeups_waiting,
+  (select count(*)::integer from (${WAITING_WAKEUPS} limit ${WAKEUPS_COUNTED_MAX}) as jobs) as wakeups_waiting,
   (select count(*)::integer from sealpost.replays where status = 'running') as replays_running,
   pg_stat_get_tuples_inserted('sealpost.analyses'::regclass)::float8 as published_ever
 from lanes`;

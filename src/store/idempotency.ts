@@ -1,26 +1,6 @@
 import type { ClientBase, Pool } from "pg";
+import type { CallLease, ClaimState, IdempotencyClaim, StoredResponse } from "../model/idempotency.ts";
 import { seal, unseal } from "./sealing.ts";
-
-/** Whose Idempotency-Key it is, and what it was used for. */
-export type IdempotencyClaimRow = {
-  readonly accountId: string;
-  readonly keyId: string;
-  readonly idempotencyKey: string;
-  readonly operationKey: string;
-  readonly fingerprint: Buffer;
-};
-
-export type StoredAnswerRow = {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer | null;
-  readonly holdsSecret: boolean;
-};
-
-export type ClaimStateRow =
-  | { readonly state: "claimed" }
-  | { readonly state: "in_progress" }
-  | { readonly state: "answered"; readonly fingerprint: Buffer; readonly answer: StoredAnswerRow };
 
 type Row = {
   fingerprint: Buffer;
@@ -32,21 +12,21 @@ type Row = {
 };
 
 /**
- * Claims until the transaction ends. A claim that is held by another open transaction is answered at once, never waited
- * for: that is what the advisory lock is for, where an insert would wait.
+ * Claims until the transaction ends. Never waits for a claim that another open transaction holds: hence the advisory
+ * lock, where an insert would wait.
  */
 export async function claimIdempotencyKey(
   client: ClientBase,
-  claim: IdempotencyClaimRow,
+  claim: IdempotencyClaim,
   secretsKey: Uint8Array,
-): Promise<ClaimStateRow> {
+): Promise<ClaimState> {
   const lock = await client.query<{ got: boolean }>({
     name: "lock_idempotency_key",
     text: "select pg_try_advisory_xact_lock(hashtextextended($1 || ' ' || $2 || ' ' || $3, 1)) as got",
     values: [claim.accountId, claim.keyId, claim.idempotencyKey],
   });
   if (!lock.rows[0]!.got) return { state: "in_progress" };
-  // A statement of its own: it must see what the holder before us has committed.
+  // A separate statement, so that it sees what the previous holder committed.
   const { rows } = await client.query<Row>({
     name: "find_idempotency_key",
     text: `select fingerprint, status, headers, body, is_sealed, status is null and claim_until > now() as is_held
@@ -58,17 +38,17 @@ export async function claimIdempotencyKey(
   if (row.is_held) return { state: "in_progress" };
   if (row.status === null) return { state: "claimed" };
   const body = row.body !== null && row.is_sealed ? open(row.body, claim, secretsKey) : row.body;
-  const answer = { status: row.status, headers: row.headers ?? {}, body, holdsSecret: row.is_sealed };
-  return { state: "answered", fingerprint: row.fingerprint, answer };
+  const response = { status: row.status, headers: row.headers ?? {}, body, holdsSecret: row.is_sealed };
+  return { state: "completed", fingerprint: row.fingerprint, response };
 }
 
-/** Claims beyond the transaction, for a call to somebody else; a crash frees it after `leaseMs`. */
+/** Claims beyond the transaction, for a call to another system. */
 export async function claimIdempotentCall(
   client: ClientBase,
-  claim: IdempotencyClaimRow,
-  lease: { readonly token: string; readonly leaseMs: number },
+  claim: IdempotencyClaim,
+  lease: CallLease,
   secretsKey: Uint8Array,
-): Promise<ClaimStateRow> {
+): Promise<ClaimState> {
   const state = await claimIdempotencyKey(client, claim, secretsKey);
   if (state.state !== "claimed") return state;
   await client.query(
@@ -83,11 +63,11 @@ export async function claimIdempotentCall(
   return state;
 }
 
-/** Stores the answer in the transaction of the effect. */
-export async function storeAnswer(
+/** Stores the response in the transaction of the effect. */
+export async function storeResponse(
   client: ClientBase,
-  claim: IdempotencyClaimRow,
-  answer: StoredAnswerRow,
+  claim: IdempotencyClaim,
+  response: StoredResponse,
   secretsKey: Uint8Array,
 ): Promise<void> {
   await client.query({
@@ -103,31 +83,31 @@ export async function storeAnswer(
       ...keyOf(claim),
       claim.operationKey,
       claim.fingerprint,
-      ...answerColumns(claim, answer, secretsKey),
+      ...responseColumns(claim, response, secretsKey),
     ],
   });
 }
 
 /** The same for a call; does nothing when the claim is no longer held under `token`. */
-export async function storeCallAnswer(
+export async function storeCallResponse(
   client: ClientBase,
-  claim: IdempotencyClaimRow,
+  claim: IdempotencyClaim,
   token: string,
-  answer: StoredAnswerRow,
+  response: StoredResponse,
   secretsKey: Uint8Array,
 ): Promise<void> {
   await client.query(
     `update sealpost.idempotency_keys
      set claim_token = null, claim_until = null, status = $5, headers = $6, body = $7, is_sealed = $8
      where account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4`,
-    [...keyOf(claim), token, ...answerColumns(claim, answer, secretsKey)],
+    [...keyOf(claim), token, ...responseColumns(claim, response, secretsKey)],
   );
 }
 
-/** Gives the claim of a call up; its request may be repeated. */
+/** Releases the claim of a failed call, so the request can be retried. */
 export async function releaseIdempotentCall(
   client: ClientBase,
-  claim: IdempotencyClaimRow,
+  claim: IdempotencyClaim,
   token: string,
 ): Promise<void> {
   await client.query(
@@ -137,7 +117,7 @@ export async function releaseIdempotentCall(
   );
 }
 
-/** Forgets keys older than the retention, at most `rowsMax` of them. Returns how many. */
+/** Deletes keys older than the retention, at most `rowsMax` of them. Returns how many. */
 export async function forgetIdempotencyKeys(
   pool: Pool,
   retentionMs: number,
@@ -155,20 +135,20 @@ export async function forgetIdempotencyKeys(
   return rowCount ?? 0;
 }
 
-function keyOf(claim: IdempotencyClaimRow): readonly unknown[] {
+function keyOf(claim: IdempotencyClaim): readonly unknown[] {
   return [claim.accountId, claim.keyId, claim.idempotencyKey];
 }
 
-function answerColumns(claim: IdempotencyClaimRow, answer: StoredAnswerRow, secretsKey: Uint8Array) {
-  const isSealed = answer.holdsSecret && answer.body !== null;
-  const body = isSealed ? seal(answer.body!.toString("utf8"), secretsKey, ownerOf(claim)) : answer.body;
-  return [answer.status, JSON.stringify(answer.headers), body, isSealed];
+function responseColumns(claim: IdempotencyClaim, response: StoredResponse, secretsKey: Uint8Array) {
+  const isSealed = response.holdsSecret && response.body !== null;
+  const body = isSealed ? seal(response.body!.toString("utf8"), secretsKey, ownerOf(claim)) : response.body;
+  return [response.status, JSON.stringify(response.headers), body, isSealed];
 }
 
-function open(body: Buffer, claim: IdempotencyClaimRow, secretsKey: Uint8Array): Buffer {
+function open(body: Buffer, claim: IdempotencyClaim, secretsKey: Uint8Array): Buffer {
   return Buffer.from(unseal(body, secretsKey, ownerOf(claim)));
 }
 
-function ownerOf(claim: IdempotencyClaimRow) {
+function ownerOf(claim: IdempotencyClaim) {
   return { accountId: claim.accountId, id: `${claim.keyId}/${claim.idempotencyKey}` };
 }

@@ -1,9 +1,9 @@
 /**
- * Which accounts' logs are too long to be counted. Deliveries leave the log only with their day, the oldest days first:
- * as long as the one at position 10,001 is there, so are those before it, and nothing has to be counted to know.
+ * Remembers which accounts' logs are too long to be counted. Deliveries leave the log by whole days, oldest first: as
+ * long as the one at position 10,001 is there, so are those before it, and nothing has to be counted.
  *
- * One exception: a day with a delivery that is still open stays while younger ones leave. Their log may be taken for a
- * long one until `BELIEVED_MS` are over.
+ * One exception: a day with an open delivery stays while younger days leave. Such a log may be taken for a long one for
+ * up to `BELIEVED_MS`.
  */
 export type LongLogs = {
   /** The delivery at that position when the log was counted last; null: not known. */

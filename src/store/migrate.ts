@@ -3,8 +3,8 @@ import { readdir, readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Logger, runMigrations } from "graphile-worker";
 import pg from "pg";
+import { migrateGraphileWorker } from "./graphile-worker.ts";
 
 export type MigrateOptions = {
   readonly databaseUrl: string;
@@ -22,11 +22,11 @@ type MigrationFile = { readonly name: string; readonly text: string; readonly di
 
 const PROJECT_SQL_DIR = fileURLToPath(new URL("../../sql", import.meta.url));
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
-/** Such a statement would end our transaction, and a failure behind it would leave half a migration. */
+/** Such a statement would end our transaction, and a failure after it would leave half a migration. */
 const OWN_TRANSACTION = /^(begin|commit|rollback|start transaction)\s*;/im;
 
 const LOCK_POLL_MS = 100;
-/** Longer than any migration may take; whoever waits longer reports it and does not hang a deployment for ever. */
+/** Longer than any migration may take; beyond it the wait fails rather than hang a deployment for ever. */
 const LOCK_WAIT_MAX_MS = 10 * 60_000;
 
 /**
@@ -50,7 +50,7 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
   try {
     await client.query(SESSION_SETTINGS);
     await waitForLock(client, log);
-    await runMigrations({ connectionString: databaseUrl, maxPoolSize: 1, logger: workerLogger(log) });
+    await migrateGraphileWorker(databaseUrl, log);
     await client.query(MIGRATIONS_TABLE);
     const missing = chooseMissing(files, await readApplied(client));
     for (const file of missing) {
@@ -65,7 +65,7 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
   }
 }
 
-// A lock that does not come in 5 s is given up: everybody else queues behind us while we wait for it.
+// A lock not granted in 5 s is given up: everybody else queues behind us while we wait for it.
 const SESSION_SETTINGS =
   "set statement_timeout = 0; set lock_timeout = '5s'; set standard_conforming_strings = on";
 
@@ -109,8 +109,8 @@ async function readMigrationFile(path: string): Promise<MigrationFile> {
 }
 
 /**
- * Polls: a process that waits inside `pg_advisory_lock()` holds a snapshot, which a `create index concurrently`
- * of the one that works waits for in turn, and both wait for ever. The lock ends with the session.
+ * Polls, because a process waiting inside `pg_advisory_lock()` holds a snapshot, for which a
+ * `create index concurrently` of the one at work would wait in turn: a deadlock. The lock ends with the session.
  */
 async function waitForLock(client: pg.Client, log: (line: string) => void): Promise<void> {
   for (let waitedMs = 0; waitedMs < LOCK_WAIT_MAX_MS; waitedMs += LOCK_POLL_MS) {
@@ -177,7 +177,7 @@ async function apply(client: pg.Client, file: MigrationFile): Promise<void> {
   await client.query(record, [file.name, file.digest]).catch((cause) => {
     throw describeFailure(`${file.name}, when recorded`, null, cause);
   });
-  // Constraints that are deferred speak up only now.
+  // Deferred constraints are checked only now.
   await client.query("commit").catch((cause) => {
     throw describeFailure(`${file.name}, when committed`, null, cause);
   });
@@ -196,10 +196,4 @@ function describeFailure(where: string, text: string | null, cause: unknown): Er
 function place(text: string, offset: number): string {
   const before = [...text].slice(0, offset).join("").split("\n");
   return `line ${before.length}, column ${(before.at(-1) ?? "").length + 1}`;
-}
-
-function workerLogger(log: (line: string) => void): Logger {
-  return new Logger(() => (level, message) => {
-    if (level === "error" || level === "warning") log(`graphile-worker: ${message}`);
-  });
 }

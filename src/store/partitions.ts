@@ -1,10 +1,10 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
 import { ANSWER_MARGIN_MS } from "./timed-client.ts";
 
-/** Made ahead, so that a fortnight without anybody watching loses nothing. */
+/** Created ahead, so that a fortnight without a running leader loses nothing. */
 const DAYS_AHEAD = 14;
 
-/** Makes the missing day partitions from yesterday to 14 days ahead. Returns how many were made. */
+/** Creates the missing day partitions from yesterday to 14 days ahead. Returns how many. */
 export async function makePartitions(pool: Pool): Promise<number> {
   const { rows } = await pool.query<{ made: number }>(
     "select sealpost.make_partitions((now() at time zone 'UTC')::date - 1, $1) as made",
@@ -18,7 +18,7 @@ export type DayPartition = { readonly table: PartitionedTable; readonly name: st
 
 /**
  * Days that ended at least `retentionMs` before `at` (null: the database's now), oldest first. A day that was detached
- * but not yet dropped, because whoever did it died in between, is one of them.
+ * but not dropped, because the process died in between, is among them.
  */
 export async function findPartitionsOlderThan(
   pool: Pool,
@@ -42,7 +42,7 @@ export async function findPartitionsOlderThan(
   return rows.map(({ name, day }) => ({ table, name, day }));
 }
 
-/** Deliveries of that day that still have attempts to come; such a day is not dropped. */
+/** Open deliveries of that day; while there are any, it is not dropped. */
 export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
   const { rows } = await pool.query<{ n: number }>(
     `select count(*)::integer as n from sealpost.open_deliveries
@@ -57,10 +57,9 @@ export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
 const DETACH_MS = 60_000;
 
 /**
- * Takes a day out of the log without stopping anybody. A plain DROP waits behind one open read, and everything else
- * behind the DROP (2 s measured); detached concurrently it waits for nobody's lock but old transactions. It may end
- * anywhere in between and be called again: a detach that was cut off half-way is finished first, as it would block
- * every later one. The signal ends the waiting.
+ * Drops a day without blocking anybody. A plain DROP waits behind one open read, and everything else waits behind the
+ * DROP; detached concurrently it waits only for old transactions. It may be cut off anywhere and called again: a detach
+ * that was cut off half-way is finished first, because it would block every later one. The signal ends the waiting.
  */
 export async function dropPartition(pool: Pool, partition: DayPartition, signal: AbortSignal): Promise<void> {
   const client = await pool.connect();
@@ -101,9 +100,9 @@ const NOWHERE = "00000000-0000-0000-0000-000000000000";
 const LOG_START: LogPlace = { accountId: NOWHERE, id: NOWHERE };
 
 /**
- * Forgets the registry's rows of a day before its deliveries go, `deliveriesMax` deliveries at a time: the day's
- * partition tells which, so that publishing pays for no index by delivery. Each step goes on where the one before
- * ended; looking for what is left from the start took longer with every step, until none ended in time.
+ * Deletes a day's rows from the registry of analyses before its deliveries are dropped, `deliveriesMax` deliveries at a
+ * time. The day's partition tells which, so that publishing pays for no index by delivery. Keyset pagination: each step
+ * goes on where the last one ended, because searching from the start took longer with every step.
  *
  * @param after where the last step ended; null: at the start
  * @returns where to go on; null: that was all

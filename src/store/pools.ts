@@ -25,8 +25,8 @@ export type PoolOptions = {
 };
 
 /**
- * For claims and records: statements whose plan must never depend on what the tables looked like when it was made. A
- * small batch by ids is always a nested loop over indexes; planned for an empty table it would be a scan for ever.
+ * For claims and records, whose plans must not depend on what the tables held when they were made. A small batch by ids
+ * must be a nested loop over indexes; planned for an empty table it would stay a scan.
  */
 export function createDispatchPool(options: PoolOptions): pg.Pool {
   const off = ["seqscan", "hashjoin", "mergejoin"];
@@ -36,15 +36,15 @@ export function createDispatchPool(options: PoolOptions): pg.Pool {
   ]);
 }
 
-/** For the API, whose callers are told soon that the database is away. */
+/** For the API, which has to tell its callers soon that the database is away. */
 export function createApiPool(options: PoolOptions): pg.Pool {
   return createPool(options, [], API_TIMEOUTS);
 }
 
 /**
- * For pages of the log, which are read along an index until they are full. Left alone, the planner takes an account for
- * an average one, and reads and sorts all that it has: a page of 80,000 deliveries took 28 to 190 ms instead of 2 to 7.
- * Plans made anew for each page are right, too, but making one for 40 days takes 6 to 9 ms.
+ * For pages of the log, which are read along an index until they are full. By itself the planner assumes an average
+ * account, and reads and sorts all of its deliveries. Custom plans would be right, too, but making one for 40 days
+ * takes longer than running it. Figures: test/bench/README.md.
  */
 export function createLogPool(options: PoolOptions): pg.Pool {
   const off = ["seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"];
@@ -53,8 +53,8 @@ export function createLogPool(options: PoolOptions): pg.Pool {
 }
 
 /**
- * For metrics and probes, which whoever reads them waits for. What they read of a long queue is its beginning, by the
- * index: a planner that finds most rows due would rather read and sort them all.
+ * For metrics and probes, whose readers wait for them. They read the beginning of a long queue along the index: a
+ * planner that expects most rows to be due would rather read and sort them all.
  */
 export function createGaugePool(options: PoolOptions): pg.Pool {
   return createPool(options, ["enable_seqscan=off", "enable_bitmapscan=off"], API_TIMEOUTS);
@@ -66,8 +66,8 @@ export function createGeneralPool(options: PoolOptions): pg.Pool {
 }
 
 /**
- * What our statements are written for, whatever the database's owner has set for everybody else in it. jit: before
- * PostgreSQL 18 a scan that is switched off, and needed all the same, costs so much that its statement is compiled.
+ * The settings our statements are written for, whatever the database's owner has set. jit: before PostgreSQL 18 a scan
+ * that is switched off but needed all the same costs so much that the statement would be compiled.
  */
 const OUR_SETTINGS = [
   "default_transaction_isolation=read committed",
@@ -76,7 +76,7 @@ const OUR_SETTINGS = [
   "jit=off",
 ];
 
-/** Where to connect, and with which settings: first those that the address itself brings along. */
+/** Where to connect, and the settings: first those that the address brings along, then ours. */
 function addressOf(
   databaseUrl: string,
   settings: readonly string[],
@@ -85,7 +85,7 @@ function addressOf(
   const given = url.searchParams.get("options");
   url.searchParams.delete("options");
   const ours = [...OUR_SETTINGS, ...settings].map((setting) => `-c ${setting.replaceAll(" ", "\\ ")}`);
-  // In the address they would replace ours.
+  // Left in the address they would replace ours.
   return given === null
     ? { connectionString: databaseUrl, options: ours.join(" ") }
     : { connectionString: url.href, options: [given, ...ours].join(" ") };
@@ -112,14 +112,14 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
 }
 
 /**
- * The database refused the data itself (class 22), a constraint did (23), or it is too much (54): the same again is
- * refused again, while its neighbours may be fine.
+ * The database refused the data itself: invalid (class 22), against a constraint (23) or too large (54). A retry would
+ * be refused again, while other rows may be fine.
  */
 export function isRefusedData(error: unknown): boolean {
   return error instanceof pg.DatabaseError && /^(?:22|23|54)/.test(error.code ?? "");
 }
 
-/** Refused, or stored in a way that cannot be read (58, XX). Of a write these two may be over in a moment. */
+/** Refused, or stored data that cannot be read (58, XX). For a write the latter two may be transient. */
 export function isUnreadableData(error: unknown): boolean {
   return isRefusedData(error) || (error instanceof pg.DatabaseError && /^(?:58|XX)/.test(error.code ?? ""));
 }

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 
 const ROWS_PER_STEP_MAX = 10_000;
-/** Wake-ups that one lane gets in a step: about what its dispatchers remember of it. */
+/** Wake-ups of one lane in a step: about what its dispatchers hold of it. */
 const LANE_PER_STEP_MAX = 1_000;
 /** Jobs of 50 ids: nothing is promoted while 10,000 wake-ups wait. */
 const WAITING_JOBS_MAX = 200;
@@ -9,7 +9,7 @@ const SWEPT_JOBS_MAX = 1_000;
 
 export type Promotion = { readonly looked: number; readonly woken: number; readonly isFull: boolean };
 
-/** Wakes what is due and has nobody at it; see sql/0006_promote.sql. `at` null: the database's clock. */
+/** Wakes what is due and not leased; see sql/0006_promote.sql. `at` null: the database's clock. */
 export async function promoteDue(pool: Pool, at: Date | null): Promise<Promotion> {
   const { rows } = await pool.query<{ looked: number; woken: number }>({
     name: "promote",
@@ -22,7 +22,7 @@ export async function promoteDue(pool: Pool, at: Date | null): Promise<Promotion
 
 const GIVEN_BACK_PER_STEP = 1_000;
 
-/** Lets the promoter's next step wake these again: whoever was to claim them has forgotten them. */
+/** Has the promoter's next step wake these again: the dispatcher that was to claim them has dropped them. */
 export async function wakeSoon(pool: Pool, deliveryIds: readonly string[]): Promise<void> {
   for (let from = 0; from < deliveryIds.length; from += GIVEN_BACK_PER_STEP) {
     await pool.query({

@@ -9,10 +9,10 @@ export type CountedPolicy = { readonly requestsMax: number; readonly windowSecon
 export type Counted = { readonly requests: number; readonly resetMs: number };
 
 /**
- * Counts requests in buckets that all processes beside one database share. A bucket that is over its limit is not
- * written again until its window ends, so that a flood of refused requests is none of writes; and requests of one
- * bucket that come in one turn of the event loop are counted by one statement, each with a number of its own; of those
- * beyond the limit it may only say that they are.
+ * Counts requests in buckets that all processes beside one database share. A bucket over its limit is not written again
+ * until its window ends, so that a flood of refused requests causes no flood of writes. Requests of one bucket in one
+ * turn of the event loop are counted by one statement, each with a number of its own; those beyond the limit may only
+ * be told that they are.
  *
  * The counting is rate-limiter-flexible's, on our own table; it goes by the clocks of the processes, which may differ
  * by a second without harm.

@@ -20,7 +20,7 @@ export type AttemptRow = {
   readonly responseExcerpt: string | null;
 };
 
-/** What has to be written down about a leased delivery. */
+/** The outcome of a leased delivery. */
 export type Recording = {
   readonly deliveryId: string;
   readonly leaseToken: string;
@@ -36,9 +36,9 @@ export type Recording = {
 };
 
 /**
- * Writes down what became of leased deliveries, all in one statement, and moves each delivery if the lease is still
- * ours. A replay that came while the attempt was under way has raised the row's run: then the attempt is kept in the
- * log, the lease goes, and only a 2xx still moves the status (the replay falls away).
+ * Records the outcomes of leased deliveries in one statement, and moves each delivery if the lease is still ours. A
+ * replay that came while the attempt was in flight has raised the row's run: then the attempt is kept in the log, the
+ * lease is freed, and only a 2xx still moves the status (the replay falls away).
  *
  * `input` is the one join over unnest; the later steps read it. Joining CTEs with each other goes quadratic. What
  * `= any (array[…])` is for, the claim says.
@@ -104,8 +104,8 @@ with input as (
 select delivery_id from input`;
 
 /**
- * Returns the ids whose lease was still ours. The others were taken over in the meantime: somebody else has written
- * this attempt down as interrupted, and nothing of it changes anything.
+ * Returns the ids whose lease was still ours. The others were taken over in the meantime: another claim has recorded
+ * the attempt as interrupted, and this outcome changes nothing.
  */
 export async function recordOutcomes(
   pool: Pool,
@@ -124,8 +124,8 @@ export async function recordOutcomes(
 }
 
 /**
- * Column by column, as PostgreSQL's array literals. Ids and numbers need no quoting and are joined here, which costs a
- * fifth of what pg's own conversion does; anything that somebody else wrote goes through pg's.
+ * Column by column, as PostgreSQL's array literals. Ids and numbers need no quoting and are joined here, at a fifth of
+ * the cost of pg's conversion; any text from outside goes through pg's.
  */
 function toColumns(recordings: readonly Recording[]): unknown[] {
   const plain = (pick: (recording: Recording) => string | number | null) =>

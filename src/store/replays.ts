@@ -29,7 +29,7 @@ export async function replayDelivery(
 }
 
 /** A replay of many, with its progress. */
-export type Replay = {
+export type StoredReplay = {
   readonly id: string;
   readonly status: "running" | "done" | "cancelled";
   /** As it was asked for. */
@@ -75,7 +75,7 @@ export async function createReplay(
   asked: unknown,
   ratePerSecond: number,
   analysisRetentionMs: number,
-): Promise<Replay | null> {
+): Promise<StoredReplay | null> {
   // Counted apart: it is an index's work, where writing so many items down only to take them back is not.
   const count = await countReplayable(client, accountId, filter, analysisRetentionMs);
   if (count > REPLAY_DELIVERIES_MAX) return null;
@@ -127,8 +127,8 @@ export async function findReplay(
   database: Pool | ClientBase,
   accountId: string,
   replayId: string,
-): Promise<Replay | null> {
-  const { rows } = await database.query<ReplayRow>({
+): Promise<StoredReplay | null> {
+  const { rows } = await database.query<Row>({
     name: "find_replay",
     text: `select ${COLUMNS}, c.succeeded, c.failed
       from sealpost.replays r cross join lateral (
@@ -144,7 +144,7 @@ export async function findReplay(
 }
 
 export type ReplayPage = {
-  readonly replays: readonly Replay[];
+  readonly replays: readonly StoredReplay[];
   readonly nextBelowId: string | null;
   readonly total: number;
 };
@@ -159,7 +159,7 @@ export async function listReplays(
   belowId: string | null,
   limit: number,
 ): Promise<ReplayPage> {
-  const { rows } = await database.query<ReplayRow & { total: number }>({
+  const { rows } = await database.query<Row & { total: number }>({
     name: "list_replays",
     text: `select page.*, counted.total from
       (select count(*)::integer as total from sealpost.replays where account_id = $1) as counted
@@ -184,7 +184,7 @@ export async function cancelReplay(
   client: ClientBase | Pool,
   accountId: string,
   replayId: string,
-): Promise<Replay | null> {
+): Promise<StoredReplay | null> {
   await client.query(
     `update sealpost.replays set status = 'cancelled', ended_at = now()
      where account_id = $1 and id = $2 and status = 'running'`,
@@ -236,9 +236,9 @@ export async function forgetReplay(pool: Pool, retentionMs: number): Promise<num
   return rowCount ?? 0;
 }
 
-type ReplayRow = {
+type Row = {
   id: string;
-  status: Replay["status"];
+  status: StoredReplay["status"];
   filter: unknown;
   rate_per_second: number;
   matched: number;
@@ -250,7 +250,7 @@ type ReplayRow = {
   failed: number;
 };
 
-function fromRow(row: ReplayRow): Replay {
+function fromRow(row: Row): StoredReplay {
   return {
     id: row.id,
     status: row.status,

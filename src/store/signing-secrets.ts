@@ -82,7 +82,7 @@ export async function rotateSigningSecret(
   secretsKey: Uint8Array,
 ): Promise<SigningSecret> {
   return await inTransaction(database, async (client) => {
-    // Two rotations at once would both retire the same current secret: they take turns.
+    // Two concurrent rotations would both retire the same current secret: they take turns.
     await client.query("select from sealpost.accounts where id = $1 for update", [accountId]);
     await client.query(
       `update sealpost.signing_secrets

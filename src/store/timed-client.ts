@@ -1,6 +1,6 @@
 import pg from "pg";
 
-/** Told of every statement: how long it took from asking to its answer, and whether that was an error. */
+/** Called for every statement: how long it took from asking to its answer, and whether that was an error. */
 export type OnQuery = (durationMs: number, hasFailed: boolean) => void;
 
 export type TimedClientOptions = {
@@ -9,7 +9,7 @@ export type TimedClientOptions = {
   readonly onQuery: OnQuery;
 };
 
-/** So much longer than the server allows a statement is waited for its answer: the server's own error says more. */
+/** The answer is waited for so much longer than the server allows the statement: the server's own error says more. */
 export const ANSWER_MARGIN_MS = 1_000;
 
 type Answer = (error: unknown, result?: unknown) => void;

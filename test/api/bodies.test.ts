@@ -61,15 +61,15 @@ describe("a body", () => {
     expect((await post({ body: "{}", headers: json }, "/v1/locks/combination/rotate")).status).toBe(200);
     const other = await post({ body: '{"a":1}', headers: json }, "/v1/locks/combination/rotate");
     await expectProblem(other, 400, "invalid_request", [
-      { path: "body", message: "The operation takes no body." },
+      { path: "body", message: "This operation takes no body." },
     ]);
   });
 
   test.each([
-    ["{", "The body is not JSON."],
+    ["{", "The body is not valid JSON."],
     ["  ", "The body is empty."],
-    ["'a'", "The body is not JSON."],
-    ["\ufeff{}", "The body is not JSON."],
+    ["'a'", "The body is not valid JSON."],
+    ["\ufeff{}", "The body is not valid JSON."],
     [`{"a":${"[".repeat(600)}${"]".repeat(600)}}`, "The body is nested deeper than 512 levels."],
     [`${"[".repeat(30_000)}`, "The body is nested deeper than 512 levels."],
   ])("%.20s is 400", async (body, message) => {
@@ -93,7 +93,7 @@ describe("a body", () => {
 
   test("that is not UTF-8 is 400", async () => {
     const body = Buffer.from('{"color":"\xff"}', "latin1");
-    const message = "The body is not UTF-8.";
+    const message = "The body is not valid UTF-8.";
     await expectProblem(await post({ body, headers: json }), 400, "invalid_request", [
       { path: "body", message },
     ]);
@@ -112,7 +112,7 @@ describe("a body", () => {
       await post({ body, headers: json }),
       400,
       "invalid_request",
-      paths.map((path) => ({ path, message: "Stands there twice." })),
+      paths.map((path) => ({ path, message: "Duplicate field." })),
     );
   });
 
@@ -140,7 +140,7 @@ describe("a body", () => {
       { path: "body.weight", message: "Must be at least 1." },
       ...["__proto__", "constructor", "hight"].map((name) => ({
         path: `body.${name}`,
-        message: "Not known here; check the spelling.",
+        message: "Unknown field.",
       })),
     ]);
   });

@@ -6,7 +6,7 @@ test.each([
   ["a field that is not there", z.string(), undefined, "Missing."],
   ["an id", z.guid(), "12", /^Must be a UUID, such as [0-9a-f-]{36}\.$/],
   ["a time", z.iso.datetime(), "yesterday", /^Must be a time in ISO 8601, such as \d{4}-.*Z\.$/],
-  ["a pattern", z.string().regex(/^a+$/), "b", "Has characters or a length that are not allowed here."],
+  ["a pattern", z.string().regex(/^a+$/), "b", "Has characters or a length that are not allowed."],
   ["a pattern that says what it is", z.string().regex(/^a+$/, "Only a."), "b", "Only a."],
   ["another format", z.email(), "b", "Must be in the format email."],
   ["a short text", z.string().min(2), "b", "Must have at least 2 characters."],

@@ -237,7 +237,7 @@ describe("an operation that calls out", () => {
     expect(commitsBefore).toBe(1);
     const again = await send("k", { ...weigh, body: null });
     expect([await again.json(), again.headers.get("idempotent-replayed")]).toEqual([{ calls: 1 }, "true"]);
-    expect([...api.store.entries.values()]).toMatchObject([{ kind: "answered" }]);
+    expect([...api.store.entries.values()]).toMatchObject([{ kind: "completed" }]);
   });
 
   test("gives its claim up when it is refused", async () => {
@@ -280,7 +280,7 @@ describe("every write", () => {
         params: {},
         body: { color: "red", weight: null },
         status: 201,
-        answer: expect.objectContaining({ color: "red" }),
+        responseBody: expect.objectContaining({ color: "red" }),
       },
       expect.objectContaining({ operationKey: "boxes.weigh", accountId: ADA, status: 200 }),
     ]);
@@ -289,9 +289,11 @@ describe("every write", () => {
   test("whose answer holds a secret says so to the store, and tells nobody else", async () => {
     await start();
     await send("k", { path: "/v1/locks/combination/rotate", body: null });
-    expect(api.recorded).toMatchObject([{ answer: null }]);
+    expect(api.recorded).toMatchObject([{ responseBody: null }]);
     await send("l");
-    const stored = [...api.store.entries.values()].map((entry) => entry.kind === "answered" && entry.answer);
+    const stored = [...api.store.entries.values()].map(
+      (entry) => entry.kind === "completed" && entry.response,
+    );
     expect(stored).toMatchObject([{ holdsSecret: true }, { holdsSecret: false }]);
   });
 });

@@ -1,14 +1,13 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import type { ClientBase } from "pg";
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { emptyAnswer, jsonAnswer, jsonBody, rawBody } from "../../src/api/shapes.ts";
+import { emptyResponse, jsonBody, jsonResponse, rawBody } from "../../src/api/operation-io.ts";
 
-type Tx = { readonly put: (key: string, value: string) => void };
-
-const { read, write, callOut } = operationDefiners<Tx, "box_sealed">();
+const { read, write, callOut } = operationDefiners<"box_sealed">();
 
 const Box = z.strictObject({ id: z.string(), weight: z.int().nullable() });
 const named = {
@@ -29,7 +28,7 @@ describe("a declaration", () => {
       scope,
       params,
       query: z.strictObject({ depth: z.int().default(1) }),
-      answer: jsonAnswer(200, Box),
+      response: jsonResponse(200, Box),
       errors: ["not_found"],
       handle: async (request) => {
         expectTypeOf(request.params).toEqualTypeOf<{ id: string }>();
@@ -49,9 +48,9 @@ describe("a declaration", () => {
       mode: "sync",
       idempotency: "key_required",
       body: jsonBody(Box),
-      answer: emptyAnswer(),
+      response: emptyResponse(),
       handle: async (request, tx) => {
-        expectTypeOf(tx).toEqualTypeOf<Tx>();
+        expectTypeOf(tx).toEqualTypeOf<ClientBase>();
         expectTypeOf(request.body).toEqualTypeOf<{ id: string; weight: number | null }>();
       },
     });
@@ -64,7 +63,7 @@ describe("a declaration", () => {
       idempotency: "key_required",
       callsOut: { deadlineMs: 1000 },
       body: rawBody({ documentedAs: Box, bytesMax: 10 }),
-      answer: jsonAnswer(202, Box, { Location: "Where the box is." }),
+      response: jsonResponse(202, Box, { Location: "Where the box is." }),
       handle: async (request) => {
         expectTypeOf(request.body).toEqualTypeOf<Buffer>();
         return { body: { id: "1", weight: 1 }, headers: { Location: "/v1/boxes/1" } };
@@ -74,7 +73,7 @@ describe("a declaration", () => {
   });
 
   test("that lacks what it owes does not compile", () => {
-    const answer = jsonAnswer(200, Box);
+    const answer = jsonResponse(200, Box);
     const handle = async () => ({ body: { id: "1", weight: 1 } });
     const writing = { ...named, answer, handle, scope, risk: "reversible", mode: "sync" } as const;
 

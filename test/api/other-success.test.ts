@@ -1,11 +1,10 @@
 import { afterEach, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { eitherAnswer, jsonAnswer, jsonBody } from "../../src/api/shapes.ts";
+import { eitherResponse, jsonBody, jsonResponse } from "../../src/api/operation-io.ts";
 import { createToyApi, type ToyApi } from "../support/api-toy-server.ts";
-import type { ToyTx } from "../support/api-toy-stores.ts";
 
-const stacking = operationDefiners<ToyTx>().write({
+const stacking = operationDefiners().write({
   key: "boxes.stack",
   tag: "Boxes",
   summary: "Stack the boxes",
@@ -17,7 +16,7 @@ const stacking = operationDefiners<ToyTx>().write({
   mode: "async",
   idempotency: "key_required",
   body: jsonBody(z.strictObject({ only_say: z.boolean(), as: z.unknown().optional() })),
-  answer: eitherAnswer(jsonAnswer(202, z.object({ stack: z.string() })), {
+  response: eitherResponse(jsonResponse(202, z.object({ stack: z.string() })), {
     status: 200,
     schema: z.object({ height: z.int() }),
     description: "Only said.",

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { kernelProblems } from "../../src/api/kernel-problems.ts";
+import { standardProblems } from "../../src/api/problem-catalogue.ts";
 import { TemporarilyUnavailable } from "../../src/api/problems.ts";
 import { boxProblems } from "../support/api-boxes.ts";
 import { expectProblem } from "../support/api-expect.ts";
@@ -20,7 +20,7 @@ const html = { headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } 
 describe("a page about an error", () => {
   test("is where the problem's type points, for every code, as JSON and as HTML", async () => {
     await start();
-    for (const [code, kind] of Object.entries({ ...kernelProblems, ...boxProblems })) {
+    for (const [code, kind] of Object.entries({ ...standardProblems, ...boxProblems })) {
       const { title, status, meaning, remedy } = kind;
       const json = await get(`/errors/${code}`);
       expect(json.headers.get("content-type")).toBe("application/json");
@@ -49,7 +49,7 @@ describe("a page about an error", () => {
   test("is listed, and none is made up", async () => {
     await start();
     const { items } = (await (await get("/errors")).json()) as { items: { code: string; status: number }[] };
-    expect(items).toHaveLength(Object.keys(kernelProblems).length + 2);
+    expect(items).toHaveLength(Object.keys(standardProblems).length + 2);
     expect(items.map(({ status }) => status)).toEqual(items.map(({ status }) => status).sort());
     const index = await (await get("/errors", html)).text();
     expect(index).toContain('href="reference/"');

@@ -101,7 +101,7 @@ describe("a list", () => {
       expect((await get(wrong)).status, wrong).toBe(400);
     }
     const longest = await get(`?cursor=${"x".repeat(2048)}`);
-    expect(longest).toMatchObject({ page: { errors: [{ message: "Not a cursor of this list." }] } });
+    expect(longest).toMatchObject({ page: { errors: [{ message: "Not a valid cursor for this list." }] } });
 
     for (let number = 1000; number < 2000; number++) add(api, `c-${number}`, "red");
     expect(await get("?color=red")).toMatchObject({ page: { total: 1000 }, capped: "true" });

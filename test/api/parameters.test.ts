@@ -1,10 +1,9 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
-import { jsonAnswer } from "../../src/api/shapes.ts";
+import { jsonResponse } from "../../src/api/operation-io.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
-import type { ToyTx } from "../support/api-toy-stores.ts";
 
 let api: ToyApi;
 afterEach(() => api.app.close());
@@ -34,8 +33,8 @@ describe("parameters", () => {
       ],
     ],
     [`?${"id=a&".repeat(6)}`, [{ path: "query.id", message: "Must have at most 5 items." }]],
-    ["?colour=red", [{ path: "query.colour", message: "Not known here; check the spelling." }]],
-    ["?__proto__=red", [{ path: "query.__proto__", message: "Not known here; check the spelling." }]],
+    ["?colour=red", [{ path: "query.colour", message: "Unknown field." }]],
+    ["?__proto__=red", [{ path: "query.__proto__", message: "Unknown field." }]],
     ["?is_weighed=yes", [{ path: "query.is_weighed", message: "Must be true or false." }]],
   ])("%s are refused", async (query, errors) => {
     const auth = await start();
@@ -55,7 +54,7 @@ describe("parameters", () => {
   });
 
   test("are refused even where a schema forgot to", async () => {
-    const { read } = operationDefiners<ToyTx>();
+    const { read } = operationDefiners();
     const lax = read({
       key: "boxes.lax",
       tag: "Boxes",
@@ -65,7 +64,7 @@ describe("parameters", () => {
       path: "/v1/lax",
       scope: "boxes:read",
       query: z.object({ a: z.string().optional() }),
-      answer: jsonAnswer(200, z.object({})),
+      response: jsonResponse(200, z.object({})),
       handle: async () => ({ body: {} }),
     });
     const auth = await start({ more: [lax] });
@@ -77,14 +76,14 @@ describe("parameters", () => {
   test("of an operation that takes none are refused", async () => {
     const auth = await start();
     const response = await fetch(`${await api.listen()}/v1/boxes/box-1?a=1`, { headers: auth });
-    await expectProblem(response, 400, "invalid_request", [{ path: "query.a", message: "Not known here." }]);
+    await expectProblem(response, 400, "invalid_request", [{ path: "query.a", message: "Unknown field." }]);
   });
 
   test("in the path are checked, decoded", async () => {
     const auth = await start();
     const response = await fetch(`${await api.listen()}/v1/boxes/a%2Fb`, { headers: auth });
     await expectProblem(response, 400, "invalid_request", [
-      { path: "path.box_id", message: "Has characters or a length that are not allowed here." },
+      { path: "path.box_id", message: "Has characters or a length that are not allowed." },
     ]);
   });
 });

@@ -1,6 +1,6 @@
 import { parseItem } from "structured-headers";
 import { afterEach, describe, expect, test } from "vitest";
-import { addressBucket } from "../../src/api/client-address.ts";
+import { addressBucket } from "../../src/api/rate-limits.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
 import { patience } from "../support/time-limits.ts";
 

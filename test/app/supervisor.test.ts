@@ -61,7 +61,7 @@ describe("the supervisor", () => {
     expect(again.name).toBe("one");
     expect(again.pid).not.toBe(one?.pid);
     expect(two?.socket.closed).toBe(false);
-    expect(news).toContainEqual({ kind: "ended", name: "one", how: "SIGKILL", againInMs: 500 });
+    expect(news).toContainEqual({ kind: "ended", name: "one", how: "SIGKILL", againInMs: 250 });
   });
 
   test("waits longer each time", async () => {
@@ -70,7 +70,7 @@ describe("the supervisor", () => {
     (await nextChild()).socket.write("exit 1");
     await nextChild();
     const ends = news.filter((item) => item.kind === "ended");
-    expect(ends.map((item) => item.againInMs)).toEqual([500, 1_000]);
+    expect(ends.map((item) => item.againInMs)).toEqual([250, 500]);
     expect(ends[0]?.how).toBe("exit code 1");
   });
 

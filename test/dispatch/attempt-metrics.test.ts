@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createAttemptMetrics } from "../../src/dispatch/attempt-metrics.ts";
-import type { DispatchObserver } from "../../src/dispatch/dispatcher.ts";
-import { bothObservers } from "../../src/dispatch/observers.ts";
+import type { DispatchObserver } from "../../src/dispatch/observer.ts";
+import { bothObservers } from "../../src/dispatch/observer.ts";
 import { createDispatchMetrics } from "../../src/metrics/dispatch-metrics.ts";
 import { createMetricsRegistry } from "../../src/metrics/registry.ts";
 import type { LeasedDelivery } from "../../src/store/claim.ts";
@@ -135,7 +135,7 @@ test("all else that happens is counted, and both of two observers are told", asy
   const both = bothObservers(one.observer, other.observer);
   both.claimed(40, 39, 5);
   both.letGo(7);
-  both.mustGoAlone("an-id");
+  both.mustBeQuarantined("an-id");
   both.failed("record", new Error("away"));
   record(both, { status: "succeeded" }, attempt());
   const expected = {

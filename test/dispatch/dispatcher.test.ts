@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { Pool } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createEgress } from "../../src/app/egress.ts";
-import { createDelivering } from "../../src/dispatch/delivering.ts";
+import { createDelivering } from "../../src/dispatch/deliver.ts";
 import { Dispatcher, type DispatcherOptions } from "../../src/dispatch/dispatcher.ts";
 import { LANE_LIMITS } from "../../src/dispatch/lanes.ts";
 import { claimDeliveries } from "../../src/store/claim.ts";
@@ -64,7 +64,7 @@ function startDispatcher(
 ) {
   const told = new EventTarget();
   const recorded: string[] = [];
-  const alone: string[] = [];
+  const quarantined: string[] = [];
   const failures: { work: string; error: unknown }[] = [];
   const config = testConfig([receiver], { ATTEMPT_DEADLINE_MS: "15000" });
   const delivering = createDelivering({
@@ -96,8 +96,8 @@ function startDispatcher(
         recorded.push(`${delivery.deliveryId} ${outcome}`);
         tell();
       },
-      mustGoAlone: (id) => {
-        alone.push(id);
+      mustBeQuarantined: (id) => {
+        quarantined.push(id);
         tell();
       },
       letGo: () => undefined,
@@ -113,7 +113,7 @@ function startDispatcher(
     const signal = patientSignal(timeoutMs);
     while (!isSo()) await once(told, "told", { signal });
   };
-  return { dispatcher, recorded, alone, failures, until };
+  return { dispatcher, recorded, quarantined, failures, until };
 }
 
 /** `perLane` small analyses for each of `lanes` accounts, as their wake-ups would name them. */
@@ -200,14 +200,14 @@ describe("claiming", () => {
     expect(dispatcher.lanes.inFlight).toBe(0);
   });
 
-  it("hands those on that have to be posted alone, and posts them not", async () => {
+  it("hands on what belongs into quarantine, and does not post it", async () => {
     const waiting = await publishIn(1, 1);
     const id = waiting[0]!.deliveryId;
     await makeSuspect(database.pool, [id]);
-    const { dispatcher, alone, until } = startDispatcher({});
+    const { dispatcher, quarantined, until } = startDispatcher({});
     await dispatcher.wake(waiting);
-    await until(() => alone.length === 1);
-    expect(alone).toEqual([id]);
+    await until(() => quarantined.length === 1);
+    expect(quarantined).toEqual([id]);
     expect(receiver.requests).toEqual([]);
     expect(dispatcher.lanes.inFlight).toBe(0);
   });

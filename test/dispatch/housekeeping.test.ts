@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { keepHouse } from "../../src/dispatch/housekeeping.ts";
+import { DAY_MS } from "../../src/model/time.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import {
@@ -12,7 +13,6 @@ import {
   rowsOf,
 } from "../support/installation.ts";
 
-const DAY_MS = 86_400_000;
 const RETENTION = {
   analysisRetentionMs: 7 * DAY_MS,
   logRetentionMs: 30 * DAY_MS,

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { Cluster, DEADLINE_MS } from "../faults/harness/cluster.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
@@ -17,7 +17,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-it("lets a dispatcher that is asked to end wait for one delivery that is posted alone, and for no others", async () => {
+test("a dispatcher that is asked to end waits for the delivery posted from quarantine, and for no other", async () => {
   await cluster.receiver.behave("/silent", { isSilent: true });
   const { accountId } = await cluster.createAccount("/silent");
   const published = await cluster.producer.publishMany(6, accountId);

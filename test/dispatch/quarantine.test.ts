@@ -1,9 +1,9 @@
 import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createEgress } from "../../src/app/egress.ts";
-import { type AloneRun, Suspects } from "../../src/dispatch/quarantine.ts";
-import { deliverAlone } from "../../src/dispatch/quarantine-process.ts";
-import { tryToBeAlone } from "../../src/store/quarantine.ts";
+import { Quarantine, type QuarantineRun } from "../../src/dispatch/quarantine.ts";
+import { deliverInQuarantine } from "../../src/dispatch/quarantine-process.ts";
+import { tryToLockQuarantine } from "../../src/store/leases.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows, claim, deliveryRow, openDispatchPool, openRow } from "../support/delivery-rows.ts";
 import { testConfig } from "../support/dispatching.ts";
@@ -31,7 +31,7 @@ beforeEach(async () => {
 });
 afterEach(() => receiver.close());
 
-async function publishSuspect(): Promise<string> {
+async function publishQuarantined(): Promise<string> {
   const { accountId } = await createTestAccount(database, receiver.url("/").href);
   const id = await publish(database.pool, accountId, `{"id":"s-${published++}","status":"succeeded"}`);
   await makeSuspect(database.pool, [id]);
@@ -40,10 +40,10 @@ async function publishSuspect(): Promise<string> {
 
 let asked = new AbortController();
 
-function postAlone(...deliveryIds: string[]) {
+function postInQuarantine(...deliveryIds: string[]) {
   const failures: string[] = [];
   const config = testConfig([receiver]);
-  const outcome = deliverAlone(
+  const outcome = deliverInQuarantine(
     {
       databaseUrl: database.url,
       config,
@@ -54,7 +54,7 @@ function postAlone(...deliveryIds: string[]) {
       wallClockMs: Date.now,
       observer: {
         attemptRecorded: () => undefined,
-        mustGoAlone: () => undefined,
+        mustBeQuarantined: () => undefined,
         letGo: () => undefined,
         claimed: () => undefined,
         failed: (work) => failures.push(work),
@@ -66,41 +66,41 @@ function postAlone(...deliveryIds: string[]) {
   return { outcome, failures };
 }
 
-describe("a delivery posted alone", () => {
+describe("a delivery in quarantine", () => {
   it("arrives and is recorded like any other", async () => {
-    const id = await publishSuspect();
-    expect(await postAlone(id).outcome).toBe("done");
+    const id = await publishQuarantined();
+    expect(await postInQuarantine(id).outcome).toBe("done");
     expect(receiver.requests).toHaveLength(1);
     expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "succeeded", attempts_count: 1 });
   });
 
-  it("waits for another time while somebody else is alone", async () => {
-    const id = await publishSuspect();
+  it("waits for another time while another process is at it", async () => {
+    const id = await publishQuarantined();
     const other = await database.pool.connect();
     try {
       // The session of the test before may take a moment to end.
-      await expect.poll(() => tryToBeAlone(other)).toBe(true);
-      expect(await postAlone(id).outcome).toBe("busy");
+      await expect.poll(() => tryToLockQuarantine(other)).toBe(true);
+      expect(await postInQuarantine(id).outcome).toBe("busy");
     } finally {
       other.release(true);
     }
-    await expect.poll(() => postAlone(id).outcome).toBe("done");
+    await expect.poll(() => postInQuarantine(id).outcome).toBe("done");
   });
 
-  it("is left alone when it is not due, or gone", async () => {
-    const id = await publishSuspect();
+  it("is not posted when it is not due, or gone", async () => {
+    const id = await publishQuarantined();
     const dueAt = new Date(Date.now() + 3_600_000);
     await changeRows(database.pool, "open_deliveries", { delivery_id: id }, { due_at: dueAt });
-    expect(await postAlone(id).outcome).toBe("done");
+    expect(await postInQuarantine(id).outcome).toBe("done");
     expect(receiver.requests).toEqual([]);
   });
 
-  it("ends as interrupted when the process that posted it alone died", async () => {
-    const id = await publishSuspect();
+  it("ends as interrupted when the process that posted it there died", async () => {
+    const id = await publishQuarantined();
     const pool = openDispatchPool(database);
-    await claim(pool, [id], { isAlone: true, leaseMs: 0 });
+    await claim(pool, [id], { isInQuarantine: true, leaseMs: 0 });
     await pool.end();
-    expect(await postAlone(id).outcome).toBe("done");
+    expect(await postInQuarantine(id).outcome).toBe("done");
     expect(receiver.requests).toEqual([]);
     expect(await deliveryRow(database.pool, id)).toMatchObject({
       status: "abandoned",
@@ -111,9 +111,9 @@ describe("a delivery posted alone", () => {
   });
 
   it("is given back after a fault of our own, not abandoned for it", async () => {
-    const id = await publishSuspect();
+    const id = await publishQuarantined();
     await spoilSecrets(database.pool);
-    const { outcome, failures } = postAlone(id);
+    const { outcome, failures } = postInQuarantine(id);
     expect(await outcome).toBe("done");
     expect(failures).toEqual(["deliver"]);
     expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "pending", attempts_count: 0 });
@@ -121,7 +121,7 @@ describe("a delivery posted alone", () => {
   });
 });
 
-describe("deliveries posted alone", () => {
+describe("deliveries in quarantine", () => {
   it("go one after the other, whatever becomes of the one before", async () => {
     let atOnce = 0;
     await receiver.close();
@@ -133,8 +133,8 @@ describe("deliveries posted alone", () => {
         return { status: receiver.requests.length === 2 ? 503 : 200 };
       },
     });
-    const ids = [await publishSuspect(), await publishSuspect(), await publishSuspect()];
-    expect(await postAlone(...ids).outcome).toBe("done");
+    const ids = [await publishQuarantined(), await publishQuarantined(), await publishQuarantined()];
+    expect(await postInQuarantine(...ids).outcome).toBe("done");
     const statuses = await Promise.all(ids.map(async (id) => (await deliveryRow(database.pool, id)).status));
     expect(statuses).toEqual(["succeeded", "failed", "succeeded"]);
   });
@@ -149,15 +149,15 @@ describe("when it is asked to end", () => {
         return { status: 200 };
       },
     });
-    const ids = [await publishSuspect(), await publishSuspect()];
-    expect(await postAlone(...ids).outcome).toBe("done");
+    const ids = [await publishQuarantined(), await publishQuarantined()];
+    expect(await postInQuarantine(...ids).outcome).toBe("done");
     const statuses = await Promise.all(ids.map(async (id) => (await deliveryRow(database.pool, id)).status));
     expect(statuses).toEqual(["succeeded", "pending"]);
     expect(await openRow(database.pool, ids[1]!)).toMatchObject({ lease_token: null });
   });
 });
 
-describe("suspects", () => {
+describe("quarantined deliveries", () => {
   /** A few turns of the event loop: more than what it does between two batches takes. */
   const settled = async () => {
     for (let turns = 0; turns < 10; turns++) await new Promise((resolve) => setImmediate(resolve));
@@ -165,35 +165,35 @@ describe("suspects", () => {
   const names = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => `s${from + n}`);
 
   /** Answers to one batch after the other; the last answer stays. */
-  function startSuspects(...answers: AloneRun[]) {
+  function startQuarantine(...answers: QuarantineRun[]) {
     const batches: (readonly string[])[] = [];
-    const suspects = new Suspects(async (batch) => {
+    const quarantine = new Quarantine(async (batch) => {
       batches.push(batch);
       await new Promise((resolve) => setImmediate(resolve));
       return answers[Math.min(batches.length, answers.length) - 1] ?? "done";
     });
-    return { suspects, batches };
+    return { quarantine, batches };
   }
 
   it("go in batches, each once", async () => {
-    const { suspects, batches } = startSuspects();
-    for (const id of [...names(0, 80), "s7"]) suspects.add(id);
+    const { quarantine, batches } = startQuarantine();
+    for (const id of [...names(0, 80), "s7"]) quarantine.add(id);
     await expect.poll(() => batches.length).toBe(2);
     expect(batches).toEqual([names(0, 50), names(50, 80)]);
   });
 
   it("may come back once they have been posted", async () => {
-    const { suspects, batches } = startSuspects();
-    suspects.add("a");
+    const { quarantine, batches } = startQuarantine();
+    quarantine.add("a");
     await expect.poll(() => batches.length).toBe(1);
     await settled();
-    suspects.add("a");
+    quarantine.add("a");
     await expect.poll(() => batches.length).toBe(2);
   });
 
   it("go on without the one that killed the process", async () => {
-    const { suspects, batches } = startSuspects("died", "done");
-    for (const id of ["a", "b"]) suspects.add(id);
+    const { quarantine, batches } = startQuarantine("died", "done");
+    for (const id of ["a", "b"]) quarantine.add(id);
     await expect.poll(() => batches.length).toBe(2);
     // Which of them it was, its row tells: it is leased, and does not come back to the second process.
     expect(batches).toEqual([
@@ -203,20 +203,20 @@ describe("suspects", () => {
   });
 
   it("are let go when it is asked to stop, which waits for the process that posts", async () => {
-    const posting = Promise.withResolvers<AloneRun>();
+    const posting = Promise.withResolvers<QuarantineRun>();
     const batches: [readonly string[], AbortSignal][] = [];
-    const suspects = new Suspects((batch, stopping) => {
+    const quarantine = new Quarantine((batch, stopping) => {
       batches.push([batch, stopping]);
       return posting.promise;
     });
-    for (const id of names(0, 80)) suspects.add(id);
+    for (const id of names(0, 80)) quarantine.add(id);
     await expect.poll(() => batches.length).toBe(1);
     expect(batches[0]![1].aborted).toBe(false);
     let hasStopped = false;
-    const stopped = suspects.stop().then(() => {
+    const stopped = quarantine.stop().then(() => {
       hasStopped = true;
     });
-    suspects.add("later");
+    quarantine.add("later");
     await settled();
     expect(batches[0]![1].aborted).toBe(true);
     expect(hasStopped).toBe(false);
@@ -224,19 +224,19 @@ describe("suspects", () => {
     await stopped;
     await settled();
     expect(batches).toHaveLength(1);
-    await suspects.stop();
+    await quarantine.stop();
   });
 
-  it("are let go when process after process dies, and when somebody else is alone", async () => {
-    const dying = startSuspects("died");
-    dying.suspects.add("a");
+  it("are let go when process after process dies, and when another process is at it", async () => {
+    const dying = startQuarantine("died");
+    dying.quarantine.add("a");
     await expect.poll(() => dying.batches.length).toBe(4);
-    const busy = startSuspects("busy", "done");
-    for (const id of names(0, 80)) busy.suspects.add(id);
+    const busy = startQuarantine("busy", "done");
+    for (const id of names(0, 80)) busy.quarantine.add(id);
     await expect.poll(() => busy.batches.length).toBe(1);
     await settled();
     expect(busy.batches).toHaveLength(1);
-    busy.suspects.add("later");
+    busy.quarantine.add("later");
     await expect.poll(() => busy.batches).toEqual([names(0, 50), ["later"]]);
     expect(dying.batches).toHaveLength(4);
   });

@@ -73,6 +73,7 @@ beforeEach(() => {
     partOf: ({ deliveryId }) => deliveryId.split("/")[1] ?? "today",
     isRefusedData: (error) => error instanceof Refused,
     onError: (error) => errors.push(error),
+    random: Math.random,
   });
 });
 

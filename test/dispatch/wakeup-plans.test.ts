@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
-import { createWakeupPool } from "../../src/store/wakeup-pool.ts";
+import { createWakeupPool } from "../../src/store/graphile-worker.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { insertAccount } from "../support/installation.ts";
 
@@ -67,6 +67,7 @@ function startWaking() {
       woken += waiting.length;
     },
     onRunnerEnded: () => undefined,
+    random: Math.random,
   });
   wakeups.start();
   return {

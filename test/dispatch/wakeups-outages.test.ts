@@ -2,7 +2,7 @@
 import { EventEmitter, once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { Wakeups, type WakeupsOptions } from "../../src/dispatch/wakeups.ts";
-import { createWakeupPool } from "../../src/store/wakeup-pool.ts";
+import { createWakeupPool } from "../../src/store/graphile-worker.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
 import { insertAccount, publish } from "../support/installation.ts";
@@ -31,7 +31,7 @@ async function withWakeups(
     applicationName: "test wakeups",
     onError: () => undefined,
   });
-  const wakeups = new Wakeups({ ...options(line), pool });
+  const wakeups = new Wakeups({ ...options(line), pool, random: Math.random });
   wakeups.start();
   await play(line);
   await wakeups.stop();

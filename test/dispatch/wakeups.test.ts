@@ -5,7 +5,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { WaitingDelivery } from "../../src/dispatch/lanes.ts";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { begin, countRows, insertAccount, JOBS, publish } from "../support/installation.ts";
+import { begin, insertAccount, publish } from "../support/installation.ts";
+import { countJobs } from "../support/wakeup-jobs.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -30,6 +31,7 @@ function startWaking(pool: Pool = database.pool): (count: number) => Promise<rea
       events.emit("woken");
     },
     onRunnerEnded: () => undefined,
+    random: Math.random,
   });
   running.start();
   return async (count) => {
@@ -106,6 +108,7 @@ test("stops when it is asked to while its runner is still starting", async () =>
     pool: database.pool,
     wake: async () => undefined,
     onRunnerEnded: (error) => ends.push(error),
+    random: Math.random,
   });
   wakeups.start();
   await wakeups.stop();
@@ -118,7 +121,7 @@ test("goes on after graphile-worker's cleanup of tasks without jobs", async () =
   await publish(database.pool, accountId, '{"id":"w-before","status":"succeeded"}');
   await woken(1);
   const graphile = await makeWorkerUtils({ pgPool: database.pool });
-  await expect.poll(() => countRows(database.pool, JOBS)).toBe(0);
+  await expect.poll(() => countJobs(database.pool)).toBe(0);
   await graphile.cleanup({ tasks: ["GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES", "DELETE_PERMAFAILED_JOBS"] });
   await graphile.release();
   await publish(database.pool, accountId, '{"id":"w-after","status":"succeeded"}');

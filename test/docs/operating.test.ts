@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { readConfig } from "../../src/config/read-config.ts";
-import { metricsTable } from "../../src/metrics/table.ts";
+import { metricsTable } from "../../src/metrics/metrics-table.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import {

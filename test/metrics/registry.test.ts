@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { declaredMetrics } from "../../src/metrics/metrics-table.ts";
 import { createMetricsRegistry } from "../../src/metrics/registry.ts";
-import { declaredMetrics } from "../../src/metrics/table.ts";
 
 const lines = async (read: Promise<string>) =>
   (await read).split("\n").filter((line) => /^sealpost/.test(line));

@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DAY_MS } from "../../src/model/time.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { changeRows, countRows, deleteRows } from "../support/installation.ts";
 import { type AskOptions, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-
-const DAY_MS = 86_400_000;
 
 let database: TestDatabase;
 let api: TestApi;
@@ -98,7 +97,7 @@ describe("publishing", () => {
     const refused = await publish(deep);
     expect(refused.body).toMatchObject({
       code: "invalid_analysis",
-      errors: [{ path: "body.analysis", message: "It is nested more than 512 levels deep." }],
+      errors: [{ path: "body.analysis", message: "Nested more than 512 levels deep." }],
     });
   });
 

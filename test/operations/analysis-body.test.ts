@@ -58,30 +58,26 @@ test("the URL is whatever it is, and undefined where there is none", () => {
 
 describe("what is refused", () => {
   test.each([
-    ["", "body", "The body is not JSON."],
-    ["{", "body", "The body is not JSON."],
-    ['{"analysis":1,}', "body", "The body is not JSON."],
-    ['{"analysis":1}{}', "body", "The body is not JSON."],
-    ['{"analysis":01}', "body", "The body is not JSON."],
-    ['{"analysis":NaN}', "body", "The body is not JSON."],
-    ["{'analysis':1}", "body", "The body is not JSON."],
-    ['{"analysis":1/**/}', "body", "The body is not JSON."],
-    ['\ufeff{"analysis":1}', "body", "The body is not JSON."],
-    ["[]", "body", 'Must be an object with a member "analysis".'],
-    ["null", "body", 'Must be an object with a member "analysis".'],
-    ['"analysis"', "body", 'Must be an object with a member "analysis".'],
+    ["", "body", "The body is not valid JSON."],
+    ["{", "body", "The body is not valid JSON."],
+    ['{"analysis":1,}', "body", "The body is not valid JSON."],
+    ['{"analysis":1}{}', "body", "The body is not valid JSON."],
+    ['{"analysis":01}', "body", "The body is not valid JSON."],
+    ['{"analysis":NaN}', "body", "The body is not valid JSON."],
+    ["{'analysis':1}", "body", "The body is not valid JSON."],
+    ['{"analysis":1/**/}', "body", "The body is not valid JSON."],
+    ['\ufeff{"analysis":1}', "body", "The body is not valid JSON."],
+    ["[]", "body", 'Must be an object with a field "analysis".'],
+    ["null", "body", 'Must be an object with a field "analysis".'],
+    ['"analysis"', "body", 'Must be an object with a field "analysis".'],
     ["{}", "body.analysis", "Missing."],
     ['{"webhook_url":null}', "body.analysis", "Missing."],
-    ['{"analysis":1,"analysis":1}', "body.analysis", "Stands there twice."],
-    ['{"analysis":1,"\\u0061nalysis":1}', "body.analysis", "Stands there twice."],
-    [
-      '{"analysis":1,"webhook_url":null,"webhook_url":"https://x"}',
-      "body.webhook_url",
-      "Stands there twice.",
-    ],
-    ['{"analysis":1,"webhookUrl":null}', "body.webhookUrl", "Not known here; check the spelling."],
-    ['{"analysis":1,"__proto__":{"analysis":2}}', "body.__proto__", "Not known here; check the spelling."],
-    ['{"__proto__":{"analysis":2}}', "body.__proto__", "Not known here; check the spelling."],
+    ['{"analysis":1,"analysis":1}', "body.analysis", "Duplicate field."],
+    ['{"analysis":1,"\\u0061nalysis":1}', "body.analysis", "Duplicate field."],
+    ['{"analysis":1,"webhook_url":null,"webhook_url":"https://x"}', "body.webhook_url", "Duplicate field."],
+    ['{"analysis":1,"webhookUrl":null}', "body.webhookUrl", "Unknown field."],
+    ['{"analysis":1,"__proto__":{"analysis":2}}', "body.__proto__", "Unknown field."],
+    ['{"__proto__":{"analysis":2}}', "body.__proto__", "Unknown field."],
   ])("%s", (body, path, message) => {
     expect(refusal(body)).toEqual([path, message, false]);
   });
@@ -90,7 +86,7 @@ describe("what is refused", () => {
     const around = ['{"analysis":"', '"}'].map((text) => Buffer.from(text));
     for (const bytes of [[0xff], [0xc0, 0x80], [0xed, 0xa0, 0x80], [0xe2, 0x82]]) {
       const body = Buffer.concat([around[0] ?? Buffer.of(), Buffer.from(bytes), around[1] ?? Buffer.of()]);
-      expect(refusal(body)).toEqual(["body", "The body is not UTF-8.", false]);
+      expect(refusal(body)).toEqual(["body", "The body is not valid UTF-8.", false]);
     }
   });
 
@@ -99,7 +95,7 @@ describe("what is refused", () => {
     expect(read(`{"analysis":${nested(512)}}`).analysis).toBe(nested(512));
     expect(refusal(`{"analysis":${nested(513)}}`)).toEqual([
       "body.analysis",
-      "It is nested more than 512 levels deep.",
+      "Nested more than 512 levels deep.",
       true,
     ]);
     expect(refusal(`{"analysis":${nested(200_000)}}`)[2]).toBe(true);

@@ -17,8 +17,12 @@ afterAll(async () => {
   await database.drop();
 });
 
-test("an outside linter finds no fault in the document", { timeout: patience(120_000) }, async () => {
+test("an outside linter finds no fault in the document, and would see one", {
+  timeout: patience(120_000),
+}, async () => {
   expect(await lintDocument(document)).toEqual([]);
+  const { servers: _, ...rest } = document as { readonly servers: unknown };
+  expect(await lintDocument({ ...rest, info: { title: "Sealpost" } })).not.toEqual([]);
 });
 
 const tour = `
@@ -64,4 +68,6 @@ test("a client generated from it compiles, and takes a tour", { timeout: patienc
       operations: 17,
     });
   });
+  const wrong = `import { webhooksEndpointSet } from "./client.ts"; webhooksEndpointSet("k", { uri: "" });`;
+  await expect(withGeneratedClient(document, wrong, async () => {})).rejects.toThrow("does not compile");
 });

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { operationsTable } from "../../src/api/operations-table.ts";
+import { operationsTable } from "../../src/api/operations-list.ts";
 import { scopes } from "../../src/model/scopes.ts";
 import { problems } from "../../src/operations/problems.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";

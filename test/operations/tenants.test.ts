@@ -1,6 +1,6 @@
 import { fc } from "@fast-check/vitest";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { SealpostOperation } from "../../src/operations/sealpost-operation.ts";
+import type { Operation } from "../../src/api/operation.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type Asked, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
@@ -80,16 +80,11 @@ const bodies: Readonly<Record<string, unknown>> = {
   "webhooks.replays.create": { filter: {} },
 };
 
-function addressOf(operation: SealpostOperation, ids: Readonly<Record<string, string>>): string {
+function addressOf(operation: Operation, ids: Readonly<Record<string, string>>): string {
   return operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[name] ?? "");
 }
 
-function send(
-  operation: SealpostOperation,
-  ids: Readonly<Record<string, string>>,
-  key: string,
-  headers = {},
-) {
+function send(operation: Operation, ids: Readonly<Record<string, string>>, key: string, headers = {}) {
   const body = bodies[operation.key];
   return api.ask(operation.method, addressOf(operation, ids), { key, body, headers });
 }

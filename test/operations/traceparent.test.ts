@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readTraceparent } from "../../src/api/traceparent.ts";
+import { readTraceparent } from "../../src/api/request-context.ts";
 import { publish } from "../../src/publish/publish-analyses.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";

@@ -1,8 +1,8 @@
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { takeWakeups } from "../support/delivery-rows.ts";
 import { createPipelineRole, insertAccount, publish, publishMany, rowOf } from "../support/installation.ts";
+import { takeWakeups } from "../support/wakeup-jobs.ts";
 
 // Pipelines are other people's programs: what they do to their session or put into arrays is theirs.
 

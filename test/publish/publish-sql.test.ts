@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { JSON_LEVELS_MAX } from "../../src/api/limits.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { deliveryRow, openRow } from "../support/delivery-rows.ts";
 import {
@@ -7,11 +8,11 @@ import {
   countRows,
   createPipelineRole,
   insertAccount,
-  JOBS,
   publish,
   publishMany,
   rowsOf,
 } from "../support/installation.ts";
+import { countJobs, newestPayload } from "../support/wakeup-jobs.ts";
 
 const HOOK = "https://hooks.example.com/in";
 let database: TestDatabase;
@@ -40,6 +41,11 @@ function analysis(id: string, more = ""): string {
   return `{"id":"${id}","status":"succeeded"${more}}`;
 }
 
+/** The analysis itself is the first level. */
+function nested(levels: number): string {
+  return analysis(`nested-${levels}`, `,"x":${"[".repeat(levels - 1)}${"]".repeat(levels - 1)}`);
+}
+
 describe("publish_analysis", () => {
   it("stores the analysis, its delivery and its wake-up together", async () => {
     const id = await publish(database.pool, accountId, analysis("whole"), HOOK);
@@ -61,22 +67,22 @@ describe("publish_analysis", () => {
         lane: rows[0].lane,
       },
     ]);
-    expect((await rowsOf(database.pool, JOBS)).at(-1)?.payload).toEqual({ ids: [id], lanes: [rows[0].lane] });
+    expect(await newestPayload(database.pool)).toEqual({ ids: [id], lanes: [rows[0].lane] });
   });
 
   it("leaves nothing behind when the caller's transaction rolls back", async () => {
-    const before = [await count("deliveries"), await count(JOBS)];
+    const before = [await count("deliveries"), await countJobs(database.pool)];
     const transaction = await begin(database.pool);
     await publish(transaction.client, accountId, analysis("rolled-back"), HOOK);
     await transaction.rollback();
-    expect([await count("deliveries"), await count(JOBS)]).toEqual(before);
+    expect([await count("deliveries"), await countJobs(database.pool)]).toEqual(before);
   });
 
   it("answers the same delivery when the same is published again, and does nothing", async () => {
     const first = await publish(database.pool, accountId, analysis("again"), HOOK);
-    const before = await count(JOBS);
+    const before = await countJobs(database.pool);
     expect(await publish(database.pool, accountId, analysis("again"), HOOK)).toBe(first);
-    expect(await count(JOBS)).toBe(before);
+    expect(await countJobs(database.pool)).toBe(before);
   });
 
   it("makes one delivery out of twenty connections publishing at once", async () => {
@@ -135,7 +141,7 @@ describe("publish_analysis", () => {
     ["an escaped second id", '{"id":"s","status":"failed","\\u0069d":"t"}', "SP002", "written with escapes"],
     ["an escaped only status", '{"id":"s","st\\u0061tus":"failed"}', "SP002", "written with escapes"],
     ["too many bytes", analysis("big", `,"x":"${"é".repeat(600_000)}"`), "SP003", "more than the 1048576"],
-    ["513 levels", analysis("deep", `,"x":${"[".repeat(512)}${"]".repeat(512)}`), "SP002", "512 levels"],
+    ["a level too many", nested(JSON_LEVELS_MAX + 1), "SP002", `more than ${JSON_LEVELS_MAX} levels`],
   ])("refuses %s before anything is stored", async (_, text, state, message) => {
     const before = await count("sealpost.analyses");
     const error = await refusal(publish(database.pool, accountId, text, HOOK));
@@ -145,8 +151,8 @@ describe("publish_analysis", () => {
     expect(await count("sealpost.analyses")).toBe(before);
   });
 
-  it("accepts 512 levels, and any number of brackets beside each other or in strings", async () => {
-    const deep = analysis("level-512", `,"x":${"[".repeat(511)}${"]".repeat(511)}`);
+  it("accepts as many levels as the API does, and any number of brackets beside each other or in strings", async () => {
+    const deep = nested(JSON_LEVELS_MAX);
     const wide = analysis("wide", `,"x":[${"[],{},".repeat(600)}1],"y":"${'[{\\"'.repeat(600)}"`);
     await publish(database.pool, accountId, deep, HOOK);
     await publish(database.pool, accountId, wide, HOOK);
@@ -237,11 +243,11 @@ describe("publish_analyses", () => {
   });
 
   it("puts up to 50 deliveries into one job", async () => {
-    const before = await count(JOBS);
+    const before = await countJobs(database.pool);
     const n = 101;
     const texts = Array.from({ length: n }, (_, i) => analysis(`batch-${i}`));
     await publishMany(database.pool, Array(n).fill(accountId), texts, Array(n).fill(HOOK));
-    expect(await count(JOBS)).toBe(before + 3);
+    expect(await countJobs(database.pool)).toBe(before + 3);
   });
 
   it("never deadlocks, whatever the orders in which batches overlap", async () => {

@@ -108,7 +108,7 @@ describe("a right receiver", () => {
       sent: "a webhook as it is delivered",
       expected: "2xx",
       got: "204",
-      explanation: "It accepted what is genuine.",
+      explanation: "It accepted a genuine webhook.",
     });
     expect(probes.find(({ name }) => name === "same_delivery_again")?.got).toBe("204, then 204");
     expect(probes.find(({ name }) => name === "wrong_secret")).toMatchObject({
@@ -341,7 +341,7 @@ describe("a wrong receiver", () => {
     const report = await check(handler);
     expect(report.faults).toEqual([]);
     expect(report.probes.find(({ name }) => name === "wrong_secret")).toMatchObject({
-      got: "no answer (connection_closed)",
+      got: "no response (connection_closed)",
       verdict: "not_judged",
     });
   });

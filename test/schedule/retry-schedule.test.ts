@@ -106,7 +106,7 @@ describe("decisions", () => {
   const claimed = {
     attemptsInRun: 0,
     runStartedAtMs: 0,
-    wasInterruptedAlone: false,
+    wasInterruptedInQuarantine: false,
     expiresAtMs: 1e12,
     target: "allowed",
   } as const;
@@ -138,7 +138,7 @@ describe("decisions", () => {
       kind: "end",
       reason: "target_refused",
     });
-    expect(decideBeforeAttempt({ ...claimed, wasInterruptedAlone: true }, DAY, 1)).toEqual({
+    expect(decideBeforeAttempt({ ...claimed, wasInterruptedInQuarantine: true }, DAY, 1)).toEqual({
       kind: "end",
       reason: "interrupted",
     });

@@ -12,14 +12,14 @@ export type Holding = {
 
 /** One process: what it holds is gone when it dies, and what it says may come at any time when it was only stopped. */
 export class Dispatcher {
-  readonly isAlone: boolean;
+  readonly isInQuarantine: boolean;
   holdings: Holding[] = [];
   outbox: { readonly recording: Recording; readonly giveUpAt: number }[] = [];
   /** A claim whose answer was lost. */
   unanswered: { readonly ids: readonly number[]; readonly request: ClaimRequest } | null = null;
 
-  constructor(isAlone: boolean) {
-    this.isAlone = isAlone;
+  constructor(isInQuarantine: boolean) {
+    this.isInQuarantine = isInQuarantine;
   }
 
   die(): void {

@@ -30,7 +30,7 @@ export class History {
   /** A delivery that kills whoever posts it; -1: none. */
   readonly #poison: number;
   readonly #wakeups = new Set<number>();
-  readonly #suspects = new Set<number>();
+  readonly #quarantined = new Set<number>();
   readonly #clock: Clock;
   #tokens = 0;
 
@@ -72,17 +72,17 @@ export class History {
 
   /** Nothing breaks any more, and nobody helps: only what the promoter wakes is claimed. */
   #playCalmly(): void {
-    const [alone, crowd] = [this.#dispatchers[0]!, this.#dispatchers[1]!];
+    const [quarantine, crowd] = [this.#dispatchers[0]!, this.#dispatchers[1]!];
     this.#wakeups.clear();
-    this.#suspects.clear();
+    this.#quarantined.clear();
     for (let steps = 0; steps < CALM_STEPS_MAX; steps++) {
       if (this.rows.deliveries.every(({ open }) => open === null)) return;
       this.#clock.passTo(Math.ceil(this.rows.nextWakeAt()));
       this.#promote();
-      for (const dispatcher of [crowd, alone]) {
-        const ids = dispatcher.isAlone ? this.#suspects : this.#wakeups;
+      for (const dispatcher of [crowd, quarantine]) {
+        const ids = dispatcher.isInQuarantine ? this.#quarantined : this.#wakeups;
         while (ids.size > 0) {
-          const batch = dispatcher.isAlone ? [...ids].slice(0, 1) : [...ids].sort(byNumber);
+          const batch = dispatcher.isInQuarantine ? [...ids].slice(0, 1) : [...ids].sort(byNumber);
           for (const id of batch) ids.delete(id);
           this.#ask(dispatcher, batch, this.#request(dispatcher, Number.MAX_SAFE_INTEGER));
           this.#workOff(dispatcher);
@@ -125,11 +125,11 @@ export class History {
       this.#ask(dispatcher, unanswered.ids, { ...unanswered.request, at: this.#clock.now });
       return;
     }
-    const known = dispatcher.isAlone ? this.#suspects : this.#wakeups;
+    const known = dispatcher.isInQuarantine ? this.#quarantined : this.#wakeups;
     // Mostly what was woken; now and then an id that somebody still had in memory.
     const ids = this.#chance.isTrue(0.8) ? [...known] : this.rows.deliveries.map((_, id) => id);
     const some = ids.filter(() => this.#chance.isTrue(0.8)).sort(byNumber);
-    if (dispatcher.isAlone) some.splice(1);
+    if (dispatcher.isInQuarantine) some.splice(1);
     if (some.length === 0) return;
     for (const id of some) known.delete(id);
     const bytesMax = this.#chance.isTrue(0.15) ? this.#chance.below(200) : Number.MAX_SAFE_INTEGER;
@@ -140,14 +140,14 @@ export class History {
     } else this.#ask(dispatcher, some, request);
   }
 
-  #request({ isAlone }: Dispatcher, bytesMax: number): ClaimRequest {
+  #request({ isInQuarantine }: Dispatcher, bytesMax: number): ClaimRequest {
     const leaseMs = this.#deadlineMs + LEASE_MARGIN_MS;
     return {
       at: this.#clock.now,
       token: ++this.#tokens,
       leaseMs,
       bytesMax,
-      isAlone,
+      isInQuarantine,
       attemptsMax: this.#policy.attempts,
     };
   }
@@ -172,7 +172,7 @@ export class History {
           post: null,
         });
       } else if (leased.kind === "left") this.#wakeups.add(leased.delivery);
-      else this.#suspects.add(leased.delivery);
+      else this.#quarantined.add(leased.delivery);
     }
   }
 
@@ -183,7 +183,7 @@ export class History {
       {
         attemptsInRun: (leased.number ?? this.#policy.attempts + 1) - 1,
         runStartedAtMs: leased.runStartedAt,
-        wasInterruptedAlone: leased.wasInterruptedAlone,
+        wasInterruptedInQuarantine: leased.wasInterruptedInQuarantine,
         expiresAtMs: this.rows.deliveries[leased.delivery]!.createdAt + RETENTION_MS,
         target: leased.target,
       },

@@ -22,8 +22,8 @@ export type OpenRow = {
   wakeAt: number;
   runStartedAt: number | null;
   lease: Lease | null;
-  /** The run whose last lease was for going alone; null: none was. */
-  aloneInRun: number | null;
+  /** The run whose last lease was taken in quarantine; null: none was. */
+  quarantinedInRun: number | null;
   run: number;
   attemptsInRun: number;
   interruptions: number;
@@ -53,7 +53,7 @@ export type ClaimRequest = {
   readonly token: number;
   readonly leaseMs: number;
   readonly bytesMax: number;
-  readonly isAlone: boolean;
+  readonly isInQuarantine: boolean;
   readonly attemptsMax: number;
 };
 
@@ -63,12 +63,12 @@ export type Leased = {
   readonly run: number;
   readonly number: number | null;
   readonly runStartedAt: number;
-  readonly wasInterruptedAlone: boolean;
+  readonly wasInterruptedInQuarantine: boolean;
   readonly target: "allowed" | "refused" | null;
 };
 export type Claimed =
   | Leased
-  | { readonly kind: "must_go_alone"; readonly delivery: number }
+  | { readonly kind: "must_be_quarantined"; readonly delivery: number }
   | { readonly kind: "left"; readonly delivery: number };
 
 export type Next =
@@ -92,7 +92,7 @@ export type Recording = {
 export type ReplayOutcome = "replayed" | "not_replayable" | "expired";
 
 const WAKE_AFTER_MS = 15_000;
-const INTERRUPTIONS_BEFORE_ALONE = 2;
+const INTERRUPTIONS_BEFORE_QUARANTINE = 2;
 
 export class Rows {
   readonly deliveries: Delivery[] = [];
@@ -168,14 +168,20 @@ export class Rows {
   }
 
   #lease(id: number, row: OpenRow, request: ClaimRequest): Claimed {
-    const wasCutAlone = row.aloneInRun === row.run && (row.lease === null || row.lease.number === null);
-    if (row.interruptions >= INTERRUPTIONS_BEFORE_ALONE && !request.isAlone && !wasCutAlone) {
-      return { kind: "must_go_alone", delivery: id };
+    const wasCutInQuarantine =
+      row.quarantinedInRun === row.run && (row.lease === null || row.lease.number === null);
+    if (
+      row.interruptions >= INTERRUPTIONS_BEFORE_QUARANTINE &&
+      !request.isInQuarantine &&
+      !wasCutInQuarantine
+    ) {
+      return { kind: "must_be_quarantined", delivery: id };
     }
-    const number = wasCutAlone || row.attemptsInRun >= request.attemptsMax ? null : row.attemptsInRun + 1;
+    const number =
+      wasCutInQuarantine || row.attemptsInRun >= request.attemptsMax ? null : row.attemptsInRun + 1;
     row.runStartedAt ??= request.at;
     row.lease = { token: request.token, until: request.at + request.leaseMs, run: row.run, number };
-    row.aloneInRun = request.isAlone || wasCutAlone ? row.run : null;
+    row.quarantinedInRun = request.isInQuarantine || wasCutInQuarantine ? row.run : null;
     row.wakeAt = Math.min(row.wakeAt, row.lease.until);
     return {
       kind: "leased",
@@ -183,7 +189,7 @@ export class Rows {
       run: row.run,
       number,
       runStartedAt: row.runStartedAt,
-      wasInterruptedAlone: wasCutAlone,
+      wasInterruptedInQuarantine: wasCutInQuarantine,
       target: this.deliveries[id]!.ownTarget ?? this.endpoint,
     };
   }
@@ -204,7 +210,7 @@ export class Rows {
   #record(delivery: Delivery, row: OpenRow, { run, attempt, next }: Recording): void {
     const isSuperseded = row.run !== run && next.status !== "succeeded";
     row.lease = null;
-    row.aloneInRun = null;
+    row.quarantinedInRun = null;
     if (attempt !== null) {
       delivery.attempts.push({ run, number: attempt.number, outcome: attempt.outcome });
       delivery.attemptsCount++;
@@ -264,7 +270,7 @@ export class Rows {
     delivery.open = openRow(at, delivery.run);
     if (before !== null) {
       delivery.open.lease = before.lease;
-      delivery.open.aloneInRun = before.aloneInRun;
+      delivery.open.quarantinedInRun = before.quarantinedInRun;
       if (isUnderWay) delivery.open.wakeAt = at;
     }
     return { outcome: "replayed", wakes: !isUnderWay };
@@ -277,7 +283,7 @@ function openRow(at: number, run: number): OpenRow {
     wakeAt: at + WAKE_AFTER_MS,
     runStartedAt: null,
     lease: null,
-    aloneInRun: null,
+    quarantinedInRun: null,
     run,
     attemptsInRun: 0,
     interruptions: 0,

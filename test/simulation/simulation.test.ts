@@ -8,11 +8,11 @@ const HISTORIES = 100_000;
 /** All that can happen, so that a simulation which has become tame is noticed. */
 const HAPPENS = [
   "claim ends what is exhausted",
-  "claim ends what was cut alone",
+  "claim ends what was cut in quarantine",
   "claim leased",
-  "claim leased alone",
+  "claim leased in quarantine",
   "claim left",
-  "claim must_go_alone",
+  "claim must_be_quarantined",
   "ended abandoned analysis_expired",
   "ended abandoned attempts_exhausted",
   "ended abandoned interrupted",

@@ -119,19 +119,27 @@ export class SqlTwin {
       leaseToken: uuidOf(request.token),
       leaseMs: request.leaseMs,
       bytesMax: request.bytesMax,
-      isAlone: request.isAlone,
-      interruptionsBeforeAlone: 2,
+      isInQuarantine: request.isInQuarantine,
+      interruptionsBeforeQuarantine: 2,
       attemptsMax: request.attemptsMax,
       at: new Date(request.at),
     });
     const claimed = deliveries.map((one): Claimed => {
       const delivery = ids.indexOf(one.deliveryId);
       if (one.kind !== "leased") return { kind: one.kind, delivery };
-      const { kind, run, number, wasInterruptedAlone } = one;
+      const { kind, run, number, wasInterruptedInQuarantine } = one;
       const url = one.webhookUrl ?? one.endpointUrl;
       const verdict = url === null ? null : judgeTargetUrl(url).verdict;
       const target = verdict === null ? null : verdict === "allow" ? "allowed" : "refused";
-      return { kind, delivery, run, number, runStartedAt: one.runStartedAtMs, wasInterruptedAlone, target };
+      return {
+        kind,
+        delivery,
+        run,
+        number,
+        runStartedAt: one.runStartedAtMs,
+        wasInterruptedInQuarantine,
+        target,
+      };
     });
     return claimed.sort(byDelivery);
   }
@@ -150,7 +158,7 @@ select coalesce((
       'dueAt', micros(o.due_at), 'wakeAt', micros(o.wake_at), 'runStartedAt', micros(o.run_started_at),
       'lease', case when o.lease_token is not null then json_build_object(
         'token', o.lease_token, 'until', micros(o.lease_until), 'run', o.lease_run, 'number', o.lease_number) end,
-      'aloneInRun', case when o.lease_alone then o.lease_run end,
+      'quarantinedInRun', case when o.lease_alone then o.lease_run end,
       'run', o.run, 'attemptsInRun', o.attempts_in_run, 'interruptions', o.interruptions) end,
     'attempts', coalesce((
       select json_agg(a.run || '/' || a.number || ' ' || a.outcome order by a.run, a.number)
@@ -192,7 +200,7 @@ function stateOf(rows: Rows): string {
           run: open.lease.run,
           number: open.lease.number,
         },
-        aloneInRun: open.aloneInRun,
+        quarantinedInRun: open.quarantinedInRun,
         run: open.run,
         attemptsInRun: open.attemptsInRun,
         interruptions: open.interruptions,

@@ -39,9 +39,9 @@ function countOperation(operation: Operation, add: (name: string) => void): void
     case "claim":
       for (const one of operation.claimed) {
         if (one.kind !== "leased") add(`claim ${one.kind}`);
-        else if (one.wasInterruptedAlone) add("claim ends what was cut alone");
+        else if (one.wasInterruptedInQuarantine) add("claim ends what was cut in quarantine");
         else if (one.number === null) add("claim ends what is exhausted");
-        else add(operation.request.isAlone ? "claim leased alone" : "claim leased");
+        else add(operation.request.isInQuarantine ? "claim leased in quarantine" : "claim leased");
       }
       return;
     case "record":

@@ -27,7 +27,7 @@ const MOVES: Record<Status, readonly Status[]> = {
   abandoned: [],
 };
 const WAKE_AFTER_MS = 15_000;
-/** Twice in a crowd, once alone. */
+/** Twice in a crowd, once in quarantine. */
 const CRASHES_MAX = 3;
 
 /** Looks at every delivery that a step touched, and at every POST when it starts. */

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createAccount, hasAccounts } from "../../src/store/accounts.ts";
 import { findEndpoint, removeEndpoint, setEndpoint } from "../../src/store/endpoints.ts";
-import { writeSettings } from "../../src/store/settings.ts";
+import { writeSettings } from "../../src/store/publications.ts";
 import { findSigningSecrets, rotateSigningSecret } from "../../src/store/signing-secrets.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { changeRows, countRows, rowOf, rowsOf } from "../support/installation.ts";

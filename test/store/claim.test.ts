@@ -60,7 +60,7 @@ describe("a lease", () => {
         number: 1,
         runStartedAtMs: later(7).getTime(),
         wasInterrupted: false,
-        wasInterruptedAlone: false,
+        wasInterruptedInQuarantine: false,
         createdAtMs: T0.getTime(),
         event: "analysis.failed",
         webhookUrl: "https://hooks.example.com/x",
@@ -162,7 +162,7 @@ describe("a lease", () => {
     const id = await publishOne();
     await claimOne(pool, id, { at: T0 });
     await claimOne(pool, id, { at: later(LEASE_MS) });
-    const options = { at: later(2 * LEASE_MS), isAlone: true, leaseToken: randomUUID() };
+    const options = { at: later(2 * LEASE_MS), isInQuarantine: true, leaseToken: randomUUID() };
     const lost = await claimOne(pool, id, options);
     expect(await claimOne(pool, id, options)).toEqual({ ...lost, wasInterrupted: false });
     expect(await openRow(pool, id)).toMatchObject({ lease_alone: true, lease_number: 3, interruptions: 2 });
@@ -235,7 +235,12 @@ describe("an attempt whose dispatcher died", () => {
     const id = await publishOne();
     await claimOne(pool, id, { at: T0 });
     const next = await claimOne(pool, id, { at: later(LEASE_MS + 500) });
-    expect(next).toMatchObject({ run: 1, number: 2, wasInterrupted: true, wasInterruptedAlone: false });
+    expect(next).toMatchObject({
+      run: 1,
+      number: 2,
+      wasInterrupted: true,
+      wasInterruptedInQuarantine: false,
+    });
     const rows = await rowsOf(pool, "attempts", { delivery_id: id });
     expect(rows).toMatchObject([
       {
@@ -261,17 +266,17 @@ describe("an attempt whose dispatcher died", () => {
     const id = await publishOne();
     await claimOne(pool, id, { at: T0 });
     await claimOne(pool, id, { at: later(LEASE_MS) });
-    expect(await kinds(pool, [id], { at: later(2 * LEASE_MS) })).toEqual(["must_go_alone"]);
+    expect(await kinds(pool, [id], { at: later(2 * LEASE_MS) })).toEqual(["must_be_quarantined"]);
     expect(await openRow(pool, id)).toMatchObject({
       lease_token: null,
       attempts_in_run: 2,
       interruptions: 2,
     });
-    expect(await kinds(pool, [id], { at: later(2 * LEASE_MS + 1) })).toEqual(["must_go_alone"]);
+    expect(await kinds(pool, [id], { at: later(2 * LEASE_MS + 1) })).toEqual(["must_be_quarantined"]);
     expect(await attemptRows(pool, id)).toHaveLength(2);
 
-    const alone = await claimOne(pool, id, { at: later(2 * LEASE_MS + 2), isAlone: true });
-    expect(alone).toMatchObject({ number: 3, wasInterrupted: false, wasInterruptedAlone: false });
+    const alone = await claimOne(pool, id, { at: later(2 * LEASE_MS + 2), isInQuarantine: true });
+    expect(alone).toMatchObject({ number: 3, wasInterrupted: false, wasInterruptedInQuarantine: false });
     expect(await openRow(pool, id)).toMatchObject({ lease_alone: true });
   });
 
@@ -290,13 +295,13 @@ describe("an attempt whose dispatcher died", () => {
     const id = await publishOne();
     await claimOne(pool, id, { at: T0 });
     await claimOne(pool, id, { at: later(LEASE_MS) });
-    await claimOne(pool, id, { at: later(2 * LEASE_MS), isAlone: true });
+    await claimOne(pool, id, { at: later(2 * LEASE_MS), isInQuarantine: true });
     const last = await claimOne(pool, id, { at: later(3 * LEASE_MS) });
-    expect(last).toMatchObject({ wasInterrupted: true, wasInterruptedAlone: true });
+    expect(last).toMatchObject({ wasInterrupted: true, wasInterruptedInQuarantine: true });
     expect(await attemptRows(pool, id)).toHaveLength(3);
     // Whoever was to end the delivery dies too, before it is ended: it is not posted for that.
     const again = await claimOne(pool, id, { at: later(4 * LEASE_MS) });
-    expect(again).toMatchObject({ wasInterruptedAlone: true, number: null });
+    expect(again).toMatchObject({ wasInterruptedInQuarantine: true, number: null });
     expect(await attemptRows(pool, id)).toHaveLength(3);
   });
 
@@ -305,11 +310,11 @@ describe("an attempt whose dispatcher died", () => {
     const id = await publishOne(later(1));
     await claimOne(pool, id, { at: later(1) });
     await claimOne(pool, id, { at: later(1 + LEASE_MS) });
-    await claimOne(pool, id, { at: later(1 + 2 * LEASE_MS), isAlone: true });
+    await claimOne(pool, id, { at: later(1 + 2 * LEASE_MS), isInQuarantine: true });
     const { deliveries } = await claim(pool, [first, id], { at: later(1 + 3 * LEASE_MS), bytesMax: 1 });
     expect(deliveries.map((one) => one.kind).sort()).toEqual(["leased", "left"]);
     const last = await claimOne(pool, id, { at: later(1 + 3 * LEASE_MS) });
-    expect(last).toMatchObject({ wasInterruptedAlone: true });
+    expect(last).toMatchObject({ wasInterruptedInQuarantine: true });
   });
 
   it("of a run that a replay has replaced belongs to that run and is not held against the new one", async () => {
@@ -332,10 +337,15 @@ describe("an attempt whose dispatcher died", () => {
     const id = await publishOne();
     await claimOne(pool, id, { at: T0 });
     await claimOne(pool, id, { at: later(LEASE_MS) });
-    await claimOne(pool, id, { at: later(2 * LEASE_MS), isAlone: true });
+    await claimOne(pool, id, { at: later(2 * LEASE_MS), isInQuarantine: true });
     expect(await replayDelivery(pool, accountId, id, 7 * 86_400_000)).toBe("replayed");
     const next = await claimOne(pool, id, { at: later(4 * LEASE_MS) });
-    expect(next).toMatchObject({ run: 2, number: 1, wasInterrupted: true, wasInterruptedAlone: false });
+    expect(next).toMatchObject({
+      run: 2,
+      number: 1,
+      wasInterrupted: true,
+      wasInterruptedInQuarantine: false,
+    });
   });
 });
 

@@ -4,17 +4,15 @@ import { readDatabaseClock, readPartitionLevels, readQueueLevels } from "../../s
 import { createGaugePool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
-  addJobs,
-  changeRows,
   dropPartitionAhead,
   flushStatistics,
   forgetOpen,
   insertAccount,
-  JOBS,
   makePartitionsFrom,
   publish,
 } from "../support/installation.ts";
 import { patience } from "../support/time-limits.ts";
+import { addJobs, lockJobs } from "../support/wakeup-jobs.ts";
 
 let database: TestDatabase;
 let pool: Pool;
@@ -91,7 +89,7 @@ describe("the queue's levels", () => {
     await addJobs(database.pool, "deliver", 3);
     await addJobs(database.pool, "send_invoice", 5);
     expect(await readQueueLevels(pool)).toMatchObject({ wakeupsWaiting: 3 });
-    await changeRows(database.pool, JOBS, {}, { locked_at: new Date(), locked_by: "w" });
+    await lockJobs(database.pool);
     expect(await readQueueLevels(pool)).toMatchObject({ wakeupsWaiting: 0 });
   });
 

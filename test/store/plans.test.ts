@@ -7,8 +7,9 @@ import { createDispatchPool, createGeneralPool, createLogPool } from "../../src/
 import { promoteDue } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { attemptOf, claim, LEASE_MS, publishAt, takeWakeups } from "../support/delivery-rows.ts";
+import { attemptOf, claim, LEASE_MS, publishAt } from "../support/delivery-rows.ts";
 import { deleteRows, insertAccount, publishMany, readIndexReads } from "../support/installation.ts";
+import { takeWakeups } from "../support/wakeup-jobs.ts";
 
 // Plans are kept for as long as a connection lives. These are made while the tables are all but empty and PostgreSQL
 // knows it, as in the night after a VACUUM, and used when there is a backlog.

@@ -1,12 +1,6 @@
-import { once } from "node:events";
-import { type AddressInfo, createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createDispatchPool, isRefusedData, isUnreadableData } from "../../src/store/pools.ts";
-import { createWakeupPool } from "../../src/store/wakeup-pool.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { startTestDispatcher } from "../support/dispatching.ts";
-import { createTestAccount, publish } from "../support/installation.ts";
-import { startReceiver } from "../support/receiver.ts";
 
 let database: TestDatabase;
 
@@ -14,46 +8,6 @@ beforeAll(async () => {
   database = await createTestDatabase();
 });
 afterAll(() => database.drop());
-
-it("tells graphile-worker no code for which it would sleep instead of looking again", async () => {
-  const field = (type: string, value: string) => `${type}${value}\0`;
-  const fields = Buffer.from(`${field("S", "FATAL")}${field("C", "57P03")}${field("M", "starting up")}\0`);
-  const head = Buffer.from("E\0\0\0\0");
-  head.writeInt32BE(fields.length + 4, 1);
-  const starting = createServer((socket) =>
-    socket.once("data", () => socket.end(Buffer.concat([head, fields]))),
-  );
-  await once(starting.listen(0, "127.0.0.1"), "listening");
-  const { port } = starting.address() as AddressInfo;
-  const pool = createWakeupPool({
-    databaseUrl: `postgres://nobody@127.0.0.1:${port}/none`,
-    connectionsMax: 1,
-    applicationName: "test",
-    onError: () => undefined,
-  });
-  const error = await pool.connect().catch((error: unknown) => error);
-  expect(error).toMatchObject({
-    message: "no connection for wake-ups: starting up",
-    cause: { code: "57P03" },
-  });
-  expect(error).not.toHaveProperty("code");
-  await pool.end();
-  starting.close();
-});
-
-it("lets no role that can connect stop a dispatcher's wake-ups", async () => {
-  await using receiver = await startReceiver();
-  const dispatcher = startTestDispatcher(database, [receiver]);
-  const { accountId } = await createTestAccount(database, receiver.url("/").href);
-  await publish(database.pool, accountId, '{"id":"n-1","status":"succeeded"}');
-  await receiver.waitForRequests(1);
-
-  await database.pool.query(`select pg_notify('worker:migrate', '{"migrationNumber":99,"breaking":true}')`);
-  await publish(database.pool, accountId, '{"id":"n-2","status":"succeeded"}');
-  await receiver.waitForRequests(2);
-  await dispatcher.stop();
-  expect(process.exitCode).toBeUndefined();
-});
 
 it("keeps no connection for days, and the statements of all those days with it", async () => {
   const pool = createDispatchPool({

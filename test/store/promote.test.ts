@@ -12,17 +12,9 @@ import {
   openDispatchPool,
   openRow,
   publishAt,
-  takeWakeups,
 } from "../support/delivery-rows.ts";
-import {
-  addJobs,
-  changeRows,
-  deleteRows,
-  forgetOpen,
-  insertAccount,
-  JOBS,
-  rowsOf,
-} from "../support/installation.ts";
+import { changeRows, deleteRows, forgetOpen, insertAccount } from "../support/installation.ts";
+import { addJobs, jobIds, lockJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
 let database: TestDatabase;
 let pool: Pool;
@@ -154,7 +146,7 @@ describe("promoting", () => {
     const [id] = await publishSome(1);
     await addJobs(database.pool, "deliver", 3);
     expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 0, woken: 0 });
-    await changeRows(database.pool, JOBS, {}, { locked_at: new Date(), locked_by: "w" });
+    await lockJobs(database.pool);
     expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 1, woken: 1 });
     expect((await openRow(pool, id!))!.wake_at).toEqual(later(2 * WAKE_AFTER_MS));
   });
@@ -196,22 +188,19 @@ describe("promoting", () => {
 describe("stuck wake-ups", () => {
   it("are swept away five minutes after a worker took them, and no others", async () => {
     await addJobs(database.pool, "deliver", 3);
-    const jobIds = async () => (await rowsOf(database.pool, JOBS)).map(({ id }) => id);
-    const [stuck, busy, free] = await jobIds();
-    const lock = (id: string, lockedAt: Date) =>
-      changeRows(database.pool, JOBS, { id }, { locked_by: "w", locked_at: lockedAt });
-    await lock(stuck, ago(301_000));
-    await lock(busy, ago(240_000));
+    const [stuck, ...others] = await jobIds(database.pool);
+    await lockJobs(database.pool, "5 minutes 1 second", [stuck!]);
+    await lockJobs(database.pool, "4 minutes 50 seconds", [others[0]!]);
     expect(await sweepStuckJobs(database.pool)).toBe(1);
-    expect(await jobIds()).toEqual([busy, free]);
+    expect(await jobIds(database.pool)).toEqual(others);
   });
 });
 
 describe("other people's jobs", () => {
   it("are not swept away, however long they take", async () => {
-    await deleteRows(database.pool, JOBS);
+    await takeWakeups(database.pool);
     await addJobs(database.pool, "send_invoice");
-    await changeRows(database.pool, JOBS, {}, { locked_by: "w", locked_at: ago(3_600_000) });
+    await lockJobs(database.pool, "1 hour");
     expect(await sweepStuckJobs(database.pool)).toBe(0);
   });
 });

@@ -16,14 +16,13 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import {
   changeRows,
-  countRows,
   deleteRows,
   insertAccount,
-  JOBS,
   publish,
   publishMany,
   rowOf,
 } from "../support/installation.ts";
+import { countJobs } from "../support/wakeup-jobs.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
 let database: TestDatabase;
@@ -61,12 +60,12 @@ async function openRow(id: string) {
 describe("replaying one delivery", () => {
   it("starts the next run of what was abandoned, and wakes it", async () => {
     const id = await abandoned();
-    const before = await countRows(database.pool, JOBS);
+    const before = await countJobs(database.pool);
     expect(await replayDelivery(database.pool, accountId, id, RETENTION_MS)).toBe("replayed");
     expect(await openRow(id)).toEqual({ run: 2, attempts_in_run: 0, is_due: true, lease_token: null });
     const found = await findDelivery(database.pool, accountId, id);
     expect(found?.delivery).toMatchObject({ status: "pending", reason: null, run: 2, isInFlight: false });
-    expect(await countRows(database.pool, JOBS)).toBe(before + 1);
+    expect(await countJobs(database.pool)).toBe(before + 1);
   });
 
   it("refuses what is pending, succeeded, expired, unknown or somebody else's", async () => {

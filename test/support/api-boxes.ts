@@ -1,6 +1,14 @@
 import { z } from "zod";
-import type { Operation } from "../../src/api/declarations.ts";
 import { operationDefiners } from "../../src/api/define-operation.ts";
+import type { Operation, Transaction } from "../../src/api/operation.ts";
+import {
+  bytesResponse,
+  eitherResponse,
+  emptyResponse,
+  jsonBody,
+  jsonResponse,
+  rawBody,
+} from "../../src/api/operation-io.ts";
 import { operationsList } from "../../src/api/operations-list.ts";
 import {
   createCursors,
@@ -10,9 +18,7 @@ import {
   totalHeaders,
 } from "../../src/api/pagination.ts";
 import type { ProblemCatalogue } from "../../src/api/problems.ts";
-import { bytesAnswer, emptyAnswer, jsonAnswer, jsonBody, rawBody } from "../../src/api/shapes.ts";
-import { createLockOperations } from "./api-locks.ts";
-import type { ToyTx } from "./api-toy-stores.ts";
+import { toyTx } from "./api-toy-stores.ts";
 
 export const boxProblems = {
   box_sealed: {
@@ -56,9 +62,22 @@ export type Boxes = {
   gate: () => Promise<void>;
 };
 
+const writing = { risk: "reversible", mode: "sync", idempotency: "key_required" } as const;
+
+const named = (
+  key: `${"boxes" | "locks"}.${string}`,
+  summary: string,
+  path: `/v1/${string}`,
+  scope: `${string}:${string}`,
+) => ({
+  ...{ key, summary, path, scope },
+  tag: key.startsWith("boxes") ? "Boxes" : "Locks",
+  description: `${summary}, for a test.`,
+});
+
 /** A small API of every kind of operation that the kernel knows. */
-export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
-  const { read, write, callOut } = operationDefiners<ToyTx, keyof typeof boxProblems>();
+export function createBoxOperations(boxes: Boxes): readonly Operation[] {
+  const { read, write, callOut, retired } = operationDefiners<keyof typeof boxProblems>();
   const cursors = createCursors(z.string());
   const own = (accountId: string): Box[] =>
     [...boxes.rows.values()]
@@ -67,23 +86,17 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
       .sort((one, other) => (one.id < other.id ? -1 : 1));
   const find = (accountId: string, id: string): Box | null =>
     own(accountId).find((box) => box.id === id) ?? null;
-  const put = (tx: ToyTx, accountId: string, box: Box): void => {
+  const put = (tx: Transaction, accountId: string, box: Box): void => {
     const before = boxes.rows.get(box.id);
     boxes.rows.set(box.id, { ...box, accountId });
-    tx.undo.push(() => (before ? boxes.rows.set(box.id, before) : boxes.rows.delete(box.id)));
+    toyTx(tx).undo.push(() => (before ? boxes.rows.set(box.id, before) : boxes.rows.delete(box.id)));
   };
   const made_at = "2026-01-02T03:04:05.678Z";
-  const tag = "Boxes";
 
   const operations = [
     read({
-      key: "boxes.list",
-      tag,
-      summary: "List the boxes",
-      description: "List the boxes, for a test.",
+      ...named("boxes.list", "List the boxes", "/v1/boxes", "boxes:read"),
       method: "GET",
-      path: "/v1/boxes",
-      scope: "boxes:read",
       query: z.strictObject({
         ...pageQuery,
         color: Color.optional(),
@@ -91,7 +104,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
         is_weighed: z.boolean().optional(),
         id: z.array(boxId).max(5).optional(),
       }),
-      answer: jsonAnswer(200, pageOf(Box), totalCappedHeader),
+      response: jsonResponse(200, pageOf(Box), totalCappedHeader),
       handle: async ({ accountId, query }) => {
         await boxes.gate();
         const { cursor, limit, ...filter } = query;
@@ -113,15 +126,10 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
       },
     }),
     read({
-      key: "boxes.get",
-      tag,
-      summary: "Read a box",
-      description: "Read a box, for a test.",
+      ...named("boxes.get", "Read a box", "/v1/boxes/{box_id}", "boxes:read"),
       method: "GET",
-      path: "/v1/boxes/{box_id}",
-      scope: "boxes:read",
       params: z.strictObject({ box_id: boxId }),
-      answer: jsonAnswer(200, Box),
+      response: jsonResponse(200, Box),
       errors: ["not_found", "box_gone"],
       handle: async ({ accountId, params, problem }) => {
         await boxes.gate();
@@ -132,18 +140,11 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
       },
     }),
     write({
-      key: "boxes.create",
-      tag,
-      summary: "Make a box",
-      description: "Make a box, for a test.",
+      ...named("boxes.create", "Make a box", "/v1/boxes", "boxes:write"),
       method: "POST",
-      path: "/v1/boxes",
-      scope: "boxes:write",
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
+      ...writing,
       body: jsonBody(NewBox),
-      answer: jsonAnswer(201, Box, { Location: "Where the box is." }),
+      response: jsonResponse(201, Box, { Location: "Where the box is." }),
       errors: ["box_sealed"],
       handle: async ({ accountId, body, problem }, tx) => {
         const id = `box-${boxes.rows.size + 1}`;
@@ -156,40 +157,28 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
       },
     }),
     write({
-      key: "boxes.remove",
-      tag,
-      summary: "Throw a box away",
-      description: "Throw a box away, for a test.",
+      ...named("boxes.remove", "Throw a box away", "/v1/boxes/{box_id}", "boxes:write"),
       method: "DELETE",
-      path: "/v1/boxes/{box_id}",
-      scope: "boxes:write",
+      ...writing,
       risk: "irreversible",
-      mode: "sync",
-      idempotency: "key_required",
       params: z.strictObject({ box_id: boxId }),
-      answer: emptyAnswer(),
+      response: emptyResponse(),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }, tx) => {
         const row = boxes.rows.get(params.box_id);
         if (!row || row.accountId !== accountId) throw problem("not_found");
         boxes.rows.delete(params.box_id);
-        tx.undo.push(() => boxes.rows.set(params.box_id, row));
+        toyTx(tx).undo.push(() => boxes.rows.set(params.box_id, row));
       },
     }),
     write({
-      key: "boxes.text.set",
-      tag,
-      summary: "Keep a text in a box",
-      description: "Keep a text in a box, for a test.",
+      ...named("boxes.text.set", "Keep a text in a box", "/v1/boxes/{box_id}/text", "boxes:write"),
       method: "PUT",
-      path: "/v1/boxes/{box_id}/text",
-      scope: "boxes:write",
-      risk: "reversible",
+      ...writing,
       mode: "async",
-      idempotency: "key_required",
       params: z.strictObject({ box_id: boxId }),
       body: rawBody({ documentedAs: z.looseObject({ id: z.string() }), bytesMax: 1000 }),
-      answer: jsonAnswer(202, z.object({ bytes: z.int() })),
+      response: jsonResponse(202, z.object({ bytes: z.int() })),
       handle: async ({ accountId, params, body, problem }) => {
         const message = mistakeIn(body);
         if (message) throw problem("invalid_request", [{ path: "body", message }]);
@@ -198,15 +187,10 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
       },
     }),
     read({
-      key: "boxes.text.get",
-      tag,
-      summary: "Read the text of a box",
-      description: "Read the text of a box, for a test.",
+      ...named("boxes.text.get", "Read the text of a box", "/v1/boxes/{box_id}/text", "boxes:read"),
       method: "GET",
-      path: "/v1/boxes/{box_id}/text",
-      scope: "boxes:read",
       params: z.strictObject({ box_id: boxId }),
-      answer: bytesAnswer({
+      response: bytesResponse({
         mediaType: "application/json",
         documentedAs: z.looseObject({ id: z.string() }).meta({ id: "Text" }),
       }),
@@ -218,19 +202,12 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
       },
     }),
     callOut({
-      key: "boxes.weigh",
-      tag,
-      summary: "Have the boxes weighed elsewhere",
-      description: "Have the boxes weighed elsewhere, for a test.",
+      ...named("boxes.weigh", "Have the boxes weighed elsewhere", "/v1/boxes/weigh", "boxes:write"),
       method: "POST",
-      path: "/v1/boxes/weigh",
-      scope: "boxes:write",
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
+      ...writing,
       callsOut: { deadlineMs: 10_000 },
       body: jsonBody(z.strictObject({ is_broken: z.boolean().default(false) }), { isOptional: true }),
-      answer: jsonAnswer(200, z.object({ calls: z.int() })),
+      response: jsonResponse(200, z.object({ calls: z.int() })),
       errors: ["box_sealed"],
       handle: async ({ body, problem }) => {
         boxes.calls++;
@@ -239,7 +216,47 @@ export function createBoxOperations(boxes: Boxes): readonly Operation<ToyTx>[] {
         return { body: { calls: boxes.calls } };
       },
     }),
-    ...createLockOperations(),
+    write({
+      ...named("locks.oil", "Oil the locks", "/v1/locks/oil", "locks:write"),
+      method: "POST",
+      ...writing,
+      mode: "async",
+      body: jsonBody(z.strictObject({ dry_run: z.boolean().default(false) })),
+      response: eitherResponse(jsonResponse(202, z.object({ started: z.boolean() })), {
+        status: 200,
+        schema: z.object({ locks: z.int() }),
+        description: "With `dry_run`: deliveries counted, none replayed.",
+      }),
+      handle: async ({ body }) => (body.dry_run ? { other: { locks: 2 } } : { body: { started: true } }),
+    }),
+    write({
+      ...named(
+        "locks.combination.rotate",
+        "Change the combination",
+        "/v1/locks/combination/rotate",
+        "locks:write",
+      ),
+      method: "POST",
+      ...writing,
+      risk: "irreversible",
+      holdsSecret: true,
+      response: jsonResponse(200, z.object({ combination: z.string() })),
+      handle: async () => ({ body: { combination: "1-2-3" } }),
+    }),
+    read({
+      ...named("locks.old_list", "List the locks as before", "/v1/locks", "locks:read"),
+      method: "GET",
+      deprecated: { at: "2023-07-01T00:00:00Z", sunsetAt: "2030-06-30T23:59:59Z" },
+      response: jsonResponse(200, z.object({ locks: z.array(z.string()) })),
+      handle: async () => ({ body: { locks: ["front", "back"] } }),
+    }),
+    retired({
+      ...named("locks.pick", "Pick a lock", "/v1/locks/{lock_id}/pick", "locks:write"),
+      method: "POST",
+      risk: "irreversible",
+      mode: "sync",
+      deprecated: { at: "2020-01-01", sunsetAt: "2021-01-01" },
+    }),
   ];
   return [...operations, operationsList(operations)];
 }
@@ -251,6 +268,6 @@ function mistakeIn(body: Buffer): string | null {
       ? null
       : "Wants an id.";
   } catch {
-    return "The body is not JSON.";
+    return "The body is not valid JSON.";
   }
 }

@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
-import type { Operation } from "../../src/api/declarations.ts";
-import { kernelProblems } from "../../src/api/kernel-problems.ts";
-import { createOperationRegistry } from "../../src/api/registry.ts";
-import type { AnsweredRequest } from "../../src/api/request-context.ts";
+import type { RecordedWrite } from "../../src/api/idempotent-write.ts";
+import type { Operation } from "../../src/api/operation.ts";
+import { createOperationRegistry } from "../../src/api/operation-registry.ts";
+import { standardProblems } from "../../src/api/problem-catalogue.ts";
+import type { CompletedRequest } from "../../src/api/request-context.ts";
 import { type ApiOptions, createApi } from "../../src/api/server.ts";
-import type { RecordedWrite } from "../../src/api/write-once.ts";
 import { type Boxes, boxProblems, createBoxOperations } from "./api-boxes.ts";
 import {
   createToyCounter,
@@ -14,7 +14,7 @@ import {
   createToyKeys,
   type ToyIdempotencyStore,
   type ToyKeys,
-  type ToyTx,
+  toyTx,
 } from "./api-toy-stores.ts";
 
 export const ADA = "11111111-1111-4111-8111-111111111111";
@@ -40,7 +40,7 @@ export type ToyApi = {
   readonly counter: ReturnType<typeof createToyCounter>;
   /** A key of Ada's with every scope. */
   readonly key: string;
-  readonly answered: AnsweredRequest[];
+  readonly answered: CompletedRequest[];
   readonly faults: unknown[];
   readonly limiterFailures: unknown[];
   readonly recorded: ToldWrite[];
@@ -49,10 +49,10 @@ export type ToyApi = {
   readonly port: () => number;
 };
 
-/** Its answer taken apart. */
-type ToldWrite = Omit<RecordedWrite, "answer"> & { readonly answer: unknown };
+/** Its response parsed. */
+type ToldWrite = Omit<RecordedWrite, "responseBody"> & { readonly responseBody: unknown };
 
-export type ToyOverrides = Partial<ApiOptions<ToyTx>> & { readonly more?: readonly Operation<ToyTx>[] };
+export type ToyOverrides = Partial<ApiOptions> & { readonly more?: readonly Operation[] };
 
 /** The API of boxes with everything behind it in memory; `overrides` take the place of its parts. */
 export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi> {
@@ -61,14 +61,14 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
   const keys = createToyKeys();
   const store = createToyIdempotencyStore();
   const counter = createToyCounter();
-  const answered: AnsweredRequest[] = [];
+  const answered: CompletedRequest[] = [];
   const faults: unknown[] = [];
   const limiterFailures: unknown[] = [];
   const recorded: ToldWrite[] = [];
   const operations = [...createBoxOperations(boxes), ...more];
 
-  const app = await createApi<ToyTx>({
-    registry: createOperationRegistry(operations, { ...kernelProblems, ...boxProblems }),
+  const app = await createApi({
+    registry: createOperationRegistry(operations, { ...standardProblems, ...boxProblems }),
     info: toyInfo,
     publicUrl: "https://boxes.test",
     docsUrl: "https://docs.boxes.test",
@@ -83,15 +83,18 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
     },
     idempotencyStore: store,
     recordWrite: async (tx, write) => {
-      recorded.push({ ...write, answer: write.answer === null ? null : JSON.parse(write.answer.toString()) });
-      tx.undo.push(() => recorded.pop());
+      recorded.push({
+        ...write,
+        responseBody: write.responseBody === null ? null : JSON.parse(write.responseBody.toString()),
+      });
+      toyTx(tx).undo.push(() => recorded.pop());
     },
     trustProxy: false,
     now: () => TOY_NOW,
     newId: randomUUID,
     isChecking: true,
-    onAnswered: (summary) => answered.push(summary),
-    onFault: (error) => faults.push(error),
+    onCompleted: (summary) => answered.push(summary),
+    onInternalError: (error) => faults.push(error),
     onRateLimitFailure: (error) => limiterFailures.push(error),
     ...options,
   });

@@ -1,23 +1,20 @@
 import { type ApiKey, digestApiKey, formatApiKey } from "../../src/api/api-keys.ts";
-import type {
-  ClaimState,
-  IdempotencyClaim,
-  IdempotencyStore,
-  StoredAnswer,
-} from "../../src/api/idempotency.ts";
+import type { IdempotencyStore } from "../../src/api/idempotency.ts";
+import type { Transaction } from "../../src/api/operation.ts";
 import type { CountRequest } from "../../src/api/rate-limits.ts";
+import type { ClaimState, IdempotencyClaim, StoredResponse } from "../../src/model/idempotency.ts";
 
 /** A transaction of the toy stores: what it did is undone, in reverse, when it does not commit. */
-export type ToyTx = {
-  readonly undo: (() => void)[];
-  readonly release: (() => void)[];
-};
+type ToyTx = { readonly undo: (() => void)[]; readonly release: (() => void)[] };
+
+/** The kernel hands transactions on unread, so nothing behind its types is needed here. */
+export const toyTx = (tx: Transaction): ToyTx => tx as unknown as ToyTx;
 
 type Entry =
-  | { readonly kind: "answered"; readonly fingerprint: Buffer; readonly answer: StoredAnswer }
+  | { readonly kind: "completed"; readonly fingerprint: Buffer; readonly response: StoredResponse }
   | { readonly kind: "calling"; readonly token: string; readonly leaseMs: number };
 
-export type ToyIdempotencyStore = IdempotencyStore<ToyTx> & {
+export type ToyIdempotencyStore = IdempotencyStore & {
   readonly entries: Map<string, Entry>;
   /** Transactions that were committed. */
   commits(): number;
@@ -29,17 +26,17 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
   const locked = new Set<string>();
   let commits = 0;
 
-  const put = (tx: ToyTx, id: string, entry: Entry): void => {
+  const put = (tx: Transaction, id: string, entry: Entry): void => {
     const before = entries.get(id);
     entries.set(id, entry);
-    tx.undo.push(() => (before ? entries.set(id, before) : entries.delete(id)));
+    toyTx(tx).undo.push(() => (before ? entries.set(id, before) : entries.delete(id)));
   };
 
   function look(claim: IdempotencyClaim): ClaimState {
     const id = idOf(claim);
     const entry = entries.get(id);
-    if (entry?.kind === "answered") {
-      return { state: "answered", fingerprint: entry.fingerprint, answer: entry.answer };
+    if (entry?.kind === "completed") {
+      return { state: "completed", fingerprint: entry.fingerprint, response: entry.response };
     }
     return entry || locked.has(id) ? { state: "in_progress" } : { state: "claimed" };
   }
@@ -50,7 +47,7 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
     transaction: async (work) => {
       const tx: ToyTx = { undo: [], release: [] };
       try {
-        const result = await work(tx);
+        const result = await work(tx as unknown as Transaction);
         commits++;
         return result;
       } catch (error) {
@@ -64,7 +61,7 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
       const found = look(claim);
       if (found.state !== "claimed") return found;
       locked.add(idOf(claim));
-      tx.release.push(() => locked.delete(idOf(claim)));
+      toyTx(tx).release.push(() => locked.delete(idOf(claim)));
       return found;
     },
     claimCall: async (tx, claim, lease) => {
@@ -72,13 +69,13 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
       if (found.state === "claimed") put(tx, idOf(claim), { kind: "calling", ...lease });
       return found;
     },
-    complete: async (tx, claim, answer) => {
-      put(tx, idOf(claim), { kind: "answered", fingerprint: claim.fingerprint, answer });
+    complete: async (tx, claim, response) => {
+      put(tx, idOf(claim), { kind: "completed", fingerprint: claim.fingerprint, response });
     },
-    completeCall: async (tx, claim, token, answer) => {
+    completeCall: async (tx, claim, token, response) => {
       const entry = entries.get(idOf(claim));
       if (entry?.kind !== "calling" || entry.token !== token) return;
-      put(tx, idOf(claim), { kind: "answered", fingerprint: claim.fingerprint, answer });
+      put(tx, idOf(claim), { kind: "completed", fingerprint: claim.fingerprint, response });
     },
     releaseCall: async (_tx, claim, token) => {
       const entry = entries.get(idOf(claim));

@@ -1,5 +1,6 @@
 // A small certificate authority for tests, so that every kind of good and bad certificate is a real one.
 import * as authorities from "../../src/app/certificate-authority.ts";
+import { DAY_MS } from "../../src/model/time.ts";
 
 export type { IssuedCertificate } from "../../src/app/certificate-authority.ts";
 
@@ -17,8 +18,6 @@ export type CertificateAuthority = {
   issue(request: CertificateRequest): Promise<authorities.IssuedCertificate>;
   selfSigned(request: CertificateRequest): Promise<authorities.IssuedCertificate>;
 };
-
-const DAY_MS = 86_400_000;
 
 /** Makes an authority of its own: what one issues, another's `caPem` does not vouch for. */
 export async function createCertificateAuthority(

@@ -37,7 +37,7 @@ export async function publishAt(
 
 export type ClaimOptions = {
   readonly at?: Date | null;
-  readonly isAlone?: boolean;
+  readonly isInQuarantine?: boolean;
   readonly bytesMax?: number;
   readonly leaseMs?: number;
   readonly leaseToken?: string;
@@ -54,8 +54,8 @@ export function claim(
     leaseToken: options.leaseToken ?? randomUUID(),
     leaseMs: options.leaseMs ?? LEASE_MS,
     bytesMax: options.bytesMax ?? 8 * 1024 * 1024,
-    isAlone: options.isAlone ?? false,
-    interruptionsBeforeAlone: 2,
+    isInQuarantine: options.isInQuarantine ?? false,
+    interruptionsBeforeQuarantine: 2,
     attemptsMax: options.attemptsMax ?? ATTEMPTS_MAX,
     at: options.at ?? null,
   });
@@ -165,12 +165,4 @@ export async function attemptRows(pool: Pool, id: string): Promise<LoggedAttempt
     [id],
   );
   return rows;
-}
-
-/** Takes all wake-ups that wait out of the queue, as a dispatcher would. */
-export async function takeWakeups(pool: Pool): Promise<{ ids: string[]; jobs: number }> {
-  const { rows } = await pool.query<{ payload: { ids: string[] } }>(
-    "delete from graphile_worker._private_jobs returning payload",
-  );
-  return { ids: rows.flatMap((row) => row.payload.ids), jobs: rows.length };
 }

@@ -28,7 +28,7 @@ export type TestDispatcher = {
   readonly process: DispatchProcess;
   readonly attempts: readonly RecordedAttempt[];
   readonly failures: readonly { work: string; error: unknown }[];
-  readonly alone: readonly string[];
+  readonly quarantined: readonly string[];
   /** Resolves with the first `count` recorded attempts. */
   waitForAttempts(count: number, timeoutMs?: number): Promise<readonly RecordedAttempt[]>;
   stop(): Promise<void>;
@@ -57,7 +57,7 @@ export function startTestDispatcher(
   const events = new EventEmitter();
   const attempts: RecordedAttempt[] = [];
   const failures: { work: string; error: unknown }[] = [];
-  const alone: string[] = [];
+  const quarantined: string[] = [];
   const process = startDispatching({
     databaseUrl: database.url,
     config,
@@ -71,9 +71,9 @@ export function startTestDispatcher(
         attempts.push({ delivery, delivered, recorded });
         events.emit("attempt");
       },
-      mustGoAlone: (deliveryId) => {
-        alone.push(deliveryId);
-        events.emit("alone");
+      mustBeQuarantined: (deliveryId) => {
+        quarantined.push(deliveryId);
+        events.emit("quarantined");
       },
       letGo: () => undefined,
       claimed: () => undefined,
@@ -87,7 +87,7 @@ export function startTestDispatcher(
     process,
     attempts,
     failures,
-    alone,
+    quarantined,
     waitForAttempts: async (count, timeoutMs = 10_000) => {
       const signal = patientSignal(timeoutMs);
       while (attempts.length < count) {

@@ -1,3 +1,4 @@
+import { DAY_MS } from "../../src/model/time.ts";
 // Receivers that answer in every wrong way. Each is a server of its own on 127.0.0.1, and counts what it got.
 
 import type { AddressInfo } from "node:net";
@@ -7,7 +8,6 @@ import { gzipSync } from "node:zlib";
 import type { CertificateAuthority, IssuedCertificate } from "./certificates.ts";
 
 const DRIP_MS = 20;
-const DAY_MS = 86_400_000;
 const OK_HEAD = "HTTP/1.1 200 OK\r\n";
 
 /** What a connection has to play with: `socket` is the secured one where TLS came about, `raw` the one below. */

@@ -226,16 +226,6 @@ export async function endSessions(pool: Pool, pids?: readonly number[]): Promise
   );
 }
 
-/** Of graphile-worker. */
-export const JOBS = "graphile_worker._private_jobs";
-
-export async function addJobs(database: Database, task: string, count = 1): Promise<void> {
-  await database.query("select graphile_worker.add_job($1) from generate_series(1, $2::integer)", [
-    task,
-    count,
-  ]);
-}
-
 /** Columns and what they hold; in a condition null is no value, and an array any of several. */
 type Values = Readonly<Record<string, unknown>>;
 

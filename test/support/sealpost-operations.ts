@@ -1,11 +1,11 @@
 import pg from "pg";
+import type { Operation } from "../../src/api/operation.ts";
 import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { createSealpostRegistry } from "../../src/operations/operations.ts";
 import { CHECK_POLICY } from "../../src/operations/receivers.ts";
-import type { SealpostOperation } from "../../src/operations/sealpost-operation.ts";
 
 /** Every operation as it is declared, with nothing behind it. */
-export function declaredOperations(): readonly SealpostOperation[] {
+export function declaredOperations(): readonly Operation[] {
   return createSealpostRegistry({
     pool: new pg.Pool(),
     logPool: new pg.Pool(),

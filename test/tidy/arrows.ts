@@ -21,7 +21,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   ...layers,
   store: ground,
   ...Object.fromEntries(useCases.map((folder) => [folder, ["store", ...ground]])),
-  api: ["config", "metrics"],
+  api: ["model", "config", "metrics"],
   operations: ["api", ...useCases, "store", ...ground],
   app: belowApp,
   demo: ["app", ...belowApp],

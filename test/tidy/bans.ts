@@ -58,6 +58,13 @@ const bans: readonly Ban[] = [
     instead: "write a function in src/store/, in the file of the noun",
   },
   {
+    name: "queue internals",
+    pattern: /\bgraphile_worker\b|["']graphile-worker["']/,
+    where: ourCode,
+    but: /^src\/store\/graphile-worker\.ts$/,
+    instead: "write a function in src/store/graphile-worker.ts, and have its canary test what it relies on",
+  },
+  {
     name: "default export",
     pattern: /^export default\b/m,
     where: /^(?:src|test|scripts)\//,

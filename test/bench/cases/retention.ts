@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { keepHouse } from "../../../src/dispatch/housekeeping.ts";
+import { DAY_MS } from "../../../src/model/time.ts";
 import { createGeneralPool } from "../../../src/store/pools.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
@@ -10,7 +11,6 @@ import { timeStream } from "../timed.ts";
 
 const DELIVERIES = 1_000_000;
 const DAYS_AGO = 40;
-const DAY_MS = 86_400_000;
 const PER_SECOND = 500;
 const WARM_UP_MS = 3_000;
 /** Delivering before the day goes, for comparison. */

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { pino } from "pino";
 import { createEgress } from "../../../src/app/egress.ts";
 import { readConfig } from "../../../src/config/read-config.ts";
-import type { DispatchObserver } from "../../../src/dispatch/dispatcher.ts";
+import type { DispatchObserver } from "../../../src/dispatch/observer.ts";
 import { startDispatching } from "../../../src/dispatch/process.ts";
 import { createProcessMetrics } from "../../../src/dispatch/process-metrics.ts";
 import type { MetricsRegistry } from "../../../src/metrics/registry.ts";
@@ -21,7 +21,7 @@ const registry: MetricsRegistry = {
 };
 const observer: DispatchObserver = {
   attemptRecorded: nothing,
-  mustGoAlone: nothing,
+  mustBeQuarantined: nothing,
   letGo: nothing,
   claimed: nothing,
   failed: (work, error) => console.error(work, error),

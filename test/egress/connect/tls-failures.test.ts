@@ -3,6 +3,7 @@ import { createConnector } from "../../../src/egress/connect/direct-connector.ts
 import { createTargetSecureContext } from "../../../src/egress/connect/tls-connection.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
+import { DAY_MS } from "../../../src/model/time.ts";
 import {
   type CertificateAuthority,
   createCertificateAuthority,
@@ -11,7 +12,6 @@ import {
 import { failureOf } from "../failure.ts";
 import { startTcpServer, startTlsServer, type TestServer } from "../server.ts";
 
-const DAY_MS = 86_400_000;
 const names = ["localhost"];
 const daysFromNow = (days: number) => new Date(Date.now() + days * DAY_MS);
 

@@ -7,7 +7,7 @@ import { createApiKey } from "../../../src/app/create-api-key.ts";
 import { readConfig } from "../../../src/config/read-config.ts";
 import { createAccount } from "../../../src/store/accounts.ts";
 import { setEndpoint } from "../../../src/store/endpoints.ts";
-import { writeSettings } from "../../../src/store/settings.ts";
+import { writeSettings } from "../../../src/store/publications.ts";
 import { patience } from "../../support/time-limits.ts";
 import { check, type Verdict } from "./checker.ts";
 import { Producer } from "./producer.ts";

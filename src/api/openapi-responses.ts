@@ -1,0 +1,194 @@
+import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
+import type { Operation } from "./operation.ts";
+import { raisedCodes } from "./problem-catalogue.ts";
+import { problemType } from "./problem-responses.ts";
+import { PROBLEM_STATUSES, type ProblemCatalogue, type ProblemStatus } from "./problems.ts";
+
+type Described = { readonly [member: string]: unknown };
+
+const text = (description: string, example: string): Described => ({
+  description,
+  schema: { type: "string" },
+  example,
+});
+
+/** Every response header that this API defines. */
+export const headerComponents: Readonly<Record<string, Described>> = {
+  XRequestId: text("The request's X-Request-Id, or a generated one.", "7f1c9c1e-6a3d-4a55-9d0e-2b7b6f1f3c11"),
+  RateLimit: text("Requests left in the window, and seconds until it resets.", '"default";r=599;t=60'),
+  RateLimitPolicy: text(
+    "Requests allowed per window, and the window's length in seconds.",
+    '"default";q=600;w=60',
+  ),
+  RetryAfter: {
+    description: "Seconds to wait before the next request.",
+    schema: { type: "integer", minimum: 1 },
+    example: 30,
+  },
+  ETag: text("The entity tag of the body, for If-None-Match. On reads.", '"5pQ0bqY9XwAkZpC1vXbBzQ"'),
+  CacheControl: text("How the response may be cached.", "private, no-cache"),
+  Deprecation: text("When the operation was deprecated (RFC 9745). On deprecated operations.", "@1688169599"),
+  Sunset: text(
+    "When the operation will be retired (RFC 8594). On deprecated operations.",
+    "Sun, 30 Jun 2024 23:59:59 GMT",
+  ),
+  IdempotentReplayed: {
+    description: "Present when the response is that of an earlier request with the same Idempotency-Key.",
+    schema: { type: "string", const: "true" },
+    example: "true",
+  },
+  Allow: text("The methods that the URL supports.", "GET, HEAD"),
+  WwwAuthenticate: text("How to authenticate.", "Bearer"),
+};
+
+const header = (name: keyof typeof headerComponents) => ({ $ref: `#/components/headers/${name}` });
+
+const always = {
+  "X-Request-Id": header("XRequestId"),
+  RateLimit: header("RateLimit"),
+  "RateLimit-Policy": header("RateLimitPolicy"),
+  "Cache-Control": header("CacheControl"),
+};
+const onSuccess = {
+  ...always,
+  ETag: header("ETag"),
+  Deprecation: header("Deprecation"),
+  Sunset: header("Sunset"),
+  "Idempotent-Replayed": header("IdempotentReplayed"),
+};
+
+/** The successes of an operation, and 304 for reads. */
+export function successResponses(operation: Operation, schemas: SchemaWriter): Described {
+  const { response, effect } = operation;
+  const own = Object.fromEntries(
+    Object.entries<string>(response.headers).map(([name, description]) => [
+      name,
+      { description, schema: { type: "string" } },
+    ]),
+  );
+  const headers = { ...onSuccess, ...own };
+  const content = contentOf(operation, schemas);
+  const success: Record<string, Described> = {
+    [response.status]: { description: describeSuccess(response.status), headers, ...content },
+  };
+  if (response.kind === "json" && response.other) {
+    const { status, schema, description } = response.other;
+    const otherContent = { "application/json": { schema: schemas.write(schema, "output") } };
+    success[status] = { description, headers: onSuccess, content: otherContent };
+  }
+  if (effect !== "read") return success;
+  return {
+    ...success,
+    304: { description: "Not modified: a tag in If-None-Match is still current.", headers: onSuccess },
+  };
+}
+
+function contentOf({ response }: Operation, schemas: SchemaWriter): Described {
+  if (response.kind === "empty") return {};
+  const type = response.kind === "json" ? "application/json" : response.mediaType;
+  const schema = response.kind === "json" ? response.schema : response.documentedAs;
+  return { content: { [type]: { schema: schemas.write(schema, "output") } } };
+}
+
+function describeSuccess(status: 200 | 201 | 202 | 204): string {
+  switch (status) {
+    case 200:
+      return "Success.";
+    case 201:
+      return "Created.";
+    case 202:
+      return "Accepted: the work continues after this response.";
+    case 204:
+      return "Success, without a body.";
+    default:
+      throw new Error(`Undescribed status ${status satisfies never}`);
+  }
+}
+
+/** Writes the sixteen error responses of an operation; equal ones share a component. */
+export function createProblemResponses(problems: ProblemCatalogue, docsUrl: string) {
+  const components: Record<string, Described> = {};
+
+  function responses(operation: Operation): Described {
+    const raised = raisedCodes(operation);
+    const entries = PROBLEM_STATUSES.map((status) => {
+      const codes = raised.filter((code) => problems[code]?.status === status);
+      return [status, { $ref: `#/components/responses/${componentFor(status, codes)}` }];
+    });
+    return Object.fromEntries(entries);
+  }
+
+  function componentFor(status: ProblemStatus, raised: readonly string[]): string {
+    const name = raised.length > 0 ? `${status}-${raised.join("-")}` : `${status}-not-raised`;
+    const ofStatus = Object.keys(problems).filter((code) => problems[code]?.status === status);
+    components[name] ??= problemResponse(status, raised.length > 0 ? raised : ofStatus, raised.length > 0);
+    return name;
+  }
+
+  function problemResponse(status: ProblemStatus, codes: readonly string[], isRaised: boolean): Described {
+    const titles = codes.map((code) => `\`${code}\`: ${problems[code]?.meaning ?? ""}`);
+    const description = isRaised
+      ? titles.join("\n")
+      : "Declared on every operation; never returned by this one.";
+    const schema: JsonSchema = {
+      allOf: [
+        { $ref: "#/components/schemas/Problem" },
+        {
+          type: "object",
+          properties: { status: { const: status }, code: { enum: codes } },
+          required: ["status", "code"],
+        },
+      ],
+    };
+    const examples = Object.fromEntries(codes.map((code) => [code, { value: example(code) }]));
+    return {
+      description,
+      headers: { ...always, ...extraHeaders(status) },
+      content: { "application/problem+json": { schema, examples } },
+    };
+  }
+
+  function example(code: string): Described {
+    const kind = problems[code];
+    const errors = [{ path: "query.limit", message: "Must be at most 100." }];
+    return {
+      type: problemType(docsUrl, code),
+      title: kind?.title,
+      status: kind?.status,
+      code,
+      request_id: "7f1c9c1e-6a3d-4a55-9d0e-2b7b6f1f3c11",
+      ...(kind?.hasErrors ? { errors } : {}),
+    };
+  }
+
+  return { responses, components };
+}
+
+function extraHeaders(status: ProblemStatus): Described {
+  if (status === 401) return { "WWW-Authenticate": header("WwwAuthenticate") };
+  if (status === 405) return { Allow: header("Allow") };
+  return status === 429 || status === 503 ? { "Retry-After": header("RetryAfter") } : {};
+}
+
+/** The body of every error response: five members, and `errors` for codes that name fields. */
+export const problemSchema: JsonSchema = {
+  type: "object",
+  description: "Why the request failed (RFC 9457).",
+  properties: {
+    type: { type: "string", format: "uri", description: "A page that explains the code and what to do." },
+    title: { type: "string" },
+    status: { type: "integer", description: "The HTTP status." },
+    code: { type: "string", description: "Stable, for programs to switch on." },
+    request_id: { type: "string", description: "The response's X-Request-Id." },
+    errors: {
+      type: "array",
+      description: "The invalid fields: where, and what is wrong. Only with some codes.",
+      items: {
+        type: "object",
+        properties: { path: { type: "string" }, message: { type: "string" } },
+        required: ["path", "message"],
+      },
+    },
+  },
+  required: ["type", "title", "status", "code", "request_id"],
+};

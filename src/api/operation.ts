@@ -1,0 +1,193 @@
+import type { ClientBase } from "pg";
+import type { z } from "zod";
+import type { BodyOf, JsonBody, RawBody, ResponseSchema, ResultOf } from "./operation-io.ts";
+import type { FieldError, Problem } from "./problems.ts";
+
+/** A connection with an open transaction: what writes run in. */
+export type Transaction = ClientBase;
+
+export type Risk = "none" | "reversible" | "irreversible";
+export type Effect = "read" | "write";
+export type ExecutionMode = "sync" | "async";
+export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+
+/** A day or an instant, ISO 8601. */
+export type IsoDate = `${number}-${number}-${number}` | `${number}-${number}-${number}T${string}Z`;
+
+/** Announced as deprecated at `at`; taken out of service at `sunsetAt`, null while that is undecided. */
+export type Deprecation = { readonly at: IsoDate; readonly sunsetAt: IsoDate | null };
+
+/** The caller's key, and whether it is a staff key, which has access to every account. */
+export type Caller = { readonly keyId: string; readonly isStaff: boolean };
+
+/** A valid request, as a handler receives it. */
+export type OperationRequest<Params, Query, Body, Code extends string> = {
+  readonly params: Params;
+  readonly query: Query;
+  readonly body: Body;
+  /** The account that the request is for: the key's own, or the one named with a staff key. */
+  readonly accountId: string;
+  readonly caller: Caller;
+  readonly requestId: string;
+  /** The caller's trace (W3C Trace Context), to be propagated; null: none. */
+  readonly traceparent: string | null;
+  /** `throw request.problem("not_found")`: one of the declared errors, or an invalid request. */
+  problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
+};
+
+type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
+export type ErasedResult =
+  | { readonly body: unknown; readonly headers?: Readonly<Record<string, string | undefined>> }
+  | { readonly bytes: Uint8Array; readonly etag?: string }
+  | { readonly other: unknown }
+  | undefined;
+
+/** How an operation does its work. */
+export type Work =
+  | { readonly kind: "read"; handle(request: ErasedRequest): Promise<ErasedResult> }
+  | { readonly kind: "write"; handle(request: ErasedRequest, tx: Transaction): Promise<ErasedResult> }
+  | {
+      readonly kind: "call_out";
+      readonly deadlineMs: number;
+      handle(request: ErasedRequest): Promise<ErasedResult>;
+    }
+  | { readonly kind: "retired" };
+
+/** One operation of the API; routes, documents and checks follow from it. */
+export type Operation = {
+  /** Dotted name, `webhooks.deliveries.get`: metric label and operationId. */
+  readonly key: string;
+  /** Its heading in the reference. */
+  readonly tag: string;
+  readonly summary: string;
+  readonly description: string;
+  readonly method: Method;
+  /** With `{name}` for each path parameter. */
+  readonly path: string;
+  readonly scope: string;
+  readonly risk: Risk;
+  readonly effect: Effect;
+  readonly mode: ExecutionMode;
+  readonly isIdempotent: boolean;
+  readonly params: z.ZodObject | null;
+  readonly query: z.ZodObject | null;
+  readonly body: JsonBody | RawBody | null;
+  readonly response: ResponseSchema;
+  /** Codes that the handler raises, besides those that the kernel raises for every operation. */
+  readonly errors: readonly string[];
+  /** Whether responses hold a secret: never cached, and encrypted at rest. */
+  readonly holdsSecret: boolean;
+  readonly deprecated: Deprecation | null;
+  readonly work: Work;
+};
+
+/** What every declaration has. */
+type Named = {
+  readonly key: `${string}.${string}`;
+  readonly tag: string;
+  /** A few words, without a full stop. */
+  readonly summary: string;
+  /** Sentences. */
+  readonly description: string;
+  readonly path: `/v1/${string}`;
+  readonly scope: `${string}:${string}`;
+  readonly deprecated?: Deprecation;
+};
+
+type Checked<Params, Query, Response, Code extends string> = Named & {
+  readonly params?: Params;
+  readonly query?: Query;
+  readonly response: Response;
+  readonly errors?: readonly Code[];
+  readonly holdsSecret?: true;
+};
+
+type Parsed<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<string, never>;
+type MaybeObject = z.ZodObject | undefined;
+type MaybeBody = JsonBody | RawBody | undefined;
+
+/** A read: risk none, sync, idempotent, GET (and HEAD). */
+export type ReadDeclaration<Params, Query, Response, Code extends string> = Checked<
+  Params,
+  Query,
+  Response,
+  Code
+> & {
+  readonly method: "GET";
+  readonly handle: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>,
+  ) => Promise<ResultOf<Response>>;
+};
+
+type Writing<Params, Query, Body, Response, Code extends string, Context extends unknown[]> = Checked<
+  Params,
+  Query,
+  Response,
+  Code
+> & {
+  readonly method: Exclude<Method, "GET">;
+  readonly risk: Exclude<Risk, "none">;
+  readonly mode: ExecutionMode;
+  /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
+  readonly idempotency: "key_required";
+  readonly body?: Body;
+  readonly handle: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+    ...context: Context
+  ) => Promise<ResultOf<Response>>;
+};
+
+/** A write: its effect and its stored response are one transaction, `tx`. */
+export type WriteDeclaration<Params, Query, Body, Response, Code extends string> = Writing<
+  Params,
+  Query,
+  Body,
+  Response,
+  Code,
+  [tx: Transaction]
+>;
+
+/** A write that calls another system: claim, call, respond, with no transaction open while it waits. */
+export type CallOutDeclaration<Params, Query, Body, Response, Code extends string> = Writing<
+  Params,
+  Query,
+  Body,
+  Response,
+  Code,
+  []
+> & { readonly callsOut: { readonly deadlineMs: number } };
+
+/** A retired operation: always 410. */
+export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
+  Omit<Named, "deprecated"> & {
+    readonly method: Method;
+    readonly risk: Risk;
+    readonly mode: ExecutionMode;
+  };
+
+/**
+ * The four ways to declare an operation. `DomainCode`: the codes that the operations add to the standard ones.
+ */
+export type OperationDefiners<DomainCode extends string> = {
+  read<
+    Response extends ResponseSchema,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    const Code extends DomainCode | "not_found" = never,
+  >(declaration: ReadDeclaration<Params, Query, Response, Code>): Operation;
+  write<
+    Response extends ResponseSchema,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    Body extends MaybeBody = undefined,
+    const Code extends DomainCode | "not_found" = never,
+  >(declaration: WriteDeclaration<Params, Query, Body, Response, Code>): Operation;
+  callOut<
+    Response extends ResponseSchema,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    Body extends MaybeBody = undefined,
+    const Code extends DomainCode | "not_found" = never,
+  >(declaration: CallOutDeclaration<Params, Query, Body, Response, Code>): Operation;
+  retired(declaration: RetiredDeclaration): Operation;
+};

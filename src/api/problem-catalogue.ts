@@ -1,0 +1,155 @@
+import type { Operation } from "./operation.ts";
+
+import type { ProblemCatalogue } from "./problems.ts";
+
+/** The codes that the kernel raises, and three of the platform's that this service only declares. */
+export const standardProblems = {
+  invalid_request: {
+    status: 400,
+    title: "Invalid request",
+    meaning: "The request is not valid; `errors` names each invalid field.",
+    remedy: "Correct the fields in `errors` and send the request again. Unchanged, it fails again.",
+    hasErrors: true,
+  },
+  invalid_request_id: {
+    status: 400,
+    title: "Invalid request id",
+    meaning: "X-Request-Id is longer than 128 characters, or not all of it is printable ASCII.",
+    remedy: "Send at most 128 printable ASCII characters, or omit the header to get a generated id.",
+  },
+  idempotency_key_required: {
+    status: 400,
+    title: "Idempotency key required",
+    meaning: "Every write requires an Idempotency-Key, and the request has none.",
+    remedy:
+      "Send an Idempotency-Key of 1 to 200 characters: a new one (a UUID, say) for each write, the same one when " +
+      "you retry it.",
+  },
+  account_required: {
+    status: 400,
+    title: "Account required",
+    meaning: "The request uses a staff key and does not name an account.",
+    remedy: "Send the account's id in the X-Account-Id header.",
+  },
+  unauthorized: {
+    status: 401,
+    title: "Unauthorized",
+    meaning: "The API key is missing or not valid.",
+    remedy:
+      "Send `Authorization: Bearer <API key>`. Check that the key is complete, neither revoked nor expired, and " +
+      "made for this environment: production and development have separate keys.",
+  },
+  billing_credits_exhausted: {
+    status: 402,
+    title: "Billing credits exhausted",
+    meaning: "The platform returns this when an account has no credits left; this service never does.",
+    remedy: "Nothing to do: no operation of this service costs credits.",
+    isRaised: false,
+  },
+  access_denied: {
+    status: 403,
+    title: "Access denied",
+    meaning: "The API key lacks the scope that the operation requires, or the request names another account.",
+    remedy:
+      "Use a key with the operation's scope (see `GET /v1/operations`), and omit X-Account-Id unless it is a " +
+      "staff key.",
+  },
+  not_found: {
+    status: 404,
+    title: "Not found",
+    meaning: "The URL or the resource does not exist, or the resource belongs to another account.",
+    remedy:
+      "Check the URL and the id and, with a staff key, the account in X-Account-Id. Operations on the endpoint " +
+      "need one to be set first.",
+  },
+  method_not_allowed: {
+    status: 405,
+    title: "Method not allowed",
+    meaning: "The URL exists, but not for this method.",
+    remedy: "Use one of the methods in the response's Allow header.",
+  },
+  idempotency_in_progress: {
+    status: 409,
+    title: "Idempotency key in progress",
+    meaning: "A request with the same Idempotency-Key is still in progress.",
+    remedy: "Wait a moment, then retry with the same key: the retry gets the first request's response.",
+  },
+  route_retired: {
+    status: 410,
+    title: "Route retired",
+    meaning: "The operation was deprecated and has been retired.",
+    remedy: "See the reference for its replacement.",
+  },
+  payload_too_large: {
+    status: 413,
+    title: "Payload too large",
+    meaning: "The request body is larger than the operation accepts.",
+    remedy: "Send a smaller body; the reference gives the limit.",
+  },
+  unsupported_media_type: {
+    status: 415,
+    title: "Unsupported media type",
+    meaning: "The request body is not declared as plain JSON.",
+    remedy: "Send `Content-Type: application/json`, UTF-8, without Content-Encoding.",
+  },
+  idempotency_key_reused: {
+    status: 422,
+    title: "Idempotency key reused",
+    meaning: "The Idempotency-Key was already used for a different request.",
+    remedy: "Use a new key for each new request; reuse a key only to retry the identical request.",
+  },
+  rate_limited: {
+    status: 429,
+    title: "Rate limited",
+    meaning: "The limit in the response's RateLimit-Policy header was exceeded.",
+    remedy: "Wait for the number of seconds in Retry-After, and spread requests over the window.",
+  },
+  internal_error: {
+    status: 500,
+    title: "Internal error",
+    meaning: "An internal error occurred.",
+    remedy: "Retry with the same Idempotency-Key; if it fails again, report the request_id.",
+  },
+  integration_provider_error: {
+    status: 502,
+    title: "Integration provider error",
+    meaning: "The platform returns this when an integration's provider fails; this service never does.",
+    remedy: "Nothing to do: no operation of this service depends on a provider.",
+    isRaised: false,
+  },
+  temporarily_unavailable: {
+    status: 503,
+    title: "Temporarily unavailable",
+    meaning: "A dependency of the service, such as its database, is temporarily unavailable.",
+    remedy: "Wait for the number of seconds in Retry-After, then retry with the same Idempotency-Key.",
+  },
+  integration_timeout: {
+    status: 504,
+    title: "Integration timeout",
+    meaning:
+      "The platform returns this when an integration's provider takes too long; this service never does.",
+    remedy: "Nothing to do: no operation of this service waits for a provider.",
+    isRaised: false,
+  },
+} as const satisfies ProblemCatalogue;
+
+/** The codes that the kernel raises for an operation, and those that its handler declares. */
+export function raisedCodes({ effect, work, errors }: Operation): readonly string[] {
+  return [
+    "invalid_request",
+    "invalid_request_id",
+    "account_required",
+    ...(effect === "write" ? ["idempotency_key_required"] : []),
+    "unauthorized",
+    "access_denied",
+    "not_found",
+    "method_not_allowed",
+    ...(effect === "write" ? ["idempotency_in_progress", "payload_too_large"] : []),
+    ...(effect === "write" ? ["unsupported_media_type", "idempotency_key_reused"] : []),
+    ...(work.kind === "retired" ? ["route_retired"] : []),
+    "rate_limited",
+    "internal_error",
+    "temporarily_unavailable",
+    ...errors.filter((code) => code !== "not_found"),
+  ];
+}

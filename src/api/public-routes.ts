@@ -1,0 +1,70 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { entityTag, matchesEntityTag } from "./entity-tags.ts";
+import { addErrorPages } from "./error-pages.ts";
+import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
+import type { OperationRegistry } from "./operation-registry.ts";
+import { addReferencePage } from "./reference-page.ts";
+import { beginRequest } from "./request-context.ts";
+import type { RequestGuards } from "./request-guards.ts";
+
+export type PageOptions = {
+  readonly info: OpenApiInfo;
+  /** The API's public base URL, without /v1. */
+  readonly publicUrl: string;
+  /** Base URL of the error pages: a problem's type is `{docsUrl}/errors/{code}`. */
+  readonly docsUrl: string;
+  /** Rejects while the process is not ready: its database is down, or not migrated. */
+  readonly checkReady: () => Promise<void>;
+};
+
+export type PageRoute = { readonly method: "GET"; readonly path: string };
+
+const OPENAPI_PATH = "/v1/openapi.json";
+
+/** Adds what needs no API key: health, the OpenAPI document, the reference, the error pages. */
+export async function addPublicPages(
+  app: FastifyInstance,
+  registry: OperationRegistry,
+  options: PageOptions,
+  guards: RequestGuards,
+): Promise<readonly PageRoute[]> {
+  const probed = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    beginRequest(request, "page");
+    guards.guardProbe(request, reply);
+  };
+  addPage(app, "/healthz", probed, async (_request, reply) => {
+    return reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
+  });
+  addPage(app, "/readyz", probed, async (_request, reply) => {
+    await options.checkReady();
+    return reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
+  });
+
+  const admit = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    beginRequest(request, "page");
+    await guards.guardPublic(request, reply);
+  };
+  const document = Buffer.from(JSON.stringify(buildOpenApiDocument(registry, options)));
+  const tag = entityTag(document);
+  addPage(app, OPENAPI_PATH, admit, async (request, reply) => {
+    reply.headers({ etag: tag, "cache-control": "no-cache" });
+    const ifNoneMatch = request.headers["if-none-match"];
+    if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, tag)) return reply.code(304).send();
+    return reply.header("content-type", "application/json").send(document);
+  });
+  // Browsers request it on their own.
+  addPage(app, "/favicon.ico", probed, async (_request, reply) => reply.code(204).send());
+  addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
+  const errorPaths = addErrorPages(app, registry.problems, admit);
+  const referencePaths = await addReferencePage(app, options.info.title, OPENAPI_PATH, admit);
+
+  const paths = ["/healthz", "/readyz", "/favicon.ico", OPENAPI_PATH, "/", ...errorPaths, ...referencePaths];
+  return paths.map((path) => ({ method: "GET", path }));
+}
+
+export type PageGuard = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+export type PageHandler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+
+function addPage(app: FastifyInstance, url: string, onRequest: PageGuard, handler: PageHandler): void {
+  app.route({ method: ["GET", "HEAD"], url, onRequest, handler });
+}

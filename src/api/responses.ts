@@ -1,0 +1,104 @@
+import type { StoredResponse } from "../model/idempotency.ts";
+import { entityTag, quoteEntityTag } from "./entity-tags.ts";
+import type { Deprecation, ErasedResult, Operation } from "./operation.ts";
+
+/** A success, ready to be sent or stored. */
+export type OperationResponse = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Null: no body. */
+  readonly body: Buffer | null;
+  /** Null for writes, whose responses are not compared. */
+  readonly etag: string | null;
+};
+
+/**
+ * Compiles how an operation's results become responses. `isChecking`: validate each result against its schema first.
+ */
+export function compileResponse(
+  operation: Operation,
+  isChecking: boolean,
+): (result: ErasedResult) => OperationResponse {
+  const { response, effect } = operation;
+  const isTagged = effect === "read";
+  return (result) => {
+    if (isChecking) checkResult(operation, result);
+    if (!result) return { status: response.status, headers: {}, body: null, etag: null };
+    if ("bytes" in result) {
+      const { bytes } = result;
+      const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      const tag = result.etag === undefined ? entityTag(body) : quoteEntityTag(result.etag);
+      const type = response.kind === "bytes" ? response.mediaType : "application/octet-stream";
+      return {
+        status: response.status,
+        headers: { "content-type": type },
+        body,
+        etag: isTagged ? tag : null,
+      };
+    }
+    const headers = { "content-type": "application/json" };
+    if ("other" in result) {
+      const status = response.kind === "json" && response.other ? response.other.status : response.status;
+      return { status, headers, body: Buffer.from(JSON.stringify(result.other)), etag: null };
+    }
+    const body = Buffer.from(JSON.stringify(result.body));
+    const own = ownHeaders(result.headers ?? {});
+    const etag = isTagged ? tagOf(body, own) : null;
+    return { status: response.status, headers: { ...headers, ...own }, body, etag };
+  };
+}
+
+function ownHeaders(declared: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  const own: Record<string, string> = {};
+  for (const [name, value] of Object.entries(declared)) {
+    if (value !== undefined) own[name.toLowerCase()] = value;
+  }
+  return own;
+}
+
+/** Covers the operation's own headers too, so a 304 cannot hide that they changed. */
+function tagOf(body: Buffer, own: Readonly<Record<string, string>>): string {
+  return Object.keys(own).length === 0 ? entityTag(body) : entityTag(body, JSON.stringify(own));
+}
+
+/** Catches handlers that return what their operation does not declare; tests run with this on. */
+function checkResult({ key, response }: Operation, result: ErasedResult): void {
+  const kind = result === undefined ? "empty" : "bytes" in result ? "bytes" : "json";
+  if (kind !== response.kind)
+    throw new Error(`Operation ${key} declares ${response.kind} and returned ${kind}.`);
+  if (response.kind !== "json" || result === undefined || "bytes" in result) return;
+  const isOther = "other" in result;
+  const checked = isOther
+    ? response.other?.schema.safeParse(result.other)
+    : response.schema.safeParse(result.body);
+  if (!checked?.success)
+    throw new Error(`Operation ${key} returned what it does not declare.`, checked?.error);
+  if (isOther) return;
+  const undeclared = Object.keys(result.headers ?? {}).filter((name) => !(name in response.headers));
+  if (undeclared.length > 0)
+    throw new Error(`Operation ${key} does not declare the header ${undeclared.join()}.`);
+}
+
+/** The headers that are the same on every success of an operation. */
+export function successHeaders(operation: Operation): Readonly<Record<string, string>> {
+  // Responses depend on the key and can change at any time: no shared caches, and revalidation by entity tag.
+  const caching = operation.holdsSecret || operation.effect === "write" ? "no-store" : "private, no-cache";
+  return { "cache-control": caching, ...lifecycleHeaders(operation.deprecated) };
+}
+
+export function toStoredResponse(response: OperationResponse, holdsSecret: boolean): StoredResponse {
+  const { status, headers, body } = response;
+  return { status, headers, body, holdsSecret };
+}
+
+export function fromStoredResponse({ status, headers, body }: StoredResponse): OperationResponse {
+  return { status, headers, body, etag: null };
+}
+
+/** Deprecation (RFC 9745: a structured date) and Sunset (RFC 8594: an HTTP date). */
+function lifecycleHeaders(deprecated: Deprecation | null): Readonly<Record<string, string>> {
+  if (!deprecated) return {};
+  const deprecation = `@${Math.floor(new Date(deprecated.at).getTime() / 1000)}`;
+  if (deprecated.sunsetAt === null) return { deprecation };
+  return { deprecation, sunset: new Date(deprecated.sunsetAt).toUTCString() };
+}

@@ -1,0 +1,25 @@
+import { createApiMetrics } from "./api-metrics.ts";
+import { createDatabaseMetrics } from "./database-metrics.ts";
+import { createDispatchMetrics } from "./dispatch-metrics.ts";
+import { createQueueMetrics } from "./queue-metrics.ts";
+import type { Declared } from "./registry.ts";
+import { createMetricsRegistry } from "./registry.ts";
+
+/** Every metric of every process. */
+export function declaredMetrics(): readonly Declared[] {
+  const registry = createMetricsRegistry();
+  createDispatchMetrics(registry);
+  createQueueMetrics(registry);
+  createApiMetrics(registry);
+  createDatabaseMetrics(registry);
+  return registry.declared;
+}
+
+/** The operators' table of metrics in Markdown, generated from the declarations. */
+export function metricsTable(): string {
+  const rows = declaredMetrics().map(({ name, kind, unit, labels, help }) => {
+    const shown = Object.keys(labels).map((label) => `\`${label}\``);
+    return `| \`${name}\` | ${kind}, ${unit} | ${shown.join(", ")} | ${help} |`;
+  });
+  return ["| metric | kind, unit | labels | tells |", "|---|---|---|---|", ...rows].join("\n");
+}

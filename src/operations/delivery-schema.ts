@@ -1,0 +1,114 @@
+import { z } from "zod";
+import { explainAttempt, explainDelivery } from "../deliveries/explanation.ts";
+import { isoTime } from "../deliveries/time-text.ts";
+import { END_REASONS, OUTCOMES } from "../model/outcomes.ts";
+import { createdAtMs } from "../store/day.ts";
+import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
+import { analysisId, deliveryStatus, event, id, time, timeTextOrNull } from "./fields.ts";
+
+export const Delivery = z
+  .object({
+    id: id.describe("Also the `id` of the webhook's body, the same for every attempt and replay."),
+    event,
+    analysis_id: analysisId,
+    created_at: time,
+    status: deliveryStatus.describe(
+      "`pending`: no attempt of this run has ended; `failed`: the last one failed and another follows; " +
+        "`succeeded`: a 2xx was received; `abandoned`: no more attempts, see `reason`.",
+    ),
+    reason: z.enum(END_REASONS).nullable().describe("Why it was abandoned; null for any other status."),
+    run: z.int().describe("1 at first; every replay starts the next run."),
+    attempts_count: z.int().describe("Attempts that have ended, in all runs."),
+    next_attempt_at: time.nullable().describe("Null while an attempt is in flight, and when no more follow."),
+    in_flight: z.boolean().describe("Whether an attempt is in flight."),
+    target_url: z
+      .string()
+      .nullable()
+      .describe("The webhook_url of the request, else the endpoint that the last attempt went to."),
+    target_source: z.enum(["request", "endpoint"]).nullable(),
+    last_error_code: z.string().nullable(),
+    last_status_code: z.int().nullable(),
+    explanation: z.string().describe("What happened, what happens next and when, and what you can do."),
+  })
+  .meta({ id: "Delivery", description: "One event for one account, as in the delivery log." });
+
+const milliseconds = z.number().nullable();
+
+const Attempt = z
+  .object({
+    run: z.int(),
+    number: z.int().describe("Its position in the run, from 1."),
+    started_at: time,
+    ended_at: time,
+    duration_ms: z.int(),
+    timings: z
+      .object({ dns: milliseconds, connect: milliseconds, tls: milliseconds, first_byte: milliseconds })
+      .describe(
+        "Milliseconds; null for steps that did not happen, such as connecting when a connection was reused.",
+      ),
+    target_url: z.string().nullable(),
+    remote_address: z.string().nullable(),
+    outcome: z.enum(OUTCOMES),
+    error_code: z.string().nullable().describe("Null where the outcome is `succeeded`."),
+    error_message: z
+      .string()
+      .nullable()
+      .describe("What the error means and what to do about it. Null if there is none."),
+    status_code: z.int().nullable(),
+    response_headers: z.record(z.string(), z.string()).nullable(),
+    response_excerpt: z.string().nullable().describe("The start of the response body, at most 1 KiB."),
+  })
+  .meta({ id: "Attempt", description: "One POST to the receiver." });
+
+export const DeliveryWithAttempts = Delivery.extend({
+  attempts: z.array(Attempt).describe("Every attempt that has ended, oldest first."),
+}).meta({ id: "DeliveryWithAttempts", description: "A delivery with all of its attempts." });
+
+export function deliveryBody(
+  delivery: LoggedDelivery,
+  analysisRetentionMs: number,
+): z.output<typeof Delivery> {
+  const { webhookUrl, endpointUrl } = delivery;
+  return {
+    id: delivery.id,
+    // The table's own checks see to it that these three are what is declared.
+    event: delivery.event as z.output<typeof event>,
+    analysis_id: delivery.analysisId,
+    created_at: isoTime(createdAtMs(delivery.id)),
+    status: delivery.status,
+    reason: delivery.reason as z.output<typeof Delivery>["reason"],
+    run: delivery.run,
+    attempts_count: delivery.attemptsCount,
+    next_attempt_at: timeTextOrNull(delivery.nextAttemptAtMs),
+    in_flight: delivery.isInFlight,
+    target_url: webhookUrl ?? endpointUrl,
+    target_source: webhookUrl !== null ? "request" : endpointUrl !== null ? "endpoint" : null,
+    last_error_code: delivery.lastErrorCode,
+    last_status_code: delivery.lastStatusCode,
+    explanation: explainDelivery(delivery, analysisRetentionMs),
+  };
+}
+
+export function attemptBody(attempt: LoggedAttempt): z.output<typeof Attempt> {
+  return {
+    run: attempt.run,
+    number: attempt.number,
+    started_at: isoTime(attempt.startedAtMs),
+    ended_at: isoTime(attempt.endedAtMs),
+    duration_ms: Math.round(attempt.endedAtMs - attempt.startedAtMs),
+    timings: {
+      dns: attempt.dnsMs,
+      connect: attempt.connectMs,
+      tls: attempt.tlsMs,
+      first_byte: attempt.firstByteMs,
+    },
+    target_url: attempt.targetUrl,
+    remote_address: attempt.remoteAddress,
+    outcome: attempt.outcome as z.output<typeof Attempt>["outcome"],
+    error_code: attempt.errorCode,
+    error_message: explainAttempt(attempt),
+    status_code: attempt.statusCode,
+    response_headers: attempt.responseHeaders,
+    response_excerpt: attempt.responseExcerpt,
+  };
+}

@@ -1,0 +1,85 @@
+import { z } from "zod";
+import { isoTime } from "../deliveries/time-text.ts";
+import { FAULT_CODES, SEVERITIES } from "../receivers/fault.ts";
+import { VERDICTS } from "../receivers/probe-verdict.ts";
+import { PROBE_NAMES } from "../receivers/probes.ts";
+import { CHECK_VERDICTS, type ReceiverReport } from "../receivers/receiver-check.ts";
+import { time, timeTextOrNull } from "./fields.ts";
+
+const probeName = z.enum(PROBE_NAMES);
+
+const Fault = z
+  .object({
+    code: z.enum(FAULT_CODES),
+    severity: z
+      .enum(SEVERITIES)
+      .describe(
+        "`danger`: it accepts forgeries; `fault`: webhooks get lost; `warning`: everything still arrives.",
+      ),
+    message: z.string().describe("What the receiver does wrong."),
+    remedy: z.string().describe("How to fix it."),
+    probes: z.array(probeName).describe("Those that showed it; empty if it was seen otherwise."),
+  })
+  .meta({ id: "ReceiverFault", description: "A fault of a receiver that its owner should fix." });
+
+const Probe = z
+  .object({
+    name: probeName,
+    sent: z.string(),
+    expected: z.enum(["2xx", "not 2xx"]),
+    got: z.string().describe("The status, or why there is none; both if the probe has two POSTs."),
+    duration_ms: z.int(),
+    verdict: z.enum(VERDICTS).describe("`not_judged`: the response says nothing about this."),
+    explanation: z.string().describe("The verdict in a sentence."),
+  })
+  .meta({
+    id: "ReceiverProbe",
+    description: "What was sent, what a correct receiver responds, and what this one did.",
+  });
+
+const Connection = z.object({
+  protocol: z.literal("HTTP/1.1"),
+  tls_version: z.string().nullable(),
+  remote_address: z.string().nullable(),
+  certificate_ends_at: time.nullable(),
+  certificate_days_left: z.int().nullable(),
+  slowest_answer_ms: z.int().nullable(),
+});
+
+export const ReceiverCheck = z
+  .object({
+    url: z.string(),
+    checked_at: time,
+    duration_ms: z.int(),
+    verdict: z
+      .enum(CHECK_VERDICTS)
+      .describe("`dangerous`: it accepts forgeries; `faulty`: webhooks get lost; `right`: neither."),
+    faults: z.array(Fault).describe("Most severe first; empty for a correct receiver."),
+    connection: Connection.describe("Null: there was no connection, or it did not show this."),
+    probes: z.array(Probe),
+  })
+  .meta({ id: "ReceiverCheck", description: "What a receiver does right and wrong, as probes have shown." });
+
+/** @param atMs when it was checked, milliseconds since the epoch */
+export function receiverCheckBody(
+  url: string,
+  atMs: number,
+  { verdict, faults, probes, connection, durationMs }: ReceiverReport,
+): z.output<typeof ReceiverCheck> {
+  return {
+    url,
+    checked_at: isoTime(atMs),
+    duration_ms: durationMs,
+    verdict,
+    faults: faults.map((fault) => ({ ...fault, probes: [...fault.probes] })),
+    connection: {
+      protocol: "HTTP/1.1",
+      tls_version: connection.tlsVersion,
+      remote_address: connection.remoteAddress,
+      certificate_ends_at: timeTextOrNull(connection.certificateEndsAt?.getTime() ?? null),
+      certificate_days_left: connection.certificateDaysLeft,
+      slowest_answer_ms: connection.slowestAnswerMs,
+    },
+    probes: probes.map(({ durationMs: duration_ms, ...probe }) => ({ ...probe, duration_ms })),
+  };
+}

@@ -1,0 +1,90 @@
+import { z } from "zod";
+import { COUNTED_AT_ONCE_MAX, type StoredReplay } from "../store/replays.ts";
+import { type AskedFilter, filters } from "./delivery-filter.ts";
+import { id, time } from "./fields.ts";
+
+/** Each filter may be missing or null; responses write a missing one as null. */
+const membersOfFilter = {
+  ...filters,
+  status: z.enum(["failed", "abandoned"]),
+};
+
+type Nullish<Fields extends Record<string, z.ZodType>> = {
+  [Name in keyof Fields]: z.ZodOptional<z.ZodNullable<Fields[Name]>>;
+};
+type Nullable<Fields extends Record<string, z.ZodType>> = {
+  [Name in keyof Fields]: z.ZodNullable<Fields[Name]>;
+};
+
+/** The requested filter. Of the matches, only failed and abandoned deliveries are replayed. */
+export const AskedReplayFilter = z
+  .strictObject(
+    mapped(membersOfFilter, (member) => member.nullable().optional()) as Nullish<typeof membersOfFilter>,
+  )
+  .meta({
+    id: "ReplayFilter",
+    description: "Which failed and abandoned deliveries to replay: those that match every given filter.",
+  });
+
+export const RATE_PER_SECOND_MAX = 1_000;
+export const RATE_PER_SECOND_DEFAULT = 10;
+
+export const Replay = z
+  .object({
+    id,
+    status: z.enum(["running", "done", "cancelled"]),
+    filter: z.object(
+      mapped(membersOfFilter, (member) => member.nullable()) as Nullable<typeof membersOfFilter>,
+    ),
+    rate_per_second: z.int(),
+    matched: z.int().describe("Deliveries in the set, which is fixed when the replay is created."),
+    replayed: z.int().describe("Of these, those whose next run has started."),
+    skipped: z
+      .int()
+      .describe("Those skipped when their turn came: already delivered, already replayed, or expired."),
+    succeeded: z
+      .int()
+      .describe(
+        `Of the replayed, those that have succeeded. With more than ${COUNTED_AT_ONCE_MAX} replayed, as of the ` +
+          "last count, as in the list.",
+      ),
+    failed: z
+      .int()
+      .describe(
+        "Of the replayed, those whose last attempt failed; some may still be retried. Counted like `succeeded`.",
+      ),
+    created_at: time,
+    ended_at: time.nullable(),
+  })
+  .meta({ id: "Replay", description: "A bulk replay with its progress." });
+
+export function replayBody(replay: StoredReplay): z.output<typeof Replay> {
+  return {
+    id: replay.id,
+    status: replay.status,
+    filter: filterBody(replay.filter as AskedFilter),
+    rate_per_second: replay.ratePerSecond,
+    matched: replay.matched,
+    replayed: replay.replayed,
+    skipped: replay.skipped,
+    succeeded: replay.succeeded,
+    failed: replay.failed,
+    created_at: replay.createdAt.toISOString(),
+    ended_at: replay.endedAt?.toISOString() ?? null,
+  };
+}
+
+/** As requested, with missing filters as null. */
+function filterBody(asked: AskedFilter): z.output<typeof Replay>["filter"] {
+  const names = Object.keys(membersOfFilter) as (keyof AskedFilter)[];
+  return Object.fromEntries(names.map((name) => [name, asked[name] ?? null])) as z.output<
+    typeof Replay
+  >["filter"];
+}
+
+function mapped(
+  fields: Readonly<Record<string, z.ZodType>>,
+  change: (field: z.ZodType) => z.ZodType,
+): Record<string, z.ZodType> {
+  return Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, change(field)]));
+}

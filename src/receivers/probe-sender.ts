@@ -1,0 +1,72 @@
+import { SIGNATURE_HEADER } from "../signing/index.ts";
+import type { Probe, ProbePost } from "./probes.ts";
+
+/** The outcome of a probe's POST, as far as a verdict needs it. */
+export type ProbeAnswer = {
+  /** Null if there was no response. */
+  readonly statusCode: number | null;
+  /** Null for a 2xx. */
+  readonly errorCode: string | null;
+  readonly durationMs: number;
+  readonly responseHeaders: Readonly<Record<string, string>> | null;
+};
+
+/** POSTs once; never throws for what the receiver does. */
+export type PostProbe = (request: {
+  readonly url: URL;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+  readonly deadlineMs: number;
+}) => Promise<ProbeAnswer>;
+
+/** A probe with the responses to its POSTs: fewer than POSTs if time ran out. */
+export type Probed = { readonly probe: Probe; readonly answers: readonly ProbeAnswer[] };
+
+export type ProbingOptions = {
+  readonly url: URL;
+  readonly post: PostProbe;
+  /** For each POST. */
+  readonly deadlineMs: number;
+  /** For all together. */
+  readonly limitMs: number;
+  /** Monotonic milliseconds. */
+  readonly now: () => number;
+};
+
+/** Beside twice the previous response time: with less, a POST could fail for lack of time. */
+const SPARE_MS = 2_000;
+
+/** Sends all probes side by side; the POSTs of one go out one after the other. */
+export async function sendProbes(
+  probes: readonly Probe[],
+  options: ProbingOptions,
+): Promise<readonly Probed[]> {
+  const endsAtMs = options.now() + options.limitMs;
+  return await Promise.all(probes.map((probe) => sendProbe(probe, endsAtMs, options)));
+}
+
+async function sendProbe(
+  probe: Probe,
+  endsAtMs: number,
+  { url, post, deadlineMs, now }: ProbingOptions,
+): Promise<Probed> {
+  const answers: ProbeAnswer[] = [];
+  for (const { body, header } of probe.posts) {
+    const leftMs = endsAtMs - now();
+    const before = answers.at(-1);
+    if (before !== undefined && leftMs < 2 * before.durationMs + SPARE_MS) break;
+    const request = { url, headers: headersOf(header), body, deadlineMs: Math.min(deadlineMs, leftMs) };
+    answers.push(await post(request));
+  }
+  return { probe, answers };
+}
+
+/** A delivery's headers, and one by which the receiver's owner can recognize probes in logs. */
+function headersOf(header: ProbePost["header"]): Record<string, string> {
+  return {
+    "content-type": "application/json",
+    "user-agent": "Sealpost/1",
+    "sealpost-probe": "1",
+    ...(header === null ? {} : { [SIGNATURE_HEADER]: header }),
+  };
+}

@@ -1,0 +1,46 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+export type BackoffLimits = {
+  /** Nominal delay before the first retry; each further one doubles it. */
+  readonly baseMs: number;
+  /** No nominal delay is longer. */
+  readonly maxMs: number;
+};
+
+/** Counts the failures in a row of one thing that is retried until it works. */
+export type Backoff = {
+  /** Milliseconds to wait before the next try. */
+  nextMs(): number;
+  /** The thing worked: the next failure is a first one. */
+  reset(): void;
+};
+
+/**
+ * Exponential backoff with equal jitter: from half of the nominal delay up to all of it, so that what failed together
+ * does not come back together. Full jitter, from 0 up, was not taken: a child that cannot start would be started again
+ * at once every now and then.
+ *
+ * @param failures how many failures in a row came before this one
+ * @param random uniform in [0, 1)
+ * @returns whole milliseconds
+ */
+export function backoffMs(failures: number, { baseMs, maxMs }: BackoffLimits, random: number): number {
+  const nominalMs = Math.min(baseMs * 2 ** failures, maxMs);
+  return Math.round((nominalMs * (1 + random)) / 2);
+}
+
+/** @param random uniform in [0, 1), a new number for each call */
+export function createBackoff(limits: BackoffLimits, random: () => number): Backoff {
+  let failures = 0;
+  return {
+    nextMs: () => backoffMs(failures++, limits, random()),
+    reset: () => {
+      failures = 0;
+    },
+  };
+}
+
+/** Resolves after `ms`, or as soon as `signal` aborts; never rejects. */
+export async function abortableDelay(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal }).catch(() => undefined);
+}
