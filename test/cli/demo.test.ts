@@ -28,7 +28,11 @@ function startDemo(args: readonly string[] = [], env: Record<string, string> = {
   lines.on("line", (line) => told.push(JSON.parse(line)));
   const finished = untilFinished(child);
   const until = async (wanted: (one: Told) => boolean): Promise<Told> => {
-    while (!told.some(wanted)) await once(lines, "line");
+    const ended = finished.then(({ stderr }) => `It has ended: ${JSON.stringify(told)} ${stderr}`);
+    while (!told.some(wanted)) {
+      const end = await Promise.race([once(lines, "line"), ended]);
+      if (typeof end === "string" && !told.some(wanted)) throw new Error(end);
+    }
     return told.find(wanted)!;
   };
   const folder = async () => String((await until(startedAt("database"))).text);
