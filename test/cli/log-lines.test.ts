@@ -93,7 +93,7 @@ test("a request and an attempt are one wide line each, and lead to each other", 
   await database.drop();
 });
 
-test("a process that is to post alone and cannot reach the database says so in its log", async () => {
+test("a quarantine process that cannot reach the database logs that", async () => {
   const env = {
     DATABASE_URL: "postgres://ada:hunter2@127.0.0.1:1/sealpost",
     SECRETS_KEY: randomBytes(32).toString("base64"),
@@ -102,6 +102,6 @@ test("a process that is to post alone and cannot reach the database says so in i
   expect([code, stderr]).toEqual([1, ""]);
   const lines = stdout.trim().split("\n");
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { level: 50, process: "dispatch", err: { code: "ECONNREFUSED" }, msg: "posted nothing more alone" },
+    { level: 50, process: "dispatch", err: { code: "ECONNREFUSED" }, msg: "the quarantine's process failed" },
   ]);
 });

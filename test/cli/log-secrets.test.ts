@@ -106,7 +106,7 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
   });
   const refused = () => send(`{"analysis":${analysis("a-7")}}`);
   expect((await refusingRows(database.pool, "bodies", refused)).status).toBe(500);
-  await said(api, "a fault of our own");
+  await said(api, "internal error");
 
   // A dispatcher with another key cannot open the secrets.
   await dispatcher.stop();

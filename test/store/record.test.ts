@@ -103,7 +103,7 @@ describe("an outcome", () => {
       remoteAddress: "2001:db8::1",
       responseHeaders: '{"server":"a \\"b\\""}',
       responseExcerpt: 'line one\nNULL\t{},"\\ é 😀',
-    };
+    } as const;
     await recordOutcomes(pool, [attemptOf(delivery, failedUntil(later(9_000)), particulars)]);
     const { rows } = await pool.query(
       `select *, extract(epoch from started_at) * 1000 as started, extract(epoch from ended_at) * 1000 as ended

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import type { ClientBase, Pool, QueryResultRow } from "pg";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/config/read-config.ts";
-import { scopes as everyScope } from "../../src/model/scopes.ts";
+import { scopes as everyScope } from "../../src/model/api-keys.ts";
 import { createAccount } from "../../src/store/accounts.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import { rotateSigningSecret } from "../../src/store/signing-secrets.ts";
