@@ -4,7 +4,7 @@ import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { advanceReplays, createReplay, findReplay, type StoredReplay } from "../../src/store/replays.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertAccount, publish, publishMany } from "../support/publishing.ts";
+import { deleteRows, insertAccount, publish, publishMany, rowOf } from "../support/installation.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
 const LIMITS = { runningMax: 100, waitingMax: 1_000_000 };
@@ -53,7 +53,7 @@ describe("bulk replays of one account", () => {
   });
 
   it("shares a step by account first, so that nobody's many replays hold up another's one", async () => {
-    await database.pool.query("delete from sealpost.replays");
+    await deleteRows(database.pool, "replays");
     const many = 400;
     const replays: StoredReplay[] = [];
     const greedy = accountId;
@@ -74,8 +74,7 @@ describe("bulk replays of one account", () => {
     const at = new Date(replays[0]!.createdAt.getTime() + 2_000);
     expect(await advanceReplays(database.pool, RETENTION_MS, at)).toBe(1_000);
     for (const { id } of replays) {
-      const { rows } = await database.pool.query("select replayed from sealpost.replays where id = $1", [id]);
-      expect(rows).toEqual([{ replayed: 50 }]);
+      expect(await rowOf(database.pool, "replays", { id })).toMatchObject({ replayed: 50 });
     }
   });
 });
