@@ -195,8 +195,8 @@ create index replays_running_account on sealpost.replays (account_id) where stat
 -- One step of the running bulk replays: as many items as their pace allows since the last step, at most items_max in
 -- all, shared by account first: accounts take turns, each with an equal share of what is left, those that were served
 -- longest ago first; and within an account its replays do. A step is one transaction, so a crash repeats at most what
--- it had not committed. At most two seconds' worth of one replay at once, or a leader that was away would come back with
--- a flood. Returns how many items had their turn.
+-- it had not committed. At most two seconds' worth of one replay at once, or a leader that was away would bring a
+-- flood. Returns how many items had their turn.
 create or replace function sealpost.advance_replays(analysis_retention interval, at timestamptz) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
