@@ -138,3 +138,51 @@ export const flood: Scenario = {
       180_000,
     ),
 };
+
+/** Hosts that take a POST and never answer, each named once. */
+async function publishToSilentHosts(cluster: Cluster, accountId: string, hosts: number): Promise<void> {
+  for (let from = 0; from < hosts; from += 100) {
+    await Promise.all(
+      Array.from({ length: Math.min(100, hosts - from) }, (_, n) =>
+        cluster.producer.publish(
+          accountId,
+          cluster.receiver.url("/silent", `h${from + n}-${accountId.slice(-4)}.many.localhost`),
+        ),
+      ),
+    );
+  }
+}
+
+function floodOfNames(name: string, fault: string, accountsCount: number): Scenario {
+  return {
+    name,
+    fault,
+    play: (place) =>
+      playNeighbours(
+        place,
+        async (cluster) => {
+          await cluster.receiver.behave("/silent", { isSilent: true });
+          const accounts: string[] = [];
+          for (let n = 0; n < accountsCount; n++) accounts.push((await cluster.createAccount()).accountId);
+          const hosts = (place.scale === "quick" ? 400 : 4_000) / accountsCount;
+          await Promise.all(accounts.map((accountId) => publishToSilentHosts(cluster, accountId, hosts)));
+          await wait(place.scale === "quick" ? 1_000 : 10_000);
+          // They have shown what they do; that they go on for all their attempts is told elsewhere.
+          await cluster.receiver.behave("/silent", {});
+        },
+        240_000,
+      ),
+  };
+}
+
+export const names = floodOfNames(
+  "names-flood",
+  "one account publishes to thousands of new hosts that never answer",
+  1,
+);
+
+export const namesOfMany = floodOfNames(
+  "names-flood-of-many",
+  "twenty accounts at once publish to new hosts that never answer",
+  20,
+);
