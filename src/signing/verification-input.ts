@@ -52,7 +52,8 @@ function checkedSecrets(secrets: unknown): readonly string[] {
   if (!Array.isArray(secrets) || secrets.length === 0) {
     throw new WebhookVerificationError(
       "secret_missing",
-      "No signing secret was passed. Pass `secret`, or `secrets` (an array) during a rotation.",
+      "No signing secret was passed. Check that it is set in your configuration, and pass it as `secret` or, during a " +
+        "rotation, as `secrets` (an array).",
     );
   }
   for (const secret of secrets) checkSecret(secret);
