@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { DELIVERY_STATUSES } from "../../src/model/statuses.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
+import { changeRows } from "../support/installation.ts";
 import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 const NOW = Date.now();
@@ -47,11 +48,9 @@ async function seed(account: TestAccount, count: number): Promise<Seeded[]> {
     const status = DELIVERY_STATUSES[n % DELIVERY_STATUSES.length] ?? "pending";
     const errorCode = ERRORS[n % 3] ?? null;
     const statusCode = errorCode === "status_503" ? 503 : null;
-    await database.pool.query(
-      `update sealpost.deliveries set status = $2, reason = $3, last_error_code = $4, last_status_code = $5
-       where id = $1`,
-      [id, status, status === "abandoned" ? "attempts_exhausted" : null, errorCode, statusCode],
-    );
+    const reason = status === "abandoned" ? "attempts_exhausted" : null;
+    const last = { last_error_code: errorCode, last_status_code: statusCode };
+    await changeRows(database.pool, "deliveries", { id }, { status, reason, ...last });
     seeded.push({ id, analysisId, atMs, event: `analysis.${final}`, status, host, errorCode, statusCode });
   }
   return seeded;

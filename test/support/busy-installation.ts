@@ -10,8 +10,8 @@ import { readConfig } from "../../src/config/read-config.ts";
 import { scopes } from "../../src/model/api-keys.ts";
 import { startSealpost } from "./command.ts";
 import type { TestDatabase } from "./database.ts";
-import { createTestAccount, SECRETS_KEY, unsafeAllowed } from "./dispatching.ts";
-import { publish } from "./publishing.ts";
+import { unsafeAllowed } from "./dispatching.ts";
+import { createTestAccount, publish, SECRETS_KEY } from "./installation.ts";
 import { startReceiver } from "./receiver.ts";
 
 export type RunningProcess = {

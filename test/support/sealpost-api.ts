@@ -12,7 +12,7 @@ import { scopes as everyScope } from "../../src/model/api-keys.ts";
 import { createAccount } from "../../src/store/accounts.ts";
 import { createApiPool, createLogPool } from "../../src/store/pools.ts";
 import type { TestDatabase } from "./database.ts";
-import { SECRETS_KEY } from "./dispatching.ts";
+import { SECRETS_KEY } from "./installation.ts";
 
 export type Json = Record<string, unknown>;
 

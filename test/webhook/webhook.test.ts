@@ -3,8 +3,8 @@ import { importSigningKey, verifyWebhook } from "../../src/signing/index.ts";
 import { webhookBody } from "../../src/webhook/envelope.ts";
 import { webhookHeaders, webhookSignature } from "../../src/webhook/headers.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createTestAccount, startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
-import { publish } from "../support/publishing.ts";
+import { startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
+import { createTestAccount, publish } from "../support/installation.ts";
 import { type ReceivedRequest, type Receiver, startReceiver } from "../support/receiver.ts";
 import { createTestCheck } from "../support/receiver-check.ts";
 
