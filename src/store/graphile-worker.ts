@@ -11,8 +11,8 @@
  */
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";
-import type pg from "pg";
-import { createPool, type PoolOptions } from "./pools.ts";
+import pg from "pg";
+import { addressOf, createPool, type PoolOptions } from "./pools.ts";
 
 /** The task of our jobs; the queue may hold other tasks' jobs, which are none of ours. */
 const TASK = "deliver";
@@ -33,7 +33,15 @@ export async function migrateGraphileWorker(databaseUrl: string, log: (line: str
   const logger = new Logger(() => (level, message) => {
     if (level === "error" || level === "warning") log(`graphile-worker: ${message}`);
   });
-  await runMigrations({ connectionString: databaseUrl, maxPoolSize: 1, logger });
+  const pool = new pg.Pool({ ...addressOf(databaseUrl, []), max: 1, application_name: "sealpost migrate" });
+  // A connection that breaks also fails its query. Without listeners graphile-worker complains and adds its own.
+  pool.on("error", () => undefined);
+  pool.on("connect", (client) => client.on("error", () => undefined));
+  try {
+    await runMigrations({ pgPool: pool, logger });
+  } finally {
+    await pool.end();
+  }
 }
 
 export type WakeupRunnerOptions = {
