@@ -89,6 +89,17 @@ async function command(...args: string[]) {
 
 const analysis = (id: string) => `{"id":"${id}","status":"succeeded","text":"with \\"escapes\\" \\u00e9"}`;
 
+test("nothing that the migrations made is bound to what stands in public", async () => {
+  const { rows } = await watcher.query(
+    `select distinct made.identity, planted.identity as bound_to
+     from pg_depend as d,
+       pg_identify_object(d.classid, d.objid, d.objsubid) as made,
+       pg_identify_object(d.refclassid, d.refobjid, d.refobjsubid) as planted
+     where made.schema in ('sealpost', 'graphile_worker') and planted.schema = 'public'`,
+  );
+  expect(rows).toEqual([]);
+});
+
 test("the command line", async () => {
   expect(await command("migrate")).toEqual({ applied: [] });
   const { account_id: account } = await command("account", "create", "--name", "Acme");
