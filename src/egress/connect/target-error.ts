@@ -1,44 +1,26 @@
-/** Every way in which a connection to a target can fail to come about, oldest step first. */
-export const TARGET_ERROR_CODES = [
-  "dns_not_found",
-  "dns_failed",
-  "dns_timeout",
-  "target_not_public",
-  "connect_refused",
-  "connect_timeout",
-  "connect_reset",
-  "connect_failed",
-  "host_unreachable",
-  "local_resources_exhausted",
-  "tls_expired",
-  "tls_not_yet_valid",
-  "tls_self_signed",
-  "tls_wrong_name",
-  "tls_untrusted",
-  "tls_version",
-  "tls_not_spoken",
-  "tls_protocol",
-  "tls_closed",
-  "tls_timeout",
-  "aborted",
-] as const;
+import type { CONNECT_ERRORS } from "../../model/connect-errors.ts";
+import type { TLS_ERRORS } from "../../model/tls-errors.ts";
 
 /**
- * `local_resources_exhausted` (no descriptor, port or buffer left) is this machine's fault and `aborted` the
- * caller's wish; all others are the target's.
+ * Every way in which a connection to a target can fail. `local_resources_exhausted` (no descriptor, port or buffer
+ * left) is this machine's fault and `aborted` the caller's wish; all others are the target's.
  */
-export type TargetErrorCode = (typeof TARGET_ERROR_CODES)[number];
+export type TargetErrorCode =
+  | keyof typeof CONNECT_ERRORS
+  | keyof typeof TLS_ERRORS
+  | "local_resources_exhausted"
+  | "aborted";
 
 /** Milliseconds each step took; null for a step that was not finished. */
 export type ConnectTimings = { dnsMs: number | null; connectMs: number | null; tlsMs: number | null };
 
-/** How far a connection came before it failed. */
+/** How far a connection got before it failed. */
 export type ConnectProgress = { remoteAddress: string | null; timings: ConnectTimings };
 
 export class TargetError extends Error {
   override readonly name = "TargetError";
   readonly code: TargetErrorCode;
-  /** Null unless it was a connector that failed. */
+  /** Null unless a connector threw it. */
   progress: ConnectProgress | null = null;
 
   constructor(code: TargetErrorCode, message: string, options?: ErrorOptions) {

@@ -8,13 +8,14 @@ import { readConfig } from "../../../src/config/read-config.ts";
 import { createAccount } from "../../../src/store/accounts.ts";
 import { setEndpoint } from "../../../src/store/endpoints.ts";
 import { writeSettings } from "../../../src/store/publications.ts";
+import { patience } from "../../support/time-limits.ts";
 import { check, type Verdict } from "./checker.ts";
-import { Producer } from "./producer.ts";
+import { Producer, type Publication } from "./producer.ts";
 import { ReceiverProcess } from "./receiver-process.ts";
 import { SealpostProcess } from "./sealpost-process.ts";
 
 /** D, the deadline of an attempt: short, so that leases are. */
-export const DEADLINE_MS = 1_000;
+export const DEADLINE_MS = patience(1_000);
 /** L = D + 5 s, how long a killed dispatcher's attempts are nobody else's. */
 export const LEASE_MS = DEADLINE_MS + 5_000;
 /** S, how often the leader looks; in proportion to the retry window below. */
@@ -26,8 +27,9 @@ const COMPLAINTS_SHOWN = 20;
 export const SECRETS_KEY = Buffer.alloc(32, 9);
 
 export type ClusterOptions = {
-  /** A migrated database. */
   readonly databaseUrl: string;
+  /** The database is empty: who migrates it writes down the limits, too. Default: it is migrated. */
+  readonly isEmpty?: boolean;
   readonly dispatchers?: number;
   /** Beyond what every process gets; the same names replace those. */
   readonly env?: Readonly<Record<string, string>>;
@@ -57,7 +59,7 @@ export class Cluster {
     this.pool = new pg.Pool({
       connectionString: options.databaseUrl,
       max: 3,
-      connectionTimeoutMillis: 10_000,
+      connectionTimeoutMillis: patience(10_000),
     });
     this.pool.on("error", () => undefined);
     this.pool.on("connect", (client) => client.on("error", () => undefined));
@@ -84,10 +86,12 @@ export class Cluster {
     const folder = await mkdtemp(join(tmpdir(), "sealpost-faults-"));
     await writeFile(join(folder, "ca.pem"), [receiver.caPem, ...(options.caPems ?? [])].join("\n"));
     const cluster = new Cluster(options, receiver, folder);
-    await writeSettings(cluster.pool, {
-      analysisBytesMax: 1_048_576,
-      unsafeAllowedTargets: [...receiver.unsafeAllowed.split(","), ...(options.targets ?? [])],
-    });
+    if (!options.isEmpty) {
+      await writeSettings(cluster.pool, {
+        analysisBytesMax: 1_048_576,
+        unsafeAllowedTargets: [...receiver.unsafeAllowed.split(","), ...(options.targets ?? [])],
+      });
+    }
     await Promise.all(Array.from({ length: options.dispatchers ?? 1 }, () => cluster.startDispatcher()));
     return cluster;
   }
@@ -117,8 +121,9 @@ export class Cluster {
     command: readonly string[],
     env: Readonly<Record<string, string>> = {},
     imports: readonly string[] = [],
+    main?: string,
   ): SealpostProcess {
-    const process = new SealpostProcess(command, { ...this.#env, ...env }, imports);
+    const process = new SealpostProcess(command, { ...this.#env, ...env }, imports, main);
     this.processes.push(process);
     return process;
   }
@@ -164,7 +169,8 @@ export class Cluster {
       const open = await this.countOpen();
       const tookMs = performance.now() - startedAt;
       if (open === 0) return Math.round(tookMs);
-      if (tookMs > timeoutMs) throw new Error(`${open} deliveries are still open after ${timeoutMs} ms`);
+      if (tookMs > patience(timeoutMs))
+        throw new Error(`${open} deliveries are open after ${Math.round(tookMs)} ms`);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   }
@@ -181,8 +187,8 @@ export class Cluster {
     return complaints.slice(-COMPLAINTS_SHOWN).join("\n");
   }
 
-  check(): Promise<Verdict> {
-    return check(this.pool, this.producer.publications, this.receiver.arrivals);
+  check(publications: readonly Publication[] = this.producer.publications): Promise<Verdict> {
+    return check(this.pool, publications, this.receiver.arrivals);
   }
 
   async close(): Promise<void> {

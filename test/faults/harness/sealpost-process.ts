@@ -4,10 +4,11 @@ import { EventEmitter, once } from "node:events";
 import { readdir, readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { patience, patientSignal } from "../../support/time-limits.ts";
 
 const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 const WATCH_EVERY_MS = 25;
-const KEPT_LINES = 200;
+const KEPT_LINES = 2_000;
 
 export type Ended = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
 
@@ -23,13 +24,14 @@ export class SealpostProcess {
   /** What it told its parent when it was ready: the address of an API, of the metrics. */
   readonly ready: Promise<LogLine>;
 
-  /** `command` as on the command line; `imports`: modules that Node loads before the service. */
+  /** `command` as on the command line; `imports`: modules that Node loads before the service; `main`: whose. */
   constructor(
     command: readonly string[],
     env: Readonly<Record<string, string>>,
     imports: readonly string[] = [],
+    main: string = MAIN,
   ) {
-    this.#child = fork(MAIN, command, {
+    this.#child = fork(main, command, {
       env: { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "", ...env },
       execArgv: imports.flatMap((url) => ["--import", url]),
       stdio: ["ignore", "pipe", "pipe", "ipc"],
@@ -64,13 +66,15 @@ export class SealpostProcess {
   waitForLine(isWanted: (line: LogLine) => boolean, timeoutMs = 60_000): Promise<LogLine> {
     return new Promise((resolve, reject) => {
       const end = (settle: () => void) => {
-        clearTimeout(timer);
+        signal.removeEventListener("abort", giveUp);
         this.#events.off("line", hear);
         settle();
       };
       const hear = (line: LogLine) => isWanted(line) && end(() => resolve(line));
-      const giveUp = () => end(() => reject(new Error(`no such line in ${timeoutMs} ms: ${isWanted}`)));
-      const timer = setTimeout(giveUp, timeoutMs);
+      const giveUp = () =>
+        end(() => reject(new Error(`no such line in ${patience(timeoutMs)} ms: ${isWanted}`)));
+      const signal = patientSignal(timeoutMs);
+      signal.addEventListener("abort", giveUp);
       this.#events.on("line", hear);
       this.lines.forEach(hear);
     });
