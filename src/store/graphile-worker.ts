@@ -6,8 +6,8 @@
  * test, then the tests of wake-ups and the benchmarks.
  *
  * In SQL these rely on the private tables: sql/0005_publish.sql (sealpost.add_wakeups, sealpost.keep_task and its
- * trigger, sealpost.announce_wakeups and its trigger) and sql/0006_promote.sql (sealpost.promote, sealpost.sweep_jobs,
- * and the autovacuum settings of the jobs table).
+ * trigger, the trigger of sealpost.announce_wakeups, which sql/0011_locks.sql wrote last) and sql/0006_promote.sql
+ * (sealpost.promote, sealpost.sweep_jobs, and the autovacuum settings of the jobs table).
  */
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";

@@ -145,8 +145,8 @@ async function readMigrationFile(path: string): Promise<MigrationFile> {
 }
 
 /**
- * Polls, because a process that waits for a lock holds a snapshot, for which a `create index concurrently` of the one at
- * work would wait in turn: a deadlock. The lock ends with the session.
+ * Polls, because a process that waits for a lock holds a snapshot, for which a `create index concurrently` of the one
+ * at work would wait in turn: a deadlock. The lock ends with the session.
  */
 async function waitForLock(client: pg.Client, maxMs: number, log: (line: string) => void): Promise<void> {
   for (let waitedMs = 0; waitedMs < maxMs; waitedMs += LOCK_POLL_MS) {
@@ -157,9 +157,9 @@ async function waitForLock(client: pg.Client, maxMs: number, log: (line: string)
     }
     await sleep(LOCK_POLL_MS);
   }
-  throw new MigrationError(
-    `Another process has been migrating this database for over ${maxMs / 1_000} seconds: ${await describeHolder(client)}.`,
-  );
+  const holder = await describeHolder(client);
+  const waited = `over ${maxMs / 1_000} seconds`;
+  throw new MigrationError(`Another process has been migrating this database for ${waited}: ${holder}.`);
 }
 
 async function describeHolder(client: pg.Client): Promise<string> {

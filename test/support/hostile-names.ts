@@ -65,8 +65,8 @@ begin
     union
     -- 3. Polymorphic and variadic ones, for exactly our arrays and rows.
     select 'function', f, array[type],
-      case when f in ('unnest', 'generate_series') then 'setof text' when f = 'cardinality' then 'integer' else 'json' end
-    from unnest('{unnest,cardinality,json_build_object,json_build_array,to_json,row_to_json,format,greatest}'::text[]) as f,
+      case f when 'unnest' then 'setof text' when 'cardinality' then 'integer' else 'json' end
+    from unnest('{unnest,cardinality,json_build_object,json_build_array,to_json,row_to_json,format}'::text[]) as f,
       operands
     union
     select 'function', f, array_fill('text'::text, array[k]), 'text'
@@ -80,8 +80,8 @@ begin
     from unnest(string_to_array('OPERATORS', ' ')) as o, operands as one, operands as other
     union
     -- Tables of ours, and of the catalog.
-    select 'view', word, '{}', null from words where word !~ '^(planted|called|words|operands)$'
-      and (word in (select relname from pg_class where relnamespace = 'pg_catalog'::regnamespace and relkind in ('r', 'v')) or word in (OURS))
+    select 'view', word, '{}', null from words where word in (OURS) or word in (
+      select relname from pg_class where relnamespace = 'pg_catalog'::regnamespace and relkind in ('r', 'v'))
     union
     select 'domain', typname, '{}', null from pg_type join words on word = typname
     where typnamespace = 'pg_catalog'::regnamespace and typtype in ('b', 'r')
@@ -126,8 +126,8 @@ grant select on public.planted to public;
 
 const OUR_TABLES =
   "accounts analyses api_keys attempts audit_log bodies deliveries endpoints idempotency_keys leader migrations " +
-  "open_deliveries rate_limits replay_items replays settings signing_secrets announcing migration_lock quarantine_lock " +
-  "_private_jobs _private_tasks _private_job_queues";
+  "open_deliveries rate_limits replay_items replays settings signing_secrets announcing migration_lock " +
+  "quarantine_lock _private_jobs _private_tasks _private_job_queues";
 
 /** Puts them into `public`. Returns how many there are. */
 export async function plantHostileNames(client: pg.Client): Promise<number> {
