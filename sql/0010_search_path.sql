@@ -1,8 +1,8 @@
 -- Names in functions mean what they meant here, whoever calls and whatever stands in `public`.
 --
 -- Functions in plain SQL had no SET clause, which would keep them from being inlined; their texts were read anew in
--- each caller's search_path. As `begin atomic` they are read once, now, and stay inlined. Each keeps its text, whichever
--- migration wrote it last.
+-- each caller's search_path. As `begin atomic` they are read once, now, and stay inlined. Each keeps its text,
+-- whichever migration wrote it last.
 set local search_path = pg_catalog, pg_temp;
 do $$
 declare

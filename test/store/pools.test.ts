@@ -30,7 +30,8 @@ describe("a connection's settings", () => {
     });
     const { rows } = await pool.query<{ name: string; setting: string }>(
       `select name, setting from pg_settings where name in ('plan_cache_mode', 'enable_seqscan', 'enable_hashjoin',
-         'default_transaction_isolation', 'standard_conforming_strings', 'DateStyle', 'jit', 'work_mem', 'search_path')`,
+         'default_transaction_isolation', 'standard_conforming_strings', 'DateStyle', 'jit', 'work_mem',
+         'search_path')`,
     );
     await pool.end();
     return Object.fromEntries(rows.map(({ name, setting }) => [name, setting]));
