@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { claimDeliveries } from "../store/claim.ts";
-import { tryToLockQuarantine } from "../store/leases.ts";
 import { createDispatchPool, isRefusedData } from "../store/pools.ts";
 import { recordOutcomes } from "../store/record.ts";
+import { tryToLockTable } from "../store/table-lock.ts";
 import { Attempts } from "./attempts.ts";
 import { createDelivering } from "./deliver.ts";
 import type { DispatchObserver } from "./observer.ts";
@@ -38,7 +38,7 @@ export async function deliverInQuarantine(
   });
   const lock = await pool.connect();
   try {
-    if (!(await tryToLockQuarantine(lock))) return "busy";
+    if (!(await tryToLockTable(lock, "quarantine_lock"))) return "busy";
     const delivering = createDelivering(options);
     const attempts = new Attempts({
       delivering,

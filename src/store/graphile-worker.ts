@@ -6,13 +6,13 @@
  * test, then the tests of wake-ups and the benchmarks.
  *
  * In SQL these rely on the private tables: sql/0005_publish.sql (sealpost.add_wakeups, sealpost.keep_task and its
- * trigger, sealpost.announce_wakeups and its trigger) and sql/0006_promote.sql (sealpost.promote, sealpost.sweep_jobs,
- * and the autovacuum settings of the jobs table).
+ * trigger, the trigger of sealpost.announce_wakeups, which sql/0011_locks.sql wrote last) and sql/0006_promote.sql
+ * (sealpost.promote, sealpost.sweep_jobs, and the autovacuum settings of the jobs table).
  */
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";
-import type pg from "pg";
-import { createPool, type PoolOptions } from "./pools.ts";
+import pg from "pg";
+import { addressOf, createPool, type PoolOptions } from "./pools.ts";
 
 /** The task of our jobs; the queue may hold other tasks' jobs, which are none of ours. */
 const TASK = "deliver";
@@ -33,7 +33,15 @@ export async function migrateGraphileWorker(databaseUrl: string, log: (line: str
   const logger = new Logger(() => (level, message) => {
     if (level === "error" || level === "warning") log(`graphile-worker: ${message}`);
   });
-  await runMigrations({ connectionString: databaseUrl, maxPoolSize: 1, logger });
+  const pool = new pg.Pool({ ...addressOf(databaseUrl, []), max: 1, application_name: "sealpost migrate" });
+  // A connection that breaks also fails its query. Without listeners graphile-worker complains and adds its own.
+  pool.on("error", () => undefined);
+  pool.on("connect", (client) => client.on("error", () => undefined));
+  try {
+    await runMigrations({ pgPool: pool, logger });
+  } finally {
+    await pool.end();
+  }
 }
 
 export type WakeupRunnerOptions = {

@@ -14,32 +14,62 @@ type Row = {
 /**
  * Claims until the transaction ends. Never waits for a claim that another open transaction holds: hence the advisory
  * lock, where an insert would wait.
+ *
+ * @throws when a role that is not ours holds the lock, naming it
  */
 export async function claimIdempotencyKey(
   client: ClientBase,
   claim: IdempotencyClaim,
   secretsKey: Uint8Array,
 ): Promise<ClaimState> {
-  const lock = await client.query<{ got: boolean }>({
+  const { rows } = await client.query<{ lock: string; got: boolean }>({
     name: "lock_idempotency_key",
-    text: "select pg_try_advisory_xact_lock(hashtextextended($1 || ' ' || $2 || ' ' || $3, 1)) as got",
+    text: `select lock::text, pg_try_advisory_xact_lock(lock) as got
+           from (select hashtextextended($1 || ' ' || $2 || ' ' || $3, 1) as lock) as named`,
     values: [claim.accountId, claim.keyId, claim.idempotencyKey],
   });
-  if (!lock.rows[0]!.got) return { state: "in_progress" };
-  // A separate statement, so that it sees what the previous holder committed.
+  const { lock, got } = rows[0]!;
+  // A separate statement, so that it sees what the previous holder committed. A stored response is final, with or
+  // without the lock.
+  const row = await findRow(client, claim);
+  if (row !== undefined && row.status !== null) {
+    const body = row.body !== null && row.is_sealed ? open(row.body, claim, secretsKey) : row.body;
+    const response = { status: row.status, headers: row.headers ?? {}, body, holdsSecret: row.is_sealed };
+    return { state: "completed", fingerprint: row.fingerprint, response };
+  }
+  if (!got) await refuseStrangersLock(client, lock);
+  return { state: got && row?.is_held !== true ? "claimed" : "in_progress" };
+}
+
+async function findRow(client: ClientBase, claim: IdempotencyClaim): Promise<Row | undefined> {
   const { rows } = await client.query<Row>({
     name: "find_idempotency_key",
     text: `select fingerprint, status, headers, body, is_sealed, status is null and claim_until > now() as is_held
            from sealpost.idempotency_keys where account_id = $1 and key_id = $2 and idempotency_key = $3`,
-    values: [claim.accountId, claim.keyId, claim.idempotencyKey],
+    values: keyOf(claim),
   });
-  const [row] = rows;
-  if (row === undefined) return { state: "claimed" };
-  if (row.is_held) return { state: "in_progress" };
-  if (row.status === null) return { state: "claimed" };
-  const body = row.body !== null && row.is_sealed ? open(row.body, claim, secretsKey) : row.body;
-  const response = { status: row.status, headers: row.headers ?? {}, body, holdsSecret: row.is_sealed };
-  return { state: "completed", fingerprint: row.fingerprint, response };
+  return rows[0];
+}
+
+/**
+ * Any role that connects can hold an advisory lock. Which one a key has only shows while it is locked, so this takes
+ * somebody who watches us; waiting for them as for a request of ours would never end, and nobody would know why.
+ */
+async function refuseStrangersLock(client: ClientBase, lock: string): Promise<void> {
+  const { rows } = await client.query<{ pid: number; role: string }>(
+    `select pid, usename as role
+     from pg_locks join pg_stat_activity using (pid)
+     where locktype = 'advisory' and granted and objsubid = 1
+       and database = (select oid from pg_database where datname = current_database())
+       and classid::bigint << 32 | objid::bigint = $1::bigint and not pg_has_role(usesysid, current_user, 'member')`,
+    [lock],
+  );
+  const [holder] = rows;
+  if (holder === undefined) return;
+  throw new Error(
+    `The role ${holder.role} (pid ${holder.pid}) holds the advisory lock ${lock} of an idempotency key. End its ` +
+      "session, and ask its owner what it does in this database.",
+  );
 }
 
 /** Claims beyond the transaction, for a call to another system. */
@@ -135,7 +165,7 @@ export async function forgetIdempotencyKeys(
   return rowCount ?? 0;
 }
 
-function keyOf(claim: IdempotencyClaim): readonly unknown[] {
+function keyOf(claim: IdempotencyClaim): unknown[] {
   return [claim.accountId, claim.keyId, claim.idempotencyKey];
 }
 

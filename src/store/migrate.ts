@@ -5,12 +5,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
 import { migrateGraphileWorker } from "./graphile-worker.ts";
+import { addressOf } from "./pools.ts";
+import { findLockHolder, tryToLockTable } from "./table-lock.ts";
 
 export type MigrateOptions = {
   readonly databaseUrl: string;
   readonly log?: (line: string) => void;
   /** The folder of numbered SQL files; the project's own when left out. */
   readonly sqlDir?: string;
+  /** How long to wait for another process that migrates; 10 minutes when left out. */
+  readonly lockWaitMaxMs?: number;
 };
 
 /** A migration that cannot be applied. The database is as the last migration before it left it. */
@@ -26,6 +30,7 @@ const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 const OWN_TRANSACTION = /^(begin|commit|rollback|start transaction)\s*;/im;
 
 const LOCK_POLL_MS = 100;
+const LOCK_SAID_EVERY_MS = 5_000;
 /** Longer than any migration may take; beyond it the wait fails rather than hang a deployment for ever. */
 const LOCK_WAIT_MAX_MS = 10 * 60_000;
 
@@ -38,9 +43,37 @@ const LOCK_WAIT_MAX_MS = 10 * 60_000;
  * @throws MigrationError naming the file, the line and what PostgreSQL said.
  */
 export async function migrate(options: MigrateOptions): Promise<{ applied: readonly string[] }> {
-  const { databaseUrl, log = () => undefined, sqlDir = PROJECT_SQL_DIR } = options;
+  const {
+    databaseUrl,
+    log = () => undefined,
+    sqlDir = PROJECT_SQL_DIR,
+    lockWaitMaxMs = LOCK_WAIT_MAX_MS,
+  } = options;
   const files = await readMigrationFiles(sqlDir);
-  const client = new pg.Client({ connectionString: databaseUrl, application_name: "sealpost migrate" });
+  return await withClient(databaseUrl, async (lock) => {
+    await createOurTables(lock);
+    await waitForLock(lock, lockWaitMaxMs, log);
+    await migrateGraphileWorker(databaseUrl, log);
+    const applied = await withClient(databaseUrl, async (client) => {
+      const missing = chooseMissing(files, await readApplied(client));
+      for (const file of missing) {
+        log(`applying ${file.name}`);
+        await apply(client, file);
+      }
+      return missing.map((file) => file.name);
+    });
+    return { applied };
+  });
+}
+
+// A lock not granted in 5 s is given up: everybody else queues behind us while we wait for it.
+const SESSION_SETTINGS = ["statement_timeout=0", "lock_timeout=5s"];
+
+async function withClient<T>(databaseUrl: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({
+    ...addressOf(databaseUrl, SESSION_SETTINGS),
+    application_name: "sealpost migrate",
+  });
   let lost: Error | null = null;
   // The query in flight rejects as well; this listener keeps the same event from ending the process.
   client.on("error", (error) => {
@@ -48,16 +81,7 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
   });
   await client.connect();
   try {
-    await client.query(SESSION_SETTINGS);
-    await waitForLock(client, log);
-    await migrateGraphileWorker(databaseUrl, log);
-    await client.query(MIGRATIONS_TABLE);
-    const missing = chooseMissing(files, await readApplied(client));
-    for (const file of missing) {
-      log(`applying ${file.name}`);
-      await apply(client, file);
-    }
-    return { applied: missing.map((file) => file.name) };
+    return await work(client);
   } catch (error) {
     throw lost === null || error === lost ? error : new Error(String(error), { cause: lost });
   } finally {
@@ -65,17 +89,29 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
   }
 }
 
-// A lock not granted in 5 s is given up: everybody else queues behind us while we wait for it.
-const SESSION_SETTINGS =
-  "set statement_timeout = 0; set lock_timeout = '5s'; set standard_conforming_strings = on";
-
-const MIGRATIONS_TABLE = `
+const OUR_TABLES = `
 create schema if not exists sealpost;
+create table if not exists sealpost.migration_lock ();
 create table if not exists sealpost.migrations (
   name text primary key,
   applied_at timestamptz not null default now(),
   digest text not null
 )`;
+
+/** What `if not exists` says when another process makes the same at the same moment. */
+const MADE_MEANWHILE = ["23505", "42P06", "42P07"];
+
+/** Made before the lock can be taken: it is a lock of one of them. */
+async function createOurTables(client: pg.Client): Promise<void> {
+  for (;;) {
+    try {
+      await client.query(OUR_TABLES);
+      return;
+    } catch (error) {
+      if (!(error instanceof pg.DatabaseError) || !MADE_MEANWHILE.includes(error.code ?? "")) throw error;
+    }
+  }
+}
 
 /** The names of all migrations that there are, in order: what a database has when it is up to date. */
 export async function readMigrationNames(sqlDir = PROJECT_SQL_DIR): Promise<readonly string[]> {
@@ -109,22 +145,27 @@ async function readMigrationFile(path: string): Promise<MigrationFile> {
 }
 
 /**
- * Polls, because a process waiting inside `pg_advisory_lock()` holds a snapshot, for which a
- * `create index concurrently` of the one at work would wait in turn: a deadlock. The lock ends with the session.
+ * Polls, because a process that waits for a lock holds a snapshot, for which a `create index concurrently` of the one
+ * at work would wait in turn: a deadlock. The lock ends with the session.
  */
-async function waitForLock(client: pg.Client, log: (line: string) => void): Promise<void> {
-  for (let waitedMs = 0; waitedMs < LOCK_WAIT_MAX_MS; waitedMs += LOCK_POLL_MS) {
-    // The key is the bytes of "sealpost".
-    const { rows } = await client.query(
-      "select pg_try_advisory_lock(x'7365616c706f7374'::bigint) as is_ours",
-    );
-    if (rows[0].is_ours) return;
+async function waitForLock(client: pg.Client, maxMs: number, log: (line: string) => void): Promise<void> {
+  for (let waitedMs = 0; waitedMs < maxMs; waitedMs += LOCK_POLL_MS) {
+    if (await tryToLockTable(client, "migration_lock")) return;
     if (waitedMs === 0) log("another process is migrating this database; waiting for it");
+    if (waitedMs % LOCK_SAID_EVERY_MS === 0 && waitedMs > 0) {
+      log(`still waiting after ${waitedMs / 1_000} s for ${await describeHolder(client)}`);
+    }
     await sleep(LOCK_POLL_MS);
   }
-  throw new MigrationError(
-    `Another process has been migrating this database for over ${LOCK_WAIT_MAX_MS / 60_000} minutes.`,
-  );
+  const holder = await describeHolder(client);
+  const waited = `over ${maxMs / 1_000} seconds`;
+  throw new MigrationError(`Another process has been migrating this database for ${waited}: ${holder}.`);
+}
+
+async function describeHolder(client: pg.Client): Promise<string> {
+  const holder = await findLockHolder(client, "migration_lock");
+  if (holder === null) return "a process that has just ended";
+  return `pid ${holder.pid} on the server, role ${holder.role}, application "${holder.application}"`;
 }
 
 /** The digests of what was applied, by file name. */

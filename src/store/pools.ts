@@ -66,10 +66,13 @@ export function createGeneralPool(options: PoolOptions): pg.Pool {
 }
 
 /**
- * The settings our statements are written for, whatever the database's owner has set. jit: before PostgreSQL 18 a scan
- * that is switched off but needed all the same costs so much that the statement would be compiled.
+ * The settings our statements are written for, whatever the database's owner has set. search_path: PostgreSQL prefers a
+ * function, an operator or a type that fits more closely in whatever schema it searches, and others may create some in
+ * `public`; pg_temp stands last by name, because unnamed it is searched first. jit: before PostgreSQL 18 a scan that is
+ * switched off but needed all the same costs so much that the statement would be compiled.
  */
 const OUR_SETTINGS = [
+  "search_path=pg_catalog, pg_temp",
   "default_transaction_isolation=read committed",
   "standard_conforming_strings=on",
   "datestyle=ISO",
@@ -77,7 +80,7 @@ const OUR_SETTINGS = [
 ];
 
 /** Where to connect, and the settings: first those that the address brings along, then ours. */
-function addressOf(
+export function addressOf(
   databaseUrl: string,
   settings: readonly string[],
 ): Pick<pg.PoolConfig, "connectionString" | "options"> {

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { createEgress } from "../../src/app/egress.ts";
 import { Quarantine, type QuarantineRun } from "../../src/dispatch/quarantine.ts";
 import { deliverInQuarantine } from "../../src/dispatch/quarantine-process.ts";
-import { tryToLockQuarantine } from "../../src/store/leases.ts";
+import { tryToLockTable } from "../../src/store/table-lock.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows, claim, deliveryRow, openDispatchPool, openRow } from "../support/delivery-rows.ts";
 import { testConfig } from "../support/dispatching.ts";
@@ -79,7 +79,7 @@ describe("a delivery in quarantine", () => {
     const other = await database.pool.connect();
     try {
       // The session of the test before may take a moment to end.
-      await expect.poll(() => tryToLockQuarantine(other)).toBe(true);
+      await expect.poll(() => tryToLockTable(other, "quarantine_lock")).toBe(true);
       expect(await postInQuarantine(id).outcome).toBe("busy");
     } finally {
       other.release(true);

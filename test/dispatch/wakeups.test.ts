@@ -77,7 +77,7 @@ test("of transactions that commit at the same moment one tells of its wake-ups, 
 test("finds wake-ups that nobody told of, soon behind others and at the latest with the next poll", async () => {
   const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
   const mute = await database.pool.connect();
-  await mute.query("select pg_advisory_lock(x'7365616c77616b65'::bigint)");
+  await mute.query("begin; select from sealpost.announcing for update");
   const woken = startWaking();
   const first = await publish(database.pool, accountId, '{"id":"m-1","status":"succeeded"}');
   await woken(1);

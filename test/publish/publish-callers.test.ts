@@ -82,7 +82,7 @@ describe("a session of any kind", () => {
   });
 
   it("needs no right to anything that publishing does at the commit", async () => {
-    const functions = "pg_notify(text, text), pg_try_advisory_xact_lock(bigint)";
+    const functions = "pg_notify(text, text)";
     await database.pool.query(`revoke execute on function ${functions} from public`);
     try {
       const client = await connect();

@@ -48,62 +48,64 @@ describe("migrate", () => {
   };
 
   test("applies graphile-worker's schema and each file once, in order", async () => {
-    await write("0002_second.sql", "insert into things values (2);");
-    await write("0001_first.sql", "create table things (n integer);");
+    await write("0002_second.sql", "insert into public.things values (2);");
+    await write("0001_first.sql", "create table public.things (n integer);");
     const lines: string[] = [];
     const first = await migrate({ databaseUrl, sqlDir, log: (line) => lines.push(line) });
     expect(first.applied).toEqual(["0001_first.sql", "0002_second.sql"]);
     expect(lines).toEqual(["applying 0001_first.sql", "applying 0002_second.sql"]);
     expect((await migrate({ databaseUrl, sqlDir })).applied).toEqual([]);
 
-    await write("0003_third.sql", "insert into things values (3);");
+    await write("0003_third.sql", "insert into public.things values (3);");
     expect((await migrate({ databaseUrl, sqlDir })).applied).toEqual(["0003_third.sql"]);
-    expect(await column("select n from things order by n")).toEqual([2, 3]);
+    expect(await column("select n from public.things order by n")).toEqual([2, 3]);
     expect(await column("select count(*)::int from graphile_worker.jobs")).toEqual([0]);
     expect(await column("select name from sealpost.migrations order by name")).toHaveLength(3);
   });
 
   test("leaves nothing of a failing file, keeps those before it, and says where it failed", async () => {
-    await write("0001_good.sql", "create table good ();");
-    await write("0002_bad.sql", "create table half ();\n-- é 🙂\nselect 1,\n  no_such_column from half;\n");
+    await write("0001_good.sql", "create table public.good ();");
+    await write(
+      "0002_bad.sql",
+      "create table public.half ();\n-- é 🙂\nselect 1,\n  no_such_column from public.half;\n",
+    );
     expect(await failure()).toMatch(
       /^0002_bad\.sql, line 4, column 3: column "no_such_column" does not exist/,
     );
-    expect(await column("select to_regclass('good')::text, to_regclass('half')::text")).toEqual([
-      "good",
-      null,
-    ]);
+    expect(await column("select to_regclass('public.good')::text, to_regclass('public.half')::text")).toEqual(
+      ["good", null],
+    );
     expect(await column("select name from sealpost.migrations")).toEqual(["0001_good.sql"]);
 
-    await write("0002_bad.sql", "create table half ();");
+    await write("0002_bad.sql", "create table public.half ();");
     expect((await migrate({ databaseUrl, sqlDir })).applied).toEqual(["0002_bad.sql"]);
   });
 
   test("takes a file back that cannot be recorded", async () => {
-    await write("0001_sawing.sql", "create table branch (); drop table sealpost.migrations;");
+    await write("0001_sawing.sql", "create table public.branch (); drop table sealpost.migrations;");
     expect(await failure()).toMatch(
       /^0001_sawing\.sql, when recorded: relation "sealpost\.migrations" does not exist/,
     );
-    expect(await column("select to_regclass('branch')::text")).toEqual([null]);
+    expect(await column("select to_regclass('public.branch')::text")).toEqual([null]);
   });
 
   test("takes a file back that cannot be committed", async () => {
     await write(
       "0001_deferred.sql",
-      `create table parents (id integer primary key);
-       create table children (parent integer references parents deferrable initially deferred);
-       insert into children values (1);`,
+      `create table public.parents (id integer primary key);
+       create table public.children (parent integer references public.parents deferrable initially deferred);
+       insert into public.children values (1);`,
     );
     expect(await failure()).toMatch(
       /^0001_deferred\.sql, when committed: insert or update on table "children"/,
     );
-    expect(await column("select to_regclass('parents')::text")).toEqual([null]);
+    expect(await column("select to_regclass('public.parents')::text")).toEqual([null]);
   });
 
   test("names the file of an error without a position, and keeps its detail", async () => {
     await write(
       "0001_twice.sql",
-      "create table keys (k text primary key); insert into keys values ('a'), ('a');",
+      "create table public.keys (k text primary key); insert into public.keys values ('a'), ('a');",
     );
     expect(await failure()).toMatch(
       /^0001_twice\.sql: duplicate key value .*\nKey \(k\)=\(a\) already exists/,
@@ -111,11 +113,11 @@ describe("migrate", () => {
   });
 
   test("refuses a file that was changed after it had been applied, but not for its line ends", async () => {
-    await write("0001_first.sql", "create table one ();\nselect 1;\n");
+    await write("0001_first.sql", "create table public.one ();\nselect 1;\n");
     await migrate({ databaseUrl, sqlDir });
-    await write("0001_first.sql", "create table one ();\r\nselect 1;\r\n");
+    await write("0001_first.sql", "create table public.one ();\r\nselect 1;\r\n");
     expect((await migrate({ databaseUrl, sqlDir })).applied).toEqual([]);
-    await write("0001_first.sql", "create table one ();\nselect 2;\n");
+    await write("0001_first.sql", "create table public.one ();\nselect 2;\n");
     expect(await failure()).toMatch(/^0001_first\.sql was changed after it had been applied/);
   });
 
@@ -159,8 +161,8 @@ describe("migrate", () => {
   });
 
   test("applies everything exactly once when ten processes start at once", async () => {
-    await write("0001_first.sql", "create table runs (n integer); select pg_sleep(0.2);");
-    await write("0002_second.sql", "insert into runs values (2);");
+    await write("0001_first.sql", "create table public.runs (n integer); select pg_sleep(0.2);");
+    await write("0002_second.sql", "insert into public.runs values (2);");
     const module = new URL("../../src/store/migrate.ts", import.meta.url).href;
     const script = `
       const { migrate } = await import(${JSON.stringify(module)});
@@ -171,7 +173,7 @@ describe("migrate", () => {
     );
     const counts = (await Promise.all(processes)).map(({ stdout }) => Number(stdout));
     expect(counts.sort()).toEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
-    expect(await column("select n from runs")).toEqual([2]);
+    expect(await column("select n from public.runs")).toEqual([2]);
   });
 
   test("gives the lock back when it fails", async () => {

@@ -30,12 +30,14 @@ describe("a connection's settings", () => {
     });
     const { rows } = await pool.query<{ name: string; setting: string }>(
       `select name, setting from pg_settings where name in ('plan_cache_mode', 'enable_seqscan', 'enable_hashjoin',
-         'default_transaction_isolation', 'standard_conforming_strings', 'DateStyle', 'jit', 'work_mem')`,
+         'default_transaction_isolation', 'standard_conforming_strings', 'DateStyle', 'jit', 'work_mem',
+         'search_path')`,
     );
     await pool.end();
     return Object.fromEntries(rows.map(({ name, setting }) => [name, setting]));
   };
   const OURS = {
+    search_path: "pg_catalog, pg_temp",
     plan_cache_mode: "force_generic_plan",
     enable_seqscan: "off",
     enable_hashjoin: "off",
@@ -48,6 +50,7 @@ describe("a connection's settings", () => {
   it("are ours, whatever the database has for everybody else", async () => {
     const { rows } = await database.pool.query<{ name: string }>("select current_database() as name");
     const theirs = {
+      search_path: "public",
       default_transaction_isolation: "'repeatable read'",
       standard_conforming_strings: "off",
       datestyle: "German",
@@ -63,7 +66,7 @@ describe("a connection's settings", () => {
 
   it("stay ours beside those that the address brings along", async () => {
     const url = new URL(database.url);
-    url.searchParams.set("options", "-c work_mem=12345 -c jit=on");
+    url.searchParams.set("options", "-c work_mem=12345 -c jit=on -c search_path=public");
     expect(await settingsOf(url.href)).toMatchObject({ ...OURS, work_mem: "12345" });
   });
 });

@@ -5,6 +5,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
+import { tryToLockTable } from "../../src/store/table-lock.ts";
 import type { Verdict } from "../faults/harness/checker.ts";
 import { inWords } from "../faults/harness/figures.ts";
 import { countsOf, expectSafe, type Figures, until } from "../faults/harness/scenario.ts";
@@ -131,8 +132,9 @@ async function migrateTwiceAtOnce(installation: Installation): Promise<() => Pro
   const before = new Set((await appliedTo(pool)).map(({ name }) => name));
   const other = new pg.Client({ connectionString: databaseUrl });
   await other.connect();
-  // The lock that every migration takes.
-  await other.query("select pg_advisory_lock(x'7365616c706f7374'::bigint)");
+  // The lock that every migration takes, once somebody has made it.
+  await other.query("create table if not exists sealpost.migration_lock ()");
+  equal(await tryToLockTable(other, "migration_lock"), true);
   const [one, two] = [installation.spawn("new", "migrate"), installation.spawn("new", "migrate")];
   await until(() => [one, two].every(({ errors }) => errors.includes("waiting for it")));
   await until(async () => (await installation.cluster.countLeased()) > 0);
