@@ -147,7 +147,9 @@ describe("the runner", () => {
     await pool.end();
 
     expect(payloads, "payloads arrive parsed").toEqual(
-      expect.arrayContaining(ids.map((id) => ({ ids: [id], lanes: [expect.any(String)] }))),
+      expect.arrayContaining(
+        ids.map((id) => ({ ids: [id], accounts: [accountId], lanes: [expect.any(String)] })),
+      ),
     );
     expect(Math.max(...looks), "localQueue:getJobs:complete brings the jobs").toBe(2);
     expect(endings, "pool:gracefulShutdown tells of the end").toBe(1);
