@@ -1,8 +1,8 @@
-import { endWithParent, tellParent, untilAskedToEnd } from "./app/parent.ts";
+import { createShutdownSignal, endWithParent, sendToParent } from "./app/process-signals.ts";
 import { runProgram } from "./cli/program.ts";
 import { openStandardInput } from "./cli/standard-input.ts";
 
-// Whoever reads our output may stop reading (`sealpost … | head`); that is no failure of ours.
+// The reader of our output may close it early (`sealpost … | head`); that is no error.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code === "EPIPE") process.exit(0);
   throw error;
@@ -17,8 +17,8 @@ await runProgram(process.argv.slice(2), {
   stderr: process.stderr,
   now: Date.now,
   random: Math.random,
-  untilAskedToEnd,
-  tellParent,
+  createShutdownSignal,
+  sendToParent,
   setExitCode: (code) => {
     process.exitCode = code;
   },

@@ -1,29 +1,29 @@
 #!/usr/bin/env node
-// The launcher. Plain JavaScript that any Node can read: a Node that is too old cannot even parse src/main.ts, so
-// the version is judged here. The project brings its own Node as a dependency, and that one is used instead.
+// The launcher, in plain JavaScript: a Node that is too old cannot even parse src/main.ts, so the version is checked
+// here. For an old one, the project has a newer Node among its dependencies, and runs on that.
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-const oldestMajor = 24;
+const MAJOR_MIN = 24;
 const main = new URL("./main.ts", import.meta.url);
 const ownNode = fileURLToPath(new URL("../node_modules/.bin/node", import.meta.url));
 
-if (Number.parseInt(process.versions.node, 10) >= oldestMajor) {
+if (Number.parseInt(process.versions.node, 10) >= MAJOR_MIN) {
   await import(main.href);
 } else if (existsSync(ownNode)) {
   runOnOwnNode();
 } else {
-  refuse();
+  failTooOld();
 }
 
 function runOnOwnNode() {
-  // The channel tells the child when this process ends, even by kill -9.
+  // The channel tells the child when this process ends, even by SIGKILL.
   const child = spawn(ownNode, [fileURLToPath(main), ...process.argv.slice(2)], {
     stdio: ["inherit", "inherit", "inherit", "ipc"],
   });
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => child.kill(signal));
-  child.on("error", refuse);
+  child.on("error", failTooOld);
   child.on("exit", (code, signal) => {
     if (signal === null) process.exit(code);
     process.removeAllListeners(signal);
@@ -31,10 +31,10 @@ function runOnOwnNode() {
   });
 }
 
-function refuse() {
+function failTooOld() {
   const found = process.versions.node;
   process.stderr.write(
-    `Sealpost needs Node ${oldestMajor} or newer, and this is ${found}: run \`npm ci\`, which brings one.\n`,
+    `Sealpost needs Node ${MAJOR_MIN} or newer; this is ${found}. Run \`npm ci\`, which installs one.\n`,
   );
   process.exitCode = 2;
 }

@@ -38,9 +38,9 @@ beforeAll(async () => {
   running = await Promise.all([startProcess("serve", env), startProcess("dispatch", env)]);
   api = running[0]!;
   ({ accountId } = await createTestAccount(database));
-  const wish = { name: null, expiresInSeconds: null };
-  ({ apiKey } = await createApiKey(database.pool, readConfig({}), { ...wish, accountId, scopes }));
-  const staff = { ...wish, accountId: null, scopes: ["webhooks:read", "webhooks:replay"] as const };
+  const request = { name: null, expiresInSeconds: null };
+  ({ apiKey } = await createApiKey(database.pool, readConfig({}), { ...request, accountId, scopes }));
+  const staff = { ...request, accountId: null, scopes: ["webhooks:read", "webhooks:replay"] as const };
   staffKey = (await createApiKey(database.pool, readConfig({}), staff)).apiKey;
   shell = startShell();
 });

@@ -60,7 +60,7 @@ export const CALL_CLAIM_MS = 120_000;
 /** An error response waits at most this long for its claim to be released. */
 export const RELEASE_WITHIN_MS = 500;
 
-/** Connections that one process serves at a time; more are refused. Each idle one takes about 20 KB. */
+/** Connections that one process serves at a time; more are refused. A slow reader's takes about 45 KB. */
 export const CONNECTIONS_MAX = 5_000;
 
 /** Of those, one client's (an IPv4 address, or the /64 of an IPv6 one). Trusted proxies have no such limit. */

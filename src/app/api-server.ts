@@ -5,6 +5,7 @@ import type { Logger } from "pino";
 import { apiKeyPrefix } from "../api/api-keys.ts";
 import type { IsTrustedProxy } from "../api/connections.ts";
 import type { Operation } from "../api/operation.ts";
+import { TemporarilyUnavailable } from "../api/problems.ts";
 import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
 import type { CompletedRequest } from "../api/request-context.ts";
 import { createApi } from "../api/server.ts";
@@ -21,31 +22,31 @@ import {
   createIdempotencyStore,
   recordStaffWrite,
 } from "./api-stores.ts";
+import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
 import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
-import { createCheckReady, createFindHindrances } from "./readiness.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
-import { unsafeAllowedTargetsOf } from "./target-rules.ts";
+import { targetRulesOf } from "./target-rules.ts";
 
 export type ApiServerOptions = {
   readonly config: Config;
   readonly pool: Pool;
-  /** For reading the delivery log; see createLogPool. */
+  /** For pages of the delivery log; see createLogPool. */
   readonly logPool: Pool;
   readonly secretsKey: Uint8Array;
-  /** Where callers reach the API, without /v1. */
+  /** URL under which clients reach the API, without /v1. */
   readonly publicUrl: string;
   readonly log: Logger;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  /** Absent: counted where nobody looks. */
+  /** Absent: counted in a registry that nobody reads. */
   readonly metrics?: ApiMetrics;
   /** Absent: once a minute. */
   readonly checkPolicy?: RateLimitPolicy | undefined;
-  /** Check what operations return against what they declare: for tests. */
+  /** Check what operations return against their declarations; for tests. */
   readonly isChecking?: boolean;
 };
 
-/** The whole API, put together: the kernel, the operations, and the store's functions. Ready to listen. */
+/** Composes the API of the kernel, the operations and the store. It is ready to listen. */
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
   const { config, pool, logPool, secretsKey, publicUrl, log, now, isChecking = false } = options;
   const metrics = options.metrics ?? createApiMetrics(createMetricsRegistry());
@@ -54,7 +55,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     pool,
     logPool,
     secretsKey,
-    unsafeAllowedTargets: unsafeAllowedTargetsOf(config),
+    unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     checkReceiver: createReceiverChecking(config),
@@ -64,7 +65,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
   const limit = { requestsMax: config.rateLimitRequests, windowSeconds: config.rateLimitWindowSeconds };
   return await createApi({
     registry: {
-      operations: operations.map((operation) => withDatabaseAway(operation, outageAs503)),
+      operations: operations.map((operation) => withOutageAs503(operation, outageAs503)),
       problems,
     },
     info: apiInfo,
@@ -82,13 +83,13 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     now,
     newId: randomUUID,
     isChecking,
-    onCompleted: (answered) => {
-      countRequest(metrics, answered);
-      log.info(lineOf(answered), "answered");
+    onCompleted: (request) => {
+      countRequest(metrics, request);
+      log.info(logFields(request), "answered");
     },
     onInternalError: (err, requestId) => {
       metrics.faults.of({}).add();
-      log.error({ err, request_id: requestId }, "a fault of our own");
+      log.error({ err, request_id: requestId }, "internal error");
     },
     onConnections: (open) => metrics.connections.of({}).set(open),
     onConnectionRefused: (limit) => metrics.connectionsRefused.of({ limit }).add(),
@@ -100,26 +101,34 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
   });
 }
 
-/** Writes go through the store's transaction, which says so itself; reads ask the database directly. */
-function withDatabaseAway(operation: Operation, outageAs503: OutageAs503): Operation {
+/** For the API's own readiness probe. @throws TemporarilyUnavailable */
+function createCheckReady(findHindrances: FindHindrances): () => Promise<void> {
+  return async () => {
+    const hindrances = await findHindrances();
+    if (hindrances.length > 0) throw new TemporarilyUnavailable(hindrances.join(" "));
+  };
+}
+
+/** For reads, which query the database directly; writes run in the idempotency store's transaction, which does it. */
+function withOutageAs503(operation: Operation, outageAs503: OutageAs503): Operation {
   const { work } = operation;
   if (work.kind !== "read" && work.kind !== "call_out") return operation;
   const handle: typeof work.handle = (request) => outageAs503(work.handle(request));
   return { ...operation, work: { ...work, handle } };
 }
 
-/** One wide line for each request; nothing in it is secret. */
-function lineOf(answered: CompletedRequest) {
+/** One wide log line per request, without secrets. */
+function logFields(request: CompletedRequest) {
   return {
-    operation: answered.operationKey,
-    method: answered.method,
-    status: answered.status,
-    code: answered.problemCode,
-    duration_ms: Math.round(answered.durationMs * 10) / 10,
-    request_id: answered.requestId,
-    key_id: answered.keyId,
-    account_id: answered.accountId,
-    traceparent: answered.traceparent,
+    operation: request.operationKey,
+    method: request.method,
+    status: request.status,
+    code: request.problemCode,
+    duration_ms: Math.round(request.durationMs * 10) / 10,
+    request_id: request.requestId,
+    key_id: request.keyId,
+    account_id: request.accountId,
+    traceparent: request.traceparent,
   };
 }
 

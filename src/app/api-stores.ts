@@ -17,17 +17,17 @@ import {
 import { inTransaction } from "../store/transaction.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 
-const USE_NOTED_EVERY_MS = 60_000;
+const USE_RECORDED_EVERY_MS = 60_000;
 
 /**
- * Looks keys up, and notes that they are used; nobody waits for the note, and it may get lost. Requests with the same
- * key that come in one turn of the event loop share a lookup.
+ * Looks up keys and records when they were last used; requests do not wait for that, and it may get lost. Requests with
+ * one key in one turn of the event loop share a lookup.
  */
 export function createFindApiKey(pool: Pool, outageAs503: OutageAs503, now: () => number): FindApiKey {
   const find = coalesceByTurn((digest) => findApiKey(pool, Buffer.from(digest, "latin1")));
   return async (digest) => {
     const { answer: key, place } = await outageAs503(find(digest.toString("latin1")));
-    if (place === 1 && key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_NOTED_EVERY_MS) {
+    if (place === 1 && key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_RECORDED_EVERY_MS) {
       noteApiKeyUse(pool, key.id).catch(() => undefined);
     }
     return key;
@@ -38,7 +38,7 @@ export function createAccountExists(pool: Pool, outageAs503: OutageAs503): Accou
   return (accountId) => outageAs503(accountExists(pool, accountId));
 }
 
-/** Claims, stored responses and the transactions that they share with the effects. */
+/** Claims and stored responses, in the same transactions as the effects of the requests. */
 export function createIdempotencyStore(
   pool: Pool,
   secretsKey: Uint8Array,
@@ -54,12 +54,12 @@ export function createIdempotencyStore(
   };
 }
 
-/** What support staff write is kept in the audit log; tenants act for themselves. */
+/** Writes of support staff go into the audit log; those of tenants do not. */
 export const recordStaffWrite: RecordWrite = async (tx, write) => {
   const { caller, accountId, operationKey, requestId, params, body, status, responseBody } = write;
   if (!caller.isStaff) return;
   const answer: unknown = responseBody === null ? null : JSON.parse(responseBody.toString());
-  // No operation takes a secret; an analysis's bytes are in the log already, under its id.
+  // No operation takes a secret. The bytes of an analysis are stored already, under its id.
   const details = { params, body: Buffer.isBuffer(body) ? undefined : body, status, answer };
   await writeAuditEntry(tx, { accountId, keyId: caller.keyId, requestId, operationKey, details });
 };

@@ -11,20 +11,20 @@ export type CertificateRequest = {
   readonly notAfter: Date;
 };
 
-/** `certPem` is the leaf alone; a client trusts it by the authority's `caPem`, or never if self-signed. */
+/** `certPem` is only the leaf. Clients trust it through the authority's `caPem`; a self-signed one they never trust. */
 export type IssuedCertificate = { keyPem: string; certPem: string };
 
-/** Receivers on this machine get real certificates from it: no other machine ever trusts it. */
+/** Issues certificates for receivers on this machine; only what is given `caPem` trusts them. */
 export type CertificateAuthority = {
   readonly caPem: string;
   issue(request: CertificateRequest): Promise<IssuedCertificate>;
   selfSigned(request: CertificateRequest): Promise<IssuedCertificate>;
 };
 
-// P-256: keys in a millisecond, where RSA takes a hundred.
+// A P-256 key takes a millisecond to generate; an RSA key takes a hundred.
 const ALGORITHM = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
 
-/** Makes an authority of its own: what one issues, another's `caPem` does not vouch for. */
+/** Creates an authority with a new key, so that no two authorities trust each other's certificates. */
 export async function createCertificateAuthority(
   name: string,
   validity: Pick<CertificateRequest, "notBefore" | "notAfter">,

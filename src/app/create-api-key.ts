@@ -3,18 +3,17 @@ import type { Pool } from "pg";
 import { digestApiKey, formatApiKey } from "../api/api-keys.ts";
 import type { Config } from "../config/config.ts";
 import { insertApiKey } from "../store/api-keys.ts";
-import { unknownAccount } from "./prepare-database.ts";
-import { UsageError } from "./usage-error.ts";
+import { unknownAccount } from "./database.ts";
 
 /** @throws UsageError for an unknown account. */
 export async function createApiKey(
   pool: Pool,
   config: Config,
-  asked: Omit<Parameters<typeof insertApiKey>[1], "digest" | "class">,
+  request: Omit<Parameters<typeof insertApiKey>[1], "digest" | "class">,
 ): Promise<{ keyId: string; apiKey: string }> {
   const keyClass = config.environment === "production" ? "live" : "test";
   const apiKey = formatApiKey(config.apiKeyBrand, keyClass, randomBytes(32));
-  const keyId = await insertApiKey(pool, { ...asked, class: keyClass, digest: digestApiKey(apiKey) });
-  if (keyId === null) throw new UsageError(unknownAccount(asked.accountId));
+  const keyId = await insertApiKey(pool, { ...request, class: keyClass, digest: digestApiKey(apiKey) });
+  if (keyId === null) throw unknownAccount(request.accountId);
   return { keyId, apiKey };
 }

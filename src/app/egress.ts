@@ -1,56 +1,35 @@
 import { readFileSync } from "node:fs";
-import type { Config } from "../config/config.ts";
-import { ConfigError } from "../config/config-error.ts";
-import { createConnector } from "../egress/connect/direct-connector.ts";
-import { createConnectorThroughProxy } from "../egress/connect/proxy-connector.ts";
-import { createResolver } from "../egress/dns/resolver.ts";
+import { type Config, ConfigError } from "../config/config.ts";
+import { createDirectConnector } from "../egress/connect/direct-connector.ts";
+import { createProxyConnector } from "../egress/connect/proxy-connector.ts";
 import type { Egress } from "../egress/egress.ts";
-import type { Connect } from "../egress/post/connection.ts";
-import {
-  parseUnsafeAllowedTargets,
-  type UnsafeAllowedTargets,
-} from "../egress/rules/unsafe-allowed-targets.ts";
+import { createTargetResolver, targetRulesOf } from "./target-rules.ts";
 
 const DNS_TIMEOUT_MS = 3_000;
 
 /**
- * The one way out to targets, as the configuration has it: directly to checked addresses, or through a proxy.
- * @throws ConfigError when the file of certificates cannot be used
+ * The only way out to targets, as configured: directly to checked addresses, or through a proxy.
+ * @throws ConfigError for an entry of UNSAFE_ALLOWED_TARGETS or a file of certificates that cannot be used
  */
 export function createEgress(config: Config): Egress {
-  const { connectTimeoutMs } = config;
-  const unsafeAllowedTargets = parseUnsafeAllowedTargets((config.unsafeAllowedTargets ?? []).join(","));
-  const ca = config.targetCaFile === null ? undefined : readCertificates(config.targetCaFile);
+  const { connectTimeoutMs, egressProxyUrl, targetCaFile } = config;
+  const rules = targetRulesOf(config);
+  const ca = targetCaFile === null ? undefined : readCertificates(targetCaFile);
   try {
     const connect =
-      config.egressProxyUrl === null
-        ? createDirectConnector(config, unsafeAllowedTargets, ca)
-        : createConnectorThroughProxy({ proxyUrl: new URL(config.egressProxyUrl), ca, connectTimeoutMs });
-    return { connect, unsafeAllowedTargets };
+      egressProxyUrl === null
+        ? createDirectConnector({
+            ...rules,
+            resolver: createTargetResolver(config, DNS_TIMEOUT_MS),
+            ca,
+            connectTimeoutMs,
+          })
+        : createProxyConnector({ proxyUrl: new URL(egressProxyUrl), ca, connectTimeoutMs });
+    return { connect, unsafeAllowedTargets: rules.unsafeAllowedTargets };
   } catch (error) {
     if (ca === undefined) throw error;
-    throw new ConfigError([
-      `TARGET_CA_FILE (${config.targetCaFile}) cannot be used: ${(error as Error).message}`,
-    ]);
+    throw new ConfigError([`TARGET_CA_FILE (${targetCaFile}) cannot be used: ${(error as Error).message}`]);
   }
-}
-
-function createDirectConnector(
-  config: Config,
-  unsafeAllowedTargets: UnsafeAllowedTargets,
-  ca: string | undefined,
-): Connect {
-  return createConnector({
-    resolver: createResolver({
-      servers: config.targetDnsServers ?? undefined,
-      timeoutMs: DNS_TIMEOUT_MS,
-      now: () => performance.now(),
-    }),
-    unsafeAllowedTargets,
-    connectTimeoutMs: config.connectTimeoutMs,
-    ca,
-    ownAddresses: config.ownAddresses ?? [],
-  });
 }
 
 function readCertificates(path: string): string {

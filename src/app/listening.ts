@@ -2,13 +2,13 @@ import { UsageError } from "./usage-error.ts";
 
 /** Why an address cannot be listened on, and what to do about it. */
 const reasons: Readonly<Record<string, string>> = {
-  EADDRINUSE: "another process listens there already; choose another port, or stop that one",
-  EACCES: "this user may not use the port; choose one above 1023",
+  EADDRINUSE: "another process already listens there; stop it or choose another port",
+  EACCES: "this user may not use that port; choose one above 1023",
   EADDRNOTAVAIL: "this machine has no such address",
   ENOTFOUND: "there is no such host name",
 };
 
-/** @param where the address, in the words by which the caller gave it */
+/** @param where the address, as the caller configured it */
 export function cannotListen(who: string, where: string, error: unknown): UsageError {
   const { code = "unknown error" } = error as NodeJS.ErrnoException;
   const reason = reasons[code] === undefined ? `(${code})` : `(${code}): ${reasons[code]}`;

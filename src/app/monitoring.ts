@@ -3,19 +3,20 @@ import type { Config } from "../config/config.ts";
 import type { DatabaseMetrics } from "../metrics/database-metrics.ts";
 import { type MetricsServer, startMetricsServer } from "../metrics/metrics-server.ts";
 import type { MetricsRegistry } from "../metrics/registry.ts";
-import { setDatabaseClockGauge } from "./database-clock-gauge.ts";
+import { readMigrationNames } from "../store/migrate.ts";
+import { findHindrances } from "../store/readiness.ts";
+import { setDatabaseClockGauge } from "./database-gauges.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
-import type { FindHindrances } from "./readiness.ts";
 
 export type MonitoringOptions = {
   readonly config: Config;
   readonly registry: MetricsRegistry;
   readonly database: DatabaseMetrics;
-  /** Asked whenever the metrics are read; it has to give up within a few seconds. */
+  /** Queried whenever the metrics are read; its queries must time out within a few seconds. */
   readonly pool: Pool;
   readonly findHindrances: FindHindrances;
-  /** Sets more gauges from the database, or takes them away while it does not answer. Must not reject. */
-  readonly setGauges?: (isDatabaseThere: boolean) => Promise<void>;
+  /** Sets further gauges from the database, or clears them while it does not answer. Must not reject. */
+  readonly setGauges?: (isDatabaseUp: boolean) => Promise<void>;
   /** Milliseconds since the epoch. */
   readonly wallClockMs: () => number;
 };
@@ -23,17 +24,16 @@ export type MonitoringOptions = {
 export type Monitoring = { readonly url: string; close(): Promise<void> };
 
 /**
- * What monitors and probes see of a process: its metrics, whether it lives, whether it can work.
- *
- * @throws UsageError when METRICS_PORT cannot be had
+ * Serves the metrics of this process and its health and readiness probes.
+ * @throws UsageError when it cannot listen on METRICS_PORT
  */
 export async function startMonitoring(options: MonitoringOptions): Promise<Monitoring> {
   const { config, registry, database, pool, findHindrances, setGauges, wallClockMs } = options;
   registry.addProcess();
   registry.onRead(
-    oneAtATime(async () => {
-      const isThere = await setDatabaseClockGauge(pool, database, wallClockMs);
-      await setGauges?.(isThere);
+    singleFlight(async () => {
+      const isDatabaseUp = await setDatabaseClockGauge(pool, database, wallClockMs);
+      await setGauges?.(isDatabaseUp);
     }),
   );
   const { host, metricsPort: port } = config;
@@ -41,13 +41,29 @@ export async function startMonitoring(options: MonitoringOptions): Promise<Monit
   try {
     server = await startMetricsServer({ registry, host, port, findHindrances });
   } catch (error) {
-    throw cannotListen("The metrics", `HOST ${host}, METRICS_PORT ${port}`, error);
+    throw cannotListen("The metrics server", `HOST ${host}, METRICS_PORT ${port}`, error);
   }
   return { url: httpUrl(host, server.port), close: () => server.close() };
 }
 
-/** Whoever comes while it runs waits for the same run: several monitors cost no more than one. */
-function oneAtATime(work: () => Promise<void>): () => Promise<void> {
+/** What keeps a process from doing its work, as sentences; empty when it is ready. Never rejects. */
+export type FindHindrances = () => Promise<readonly string[]>;
+
+/** Checks the database, its migrations and its partitions. */
+export async function createFindHindrances(pool: Pool): Promise<FindHindrances> {
+  const migrations = await readMigrationNames();
+  return async () => {
+    try {
+      return await findHindrances(pool, migrations);
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      return [`The database does not answer (${code ?? message}).`];
+    }
+  };
+}
+
+/** Callers that come while `work` runs share that run: several scrapers cost no more than one. */
+function singleFlight(work: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | null = null;
   return () => {
     running ??= work().finally(() => {

@@ -2,52 +2,55 @@ import { join } from "node:path";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../postgres/embedded.ts";
 import { FolderInUseError } from "../postgres/ownership.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
-import type { Announce } from "./announcements.ts";
+import type { Announce } from "./output.ts";
 import { removeDatabaseUrl, writeDatabaseUrl } from "./state-folder.ts";
 import { UsageError } from "./usage-error.ts";
 
 export type OwnDatabase = {
-  /** Stays the same when the server has to be started again. */
+  /** Stays the same when the server is restarted. */
   readonly databaseUrl: string;
   stop(): Promise<void>;
 };
 
+const RESTART_BACKOFF = { baseMs: 500, maxMs: 10_000 };
+
 /**
- * Runs the embedded PostgreSQL in the state folder and starts it again when it ends by itself, until `stop`.
- * Commands beside this process find it by the folder.
+ * Runs the embedded PostgreSQL in the state folder, and restarts it when it ends, until `stop`. Other commands find it
+ * through the folder.
+ * @param random uniform in [0, 1), for the jitter of restarts
  */
 export async function startOwnDatabase(
   stateDir: string,
-  random: () => number,
   announce: Announce,
+  random: () => number,
 ): Promise<OwnDatabase> {
   const dataDir = join(stateDir, "postgres");
   const stopping = new AbortController();
   let server = await start(dataDir);
   await writeDatabaseUrl(stateDir, server.databaseUrl);
-  announce("database_running", { folder: dataDir }, `PostgreSQL runs here, its data in ${dataDir}.`);
+  announce("database_running", { folder: dataDir }, `PostgreSQL is running; its data is in ${dataDir}.`);
 
   async function keepRunning(): Promise<void> {
-    const backoff = createBackoff({ baseMs: 500, maxMs: 10_000 }, random);
     while (!stopping.signal.aborted) {
       await server.ended;
       if (stopping.signal.aborted) return;
-      announce("database_ended", {}, "PostgreSQL ended by itself; starting it again.");
+      announce("database_ended", {}, "PostgreSQL ended unexpectedly; restarting it.");
       await server.stop();
-      await startAgain(backoff.nextMs);
+      await restart();
     }
   }
 
-  async function startAgain(nextMs: () => number): Promise<void> {
+  async function restart(): Promise<void> {
+    const backoff = createBackoff(RESTART_BACKOFF, random);
     while (!stopping.signal.aborted) {
       try {
         server = await start(dataDir);
-        announce("database_running", { folder: dataDir }, "PostgreSQL runs again.");
+        announce("database_running", { folder: dataDir }, "PostgreSQL is running again.");
         return;
       } catch (error) {
         const message = error instanceof Error ? error.message : String(error);
-        announce("database_failed", { message }, `PostgreSQL does not start: ${message}`);
-        await abortableDelay(nextMs(), stopping.signal);
+        announce("database_failed", { message }, `PostgreSQL failed to start: ${message}`);
+        await abortableDelay(backoff.nextMs(), stopping.signal);
       }
     }
   }
@@ -64,7 +67,7 @@ export async function startOwnDatabase(
   };
 }
 
-/** @throws UsageError when another process has the folder. */
+/** @throws UsageError when another process uses the folder */
 async function start(dataDir: string): Promise<EmbeddedPostgres> {
   try {
     return await startEmbeddedPostgres({ dataDir });

@@ -1,6 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 
-/** All that a command has of the process around it. Handed in by src/main.ts, so that nothing else looks. */
+/** Everything that a command uses of its process. src/main.ts passes it in; nothing else touches the globals. */
 export type ProcessContext = {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly stdin: Readable & { readonly isTTY?: boolean };
@@ -8,12 +8,12 @@ export type ProcessContext = {
   readonly stderr: Writable;
   /** The wall clock: Unix time in milliseconds. */
   readonly now: () => number;
-  /** Evenly spread in [0, 1). */
+  /** Uniform in [0, 1). */
   readonly random: () => number;
-  /** Aborted once the process is asked to end. Whoever calls this ends by itself then; nobody else does it. */
-  readonly untilAskedToEnd: () => AbortSignal;
-  /** Sends a message to the supervisor that started this process; nothing happens when none did. */
-  readonly tellParent: (message: Readonly<Record<string, unknown>>) => void;
-  /** What the process ends with when the command is done. 0 unless said otherwise. */
+  /** A signal that aborts when the process is asked to end. From then on the caller has to end it. */
+  readonly createShutdownSignal: () => AbortSignal;
+  /** Sends a message to the supervisor that started this process; does nothing without one. */
+  readonly sendToParent: (message: Readonly<Record<string, unknown>>) => void;
+  /** The exit code of the process once the command is done; 0 unless set. */
   readonly setExitCode: (code: number) => void;
 };

@@ -2,19 +2,19 @@ import { type Logger, pino, stdSerializers } from "pino";
 import type { Config } from "../config/config.ts";
 import type { ProcessContext } from "./process-context.ts";
 
-/** The log of a process that stays: JSON, a line each, on standard output. */
+/** The log of a long-running process: JSON lines on standard output. */
 export function createProcessLog(
   { logLevel }: Config,
   { stdout }: Pick<ProcessContext, "stdout">,
   name: "serve" | "dispatch",
 ): Logger {
   const options = { level: logLevel, base: { process: name }, serializers: { err: errorFields } };
-  return pino(options, writesByTurn(stdout));
+  return pino(options, batchByTurn(stdout));
 }
 
 /**
- * What an error says of itself, its causes included, and no more. Whatever else hangs on it stays out: PostgreSQL puts
- * the row at fault, an analysis or a sealed secret, into fields of its own.
+ * An error's type, code, message and stack, with its causes, and nothing else: PostgreSQL adds fields that hold the
+ * offending row, which may be an analysis or an encrypted secret.
  */
 function errorFields(error: unknown) {
   if (!(error instanceof Error)) return { message: String(error) };
@@ -23,17 +23,17 @@ function errorFields(error: unknown) {
 }
 
 /**
- * Writes the lines of one turn of the event loop together: hundreds of attempts end in one when a batch is recorded,
- * and a write for each costs a third again of making the line. Nothing is kept beyond the turn, nor lost at the end.
+ * Writes the lines of one turn of the event loop together. Recording a batch ends hundreds of attempts in one turn, and
+ * one write each would cost a third of what formatting the line does. Nothing is held beyond the turn or lost at exit.
  */
-function writesByTurn(stdout: ProcessContext["stdout"]): { write(line: string): void } {
+function batchByTurn(stdout: ProcessContext["stdout"]): { write(line: string): void } {
   let lines = "";
   const flush = () => {
     const text = lines;
     lines = "";
     if (text !== "") stdout.write(text);
   };
-  // An exception that ends the process leaves no further turn.
+  // After an exception that ends the process there is no next turn.
   process.once("exit", flush);
   return {
     write: (line) => {

@@ -1,21 +1,19 @@
 import { randomUUID } from "node:crypto";
 import type { Config } from "../config/config.ts";
-import { createPoster } from "../egress/post/post.ts";
 import { type CheckReceiver, createReceiverCheck } from "../receivers/receiver-check.ts";
 import { createEgress } from "./egress.ts";
 
 /**
- * The receiver check with the rules, the connector and the deadline of every other POST.
- * @throws ConfigError when the configuration of the way out cannot be used
+ * The receiver check, with the same egress and deadline as every delivery.
+ * @throws ConfigError when the egress cannot be made from the configuration
  */
 export function createReceiverChecking(config: Config): CheckReceiver {
-  const now = () => performance.now();
-  const { unsafeAllowedTargets } = createEgress(config);
+  // Made once to no use, so that a bad configuration is refused at start and not at the first check.
+  createEgress(config);
   return createReceiverCheck({
-    createConnect: () => createEgress(config).connect,
-    createPoster: (connect) => createPoster({ connect, unsafeAllowedTargets, now }),
+    createEgress: () => createEgress(config),
     deadlineMs: config.attemptDeadlineMs,
     newId: randomUUID,
-    now,
+    now: () => performance.now(),
   });
 }

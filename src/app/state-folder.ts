@@ -5,53 +5,52 @@ import type { Config } from "../config/config.ts";
 import { UsageError } from "./usage-error.ts";
 
 /**
- * The key that stored secrets are encrypted with, 32 bytes: the configured one or, in development, one that is
- * made once and kept in the state folder, readable by this user only.
+ * The 32-byte key that encrypts stored secrets: the configured one or, in development, one that is generated once and
+ * kept in the state folder, readable only by this user.
  */
 export async function secretsKeyOf(config: Config): Promise<Uint8Array> {
   if (config.secretsKey) return config.secretsKey.export();
   const path = join(config.stateDir, "secrets-key");
   const text = await inFolder(
     config.stateDir,
-    async () => (await readIfThere(path)) ?? (await makeOnce(path, randomBytes(32).toString("base64"))),
+    async () => (await readIfExists(path)) ?? (await createOnce(path, randomBytes(32).toString("base64"))),
   );
   const key = Buffer.from(text, "base64");
-  if (key.length !== 32) throw new UsageError(`${path} does not hold a key of 32 bytes in base64.`);
+  if (key.length !== 32) throw new UsageError(`${path} does not contain a 32-byte key in base64.`);
   return key;
 }
 
-/** Where `start` says under which URL its embedded database is reached, for the commands beside it. */
+/** Tells other commands the URL of the embedded database that `start` runs. */
 export async function writeDatabaseUrl(stateDir: string, databaseUrl: string): Promise<void> {
   await mkdir(stateDir, { recursive: true });
   await writeFile(databaseUrlPath(stateDir), databaseUrl, { mode: 0o600 });
 }
 
-/** Removed at the end of `start`; one that was killed leaves it, and then nobody answers there. */
+/** After a `start` that was killed the file stays, and nothing answers at its URL. */
 export async function removeDatabaseUrl(stateDir: string): Promise<void> {
   await rm(databaseUrlPath(stateDir), { force: true });
 }
 
-/** @throws UsageError when DATABASE_URL is unset and no `start` runs on this state folder. */
+/** @throws UsageError when DATABASE_URL is unset and no `start` runs on this state folder */
 export async function databaseUrlOf(config: Config): Promise<string> {
-  const read = () => readIfThere(databaseUrlPath(config.stateDir));
+  const read = () => readIfExists(databaseUrlPath(config.stateDir));
   const url = config.databaseUrl ?? (await inFolder(config.stateDir, read));
   if (url) return url;
   throw new UsageError(
-    `DATABASE_URL is unset, and no embedded database runs in ${config.stateDir}: run \`npm start\` beside this.`,
+    `DATABASE_URL is unset, and no embedded database runs in ${config.stateDir}: set it, or run \`npm start\`.`,
   );
 }
 
-/** @throws UsageError when the folder, or what is in it, cannot be used by this user */
+/** @throws UsageError when this user cannot use the folder or a file in it */
 async function inFolder<T>(stateDir: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === undefined) throw error;
-    throw new UsageError(
-      `The folder that STATE_DIR names, ${stateDir}, cannot be used by this user (${code}).`,
-      { cause: error },
-    );
+    throw new UsageError(`This user cannot use the folder ${stateDir} (STATE_DIR): ${code}.`, {
+      cause: error,
+    });
   }
 }
 
@@ -59,13 +58,13 @@ function databaseUrlPath(stateDir: string): string {
   return join(stateDir, "database-url");
 }
 
-/** Of several processes that come at once, one makes the file and all get its text. */
-async function makeOnce(path: string, text: string): Promise<string> {
+/** When several processes do this at once, one creates the file and all get its text. */
+async function createOnce(path: string, text: string): Promise<string> {
   const draft = `${path}-${randomBytes(6).toString("hex")}`;
   await mkdir(join(path, ".."), { recursive: true });
   await writeFile(draft, text, { mode: 0o600, flag: "wx" });
   try {
-    // A link is there whole or not at all, and never replaces one that is there.
+    // A link appears whole or not at all, and never replaces an existing file.
     await link(draft, path);
     return text;
   } catch (error) {
@@ -76,7 +75,7 @@ async function makeOnce(path: string, text: string): Promise<string> {
   }
 }
 
-async function readIfThere(path: string): Promise<string | null> {
+async function readIfExists(path: string): Promise<string | null> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {

@@ -1,60 +1,78 @@
 import { type ChildProcess, fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import type { Config } from "../config/config.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
+import type { ProcessContext } from "./process-context.ts";
 
 /** A process that is kept running. */
 export type ChildPlan = {
   readonly name: string;
-  /** The program and what it is given. */
+  /** The program and its arguments. */
   readonly file: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Descriptor of the file that gets what it writes; left out: our own output. */
+  /** File descriptor that gets the child's output; absent: our own output. */
   readonly output?: number;
 };
 
-/** What the supervisor tells: one of these for each thing that happens to a child. */
-export type ChildNews =
+/** Something that happened to a child. */
+export type ChildEvent =
   | { readonly kind: "started"; readonly name: string; readonly pid: number }
-  | { readonly kind: "told"; readonly name: string; readonly pid: number; readonly message: unknown }
+  | { readonly kind: "message"; readonly name: string; readonly pid: number; readonly message: unknown }
   | {
       readonly kind: "ended";
       readonly name: string;
       /** `exit code 1`, `SIGKILL`, or why it could not be started. */
       readonly how: string;
-      /** Null when it is not started again. */
-      readonly againInMs: number | null;
+      /** Null when it is not restarted. */
+      readonly restartInMs: number | null;
     };
 
 export type SupervisorOptions = {
   readonly children: readonly ChildPlan[];
-  /** Once aborted, the children are asked to end and none is started again. */
-  readonly asked: AbortSignal;
-  readonly hear: (news: ChildNews) => void;
-  /** Milliseconds from asking a child to end to ending it by force. */
+  /** Once aborted, the children get a SIGTERM and none is restarted. */
+  readonly shutdown: AbortSignal;
+  readonly onEvent: (event: ChildEvent) => void;
+  /** Milliseconds between a child's SIGTERM and its SIGKILL. */
   readonly graceMs: number;
-  /** Uniform in [0, 1): spreads restarts out. */
+  /** Uniform in [0, 1), for the jitter of restarts. */
   readonly random: () => number;
 };
 
 const RESTART_BACKOFF = { baseMs: 500, maxMs: 30_000 };
-// A child that ran this long was well: the next start after its end is a fresh one.
-const wellAfterMs = 10_000;
-const mistakeExitCode = 2;
+/** After running this long, a child that ends is restarted with the shortest delay again. */
+const STABLE_AFTER_MS = 10_000;
+const USAGE_ERROR_EXIT_CODE = 2;
+
+const mainFile = fileURLToPath(new URL("../main.ts", import.meta.url));
+
+/** The processes of the service, besides its database. */
+export function servicePlans({ env }: ProcessContext, config: Config, databaseUrl: string): ChildPlan[] {
+  const { metricsPort } = config;
+  const serviceEnv = { ...env, DATABASE_URL: databaseUrl };
+  // Both cannot listen on one port; 0 is any free one for each.
+  const dispatcherPort = metricsPort === 0 ? "0" : `${metricsPort + 1}`;
+  const dispatcherEnv = { ...serviceEnv, METRICS_PORT: dispatcherPort };
+  return [
+    { name: "API", file: mainFile, args: ["serve"], env: serviceEnv },
+    { name: "dispatcher", file: mainFile, args: ["dispatch"], env: dispatcherEnv },
+  ];
+}
 
 /**
- * Keeps all children running until it is asked to end or one of them ends with 2: that is a mistake which starting
- * again does not mend. Resolves, when all have ended, to the exit code for this process.
+ * Keeps all children running until `shutdown` aborts or one of them ends with 2, a usage error that a restart does not
+ * fix. Resolves, when all have ended, to the exit code for this process.
  *
- * The children hold the other end of a channel to this process: it closes when this process ends, even by
- * kill -9, and then they end by themselves (see endWithParent).
+ * Each child holds the other end of a channel to this process. It closes when this process ends, even by SIGKILL, and
+ * then the child ends by itself (see endWithParent).
  */
 export async function supervise(options: SupervisorOptions): Promise<number> {
-  const gaveUp = new AbortController();
-  const asked = AbortSignal.any([options.asked, gaveUp.signal]);
+  const givenUp = new AbortController();
+  const shutdown = AbortSignal.any([options.shutdown, givenUp.signal]);
   const codes = await Promise.all(
     options.children.map(async (plan) => {
-      const code = await keepRunning(plan, { ...options, asked });
-      if (code !== 0) gaveUp.abort();
+      const code = await keepRunning(plan, { ...options, shutdown });
+      if (code !== 0) givenUp.abort();
       return code;
     }),
   );
@@ -62,45 +80,45 @@ export async function supervise(options: SupervisorOptions): Promise<number> {
 }
 
 async function keepRunning(plan: ChildPlan, options: SupervisorOptions): Promise<number> {
-  const { asked, hear } = options;
-  const backoff = createBackoff(RESTART_BACKOFF, options.random);
-  while (!asked.aborted) {
+  const { shutdown, onEvent, random } = options;
+  const backoff = createBackoff(RESTART_BACKOFF, random);
+  while (!shutdown.aborted) {
     const startedAtMs = performance.now();
     const { code, how } = await runOnce(plan, options);
-    if (performance.now() - startedAtMs > wellAfterMs) backoff.reset();
-    const isUsageError = code === mistakeExitCode && !asked.aborted;
-    const againInMs = isUsageError || asked.aborted ? null : backoff.nextMs();
-    hear({ kind: "ended", name: plan.name, how, againInMs });
-    if (isUsageError) return mistakeExitCode;
-    if (againInMs !== null) await abortableDelay(againInMs, asked);
+    if (performance.now() - startedAtMs > STABLE_AFTER_MS) backoff.reset();
+    const isUsageError = code === USAGE_ERROR_EXIT_CODE && !shutdown.aborted;
+    const restartInMs = isUsageError || shutdown.aborted ? null : backoff.nextMs();
+    onEvent({ kind: "ended", name: plan.name, how, restartInMs });
+    if (isUsageError) return USAGE_ERROR_EXIT_CODE;
+    if (restartInMs !== null) await abortableDelay(restartInMs, shutdown);
   }
   return 0;
 }
 
-/** From one start to the end of the process. */
+/** Resolves when the process has ended. */
 async function runOnce(
   { name, file, args, env, output }: ChildPlan,
-  { asked, hear, graceMs }: SupervisorOptions,
+  { shutdown, onEvent, graceMs }: SupervisorOptions,
 ): Promise<{ code: number | null; how: string }> {
-  const writesTo = output ?? "inherit";
-  const child = fork(file, args, { env, stdio: ["ignore", writesTo, writesTo, "ipc"] });
-  // Without a process id there is no process, and nothing but its error is heard.
+  const outputTarget = output ?? "inherit";
+  const child = fork(file, args, { env, stdio: ["ignore", outputTarget, outputTarget, "ipc"] });
+  // A process that could not be started has no id, and its only event is the error.
   const pid = child.pid ?? 0;
-  child.once("spawn", () => hear({ kind: "started", name, pid }));
-  child.on("message", (message) => hear({ kind: "told", name, pid, message }));
+  child.once("spawn", () => onEvent({ kind: "started", name, pid }));
+  child.on("message", (message) => onEvent({ kind: "message", name, pid, message }));
   const ended = untilEnded(child);
 
-  let force: NodeJS.Timeout | undefined;
-  const end = () => {
+  let killTimer: NodeJS.Timeout | undefined;
+  const terminate = () => {
     child.kill("SIGTERM");
-    force = setTimeout(() => child.kill("SIGKILL"), graceMs);
+    killTimer = setTimeout(() => child.kill("SIGKILL"), graceMs);
   };
-  asked.addEventListener("abort", end, { once: true });
+  shutdown.addEventListener("abort", terminate, { once: true });
   try {
     return await ended;
   } finally {
-    asked.removeEventListener("abort", end);
-    clearTimeout(force);
+    shutdown.removeEventListener("abort", terminate);
+    clearTimeout(killTimer);
   }
 }
 

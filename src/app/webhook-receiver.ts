@@ -10,25 +10,25 @@ import {
 } from "../signing/index.ts";
 import { cannotListen } from "./listening.ts";
 
-/** Larger than any event that is ever sent. */
+/** More than any event has. */
 const BODY_BYTES_MAX = 16 * 1024 * 1024;
 
-/** One POST, read and judged. */
+/** A POST that was read and verified. */
 export type Arrival = {
   readonly path: string;
-  /** The name that it was sent to, without the port. */
+  /** The host name of the request, without the port. */
   readonly hostname: string;
   readonly headers: IncomingMessage["headers"];
   readonly body: Buffer;
-  /** Null: it is not a genuine, fresh event. */
+  /** Null: the signature or its timestamp is not valid. */
   readonly event: WebhookEvent | null;
-  /** Why not; null when it is one. */
+  /** Why verification failed; null when it did not. */
   readonly rejection: WebhookVerificationError | null;
 };
 
 export type WebhookReceiverOptions = {
   readonly host: string;
-  /** 0: any free one. */
+  /** 0: any free port. */
   readonly port: number;
   /** Null: plain HTTP, for a proxy or a tunnel in front. */
   readonly tls: { readonly keyPem: string; readonly certPem: string } | null;
@@ -36,20 +36,20 @@ export type WebhookReceiverOptions = {
   readonly toleranceSeconds: number;
   /** Unix time in milliseconds. */
   readonly now: () => number;
-  /** The status to answer with. */
-  readonly answer: (arrival: Arrival) => number | Promise<number>;
+  /** Returns the status to answer with. */
+  readonly onArrival: (arrival: Arrival) => number | Promise<number>;
 };
 
 export type WebhookReceiver = { readonly port: number; close(): Promise<void> };
 
 /**
- * A receiver of our own webhooks, verified by the library that customers use.
- * @throws UsageError when the address cannot be listened on
+ * A receiver of webhooks that verifies them with the library that customers use.
+ * @throws UsageError when it cannot listen on that address
  */
 export async function startWebhookReceiver(options: WebhookReceiverOptions): Promise<WebhookReceiver> {
   const { host, port, tls } = options;
   const listener = (request: IncomingMessage, response: ServerResponse) => {
-    // Whoever goes away in the middle has not sent anything.
+    // A client that disconnects in the middle of its request gets no answer.
     receive(request, response, options).catch(() => response.destroy());
   };
   const server =
@@ -92,16 +92,16 @@ async function receive(
     }
     chunks.push(chunk);
   }
-  const status = await options.answer({
+  const status = await options.onArrival({
     path: request.url ?? "/",
     hostname: (request.headers.host ?? "").replace(/:\d+$/, ""),
     headers: request.headers,
-    ...judge(Buffer.concat(chunks), request.headers[SIGNATURE_HEADER], options),
+    ...verify(Buffer.concat(chunks), request.headers[SIGNATURE_HEADER], options),
   });
   response.writeHead(status).end();
 }
 
-function judge(
+function verify(
   body: Buffer,
   header: string | string[] | undefined,
   { secrets, toleranceSeconds, now }: WebhookReceiverOptions,

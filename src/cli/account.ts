@@ -1,43 +1,39 @@
 import type { Command } from "@commander-js/extra-typings";
-import { requireSecretsKey } from "../app/prepare-database.ts";
+import { loadSecretsKey, withDatabase } from "../app/database.ts";
+import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
-import { secretsKeyOf } from "../app/state-folder.ts";
-import { inColumns } from "../app/terminal-text.ts";
 import { createAccount, listAccounts } from "../store/accounts.ts";
-import { answer } from "./answer.ts";
-import { withDatabase } from "./database.ts";
 import { parseName } from "./options.ts";
 
 export function addAccountCommands(program: Command, context: ProcessContext): void {
-  const account = program.command("account").description("make and list accounts, the tenants");
+  const account = program.command("account").description("manage accounts (tenants)");
   account
     .command("create")
-    .description("make an account with its first signing secret")
-    .requiredOption("--name <name>", "what people call it", parseName)
-    .option("--json", "answer in JSON, on a terminal too")
+    .description("add an account, with its first signing secret")
+    .requiredOption("--name <name>", "display name", parseName)
+    .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool, config) => {
-        const secretsKey = await secretsKeyOf(config);
-        await requireSecretsKey(pool, secretsKey);
+        const secretsKey = await loadSecretsKey(pool, config);
         const { accountId, signingSecret } = await createAccount(pool, options.name, secretsKey);
-        const words = inColumns({ account: accountId, "signing secret": signingSecret });
-        answer(context, options, { account_id: accountId, signing_secret: signingSecret }, words);
+        const text = inColumns({ account: accountId, "signing secret": signingSecret });
+        printResult(context, options, { account_id: accountId, signing_secret: signingSecret }, text);
       }),
     );
   account
     .command("list")
-    .description("list all accounts, the newest first")
-    .option("--json", "answer in JSON, on a terminal too")
+    .description("list all accounts, newest first")
+    .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool) => {
         const accounts = await listAccounts(pool);
-        const shown = accounts.map(({ id, name, createdAt }) => ({
+        const value = accounts.map(({ id, name, createdAt }) => ({
           account_id: id,
           name,
           created_at: createdAt.toISOString(),
         }));
-        const words = shown.map((one) => `${one.account_id}  ${one.created_at}  ${one.name}`).join("\n");
-        answer(context, options, shown, words || "There is no account yet.");
+        const text = value.map((one) => `${one.account_id}  ${one.created_at}  ${one.name}`).join("\n");
+        printResult(context, options, value, text || "No accounts yet.");
       }),
     );
 }

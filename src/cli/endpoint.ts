@@ -1,22 +1,21 @@
 import type { Command } from "@commander-js/extra-typings";
+import { requireAccount, withDatabase } from "../app/database.ts";
+import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { refusedTarget, targetRulesOf } from "../app/target-rules.ts";
-import { inColumns } from "../app/terminal-text.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { setEndpoint } from "../store/endpoints.ts";
-import { answer } from "./answer.ts";
-import { requireAccount, withDatabase } from "./database.ts";
 import { parseId } from "./options.ts";
 
 export function addEndpointCommands(program: Command, context: ProcessContext): void {
   program
     .command("endpoint")
-    .description("set where an account's webhooks go, if they name no URL of their own")
+    .description("set the default URL for an account's webhooks")
     .command("set")
-    .description("set or replace the endpoint of an account")
-    .requiredOption("--account <id>", "whose", parseId)
+    .description("set or replace an account's endpoint")
+    .requiredOption("--account <id>", "id of the account", parseId)
     .requiredOption("--url <url>", "a public https:// URL")
-    .option("--json", "answer in JSON, on a terminal too")
+    .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool, config) => {
         const judged = judgeTargetUrl(options.url, targetRulesOf(config));
@@ -28,7 +27,7 @@ export function addEndpointCommands(program: Command, context: ProcessContext): 
           created_at: endpoint.createdAt.toISOString(),
           updated_at: endpoint.updatedAt.toISOString(),
         };
-        answer(context, options, value, inColumns({ endpoint: endpoint.url }));
+        printResult(context, options, value, inColumns({ endpoint: endpoint.url }));
       }),
     );
 }

@@ -1,7 +1,9 @@
 import { InvalidArgumentError } from "@commander-js/extra-typings";
+import { UsageError } from "../app/usage-error.ts";
 import { DAY_SECONDS } from "../model/time.ts";
+import { importSigningKey, WebhookVerificationError } from "../signing/index.ts";
 
-/** A whole number in plain decimal digits, `min` and `max` included. */
+/** A whole number in decimal digits, from `min` to `max` inclusive. */
 export function parseWholeNumber(min: number, max: number): (text: string) => number {
   return (text) => {
     const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
@@ -12,37 +14,47 @@ export function parseWholeNumber(min: number, max: number): (text: string) => nu
 
 const secondsPerUnit: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: DAY_SECONDS };
 
-/** `90d`, `12h`, `30m`, `45s` → seconds. `max`: whole days, in seconds. */
+/** `90d`, `12h`, `30m`, `45s` → seconds. `max` is in seconds, a whole number of days. */
 export function parseSeconds(max: number): (text: string) => number {
   return (text) => {
     const { amount, unit = "" } = /^(?<amount>\d{1,9})(?<unit>[smhd])$/.exec(text)?.groups ?? {};
     const seconds = Number(amount) * (secondsPerUnit[unit] ?? Number.NaN);
     if (seconds <= max) return seconds;
     throw new InvalidArgumentError(
-      `It must be a time such as 90d, 12h, 30m or 45s, at most ${max / DAY_SECONDS}d.`,
+      `It must be a duration such as 90d, 12h, 30m or 45s, at most ${max / DAY_SECONDS}d.`,
     );
   };
 }
 
-/** An id of ours: a UUID. */
+/** A UUID. */
 export function parseId(text: string): string {
   if (/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)) return text.toLowerCase();
   throw new InvalidArgumentError("It must be an id such as 019aa3f0-7d2c-7c3a-9b1e-3f6f2f6f0a11.");
 }
 
-/** For an option that takes several ids. */
-export function collectIds(text: string, before: readonly string[] | undefined): readonly string[] {
-  return [...(before ?? []), parseId(text)];
+/** For an option with several ids. */
+export function collectIds(text: string, previous: readonly string[] | undefined): readonly string[] {
+  return [...(previous ?? []), parseId(text)];
 }
 
-/** What people call something: shown in lists, so without control characters. */
+/** A display name; lists show it on terminals, so it has no control characters. */
 export function parseName(text: string): string {
   const name = text.trim();
   if (name.length > 0 && [...name].length <= 200 && name.isWellFormed() && !/\p{Cc}/u.test(name)) return name;
   throw new InvalidArgumentError("It must have 1 to 200 characters, none of them control characters.");
 }
 
-/** For options that may be given more than once. */
-export function collect(text: string, before: readonly string[] | undefined): readonly string[] {
-  return [...(before ?? []), text];
+/** For options that can be repeated. */
+export function collect(text: string, previous: readonly string[] | undefined): readonly string[] {
+  return [...(previous ?? []), text];
+}
+
+/** @throws UsageError for an empty secret, which would otherwise only fail with the first webhook */
+export function requireValidSecrets(secrets: readonly string[]): void {
+  try {
+    for (const secret of secrets) importSigningKey(secret);
+  } catch (error) {
+    if (error instanceof WebhookVerificationError) throw new UsageError(error.message, { cause: error });
+    throw error;
+  }
 }

@@ -1,35 +1,34 @@
 import { Command, CommanderError, Help } from "@commander-js/extra-typings";
 import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
-import { ConfigError } from "../config/config-error.ts";
+import { ConfigError } from "../config/config.ts";
 import { addAccountCommands } from "./account.ts";
 import { addDemoCommand } from "./demo.ts";
-import { addDispatchCommand } from "./dispatch.ts";
 import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands } from "./key.ts";
 import { addMigrateCommand } from "./migrate.ts";
+import { addProcessCommands } from "./processes.ts";
 import { addPublishCommand } from "./publish.ts";
-import { addReceiverCommands } from "./receiver.ts";
+import { addReceiverCheck } from "./receiver-check.ts";
+import { addReceiverListen } from "./receiver-listen.ts";
 import { addSecretCommands } from "./secret.ts";
-import { addServeCommand } from "./serve.ts";
 import { addSignatureCommands } from "./signature.ts";
-import { addStartCommand } from "./start.ts";
 import { addTargetCommands } from "./target.ts";
 
 const MORE_HELP = `
-Configured by environment variables, which README.md lists. Without DATABASE_URL, commands use the database of the
-\`sealpost start\` that runs in the same STATE_DIR. Mistakes are said on standard error and end with 2.`;
+Environment variables configure it; README.md lists them. Without DATABASE_URL, commands use the database of the
+\`sealpost start\` that runs with the same STATE_DIR. Errors go to standard error; a usage error exits with 2.`;
 
 const plainHelp = new Help();
 
-/** Every command, each added by the file of its noun. */
+/** All commands; each file adds those of its noun. */
 function createProgram(context: ProcessContext): Command {
   const program = new Command("sealpost")
-    .description("Delivers signed webhooks when a document analysis has finished.")
+    .description("Delivers signed webhooks when document analyses finish.")
     .exitOverride()
     .configureOutput({
       writeOut: (text) => context.stdout.write(text),
-      // Mistakes are written once, by runProgram; only the help that stands in for a missing command is left.
+      // runProgram prints errors; what remains here is the help shown when no command is given.
       writeErr: (text) => context.stderr.write(text),
       outputError: () => undefined,
     })
@@ -39,9 +38,7 @@ function createProgram(context: ProcessContext): Command {
     })
     .addHelpText("after", MORE_HELP)
     .showSuggestionAfterError();
-  addStartCommand(program, context);
-  addServeCommand(program, context);
-  addDispatchCommand(program, context);
+  addProcessCommands(program, context);
   addDemoCommand(program, context);
   addMigrateCommand(program, context);
   addAccountCommands(program, context);
@@ -51,14 +48,16 @@ function createProgram(context: ProcessContext): Command {
   addPublishCommand(program, context);
   addTargetCommands(program, context);
   addSignatureCommands(program, context);
-  addReceiverCommands(program, context);
+  const receiver = program.command("receiver").description("run a webhook receiver, or check one");
+  addReceiverCheck(receiver, context);
+  addReceiverListen(receiver, context);
   return program;
 }
 
 /**
- * Runs one command line and says on standard error what went wrong, if anything did. Ends with 0, or what the
- * command set; 2 for a mistake of the caller's, 1 for a failure that is not.
- * @param args what stands after the program's name
+ * Runs one command line. Errors are printed to standard error; the exit code is then 2 for a usage error and 1 for any
+ * other.
+ * @param args without the name of the program
  */
 export async function runProgram(args: readonly string[], context: ProcessContext): Promise<void> {
   const program = createProgram(context);
@@ -81,14 +80,14 @@ function sentencesOf(error: unknown, command: () => string): readonly string[] {
   if (error instanceof CommanderError) {
     if (error.code === "commander.help") return [];
     const sentence = sentenceOf(error.message);
-    const isClear = !unclear.includes(error.code) || sentence.includes("Did you mean");
+    const isClear = !UNCLEAR.includes(error.code) || sentence.includes("Did you mean");
     return [isClear ? sentence : `${sentence} See \`${command()} --help\`.`];
   }
   return [error instanceof Error ? error.message : String(error)];
 }
 
-/** Of these the message does not say what would be right. */
-const unclear: readonly string[] = [
+/** Errors whose message does not say what would be right. */
+const UNCLEAR: readonly string[] = [
   "commander.unknownCommand",
   "commander.unknownOption",
   "commander.missingArgument",
@@ -96,7 +95,7 @@ const unclear: readonly string[] = [
   "commander.excessArguments",
 ];
 
-/** The command that was meant, as far as its words are known: `sealpost key create`. */
+/** The command as far as its words are known: `sealpost key create`. */
 function commandIn(program: Command, args: readonly string[]): string {
   const names = [program.name()];
   let commands: readonly { name(): string; commands: readonly unknown[] }[] = program.commands;
@@ -110,13 +109,13 @@ function commandIn(program: Command, args: readonly string[]): string {
 }
 
 /**
- * commander says "error: unknown option '--x'\n(Did you mean --y?)". It also quotes what was given, which may be a
- * secret in the wrong place: that goes.
+ * Commander's messages look like "error: unknown option '--x'\n(Did you mean --y?)". They also quote values; these are
+ * removed, because one may be a secret in the wrong place.
  */
 function sentenceOf(message: string): string {
   const text = message
     .replace(/^error: /, "")
-    .replace(/^command-argument value '[\s\S]*' is invalid for/, "what is given is invalid for")
+    .replace(/^command-argument value '[\s\S]*' is invalid for/, "invalid value for")
     .replace(/ argument '[\s\S]*' is invalid\./, " is invalid.")
     .replace(/^(unknown option '[^'=]*)=[\s\S]*'/, "$1'")
     .replaceAll(/\s+/g, " ")

@@ -1,28 +1,27 @@
 import type { Command } from "@commander-js/extra-typings";
+import { withDatabase } from "../app/database.ts";
+import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { targetRulesOf } from "../app/target-rules.ts";
-import { inColumns } from "../app/terminal-text.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { publish } from "../publish/publish-analyses.ts";
 import { PublishRefusedError } from "../store/publications.ts";
-import { answer } from "./answer.ts";
-import { withDatabase } from "./database.ts";
 import { parseId } from "./options.ts";
 import { readStandardInput } from "./standard-input.ts";
 
 export function addPublishCommand(program: Command, context: ProcessContext): void {
   program
     .command("publish")
-    .description("publish the analysis on standard input, byte for byte; the same again changes nothing")
-    .requiredOption("--account <id>", "whose analysis it is", parseId)
-    .option("--webhook-url <url>", "where its webhook goes (default: the account's endpoint)")
-    .option("--json", "answer in JSON, on a terminal too")
+    .description("publish the analysis on standard input, byte for byte; publishing it again has no effect")
+    .requiredOption("--account <id>", "account that the analysis belongs to", parseId)
+    .option("--webhook-url <url>", "target of its webhook (default: the account's endpoint)")
+    .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool, config) => {
-        const analysis = textOf(
+        const analysis = decodeUtf8(
           await readStandardInput(context, config.analysisBytesMax, "ANALYSIS_BYTES_MAX"),
         );
-        refuseUnlessJson(analysis);
+        requireJson(analysis);
         const publication = {
           accountId: options.account,
           analysis,
@@ -32,31 +31,31 @@ export function addPublishCommand(program: Command, context: ProcessContext): vo
           toUsageError,
         );
         const { id } = JSON.parse(analysis) as { id: string };
-        const words = inColumns({ analysis: id, delivery: deliveryId });
-        answer(context, options, { delivery_id: deliveryId, analysis_id: id }, words);
+        const text = inColumns({ analysis: id, delivery: deliveryId });
+        printResult(context, options, { delivery_id: deliveryId, analysis_id: id }, text);
       }),
     );
 }
 
-/** A byte order mark stays and is refused with the rest that is not JSON: nothing is taken off what was given. */
-function textOf(input: Buffer): string {
+/** Nothing is stripped from the input: a byte order mark stays, and is refused later because it is not JSON. */
+function decodeUtf8(input: Buffer): string {
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(input);
     if (!text.includes("\0")) return text;
   } catch {
-    // Falls through: what is no UTF-8 is no JSON either.
+    // Not UTF-8, so not JSON either: the same error.
   }
-  throw new UsageError("Standard input must be an analysis as JSON in UTF-8.");
+  throw new UsageError("Standard input must be an analysis in JSON, encoded as UTF-8.");
 }
 
-/** Says where it is broken, which the database does not. */
-function refuseUnlessJson(text: string): void {
-  if (text.trim() === "") throw new UsageError("Standard input is empty: it must be an analysis as JSON.");
+/** Its error says where the syntax is wrong; the database's does not. */
+function requireJson(text: string): void {
+  if (text.trim() === "") throw new UsageError("Standard input is empty; it must be an analysis in JSON.");
   try {
     JSON.parse(text);
   } catch (error) {
     const where = (error as SyntaxError).message.replaceAll(/\s+/g, " ");
-    throw new UsageError(`Standard input must be an analysis as JSON, and is not: ${where}.`, {
+    throw new UsageError(`Standard input is not valid JSON: ${where}.`, {
       cause: error,
     });
   }
@@ -67,5 +66,5 @@ function toUsageError(error: unknown): never {
   const fault = error.message.replace(/^analysis at index 0: /, "").replace(/\.$/, "");
   const remedy = error.remedy.replace(/\.$/, "");
   const sentences = fault.includes(remedy) ? `${fault}.` : `${fault}. ${remedy}.`;
-  throw new UsageError(`The analysis is not published: ${sentences}`, { cause: error });
+  throw new UsageError(`The analysis was not published: ${sentences}`, { cause: error });
 }

@@ -3,16 +3,16 @@ import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
 
 /**
- * Reads standard input to its end and never holds more than `bytesMax` of it.
- * @param variable the configuration's name of that limit, where it is configured
- * @throws UsageError when it cannot be read or is longer.
+ * Reads standard input to its end, and no more than `bytesMax`.
+ * @param variable the environment variable that sets the limit, if one does
+ * @throws UsageError when it cannot be read or is longer
  */
 export async function readStandardInput(
   { stdin, stderr }: Pick<ProcessContext, "stdin" | "stderr">,
   bytesMax: number,
   variable?: string,
 ): Promise<Buffer> {
-  if (stdin.isTTY) stderr.write("Reading from the terminal; end with Ctrl-D.\n");
+  if (stdin.isTTY) stderr.write("Reading from the terminal; press Ctrl-D to end.\n");
   const chunks: Buffer[] = [];
   let bytes = 0;
   try {
@@ -26,14 +26,14 @@ export async function readStandardInput(
     throw new UsageError(`Standard input cannot be read (${code}).`, { cause: error });
   }
   if (bytes > bytesMax) {
-    const limit = `${bytesMax} bytes${variable === undefined ? "" : `, which ${variable} allows`}`;
+    const limit = `${bytesMax} bytes${variable === undefined ? "" : `, the limit set by ${variable}`}`;
     throw new UsageError(`Standard input is longer than ${limit}.`);
   }
   return Buffer.concat(chunks);
 }
 
-/** What stands on standard input. Node gives a folder as an empty text; this gives the error that it is. */
+/** Node reads a directory on standard input as empty; this stream fails as it should. */
 export function openStandardInput(): ProcessContext["stdin"] {
-  const isFolder = fstatSync(0).isDirectory();
-  return isFolder ? createReadStream("", { fd: 0, autoClose: false }) : process.stdin;
+  const isDirectory = fstatSync(0).isDirectory();
+  return isDirectory ? createReadStream("", { fd: 0, autoClose: false }) : process.stdin;
 }

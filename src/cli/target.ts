@@ -1,60 +1,62 @@
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
+import { printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
-import { targetRulesOf } from "../app/target-rules.ts";
+import { createTargetResolver, type TargetRules, targetRulesOf } from "../app/target-rules.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { readConfig } from "../config/read-config.ts";
 import { TargetError } from "../egress/connect/target-error.ts";
 import { createCheckedAddresses, type FindCheckedAddresses } from "../egress/dns/checked-addresses.ts";
 import { portOf } from "../egress/rules/port.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
-import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
-import { answer } from "./answer.ts";
 import { readStandardInput } from "./standard-input.ts";
 
-const inputBytesMax = 16 * 1024 * 1024;
-const urlsMax = 10_000;
+const INPUT_BYTES_MAX = 16 * 1024 * 1024;
+const URLS_MAX = 10_000;
 
-// Names asked for at the same time: enough that one dead name server does not hold up ten thousand others.
-const lookupsMax = 64;
+/** Concurrent lookups: enough that one dead name server does not delay all others. */
+const LOOKUPS_MAX = 64;
 
-type TargetAnswer = {
+type Verdict = {
   readonly url: string;
   readonly verdict: "allow" | "refuse";
-  /** Null when it is allowed. */
+  /** Null when the URL is allowed. */
   readonly code: string | null;
   readonly message: string | null;
-  /** The form that is stored and requested; null when the URL is refused by its text. */
+  /** The normalized URL, as stored and requested; null when the URL's text is refused. */
   readonly href: string | null;
 };
 
 export function addTargetCommands(program: Command, context: ProcessContext): void {
   program
     .command("target")
-    .description("judge URLs by the rules for where webhooks may go")
+    .description("check URLs against the rules for webhook targets")
     .command("check")
-    .description("judge each URL of the JSON array on standard input")
-    .option("--resolve", "ask DNS too, and judge the addresses")
-    .option("--json", "answer in JSON, on a terminal too")
+    .description("check each URL of the JSON array on standard input")
+    .option("--resolve", "also resolve the names and check their addresses")
+    .option("--json", "print JSON, even on a terminal")
     .action(async (options) => {
       const config = readConfig(context.env);
-      const { unsafeAllowedTargets, resolver, ownAddresses } = targetRulesOf(config);
-      const urls = urlsIn(await readStandardInput(context, inputBytesMax));
+      const rules = targetRulesOf(config);
+      const urls = parseUrls(await readStandardInput(context, INPUT_BYTES_MAX));
       const findAddresses = options.resolve
-        ? createCheckedAddresses({ resolver, unsafeAllowedTargets, ownAddresses })
+        ? createCheckedAddresses({
+            ...rules,
+            resolver: createTargetResolver(config, config.connectTimeoutMs),
+          })
         : null;
-      const answers = await mapSideBySide(urls, (url) => judge(url, unsafeAllowedTargets, findAddresses));
-      answer(context, options, answers, answers.map(inWords).join("\n"));
+      const verdicts = await mapConcurrently(urls, (url) => check(url, rules, findAddresses));
+      printResult(context, options, verdicts, verdicts.map(verdictText).join("\n"));
     });
 }
 
-/** By its text; then, when `findAddresses` is given, by the check that every connection makes. */
-async function judge(
+/** Checks the URL's text and, with `findAddresses`, the addresses that a connection would use. */
+async function check(
   url: string,
-  unsafeAllowedTargets: UnsafeAllowedTargets,
+  rules: TargetRules,
   findAddresses: FindCheckedAddresses | null,
-): Promise<TargetAnswer> {
-  const judged = judgeTargetUrl(url, { unsafeAllowedTargets });
+): Promise<Verdict> {
+  const judged = judgeTargetUrl(url, rules);
   if (judged.verdict === "refuse") {
     return { url, verdict: "refuse", code: judged.code, message: judged.message, href: null };
   }
@@ -67,28 +69,28 @@ async function judge(
   }
 }
 
-async function mapSideBySide<T, R>(items: readonly T[], map: (item: T) => Promise<R>): Promise<R[]> {
+async function mapConcurrently<T, R>(items: readonly T[], map: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
-  const waiting = items.entries();
-  const takeTurns = async () => {
-    for (const [index, item] of waiting) results[index] = await map(item);
+  const remaining = items.entries();
+  const work = async () => {
+    for (const [index, item] of remaining) results[index] = await map(item);
   };
-  await Promise.all(Array.from({ length: lookupsMax }, takeTurns));
+  await Promise.all(Array.from({ length: LOOKUPS_MAX }, work));
   return results;
 }
 
-function urlsIn(input: Buffer): readonly string[] {
+function parseUrls(input: Buffer): readonly string[] {
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(input);
-    return z.array(z.string()).max(urlsMax).parse(JSON.parse(text));
+    return z.array(z.string()).max(URLS_MAX).parse(JSON.parse(text));
   } catch (error) {
-    const expected = `a JSON array of at most ${urlsMax} strings in UTF-8`;
+    const expected = `a JSON array of at most ${URLS_MAX} strings in UTF-8`;
     throw new UsageError(`Standard input must be ${expected}, such as ["https://example.com/hook"].`, {
       cause: error,
     });
   }
 }
 
-function inWords({ url, verdict, code, message }: TargetAnswer): string {
+function verdictText({ url, verdict, code, message }: Verdict): string {
   return verdict === "allow" ? `allow   ${url}` : `refuse  ${url}\n        ${code}: ${message}`;
 }

@@ -2,12 +2,12 @@ import { createSecretKey, type KeyObject } from "node:crypto";
 import { isIP } from "node:net";
 import { z } from "zod";
 
-/** What a variable's text may be, and what it becomes. */
+/** Which texts a variable accepts, and what they become. */
 export type VariableKind<T> = {
   readonly schema: z.ZodType<T, string>;
   /** Completes the sentence "… must be". */
   readonly expected: string;
-  /** True where the text may hold a secret: it is then never shown, not even when it is wrong. */
+  /** True where the text may be a secret: it is never shown, not even when it is not valid. */
   readonly isSecret: boolean;
 };
 
@@ -16,7 +16,7 @@ export function secret<T>(kind: VariableKind<T>): VariableKind<T> {
   return { ...kind, isSecret: true };
 }
 
-/** A whole number in plain decimal digits, `min` and `max` included. */
+/** A whole number in decimal digits, from `min` to `max` inclusive. */
 export function wholeNumber(min: number, max: number): VariableKind<number> {
   const schema = z
     .string()
@@ -30,12 +30,12 @@ export function oneOf<const T extends string>(...choices: readonly T[]): Variabl
   return kind(`one of ${choices.join(", ")}`, z.string().pipe(z.enum(choices)));
 }
 
-/** Text that matches `pattern`, kept as it is. */
+/** Text that matches `pattern`, kept as written. */
 export function text(expected: string, pattern: RegExp): VariableKind<string> {
   return kind(expected, z.string().regex(pattern));
 }
 
-/** An absolute address with one of `protocols`, kept as it was written. */
+/** An absolute URL with one of `protocols`, kept as written. */
 export function address(expected: string, protocols: readonly string[]): VariableKind<string> {
   return kind(
     expected,
@@ -43,16 +43,16 @@ export function address(expected: string, protocols: readonly string[]): Variabl
   );
 }
 
-/** An http or https address that paths are appended to: no query, no fragment, no slash at the end. */
+/** An http or https URL that paths are appended to: without query, fragment and trailing slash. */
 export function baseUrl(): VariableKind<string> {
   const schema = z
     .string()
     .refine((value) => hasProtocol(value, ["http:", "https:"]) && !/[?#]/.test(value))
     .transform((value) => value.replace(/\/+$/, ""));
-  return kind("an http or https address without query or fragment", schema);
+  return kind("an http or https URL without query or fragment", schema);
 }
 
-/** Texts separated by commas, spaces around them allowed; at least one, each accepted by `accepts`. */
+/** A comma-separated list of at least one item; spaces around items are allowed. */
 export function list(expected: string, accepts: (item: string) => boolean): VariableKind<readonly string[]> {
   const schema = z
     .string()
@@ -62,7 +62,7 @@ export function list(expected: string, accepts: (item: string) => boolean): Vari
   return kind(expected, schema);
 }
 
-/** 32 bytes in base64, as a key object: that prints without its content, wherever it ends up. */
+/** 32 bytes in base64, as a key object, which prints without its content wherever it ends up. */
 export function aesKey(): VariableKind<KeyObject> {
   const schema = z
     .string()
@@ -71,7 +71,7 @@ export function aesKey(): VariableKind<KeyObject> {
   return secret(kind("exactly 32 bytes in base64, as `openssl rand -base64 32` prints them", schema));
 }
 
-/** An address of IPv4, or of IPv6 (in brackets where a port follows), with a port or without. */
+/** An IPv4 or IPv6 address with or without a port; an IPv6 address with one is in brackets. */
 export function isAddressWithPort(item: string): boolean {
   const bracketed = /^\[(?<host>[^\]]+)\](?::(?<port>\d{1,5}))?$/.exec(item)?.groups;
   if (bracketed) return isIP(bracketed.host ?? "") === 6 && isPort(bracketed.port);
@@ -87,7 +87,7 @@ export function isHostWithPort(item: string): boolean {
   return groups !== undefined && isPort(groups.port);
 }
 
-/** An address of IPv4 or IPv6, or a block of them (`10.0.0.0/8`). */
+/** An IPv4 or IPv6 address, or a CIDR block (`10.0.0.0/8`). */
 export function isAddressOrBlock(item: string): boolean {
   const [host = "", bits, ...rest] = item.split("/");
   const family = isIP(host);
@@ -95,13 +95,13 @@ export function isAddressOrBlock(item: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128));
 }
 
-/** False for nobody, the number of proxies in front, or their addresses; never "everybody". */
+/** False: no proxy; or the number of proxies in front, or their addresses. All clients can never be trusted. */
 export function proxyTrust(): VariableKind<false | number | readonly string[]> {
   const addresses = list("", isAddressOrBlock).schema;
   const hops = wholeNumber(1, 10).schema;
-  const nobody = z.literal("false").transform(() => false as const);
-  const schema = z.string().pipe(z.union([nobody, hops, addresses]));
-  return kind("false, the number of proxies in front (1 to 10), or their addresses with commas", schema);
+  const none = z.literal("false").transform(() => false as const);
+  const schema = z.string().pipe(z.union([none, hops, addresses]));
+  return kind("false, the number of proxies in front (1 to 10), or their comma-separated addresses", schema);
 }
 
 function kind<T>(expected: string, schema: z.ZodType<T, string>): VariableKind<T> {

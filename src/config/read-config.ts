@@ -1,11 +1,9 @@
-import type { Config } from "./config.ts";
-import { ConfigError } from "./config-error.ts";
-import { contradictions } from "./contradictions.ts";
-import { type Variable, variables } from "./variables.ts";
+import { type Config, ConfigError } from "./config.ts";
+import { DAY_SECONDS, type Variable, variables } from "./variables.ts";
 
 /**
- * Reads the environment once. An empty variable counts as unset.
- * @throws ConfigError with all mistakes together.
+ * Reads and validates the environment. An empty variable counts as unset.
+ * @throws ConfigError with all problems
  */
 export function readConfig(env: Readonly<Record<string, string | undefined>>): Config {
   const problems: string[] = [];
@@ -14,21 +12,55 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     const found = env[name] || variable.fallback;
     const parsed = found === null ? { success: true, data: null } : variable.kind.schema.safeParse(found);
     if (parsed.success) values[camel(name)] = parsed.data;
-    else problems.push(`${name} ${shown(variable, found ?? "")}, but must be ${variable.kind.expected}.`);
+    else problems.push(`${name} ${foundText(variable, found ?? "")} but must be ${variable.kind.expected}.`);
   }
-  problems.push(...contradictions(values as Partial<Config>));
+  problems.push(...findConflicts(values as Partial<Config>));
   if (problems.length > 0) throw new ConfigError(problems);
   return Object.freeze(values) as Config;
 }
 
-const shownCharactersMax = 60;
+const SHOWN_CHARACTERS_MAX = 60;
 
-function shown(variable: Variable<unknown>, found: string): string {
-  if (variable.kind.isSecret) return "is set to a value that is not shown here";
-  const isLong = found.length > shownCharactersMax;
-  return `is ${JSON.stringify(found.slice(0, shownCharactersMax))}${isLong ? "…" : ""}`;
+function foundText(variable: Variable<unknown>, found: string): string {
+  if (variable.kind.isSecret) return "has a value that is not shown here";
+  const isLong = found.length > SHOWN_CHARACTERS_MAX;
+  return `is ${JSON.stringify(found.slice(0, SHOWN_CHARACTERS_MAX))}${isLong ? "…" : ""}`;
 }
 
 function camel(name: string): string {
   return name.toLowerCase().replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** Variables that are valid alone but not together. A field that is not valid is absent, and not checked again. */
+function findConflicts(config: Partial<Config>): string[] {
+  const problems: string[] = [];
+  if (config.environment === "production") {
+    if (config.secretsKey === null) {
+      problems.push(
+        "SECRETS_KEY is unset but required when ENVIRONMENT is production: " +
+          "generate one with `openssl rand -base64 32`.",
+      );
+    }
+    if (config.unsafeAllowedTargets) {
+      problems.push("UNSAFE_ALLOWED_TARGETS is set but must be unset when ENVIRONMENT is production.");
+    }
+  }
+  if (isAbove(config.connectTimeoutMs, config.attemptDeadlineMs)) {
+    problems.push(
+      `CONNECT_TIMEOUT_MS is ${config.connectTimeoutMs} but must be at most ATTEMPT_DEADLINE_MS, ` +
+        `which is ${config.attemptDeadlineMs}.`,
+    );
+  }
+  const logRetentionSeconds = config.logRetentionDays && config.logRetentionDays * DAY_SECONDS;
+  if (isAbove(config.analysisRetentionSeconds, logRetentionSeconds)) {
+    problems.push(
+      `LOG_RETENTION_DAYS is ${config.logRetentionDays} but must be at least ` +
+        `ANALYSIS_RETENTION_SECONDS, which is ${config.analysisRetentionSeconds}.`,
+    );
+  }
+  return problems;
+}
+
+function isAbove(left: number | undefined, right: number | undefined): boolean {
+  return left !== undefined && right !== undefined && left > right;
 }

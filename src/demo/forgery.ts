@@ -1,32 +1,43 @@
+import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
+import { importSigningKey, SIGNATURE_HEADER, signatureHeader } from "../signing/index.ts";
+import { webhookBody } from "../webhook/envelope.ts";
+
+export const FORGED_ANALYSIS_ID = "invoice-6666";
 
 /**
- * POSTs an event that nobody published, as a stranger would who knows the URL but not the signing secret.
- * Resolves to the status of the answer.
+ * POSTs a well-formed webhook that is signed with another secret, as someone could who knows only the URL. Resolves to
+ * the HTTP status of the answer.
+ * @param nowMs Unix time in milliseconds
  */
 export async function postForgery(
   url: string,
-  options: {
-    readonly ca: string;
-    readonly header: string;
-    readonly body: Buffer;
-    readonly signal: AbortSignal;
-  },
+  options: { readonly caFile: string; readonly nowMs: number; readonly signal: AbortSignal },
 ): Promise<number> {
-  const { ca, header, body, signal } = options;
-  const sending = request(url, {
+  const { caFile, nowMs, signal } = options;
+  const body = webhookBody({
+    id: randomUUID(),
+    event: "analysis.succeeded",
+    createdAtMs: nowMs,
+    analysisText: `{"id":"${FORGED_ANALYSIS_ID}","status":"succeeded"}`,
+  });
+  const wrongKey = importSigningKey(`whsec_${randomBytes(32).toString("base64")}`);
+  const timestampSeconds = Math.floor(nowMs / 1_000);
+  const signature = signatureHeader({ timestampSeconds, body, keys: [wrongKey] });
+  const outgoing = request(url, {
     method: "POST",
-    ca,
+    ca: await readFile(caFile, "utf8"),
     signal,
     agent: false,
-    // Names under localhost are this machine, whether or not its resolver knows that.
+    // Not every system's resolver knows that names under localhost are this machine.
     lookup: (_hostname, _options, callback) => callback(null, [{ address: "127.0.0.1", family: 4 }]),
-    headers: { "content-type": "application/json", "extract-signature": header },
+    headers: { "content-type": "application/json", [SIGNATURE_HEADER]: signature },
   });
-  sending.end(body);
-  const [response] = (await once(sending, "response")) as [IncomingMessage];
+  outgoing.end(body);
+  const [response] = (await once(outgoing, "response")) as [IncomingMessage];
   response.resume();
   return response.statusCode ?? 0;
 }

@@ -1,35 +1,35 @@
 import type { Pool } from "pg";
 import { storeExampleResult } from "../store/example-pipeline.ts";
 import { inTransaction } from "../store/transaction.ts";
-import type { Scene } from "./cast.ts";
-import type { DemoReceivers } from "./demo-receivers.ts";
+import type { DemoAnalysis } from "./analyses.ts";
+import type { DemoReceivers } from "./receivers.ts";
 
-/** The pipeline's own side: its result and the publishing are one transaction. */
+/** The pipeline: it stores its result and publishes it in one transaction. */
 export type DemoPipeline = {
-  /** Returns the delivery's id. */
-  complete(scene: Scene): Promise<string>;
-  /** Does the same, and then something else in the transaction fails. */
-  completeInVain(scene: Scene): Promise<void>;
+  /** Returns the id of the delivery. */
+  complete(analysis: DemoAnalysis): Promise<string>;
+  /** The same, but then something else in the transaction fails and it is rolled back. */
+  failToComplete(analysis: DemoAnalysis): Promise<void>;
 };
 
-class SomethingElseFailed extends Error {}
+class PipelineError extends Error {}
 
 export function createDemoPipeline(pool: Pool, accountId: string, receivers: DemoReceivers): DemoPipeline {
-  const resultOf = ({ analysisId, analysis, receiver, hasOwnUrl }: Scene) => ({
+  const resultOf = ({ id, text, receiver, hasOwnUrl }: DemoAnalysis) => ({
     accountId,
-    analysisId,
-    analysis,
+    analysisId: id,
+    analysis: text,
     webhookUrl: hasOwnUrl ? receivers.url(receiver) : null,
   });
   return {
-    complete: (scene) => inTransaction(pool, (client) => storeExampleResult(client, resultOf(scene))),
-    completeInVain: async (scene) => {
+    complete: (analysis) => inTransaction(pool, (client) => storeExampleResult(client, resultOf(analysis))),
+    failToComplete: async (analysis) => {
       const work = inTransaction(pool, async (client) => {
-        await storeExampleResult(client, resultOf(scene));
-        throw new SomethingElseFailed("the disk of the pipeline is full");
+        await storeExampleResult(client, resultOf(analysis));
+        throw new PipelineError("the pipeline's disk is full");
       });
       await work.catch((error) => {
-        if (!(error instanceof SomethingElseFailed)) throw error;
+        if (!(error instanceof PipelineError)) throw error;
       });
     },
   };

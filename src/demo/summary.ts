@@ -1,38 +1,38 @@
-import { textTable } from "../app/terminal-text.ts";
-import { receivers, rolledBack } from "./cast.ts";
-import type { DemoReceivers } from "./demo-receivers.ts";
-import type { Played } from "./review.ts";
+import { textTable } from "../app/output.ts";
+import { receivers, rolledBackAnalysis } from "./analyses.ts";
+import type { DemoDelivery } from "./checks.ts";
+import type { DemoReceivers } from "./receivers.ts";
 
-const HEAD = ["analysis", "receiver", "first run", "in the end", "POSTs", "signatures"] as const;
+const HEAD = ["analysis", "receiver", "first run", "final", "POSTs", "signatures"] as const;
 
-/** What became of each analysis, as a table. */
-export function summaryTable(played: readonly Played[], demoReceivers: DemoReceivers): string {
-  const rows = played.map(({ scene, deliveryId, first, last }) => {
+/** What happened to each analysis, as a table. */
+export function summaryTable(deliveries: readonly DemoDelivery[], demoReceivers: DemoReceivers): string {
+  const rows = deliveries.map(({ analysis, deliveryId, first, last }) => {
     const received = demoReceivers.received.get(deliveryId);
     return [
-      scene.analysisId,
-      receivers[scene.receiver].hostname,
+      analysis.id,
+      receivers[analysis.receiver].hostname,
       first.status,
       last.run > first.run ? `${last.status} by replay` : last.status,
       `${last.attempts_count}`,
-      `${received?.verified ?? 0} of ${last.attempts_count} right`,
+      `${received?.verified ?? 0} of ${last.attempts_count} valid`,
     ];
   });
-  const nothing = [
-    rolledBack.analysisId,
-    receivers[rolledBack.receiver].hostname,
+  const rolledBack = [
+    rolledBackAnalysis.id,
+    receivers[rolledBackAnalysis.receiver].hostname,
     "–",
     "never sent",
     "0",
     "–",
   ];
-  return textTable(HEAD, [...rows, nothing]);
+  return textTable(HEAD, [...rows, rolledBack]);
 }
 
-/** The same for programs. */
-export function summaryFields({ scene, deliveryId, first, last }: Played) {
+/** The same as JSON fields. */
+export function summaryFields({ analysis, deliveryId, first, last }: DemoDelivery) {
   return {
-    analysis_id: scene.analysisId,
+    analysis_id: analysis.id,
     delivery_id: deliveryId,
     first_run: first.status,
     status: last.status,

@@ -32,7 +32,6 @@ export type Delivering = {
 
 export type DeliveringOptions = {
   readonly config: Config;
-  /** The way out to targets. */
   readonly egress: Egress;
   /** 32 bytes: what signing secrets are sealed with. */
   readonly secretsKey: Uint8Array;
@@ -42,13 +41,12 @@ export type DeliveringOptions = {
 
 /** All that one delivery's attempt needs, made from the configuration. */
 export function createDelivering(options: DeliveringOptions): Delivering {
-  const { config } = options;
+  const { config, egress } = options;
   const now = () => performance.now();
-  const { connect, unsafeAllowedTargets } = options.egress;
   return {
-    targets: new DeliveryTargets(unsafeAllowedTargets),
+    targets: new DeliveryTargets(egress.unsafeAllowedTargets),
     keys: new SigningKeys(options.secretsKey),
-    poster: createPoster({ connect, unsafeAllowedTargets, now }),
+    poster: createPoster({ egress, now }),
     clock: new DatabaseClock(now),
     random: options.random,
     policy: { windowMs: config.retryWindowSeconds * 1000, attempts: config.retryAttempts },

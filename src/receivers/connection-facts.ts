@@ -1,5 +1,4 @@
-import type { Socket } from "node:net";
-import { TLSSocket } from "node:tls";
+import type { Connect, OpenedConnection } from "../egress/egress.ts";
 
 /** What a check's connections showed. Null: there was none, or it did not show this. */
 export type ConnectionFacts = {
@@ -10,19 +9,9 @@ export type ConnectionFacts = {
   readonly remoteAddress: string | null;
 };
 
-/** Opens a connection to a target, as a connector does. */
-export type ProbeConnect = (
-  target: { readonly hostname: string; readonly port: number },
-  signal: AbortSignal,
-) => Promise<{
-  readonly socket: Socket;
-  readonly remoteAddress: string | null;
-  readonly timings: { readonly dnsMs: number | null; readonly connectMs: number; readonly tlsMs: number };
-}>;
-
 /** Wraps a connector and records what its first connection showed. */
-export function observeConnections(connect: ProbeConnect): {
-  readonly connect: ProbeConnect;
+export function observeConnections(connect: Connect): {
+  readonly connect: Connect;
   readonly facts: () => ConnectionFacts;
 } {
   let facts: ConnectionFacts | null = null;
@@ -36,8 +25,7 @@ export function observeConnections(connect: ProbeConnect): {
   };
 }
 
-function factsOf({ socket, remoteAddress }: Awaited<ReturnType<ProbeConnect>>): ConnectionFacts {
-  if (!(socket instanceof TLSSocket)) return { tlsVersion: null, certificateEndsAt: null, remoteAddress };
+function factsOf({ socket, remoteAddress }: OpenedConnection): ConnectionFacts {
   const ends = socket.getPeerX509Certificate()?.validTo;
   return {
     tlsVersion: socket.getProtocol(),

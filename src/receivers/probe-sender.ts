@@ -1,30 +1,16 @@
+import type { Poster, PostResult } from "../egress/post/post.ts";
 import { SIGNATURE_HEADER } from "../signing/index.ts";
 import type { Probe, ProbePost } from "./probes.ts";
 
 /** The outcome of a probe's POST, as far as a verdict needs it. */
-export type ProbeAnswer = {
-  /** Null if there was no response. */
-  readonly statusCode: number | null;
-  /** Null for a 2xx. */
-  readonly errorCode: string | null;
-  readonly durationMs: number;
-  readonly responseHeaders: Readonly<Record<string, string>> | null;
-};
-
-/** POSTs once; never throws for what the receiver does. */
-export type PostProbe = (request: {
-  readonly url: URL;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer;
-  readonly deadlineMs: number;
-}) => Promise<ProbeAnswer>;
+export type ProbeAnswer = Pick<PostResult, "statusCode" | "errorCode" | "durationMs" | "responseHeaders">;
 
 /** A probe with the responses to its POSTs: fewer than POSTs if time ran out. */
 export type Probed = { readonly probe: Probe; readonly answers: readonly ProbeAnswer[] };
 
 export type ProbingOptions = {
   readonly url: URL;
-  readonly post: PostProbe;
+  readonly post: Poster["post"];
   /** For each POST. */
   readonly deadlineMs: number;
   /** For all together. */

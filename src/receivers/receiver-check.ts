@@ -1,10 +1,12 @@
+import type { Egress } from "../egress/egress.ts";
+import { createPoster } from "../egress/post/post.ts";
 import { DAY_MS } from "../model/time.ts";
-import { type ConnectionFacts, observeConnections, type ProbeConnect } from "./connection-facts.ts";
+import { type ConnectionFacts, observeConnections } from "./connection-facts.ts";
 import { deliveryFaults } from "./delivery-faults.ts";
 import { type Fault, SEVERITIES } from "./fault.ts";
 import { forgeryFaults } from "./forgery-faults.ts";
 import { type Findings, findingsOf } from "./probe-results.ts";
-import { type PostProbe, sendProbes } from "./probe-sender.ts";
+import { sendProbes } from "./probe-sender.ts";
 import { type JudgedProbe, judgeProbe } from "./probe-verdict.ts";
 import { createProbes } from "./probes.ts";
 
@@ -35,12 +37,11 @@ export type ReceiverReport = {
 
 export type ReceiverCheckOptions = {
   /**
-   * Creates the connector that deliveries use. A new one per check, because a resumed TLS session does not show its
+  /**
+   * Creates the egress that deliveries use. A new one per check, because a resumed TLS session does not show its
    * certificate.
    */
-  readonly createConnect: () => ProbeConnect;
-  /** Creates what POSTs over such a connector. */
-  readonly createPoster: (connect: ProbeConnect) => { readonly post: PostProbe; close(): Promise<void> };
+  readonly createEgress: () => Egress;
   /** That of an attempt. */
   readonly deadlineMs: number;
   /** Gives a new UUID. */
@@ -65,8 +66,9 @@ export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceive
   const { now, newId, deadlineMs } = options;
   return async ({ url, secrets, atMs }) => {
     const startedAtMs = now();
-    const { connect, facts } = observeConnections(options.createConnect());
-    const poster = options.createPoster(connect);
+    const egress = options.createEgress();
+    const { connect, facts } = observeConnections(egress.connect);
+    const poster = createPoster({ egress: { ...egress, connect }, now });
     try {
       const probes = createProbes({ secrets, nowMs: atMs, newId });
       const { post } = poster;

@@ -11,8 +11,8 @@ import { createTestDatabase } from "../support/database.ts";
 test("requests with one key that come at once are one lookup and one note of its use", async () => {
   const database = await createTestDatabase();
   const { accountId } = await createAccount(database.pool, "A", randomBytes(32));
-  const wish = { accountId, name: null, scopes: ["webhooks:read"] as const, expiresInSeconds: null };
-  const { apiKey, keyId } = await createApiKey(database.pool, readConfig({}), wish);
+  const request = { accountId, name: null, scopes: ["webhooks:read"] as const, expiresInSeconds: null };
+  const { apiKey, keyId } = await createApiKey(database.pool, readConfig({}), request);
   let statements = 0;
   const pool = createApiPool({
     databaseUrl: database.url,

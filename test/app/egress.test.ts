@@ -27,7 +27,7 @@ async function setUp(env: Record<string, string> = {}) {
     UNSAFE_ALLOWED_TARGETS: `localhost:${receiver.port}`,
     ...env,
   });
-  const poster = createPoster({ ...createEgress(config), now: () => performance.now() });
+  const poster = createPoster({ egress: createEgress(config), now: () => performance.now() });
   open.push(receiver, poster);
   return { receiver, poster };
 }
@@ -53,6 +53,16 @@ describe("the way out to targets", () => {
     const result = await poster.post(postRequest(receiver.url("/hooks")));
     expect(result).toMatchObject({ outcome: "succeeded", remoteAddress: null });
     expect(proxy.heads).toHaveLength(1);
+  });
+
+  test("is refused when an unsafely allowed target is not spelled as URLs are", () => {
+    const config = readConfig({ UNSAFE_ALLOWED_TARGETS: "localhost:8443,127.1:8443" });
+    expect(() => createEgress(config)).toThrow(
+      expect.objectContaining({
+        name: "ConfigError",
+        problems: [expect.stringMatching(/^UNSAFE_ALLOWED_TARGETS cannot be used: "127\.1:8443" is not/)],
+      }),
+    );
   });
 
   test.each([

@@ -4,7 +4,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { ChildNews } from "../../src/app/supervisor.ts";
+import type { ChildEvent } from "../../src/app/supervisor.ts";
 
 type Child = { name: string; pid: number; socket: Socket; ended: Promise<unknown> };
 
@@ -12,13 +12,13 @@ const file = fileURLToPath(new URL("../cli/processes/supervisor.ts", import.meta
 
 let server: Server;
 let supervisor: ChildProcess;
-const news: ChildNews[] = [];
+const events: ChildEvent[] = [];
 /** Children that said who they are and that no test has taken yet, and the tests that wait for one. */
 const arrived: Child[] = [];
 const waiting: ((child: Child) => void)[] = [];
 
 beforeEach(async () => {
-  news.length = 0;
+  events.length = 0;
   arrived.length = 0;
   server = createServer((socket) => {
     socket.on("error", () => undefined);
@@ -48,7 +48,8 @@ async function start(graceMs = 60_000): Promise<Record<string, Child>> {
   supervisor = spawn(process.execPath, [file, `${port}`, `${graceMs}`], {
     stdio: ["ignore", "pipe", "inherit"],
   });
-  if (supervisor.stdout) createInterface(supervisor.stdout).on("line", (line) => news.push(JSON.parse(line)));
+  if (supervisor.stdout)
+    createInterface(supervisor.stdout).on("line", (line) => events.push(JSON.parse(line)));
   const children = [await nextChild(), await nextChild()];
   return Object.fromEntries(children.map((child) => [child.name, child]));
 }
@@ -61,7 +62,7 @@ describe("the supervisor", () => {
     expect(again.name).toBe("one");
     expect(again.pid).not.toBe(one?.pid);
     expect(two?.socket.closed).toBe(false);
-    expect(news).toContainEqual({ kind: "ended", name: "one", how: "SIGKILL", againInMs: 250 });
+    expect(events).toContainEqual({ kind: "ended", name: "one", how: "SIGKILL", restartInMs: 250 });
   });
 
   test("waits longer each time", async () => {
@@ -69,16 +70,16 @@ describe("the supervisor", () => {
     one?.socket.write("exit 1");
     (await nextChild()).socket.write("exit 1");
     await nextChild();
-    const ends = news.filter((item) => item.kind === "ended");
-    expect(ends.map((item) => item.againInMs)).toEqual([250, 500]);
+    const ends = events.filter((item) => item.kind === "ended");
+    expect(ends.map((item) => item.restartInMs)).toEqual([250, 500]);
     expect(ends[0]?.how).toBe("exit code 1");
   });
 
-  test("passes on what a child tells", async () => {
+  test("passes on the messages of a child", async () => {
     const { one } = await start();
     one?.socket.write("exit 1");
     await nextChild();
-    expect(news).toContainEqual({ kind: "told", name: "one", pid: one?.pid, message: { ready: "one" } });
+    expect(events).toContainEqual({ kind: "message", name: "one", pid: one?.pid, message: { ready: "one" } });
   });
 
   test.each(["SIGTERM", "SIGINT", "SIGHUP"] as const)(
@@ -89,21 +90,21 @@ describe("the supervisor", () => {
       await Promise.all([one?.ended, two?.ended]);
       const [code] = await once(supervisor, "close");
       expect(code).toBe(0);
-      expect(news.filter((item) => item.kind === "ended").map((item) => item.againInMs)).toEqual([
+      expect(events.filter((item) => item.kind === "ended").map((item) => item.restartInMs)).toEqual([
         null,
         null,
       ]);
     },
   );
 
-  test("ends a child by force that does not end when asked", async () => {
+  test("kills a child that does not end on SIGTERM", async () => {
     const { one } = await start(200);
     one?.socket.write("be stubborn");
     await once(one?.socket as Socket, "data");
     supervisor.kill("SIGTERM");
     const [code] = await once(supervisor, "close");
     expect(code).toBe(0);
-    expect(news).toContainEqual({ kind: "ended", name: "one", how: "SIGKILL", againInMs: null });
+    expect(events).toContainEqual({ kind: "ended", name: "one", how: "SIGKILL", restartInMs: null });
   });
 
   test("gives up, and ends the other child, when one ends with 2", async () => {
@@ -114,7 +115,7 @@ describe("the supervisor", () => {
     expect(code).toBe(2);
   });
 
-  test("takes its children along when it is killed", async () => {
+  test("leaves no children behind when it is killed", async () => {
     const { one, two } = await start();
     supervisor.kill("SIGKILL");
     await Promise.all([one?.ended, two?.ended]);

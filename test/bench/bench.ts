@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { type BenchDatabase, type BenchServer, startBenchServer } from "./database.ts";
+import { type RunningApi, startApi } from "./processes/api.ts";
 import { type AskedProcess, startAsked } from "./processes/asking.ts";
 import { type RunningDispatcher, startDispatcher } from "./processes/dispatcher.ts";
 import type { LimitMeasured, LimitWay, LimitWish } from "./processes/limit-process.ts";
@@ -13,6 +14,11 @@ export const ACCOUNTS = 1_000;
 export const HOSTS = 200;
 const IN_FLIGHT_TRIED = [16, 64, 256] as const;
 const POLL_MS = 20;
+/** Nothing has come for so long: it never will. What a dispatcher lets go comes back after 15 s. */
+const GIVE_UP_AFTER_MS = 60_000;
+
+/** Of DISPATCH_IN_FLIGHT_MAX. */
+const DEFAULT_IN_FLIGHT_MAX = 1_000;
 
 /** What an operator is told to give a dispatcher's Node; measured, see the README. */
 const NODE_FLAGS = ["--max-semi-space-size=32", "--max-old-space-size=512"] as const;
@@ -37,11 +43,18 @@ export type Bench = BenchOptions & {
   firstBytesAtMs(count: number): Promise<Float64Array>;
   limit(way: LimitWay): Promise<Limit>;
   startDispatcher(database: BenchDatabase, options: DispatcherWish): Promise<RunningDispatcher>;
+  /** The real `dispatch` with its own defaults, logging to a file. */
+  startDefaultDispatcher(database: BenchDatabase): Promise<RunningDispatcher>;
+  /** The real `serve`, logging to a file. */
+  startApi(database: BenchDatabase): Promise<RunningApi>;
   startPublisher(database: BenchDatabase): AskedProcess;
+  startBareFastify(database: BenchDatabase): AskedProcess;
   /** Ends what a case that failed has left running. */
   endLeftovers(): Promise<void>;
   /** What the case of that name has found, for those that come after it. Deliveries per second; null: not yet. */
   throughputPerSecond: number | null;
+  /** Posts per second by `client.request`; null: not yet. */
+  limitPerSecond: number | null;
   stop(): Promise<void>;
 };
 
@@ -79,37 +92,54 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
     options.settings,
   );
 
+  const logFile = join(folder, "log");
   const started: (() => Promise<void>)[] = [];
   const endLeftovers = async () => {
     for (const end of started.splice(0)) await end();
+  };
+  const startCommand = async (database: BenchDatabase, wish: DispatcherWish) => {
+    const dispatcher = await startDispatcher({
+      ...wish,
+      databaseUrl: database.url,
+      receiverPort: port,
+      caFile,
+      env: wish.env ?? {},
+      execArgv: [...(options.nodeFlags ?? NODE_FLAGS), ...(wish.execArgv ?? [])],
+    });
+    started.push(dispatcher.kill);
+    return dispatcher;
+  };
+  const keepTrack = (asked: AskedProcess) => {
+    started.push(asked.stop);
+    return asked;
   };
   return {
     ...options,
     endLeftovers,
     throughputPerSecond: null,
+    limitPerSecond: null,
     server,
     receiverPid: receiver.pid,
     behave: (manners) => receiver.ask("behave", { delayMs: 0, silentHosts: 0, isTiming: false, ...manners }),
     received: () => receiver.ask<Received>("received"),
     firstBytesAtMs: (count) => receiver.ask<Float64Array>("firstBytes", { count }),
     limit: (way) => findLimit({ port, caPem, hosts: HOSTS }, way, Math.max(300, 1_500 * options.scale)),
-    startDispatcher: async (database, wish) => {
-      const dispatcher = await startDispatcher({
-        ...wish,
-        databaseUrl: database.url,
-        receiverPort: port,
-        caFile,
-        env: wish.env ?? {},
-        execArgv: [...(options.nodeFlags ?? NODE_FLAGS), ...(wish.execArgv ?? [])],
-      });
-      started.push(dispatcher.kill);
-      return dispatcher;
+    startDispatcher: startCommand,
+    startDefaultDispatcher: (database) =>
+      startCommand(database, {
+        inFlightMax: options.inFlightMax ?? DEFAULT_IN_FLIGHT_MAX,
+        env: { LOG_LEVEL: "info" },
+        outputFile: logFile,
+      }),
+    startApi: async (database) => {
+      const api = await startApi(database.url, logFile);
+      started.push(api.stop);
+      return api;
     },
-    startPublisher: (database) => {
-      const publisher = startAsked("publisher-process.ts", { databaseUrl: database.publisherUrl });
-      started.push(publisher.stop);
-      return publisher;
-    },
+    startPublisher: ({ publisherUrl }) =>
+      keepTrack(startAsked("publisher-process.ts", { databaseUrl: publisherUrl })),
+    startBareFastify: ({ publisherUrl }) =>
+      keepTrack(startAsked("bare-fastify-process.ts", { databaseUrl: publisherUrl })),
     stop: async () => {
       await endLeftovers();
       await receiver.stop();
@@ -133,17 +163,25 @@ async function findLimit(input: unknown, way: LimitWay, durationMs: number): Pro
   return { ...best, inFlightMax: Math.max(...good.map((limit) => limit.inFlight)) };
 }
 
-/** Resolves once the receivers have answered `count` POSTs; tells the publisher meanwhile how far they are. */
+/**
+ * Resolves once the receivers have answered `count` POSTs; tells the publisher meanwhile how far they are.
+ * @throws Error when nothing has come for a minute
+ */
 export async function untilAnswered(
   bench: Bench,
   count: number,
   publisher: AskedProcess | null = null,
   base = 0,
 ): Promise<number> {
+  let last = { answered: -1, atMs: 0 };
   for (;;) {
     const { answered } = await bench.received();
     await publisher?.ask("answered", answered - base);
     if (answered - base >= count) return answered - base;
+    if (answered > last.answered) last = { answered, atMs: performance.now() };
+    if (performance.now() - last.atMs > GIVE_UP_AFTER_MS) {
+      throw new Error(`Of ${count} deliveries ${answered - base} have arrived, and no more come.`);
+    }
     await wait(POLL_MS);
   }
 }
@@ -155,4 +193,21 @@ export async function untilNoneOpen({ pool }: BenchDatabase): Promise<void> {
     if (rowCount === 0) return;
     await wait(POLL_MS);
   }
+}
+
+/** A fast path that loses or doubles deliveries is worth nothing. */
+export async function checkEachOnce(
+  { pool }: BenchDatabase,
+  published: number,
+  answered: number,
+): Promise<void> {
+  const { rows } = await pool.query<{ succeeded: number; attempts: number }>(
+    `/* bench */ select (select count(*) from sealpost.deliveries where status = 'succeeded')::integer as succeeded,
+       (select count(*) from sealpost.attempts)::integer as attempts`,
+  );
+  const { succeeded, attempts } = rows[0]!;
+  if (succeeded === published && attempts === published && answered === published) return;
+  throw new Error(
+    `Of ${published} published deliveries ${succeeded} succeeded, with ${attempts} attempts, ${answered} answered.`,
+  );
 }

@@ -22,8 +22,9 @@ export type CaseReport = {
   readonly figures: readonly Figure[];
 };
 
+/** Null: there is no goal, or the figure could not be measured here. */
 export function isMet({ value, goal }: Figure): boolean | null {
-  if (goal === undefined) return null;
+  if (goal === undefined || Number.isNaN(value)) return null;
   return "atLeast" in goal ? value >= goal.atLeast : value <= goal.atMost;
 }
 
@@ -32,15 +33,16 @@ export function describeReport({ name, says, figures }: CaseReport): string {
   const width = Math.max(...figures.map((figure) => figure.name.length));
   const lines = figures.map((figure) => {
     const value = `${formatNumber(figure.value)} ${figure.unit}`.trim();
-    return `  ${figure.name.padEnd(width)}  ${value.padEnd(16)}${describeGoal(figure)}`.trimEnd();
+    return `  ${figure.name.padEnd(width)}  ${value.padEnd(22)}${describeGoal(figure)}`.trimEnd();
   });
   return [`${name}: ${says}`, ...lines].join("\n");
 }
 
 function describeGoal(figure: Figure): string {
   const { goal } = figure;
-  if (goal === undefined) return "";
-  const wanted = "atLeast" in goal ? `at least ${goal.atLeast}` : `at most ${goal.atMost}`;
+  if (goal === undefined || isMet(figure) === null) return "";
+  const wanted =
+    "atLeast" in goal ? `at least ${formatNumber(goal.atLeast)}` : `at most ${formatNumber(goal.atMost)}`;
   return `${isMet(figure) ? "met" : "MISSED"} (goal: ${wanted})`;
 }
 
@@ -55,4 +57,13 @@ export function formatNumber(value: number): string {
 export function percentile(values: readonly number[] | Float64Array, share: number): number {
   const sorted = Float64Array.from(values).sort();
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+}
+
+/** Between moments from one to another, which count themselves. Milliseconds. */
+export function longestPauseMs(atMs: Float64Array, fromMs: number, toMs: number): number {
+  const within = [fromMs, ...atMs.filter((moment) => moment >= fromMs && moment <= toMs).sort(), toMs];
+  return within.reduce(
+    (longest, moment, index) => Math.max(longest, moment - (within[index - 1] ?? moment)),
+    0,
+  );
 }

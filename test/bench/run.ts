@@ -8,12 +8,15 @@
  *   -- --in-flight 256            DISPATCH_IN_FLIGHT_MAX, in place of the number at which the limit is best
  *   -- --node-flags="…"          Node's flags for the dispatcher, in place of the recommended ones
  *   -- --postgres a=b,c=d         PostgreSQL settings besides the recommended ones
+ * TEST_DATABASE_URL in the environment: the address of a PostgreSQL on this machine, in place of the embedded one.
  * Ends with exit code 1 when a case failed; a goal that is missed is no failure of the benchmark.
  */
 import { parseArgs } from "node:util";
 import { type Bench, openBench } from "./bench.ts";
 import { apiReads } from "./cases/api-reads.ts";
 import { backlog } from "./cases/backlog.ts";
+import { httpEndpoint } from "./cases/http-endpoint.ts";
+import { httpLatency } from "./cases/http-latency.ts";
 import { isolation } from "./cases/isolation.ts";
 import { latency } from "./cases/latency.ts";
 import { limit } from "./cases/limit.ts";
@@ -22,10 +25,19 @@ import { observing } from "./cases/observing.ts";
 import { profile } from "./cases/profile.ts";
 import { retention } from "./cases/retention.ts";
 import { scaleOut } from "./cases/scale-out.ts";
+import { sqlBatches } from "./cases/sql-batches.ts";
+import { sqlSingle } from "./cases/sql-single.ts";
 import { throughput } from "./cases/throughput.ts";
+import { zipf } from "./cases/zipf.ts";
 import { type BenchCase, type CaseReport, describeReport, isMet } from "./figures.ts";
 
+/** What customers do first; then what shows how far it can go. */
 const CASES: readonly BenchCase<Bench>[] = [
+  httpEndpoint,
+  httpLatency,
+  sqlSingle,
+  sqlBatches,
+  zipf,
   limit,
   throughput,
   backlog,
@@ -71,6 +83,7 @@ const bench = await openBench({
   settings: Object.fromEntries(wishes.postgres?.split(",").map((setting) => setting.split("=")) ?? []),
 });
 
+process.stderr.write(`${bench.server.description}\n`);
 if (wishes.throughput !== undefined) bench.throughputPerSecond = Number(wishes.throughput);
 const reports: CaseReport[] = [];
 try {
@@ -90,7 +103,9 @@ try {
   await bench.stop();
 }
 if (wishes.json)
-  process.stdout.write(`${JSON.stringify({ scale, cases: reports.map(withVerdicts) }, null, 2)}\n`);
+  process.stdout.write(
+    `${JSON.stringify({ scale, postgres: bench.server.description, cases: reports.map(withVerdicts) }, null, 2)}\n`,
+  );
 
 function withVerdicts(report: CaseReport): unknown {
   return { ...report, figures: report.figures.map((figure) => ({ ...figure, isMet: isMet(figure) })) };

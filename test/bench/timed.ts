@@ -1,7 +1,7 @@
-// A paced stream of numbered analyses, timed from COMMIT to the first byte at the receiver.
+// A paced stream of numbered analyses, timed from COMMIT, or the request, to the first byte at the receiver.
 import { setTimeout as wait } from "node:timers/promises";
 import type { Bench } from "./bench.ts";
-import { percentile } from "./figures.ts";
+import { longestPauseMs, percentile } from "./figures.ts";
 import type { AskedProcess } from "./processes/asking.ts";
 import type { PacedWish, Published } from "./processes/publisher-process.ts";
 
@@ -21,6 +21,8 @@ export type Timed = {
   /** The median of the p99 of each second: what a machine that is away for a moment does not change. */
   readonly p99OfSecondMs: number;
   readonly longestMs: number;
+  /** In which nothing arrived, from when the first was sent to the last arrival. */
+  readonly longestPauseMs: number;
   /** When each came to its receiver, on the clock that all processes share. */
   readonly firstBytesAtMs: Float64Array;
   /** The furthest that the publisher itself was behind its pace. */
@@ -38,23 +40,24 @@ export async function timeStream(
   await publisher.ask("publishPaced", { ...stream, isTimed: true });
   await wait(warmUpMs);
   const [first] = await Promise.all([publisher.ask<number>("timed"), meanwhile(), wait(durationMs)]);
-  const { commitsAtMs, behindMaxMs } = await publisher.ask<Published>("stop");
-  const firstBytesAtMs = await untilArrived(bench, commitsAtMs.length, first + 1);
-  const timedCommitsAtMs = commitsAtMs.slice(first + 1);
-  const latencies = firstBytesAtMs.map((atMs, index) => atMs - (timedCommitsAtMs[index] ?? 0));
+  const { sentAtMs, behindMaxMs } = await publisher.ask<Published>("stop");
+  const firstBytesAtMs = await untilArrived(bench, sentAtMs.length, first + 1);
+  const timedSentAtMs = sentAtMs.slice(first + 1);
+  const latencies = firstBytesAtMs.map((atMs, index) => atMs - (timedSentAtMs[index] ?? 0));
   return {
     count: latencies.length,
     p50Ms: percentile(latencies, 0.5),
     p99Ms: percentile(latencies, 0.99),
-    p99OfSecondMs: percentile(p99sBySecond(latencies, timedCommitsAtMs), 0.5),
+    p99OfSecondMs: percentile(p99sBySecond(latencies, timedSentAtMs), 0.5),
     longestMs: percentile(latencies, 1 - Number.EPSILON),
+    longestPauseMs: longestPauseMs(firstBytesAtMs, timedSentAtMs[0] ?? 0, Math.max(...firstBytesAtMs)),
     firstBytesAtMs,
     publisherBehindMs: behindMaxMs,
   };
 }
 
-function p99sBySecond(latencies: Float64Array, commitsAtMs: Float64Array): number[] {
-  const secondOf = (index: number) => Math.floor((commitsAtMs[index] ?? 0) / 1_000);
+function p99sBySecond(latencies: Float64Array, sentAtMs: Float64Array): number[] {
+  const secondOf = (index: number) => Math.floor((sentAtMs[index] ?? 0) / 1_000);
   const bySecond = Map.groupBy(latencies.keys(), secondOf);
   return [...bySecond.values()].map((indexes) =>
     percentile(

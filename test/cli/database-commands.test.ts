@@ -18,22 +18,22 @@ let database: TestDatabase;
 let accountId: string;
 beforeAll(async () => {
   database = await createTestDatabase();
-  ({ account_id: accountId } = await answerOf("account", "create", "--name", "Acme"));
+  ({ account_id: accountId } = await resultOf("account", "create", "--name", "Acme"));
 });
 afterAll(() => database.drop());
 
 function run(args: readonly string[], env: Record<string, string> = {}) {
-  const ours = { DATABASE_URL: database.url, SECRETS_KEY: key.toString("base64") };
-  return runSealpost(args, { env: { ...ours, ...env } });
+  const base = { DATABASE_URL: database.url, SECRETS_KEY: key.toString("base64") };
+  return runSealpost(args, { env: { ...base, ...env } });
 }
 
-async function answerOf(...args: string[]) {
+async function resultOf(...args: string[]) {
   const { code, stdout, stderr } = await run(args);
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   return JSON.parse(stdout);
 }
 
-async function mistakeOf(args: readonly string[], env: Record<string, string> = {}): Promise<string> {
+async function usageErrorOf(args: readonly string[], env: Record<string, string> = {}): Promise<string> {
   const { code, stdout, stderr } = await run(args, env);
   expect({ code, stdout }, stderr).toEqual({ code: 2, stdout: "" });
   expect(stderr).toMatch(/^[A-Z][^\n]+[.?)]\n$/);
@@ -42,7 +42,7 @@ async function mistakeOf(args: readonly string[], env: Record<string, string> = 
 
 describe("account create", () => {
   test("gives the account and its signing secret", async () => {
-    const made = await answerOf("account", "create", "--name", " Ünï ");
+    const made = await resultOf("account", "create", "--name", " Ünï ");
     expect(Object.keys(made)).toEqual(["account_id", "signing_secret"]);
     const secrets = await findSigningSecrets(database.pool, made.account_id, key);
     expect(secrets).toMatchObject([{ secret: made.signing_secret }]);
@@ -53,20 +53,20 @@ describe("account create", () => {
   });
 
   test.each(["", " ", "a\nb", "x".repeat(201)])("refuses the name %j", async (name) => {
-    expect(await mistakeOf(["account", "create", "--name", name])).toContain("1 to 200 characters");
+    expect(await usageErrorOf(["account", "create", "--name", name])).toContain("1 to 200 characters");
   });
 });
 
 test("account list shows the accounts, the newest first", async () => {
-  const made = await answerOf("account", "create", "--name", "Newest");
-  const [first, ...others] = await answerOf("account", "list");
+  const made = await resultOf("account", "create", "--name", "Newest");
+  const [first, ...others] = await resultOf("account", "list");
   expect(first).toEqual({
     account_id: made.account_id,
     name: "Newest",
     created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
   });
   expect(others).toContainEqual(expect.objectContaining({ account_id: accountId, name: "Acme" }));
-  expect(await mistakeOf(["secret", "rotate", "--account", nobody])).toContain("sealpost account list");
+  expect(await usageErrorOf(["secret", "rotate", "--account", nobody])).toContain("sealpost account list");
 });
 
 test("another SECRETS_KEY than that of the secrets there are is refused before anything is sealed", async () => {
@@ -78,23 +78,21 @@ test("another SECRETS_KEY than that of the secrets there are is refused before a
     ["secret", "rotate", "--account", accountId],
     ["migrate"],
   ]) {
-    expect(await mistakeOf(args, env)).toContain("SECRETS_KEY is not the key");
+    expect(await usageErrorOf(args, env)).toContain("SECRETS_KEY is not the key");
   }
   expect(await count()).toBe(before);
 });
 
 test("a state folder that this user cannot use is named", async () => {
   const file = fileURLToPath(import.meta.url);
-  const mistake = await mistakeOf(["key", "list"], { DATABASE_URL: "", STATE_DIR: join(file, "state") });
-  expect(mistake).toBe(
-    `The folder that STATE_DIR names, ${join(file, "state")}, cannot be used by this user (ENOTDIR).\n`,
-  );
+  const message = await usageErrorOf(["key", "list"], { DATABASE_URL: "", STATE_DIR: join(file, "state") });
+  expect(message).toBe(`This user cannot use the folder ${join(file, "state")} (STATE_DIR): ENOTDIR.\n`);
 });
 
 describe("key", () => {
   test("create gives a key of this environment that can be found by its digest", async () => {
     const args = ["key", "create", "--account", accountId, "--scopes", "webhooks:read, analyses:publish"];
-    const made = await answerOf(...args, "--name", "CI", "--expires-in", "90d");
+    const made = await resultOf(...args, "--name", "CI", "--expires-in", "90d");
     expect(made.api_key).toMatch(/^svc_test_[A-Za-z0-9_-]{43}$/);
     const found = await findApiKey(database.pool, digestApiKey(made.api_key));
     expect(found).toMatchObject({ id: made.key_id, accountId, class: "test", name: "CI" });
@@ -112,17 +110,17 @@ describe("key", () => {
     ["neither an account nor --staff", ["--scopes", "webhooks:read"]],
     ["both", ["--scopes", "webhooks:read", "--staff", "--account", nobody]],
     ["an unknown account", ["--scopes", "webhooks:read", "--account", nobody]],
-    ["an id that is none", ["--scopes", "webhooks:read", "--account", "acme"]],
+    ["an id that is not a UUID", ["--scopes", "webhooks:read", "--account", "acme"]],
     ["an unknown scope", ["--scopes", "webhooks:*", "--staff"]],
     ["no scope", ["--scopes", "", "--staff"]],
     ["a time without unit", ["--scopes", "webhooks:read", "--staff", "--expires-in", "90"]],
   ])("create refuses %s", async (_, args) => {
-    await mistakeOf(["key", "create", ...args]);
+    await usageErrorOf(["key", "create", ...args]);
   });
 
   test("revoke makes it useless, and list shows that", async () => {
-    const made = await answerOf("key", "create", "--account", accountId, "--scopes", "webhooks:read");
-    const revoked = await answerOf("key", "revoke", made.key_id);
+    const made = await resultOf("key", "create", "--account", accountId, "--scopes", "webhooks:read");
+    const revoked = await resultOf("key", "revoke", made.key_id);
     expect(revoked).toEqual({ key_id: made.key_id, revoked_at: expect.any(String) });
     const listed = await run(["key", "list", "--account", accountId]);
     expect(JSON.parse(listed.stdout)[0]).toEqual({
@@ -139,36 +137,36 @@ describe("key", () => {
     expect(listed.stdout).not.toContain(made.api_key);
   });
 
-  test("revoke of an unknown key is a mistake, and of a key in place of its id does not show it", async () => {
-    await mistakeOf(["key", "revoke", nobody]);
+  test("revoke of an unknown key is a usage error, and of a key in place of its id does not show it", async () => {
+    await usageErrorOf(["key", "revoke", nobody]);
     const secret = `svc_test_${"x".repeat(43)}`;
-    expect(await mistakeOf(["key", "revoke", secret])).not.toContain(secret);
+    expect(await usageErrorOf(["key", "revoke", secret])).not.toContain(secret);
   });
 });
 
 describe("endpoint set", () => {
   test("stores the URL in its normal form", async () => {
-    const set = await answerOf("endpoint", "set", "--account", accountId, "--url", "HTTPS://Example.com");
+    const set = await resultOf("endpoint", "set", "--account", accountId, "--url", "HTTPS://Example.com");
     expect(set).toMatchObject({ url: "https://example.com/" });
     expect(await findEndpoint(database.pool, accountId)).toMatchObject({ url: "https://example.com/" });
   });
 
   test("refuses a URL that webhooks may not go to, unless it is allowed unsafely", async () => {
     const args = ["endpoint", "set", "--account", accountId, "--url", "https://localhost:8443/"];
-    expect(await mistakeOf(args)).toMatch(/"localhost".* For tests on this machine, see /);
-    expect(await mistakeOf(args, { ENVIRONMENT: "production" })).not.toContain("For tests");
+    expect(await usageErrorOf(args)).toMatch(/"localhost".* For tests on this machine, see /);
+    expect(await usageErrorOf(args, { ENVIRONMENT: "production" })).not.toContain("For tests");
     expect((await run(args, { UNSAFE_ALLOWED_TARGETS: "localhost:8443" })).code).toBe(0);
   });
 
   test("refuses an unknown account", async () => {
-    await mistakeOf(["endpoint", "set", "--account", nobody, "--url", "https://example.com/"]);
+    await usageErrorOf(["endpoint", "set", "--account", nobody, "--url", "https://example.com/"]);
   });
 });
 
 describe("secret rotate", () => {
-  test("makes a new secret, and the old one signs along for 24 hours", async () => {
-    const account = await answerOf("account", "create", "--name", "R");
-    const rotated = await answerOf("secret", "rotate", "--account", account.account_id);
+  test("creates a new secret, and the old one signs too for 24 hours", async () => {
+    const account = await resultOf("account", "create", "--name", "R");
+    const rotated = await resultOf("secret", "rotate", "--account", account.account_id);
     const secrets = await findSigningSecrets(database.pool, account.account_id, key);
     expect(secrets.map((secret) => secret.secret)).toEqual([rotated.signing_secret, account.signing_secret]);
     expect(secrets[1]?.expiresAt?.toISOString()).toBe(rotated.previous_expires_at);
@@ -176,13 +174,13 @@ describe("secret rotate", () => {
   });
 
   test("refuses an unknown account and an overlap of more than 7 days", async () => {
-    await mistakeOf(["secret", "rotate", "--account", nobody]);
-    await mistakeOf(["secret", "rotate", "--account", accountId, "--overlap", "8d"]);
+    await usageErrorOf(["secret", "rotate", "--account", nobody]);
+    await usageErrorOf(["secret", "rotate", "--account", accountId, "--overlap", "8d"]);
   });
 });
 
 describe("migrate", () => {
-  test("does nothing twice, and tells SQL the configured limits", async () => {
+  test("has no effect the second time, and stores the configured limits", async () => {
     const env = { ANALYSIS_BYTES_MAX: "2048", UNSAFE_ALLOWED_TARGETS: "localhost:8443" };
     const { code, stdout } = await run(["migrate"], env);
     expect({ code, stdout }).toEqual({ code: 0, stdout: '{"applied":[]}\n' });
@@ -190,13 +188,13 @@ describe("migrate", () => {
     expect(rows).toMatchObject([{ analysis_bytes_max: 2_048, unsafe_allowed_targets: ["localhost:8443"] }]);
   });
 
-  test("is asked for when the database is empty, and then fills it", async () => {
+  test("is suggested for an empty database, and then fills it", async () => {
     const name = `empty_${randomBytes(6).toString("hex")}`;
     await database.pool.query(`create database ${name}`);
     const url = new URL(database.url);
     url.pathname = `/${name}`;
     const env = { DATABASE_URL: url.href };
-    expect(await mistakeOf(["key", "list"], env)).toContain("sealpost migrate");
+    expect(await usageErrorOf(["key", "list"], env)).toContain("sealpost migrate");
     const { stdout } = await run(["migrate"], env);
     expect(JSON.parse(stdout).applied).toContain("0001_foundation.sql");
     expect(await run(["key", "list"], env)).toMatchObject({ code: 0, stdout: "[]\n" });
@@ -210,7 +208,7 @@ describe("the database", () => {
     const { code, stderr } = await run(["key", "list"], env);
     expect({ code, stderr }).toEqual({
       code: 1,
-      stderr: "The database that DATABASE_URL names cannot be reached (ECONNREFUSED).\n",
+      stderr: "Cannot reach the database that DATABASE_URL names (ECONNREFUSED).\n",
     });
   });
 
@@ -220,14 +218,14 @@ describe("the database", () => {
     const { code, stderr } = await run(["key", "list"], { DATABASE_URL: url.href });
     expect({ code, stderr }).toEqual({
       code: 1,
-      stderr: 'The database says: database "nowhere" does not exist.\n',
+      stderr: 'Database error: database "nowhere" does not exist.\n',
     });
   });
 
-  test("that nobody named is asked for", async () => {
+  test("that is not configured is an error", async () => {
     const stateDir = mkdtempSync(join(tmpdir(), "sealpost-state-"));
     const env = { DATABASE_URL: "", STATE_DIR: stateDir };
-    expect(await mistakeOf(["key", "list"], env)).toContain("DATABASE_URL is unset");
+    expect(await usageErrorOf(["key", "list"], env)).toContain("DATABASE_URL is unset");
     rmSync(stateDir, { recursive: true });
   });
 });

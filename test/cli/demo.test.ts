@@ -7,7 +7,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { startSealpost, untilFinished } from "../support/command.ts";
 import { createTestDatabase } from "../support/database.ts";
 
-type Told = { readonly event: string; readonly [field: string]: unknown };
+type DemoEvent = { readonly event: string; readonly [field: string]: unknown };
 
 let running: ChildProcess | null = null;
 
@@ -17,73 +17,73 @@ afterEach(async () => {
   await once(running, "close");
 });
 
-/** Starts the demo; `until` waits for something that it tells. */
+/** Starts the demo; `until` waits for an event. */
 function startDemo(args: readonly string[] = [], env: Record<string, string> = {}) {
   const child = startSealpost(["demo", "--json", ...args], { stdio: ["ignore", "pipe", "pipe"], env });
   running = child;
-  const told: Told[] = [];
+  const events: DemoEvent[] = [];
   const lines = createInterface({ input: child.stdout! });
-  lines.on("line", (line) => told.push(JSON.parse(line)));
+  lines.on("line", (line) => events.push(JSON.parse(line)));
   const finished = untilFinished(child);
-  const until = async (wanted: (one: Told) => boolean): Promise<Told> => {
-    while (!told.some(wanted)) await once(lines, "line");
-    return told.find(wanted)!;
+  const until = async (isWanted: (one: DemoEvent) => boolean): Promise<DemoEvent> => {
+    while (!events.some(isWanted)) await once(lines, "line");
+    return events.find(isWanted)!;
   };
   const folder = async () => String((await until(startedAt("database"))).text);
-  return { child, told, until, finished, folder };
+  return { child, events, until, finished, folder };
 }
 
-const startedAt = (step: string) => (one: Told) => one.event === "started" && one.step === step;
+const startedAt = (step: string) => (one: DemoEvent) => one.event === "started" && one.step === step;
 
 describe("the demo", { timeout: 120_000 }, () => {
-  test("on somebody's server uses a database of its own there, and leaves none behind", async () => {
+  test("with --use-server uses a temporary database, and leaves none behind", async () => {
     const database = await createTestDatabase();
-    const { finished, told } = startDemo(["--use-server"], { DATABASE_URL: database.url });
+    const { finished, events } = startDemo(["--use-server"], { DATABASE_URL: database.url });
     const demos = "select datname from pg_database where datname like 'sealpost\\_demo\\_%'";
-    expect((await finished).code, JSON.stringify(told)).toBe(0);
+    expect((await finished).code, JSON.stringify(events)).toBe(0);
     expect((await database.pool.query(demos)).rows).toEqual([]);
     expect((await database.pool.query("select from sealpost.deliveries")).rowCount).toBe(0);
     await database.drop();
   });
 
-  test("delivers, retries, abandons, replays and refuses; stays when told to; leaves nothing behind", async () => {
-    const { child, told, until, finished, folder } = startDemo(["--stay"]);
+  test("delivers, retries, abandons, replays and refuses; stays with --stay; leaves nothing behind", async () => {
+    const { child, events, until, finished, folder } = startDemo(["--stay"]);
     const path = await folder();
     expect(existsSync(path)).toBe(true);
     const { url, api_key } = await Promise.race([
       until(({ event }) => event === "staying"),
-      finished.then(() => Promise.reject(new Error(`It has not stayed: ${JSON.stringify(told)}`))),
+      finished.then(() => Promise.reject(new Error(`It did not stay: ${JSON.stringify(events)}`))),
     ]);
-    expect(told).toContainEqual({ event: "verdict", is_right: true });
+    expect(events).toContainEqual({ event: "verdict", is_right: true });
     const headers = { authorization: `Bearer ${api_key}` };
     const response = await fetch(`${url}/v1/webhooks/deliveries`, { headers });
     expect(await response.json()).toMatchObject({ total: 6 });
 
-    const attempts = told.filter(({ event }) => event === "attempt");
+    const attempts = events.filter(({ event }) => event === "attempt");
     const outcomesOf = (analysisId: string) =>
       attempts.filter((one) => one.analysis_id === analysisId).map((one) => one.status_code);
     expect(outcomesOf("invoice-1001")).toEqual([204]);
     expect(outcomesOf("report-1004")).toEqual([503, 503, 204]);
     expect(outcomesOf("statement-1006")).toEqual([...Array(8).fill(500), 204]);
     expect(outcomesOf("draft-1007")).toEqual([]);
-    expect(told.find(({ event }) => event === "replayed")).toMatchObject({ status: 202 });
-    expect(told.find(({ event }) => event === "forgery")).toMatchObject({ status: 400 });
+    expect(events.find(({ event }) => event === "replayed")).toMatchObject({ status: 202 });
+    expect(events.find(({ event }) => event === "forgery")).toMatchObject({ status: 400 });
 
     child.kill("SIGINT");
     expect(await finished).toMatchObject({ code: 0, stderr: "" });
     expect(existsSync(path)).toBe(false);
   });
 
-  test("asked to end in the middle, it does, and says so", async () => {
-    const { child, told, until, finished, folder } = startDemo();
+  test("ends early on SIGTERM, and says so", async () => {
+    const { child, events, until, finished, folder } = startDemo();
     await until(({ event }) => event === "published");
     child.kill("SIGTERM");
     expect((await finished).code).toBe(1);
-    expect(told.at(-1)).toEqual({ event: "ended" });
+    expect(events.at(-1)).toEqual({ event: "ended" });
     expect(existsSync(await folder())).toBe(false);
   });
 
-  test("killed, it takes its processes and its folder along", async () => {
+  test("killed, it leaves no process and no folder behind", async () => {
     const { child, until, finished, folder } = startDemo();
     await until(startedAt("api"));
     const path = await folder();
@@ -97,9 +97,9 @@ describe("the demo", { timeout: 120_000 }, () => {
     const other = createServer();
     await once(other.listen(0, "127.0.0.1"), "listening");
     const { port } = other.address() as { port: number };
-    const { told, finished } = startDemo([], { PORT: `${port}` });
+    const { events, finished } = startDemo([], { PORT: `${port}` });
     expect((await finished).code).toBe(1);
-    const failed = told.find(({ event }) => event === "failed");
+    const failed = events.find(({ event }) => event === "failed");
     expect(failed?.reason).toContain(
       `The API cannot listen on HOST 127.0.0.1, PORT ${port} (EADDRINUSE): another`,
     );

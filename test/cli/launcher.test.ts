@@ -12,7 +12,7 @@ const launcher = join(project, "src", "sealpost.mjs");
 const elsewhere = mkdtempSync(join(tmpdir(), "sealpost-launcher-"));
 afterAll(() => rmSync(elsewhere, { recursive: true }));
 
-/** Starts the launcher on a Node that says it is of another version. */
+/** Starts the launcher on a Node that reports another version. */
 function spawnLauncher(file: string, version: string, args: string[]) {
   const versions = `{ ...process.versions, node: "${version}" }`;
   const pretend = `Object.defineProperty(process, "versions", { value: ${versions} })`;
@@ -30,7 +30,7 @@ function launch(file: string, version: string, args: string[], input = ""): Prom
 }
 
 describe.each(["20.19.0", "24.0.0"])("started by Node %s", (version) => {
-  test("a command gets its input and gives its answer and exit code", async () => {
+  test("a command gets its input and returns its output and exit code", async () => {
     const good = await launch(launcher, version, ["target", "check"], '["https://example.com"]');
     expect(good).toMatchObject({ code: 0, stderr: "" });
     expect(JSON.parse(good.stdout)).toMatchObject([{ verdict: "allow" }]);
@@ -43,7 +43,7 @@ describe("too old, it says so in one sentence", () => {
   const refused = {
     code: 2,
     stdout: "",
-    stderr: "Sealpost needs Node 24 or newer, and this is 20.19.0: run `npm ci`, which brings one.\n",
+    stderr: "Sealpost needs Node 24 or newer; this is 20.19.0. Run `npm ci`, which installs one.\n",
   };
   const alone = join(elsewhere, "src", "sealpost.mjs");
   mkdirSync(join(elsewhere, "src"));
@@ -60,7 +60,7 @@ describe("too old, it says so in one sentence", () => {
   });
 });
 
-test("started by npm, it ends when npm is asked to", async () => {
+test("started by npm, it ends when npm gets a SIGTERM", async () => {
   const listen = ["receiver", "listen", "--port", "0", "--secret", "whsec_test"];
   const npm = spawn("npm", ["run", "--silent", "sealpost", "--", ...listen], { cwd: project });
   await once(npm.stdout, "data");

@@ -26,8 +26,8 @@ test("a request and an attempt are one wide line each, and lead to each other", 
   };
   const [dispatcher, api] = await Promise.all([startProcess("dispatch", env), startProcess("serve", env)]);
   const { accountId } = await createTestAccount(database, receiver.url("/hooks?token=1").href);
-  const wish = { accountId, name: null, scopes, expiresInSeconds: null };
-  const { apiKey, keyId } = await createApiKey(database.pool, readConfig({}), wish);
+  const request = { accountId, name: null, scopes, expiresInSeconds: null };
+  const { apiKey, keyId } = await createApiKey(database.pool, readConfig({}), request);
 
   const response = await fetch(`${api.url}/v1/analyses`, {
     method: "POST",
@@ -96,7 +96,7 @@ test("a request and an attempt are one wide line each, and lead to each other", 
   await database.drop();
 });
 
-test("a process that is to post alone and cannot reach the database says so in its log", async () => {
+test("a quarantine process that cannot reach the database logs that", async () => {
   const env = {
     DATABASE_URL: "postgres://ada:hunter2@127.0.0.1:1/sealpost",
     SECRETS_KEY: randomBytes(32).toString("base64"),
@@ -105,6 +105,6 @@ test("a process that is to post alone and cannot reach the database says so in i
   expect([code, stderr]).toEqual([1, ""]);
   const lines = stdout.trim().split("\n");
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { level: 50, process: "dispatch", err: { code: "ECONNREFUSED" }, msg: "posted nothing more alone" },
+    { level: 50, process: "dispatch", err: { code: "ECONNREFUSED" }, msg: "the quarantine's process failed" },
   ]);
 });

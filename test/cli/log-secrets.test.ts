@@ -67,10 +67,10 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
   const account = await createTestAccount(database, receiver.url(`/fail?token=${PATH}`).href);
   const other = await createTestAccount(database, receiver.url(`/${PATH}`).href);
   const { secret: rotated } = await rotateSigningSecret(database.pool, other.accountId, 60, SECRETS_KEY);
-  const wish = { name: null, scopes, expiresInSeconds: null };
+  const request = { name: null, scopes, expiresInSeconds: null };
   const config = readConfig({});
-  const { apiKey } = await createApiKey(database.pool, config, { ...wish, accountId: account.accountId });
-  const { apiKey: staffKey } = await createApiKey(database.pool, config, { ...wish, accountId: null });
+  const { apiKey } = await createApiKey(database.pool, config, { ...request, accountId: account.accountId });
+  const { apiKey: staffKey } = await createApiKey(database.pool, config, { ...request, accountId: null });
   const analysis = (id: string, status = "succeeded") => JSON.stringify({ id, status, text: BODY });
   const send = (body: string, key = apiKey) =>
     fetch(`${api.url}/v1/analyses`, {
@@ -105,7 +105,7 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
   await database.pool.query("alter table sealpost.attempts drop constraint refused");
   await database.pool.query(`alter table sealpost.bodies ${refuse}`);
   expect((await send(`{"analysis":${analysis("a-7")}}`)).status).toBe(500);
-  await said(api, "a fault of our own");
+  await said(api, "internal error");
   await database.pool.query("alter table sealpost.bodies drop constraint refused");
 
   // A dispatcher with another key cannot open the secrets.

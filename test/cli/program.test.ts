@@ -3,7 +3,7 @@ import { runSealpost } from "../support/command.ts";
 import { runAtTerminal } from "../support/terminal.ts";
 
 describe("on a terminal", () => {
-  test("the answer is in words", async () => {
+  test("the output is text", async () => {
     const { text } = await runAtTerminal(["target", "check"], '["https://example.com","http://example.com"]');
     expect(text).toMatch(
       /^allow {3}https:\/\/example\.com\nrefuse {2}http:\/\/example\.com\n {8}url_not_https: /,
@@ -53,7 +53,7 @@ describe("the command line", () => {
     ],
     [
       ["secret", "rotate", "--overlap", "8d"],
-      "Option '--overlap <time>' is invalid. It must be a time such as 90d, 12h, 30m or 45s, at most 7d.",
+      "Option '--overlap <time>' is invalid. It must be a duration such as 90d, 12h, 30m or 45s, at most 7d.",
     ],
     [["dispatch", "--alone", "x"], "Option '--alone <delivery-ids...>' is invalid. It must be an id"],
   ])("says what to do about %j", async (args, sentence) => {
@@ -64,16 +64,12 @@ describe("the command line", () => {
 
   test("help marks what is required", async () => {
     const { text } = await runAtTerminal(["account", "create", "--help"], "");
-    expect(text).toContain("what people call it (required)");
+    expect(text).toContain("display name (required)");
   });
 
   test.each([
     ["an unknown option", ["migrate", "--secrt=whsec_x"], "Unknown option '--secrt'"],
-    [
-      "an argument",
-      ["key", "revoke", "whsec_x"],
-      "What is given is invalid for argument 'key-id'. It must be an id",
-    ],
+    ["an argument", ["key", "revoke", "whsec_x"], "Invalid value for argument 'key-id'. It must be an id"],
     [
       "an option",
       ["endpoint", "set", "--account", "whsec_x"],

@@ -18,7 +18,7 @@ function publish(input: string | Uint8Array, options: string[] = [], env: Record
   return runSealpost(args, { input, env: { DATABASE_URL: database.url, ...env } });
 }
 
-async function mistakeOf(...input: Parameters<typeof publish>): Promise<string> {
+async function usageErrorOf(...input: Parameters<typeof publish>): Promise<string> {
   const before = await database.pool.query("select from sealpost.deliveries");
   const { code, stdout, stderr } = await publish(...input);
   expect({ code, stdout }, stderr).toEqual({ code: 2, stdout: "" });
@@ -53,7 +53,7 @@ describe("an analysis", () => {
   });
 });
 
-describe("a mistake stores nothing and is one sentence:", () => {
+describe("a usage error stores nothing and is one sentence:", () => {
   test.each([
     ["no JSON", "id=1"],
     ["nothing", ""],
@@ -64,31 +64,33 @@ describe("a mistake stores nothing and is one sentence:", () => {
     ["a byte order mark", `\ufeff{"id":"a-3","status":"succeeded"}`],
     ["a NUL", '{"id":"a-3","status":"succeeded"}\0'],
   ])("%s", async (_, input) => {
-    await mistakeOf(input);
+    await usageErrorOf(input);
   });
 
   test("broken JSON, by its place", async () => {
-    expect(await mistakeOf('{"id":"a-3"\n "status":1}')).toContain("line 2 column 2");
-    expect(await mistakeOf("\n")).toContain("empty");
+    expect(await usageErrorOf('{"id":"a-3"\n "status":1}')).toContain("line 2 column 2");
+    expect(await usageErrorOf("\n")).toContain("empty");
   });
 
   test("an analysis over the limit", async () => {
     const input = JSON.stringify({ id: "a-4", status: "succeeded", text: "x".repeat(1_024) });
-    expect(await mistakeOf(input, [], { ANALYSIS_BYTES_MAX: "1024" })).toContain("longer than 1024 bytes");
+    expect(await usageErrorOf(input, [], { ANALYSIS_BYTES_MAX: "1024" })).toContain("longer than 1024 bytes");
   });
 
   test("another analysis under a known id", async () => {
     await publish('{"id":"a-5","status":"succeeded"}');
-    expect(await mistakeOf('{"id":"a-5","status":"failed"}')).toContain("already published");
+    expect(await usageErrorOf('{"id":"a-5","status":"failed"}')).toContain("already published");
   });
 
   test("a URL that webhooks may not go to", async () => {
     const input = '{"id":"a-6","status":"succeeded"}';
-    expect(await mistakeOf(input, ["--webhook-url", "https://[::ffff:10.0.0.1]/"])).toContain("not public");
+    expect(await usageErrorOf(input, ["--webhook-url", "https://[::ffff:10.0.0.1]/"])).toContain(
+      "not public",
+    );
   });
 
   test("an unknown account", async () => {
     const input = '{"id":"a-7","status":"succeeded"}';
-    expect(await mistakeOf(input, ["--account", nobody])).toContain(nobody);
+    expect(await usageErrorOf(input, ["--account", nobody])).toContain(nobody);
   });
 });

@@ -49,7 +49,7 @@ describe("receiver check", () => {
     expect(stdout).not.toContain(SECRET);
   });
 
-  test("ends with 1 for one that accepts forgeries, and says that first", async () => {
+  test("ends with 1 for one that accepts forgeries, and lists that first", async () => {
     const { args, env } = await start(() => ({ status: 200 }));
     const { code, stdout } = await runSealpost([...args, "--json"], { env });
     expect(code).toBe(1);
@@ -59,7 +59,7 @@ describe("receiver check", () => {
     });
   });
 
-  test("says it in words on a terminal", async () => {
+  test("prints text on a terminal", async () => {
     const { args, env } = await start(() => ({ status: 200 }));
     const stdout = Object.assign(new PassThrough(), { isTTY: true });
     const codes: number[] = [];
@@ -70,8 +70,8 @@ describe("receiver check", () => {
       stderr: stdout,
       now: Date.now,
       random: Math.random,
-      untilAskedToEnd: () => new AbortController().signal,
-      tellParent: () => undefined,
+      createShutdownSignal: () => new AbortController().signal,
+      sendToParent: () => undefined,
       setExitCode: (code) => codes.push(code),
     });
     const text = String(stdout.read());
@@ -80,7 +80,7 @@ describe("receiver check", () => {
     );
     expect(text).toMatch(/\n {2}wrong +a webhook signed with another secret +not 2xx +200 +\d+ ms\n/);
     expect(text).toMatch(
-      /\nHTTP\/1\.1 over TLSv1\.3, address 127\.0\.0\.1, certificate good for 364 more days, /,
+      /\nHTTP\/1\.1 over TLSv1\.3, address 127\.0\.0\.1, certificate valid for 364 more days, /,
     );
     expect(codes).toEqual([1]);
   });

@@ -59,7 +59,7 @@ async function post(url: string, { headers, body }: ReturnType<typeof webhook>):
 }
 
 describe("receiver listen", () => {
-  test("accepts what is genuine and fresh, and says what it is", async () => {
+  test("accepts valid webhooks and prints them", async () => {
     const { url, next, child, finished } = await listen("--json");
     expect(await post(url, webhook())).toBe(204);
     expect(JSON.parse(await next())).toMatchObject({
@@ -76,7 +76,7 @@ describe("receiver listen", () => {
     expect(await finished).toMatchObject({ code: 0, stderr: "" });
   });
 
-  test("refuses the rest, and says why", async () => {
+  test("refuses the rest and prints why", async () => {
     const { url, next } = await listen("--secret", OLD_SECRET, "--tolerance", "60", "--json");
     expect(await post(url, webhook({ secrets: [OLD_SECRET] }))).toBe(204);
     expect(JSON.parse(await next())).toMatchObject({ is_valid: true });
@@ -90,7 +90,7 @@ describe("receiver listen", () => {
     expect((await fetch(url)).status).toBe(405);
   });
 
-  test("says nothing that a terminal would obey, and no secret", async () => {
+  test("prints no control characters and no secret", async () => {
     const { url, next } = await listen();
     await post(
       url,

@@ -64,14 +64,14 @@ describe("a signature that is not valid", () => {
   });
 });
 
-describe("a mistake ends with 2 and one sentence", () => {
+describe("a usage error ends with 2 and one sentence", () => {
   const header = headerAt(now, secret);
 
   test.each([
     ["no secret", ["--header", header]],
     ["no header", ["--secret", secret]],
     ["an empty secret", ["--header", header, "--secret", ""]],
-    ["a time that is none", ["--header", header, "--secret", secret, "--now", "today"]],
+    ["a time that is not a number", ["--header", header, "--secret", secret, "--now", "today"]],
     ["a tolerance of nothing", ["--header", header, "--secret", secret, "--tolerance", "0"]],
     ["an unknown option", ["--header", header, "--secret", secret, "--key", "x"]],
     ["an argument too many", ["--header", header, "--secret", secret, "body.json"]],

@@ -18,7 +18,7 @@ test("every URL gets its verdict, in the order of the input", async () => {
   ]);
 });
 
-test("no URL is no mistake", async () => {
+test("an empty list is valid", async () => {
   expect(await check("[]")).toEqual({ code: 0, stdout: "[]\n", stderr: "" });
 });
 
@@ -72,7 +72,7 @@ describe("--resolve", () => {
   });
 });
 
-describe("a mistake ends with 2 and one sentence", () => {
+describe("a usage error ends with 2 and one sentence", () => {
   test.each([
     ["no JSON", "https://example.com"],
     ["nothing", ""],

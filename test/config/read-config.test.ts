@@ -1,6 +1,5 @@
 import { describe, expect, expectTypeOf, test } from "vitest";
-import type { Config } from "../../src/config/config.ts";
-import { ConfigError } from "../../src/config/config-error.ts";
+import { type Config, ConfigError } from "../../src/config/config.ts";
 import { readConfig } from "../../src/config/read-config.ts";
 
 const secretsKey = Buffer.alloc(32, 7).toString("base64");
@@ -59,14 +58,14 @@ describe("an empty environment", () => {
   });
 });
 
-describe("a mistake", () => {
+describe("a problem", () => {
   test("is reported with the variable, what was found and what is expected", () => {
     expect(problemsOf({ RETRY_ATTEMPTS: "9" })).toEqual([
-      'RETRY_ATTEMPTS is "9", but must be a whole number from 1 to 8.',
+      'RETRY_ATTEMPTS is "9" but must be a whole number from 1 to 8.',
     ]);
   });
 
-  test("is reported together with all others, contradictions included", () => {
+  test("is reported together with all others, conflicts included", () => {
     const problems = problemsOf({
       PORT: "http",
       RETRY_ATTEMPTS: "0",
@@ -106,8 +105,8 @@ describe.each([
   ["OWN_ADDRESSES", ["198.51.100.7, 2001:db8::/64"], ["198.51.100.0/33", "localhost"]],
   [
     "UNSAFE_ALLOWED_TARGETS",
-    ["localhost:8443", "*.localhost:8443,127.0.0.1:1,[::1]:65535"],
-    ["localhost", "*:443", "https://localhost:8443", "localhost:65536", "localhost:0", "a b:1"],
+    ["localhost:8443", " *.localhost:8443 ,127.0.0.1:1, [::1]:65535"],
+    ["localhost", "*:443", "https://localhost:8443", "localhost:65536", "localhost:0", "a b:1", "a:1,", ","],
   ],
   [
     "TRUST_PROXY",
@@ -134,8 +133,8 @@ describe("production", () => {
 
   test("does not start without one", () => {
     expect(problemsOf({ ENVIRONMENT: "production" })).toEqual([
-      "SECRETS_KEY is unset, but must be given when ENVIRONMENT is production: " +
-        "make one with `openssl rand -base64 32`.",
+      "SECRETS_KEY is unset but required when ENVIRONMENT is production: " +
+        "generate one with `openssl rand -base64 32`.",
     ]);
   });
 

@@ -80,7 +80,7 @@ test("a dispatcher whose database is away says so, and says nothing of a queue t
   expect(await started.stop()).toBe(0);
 });
 
-test("a metrics port that is taken is a mistake, said in a sentence", async () => {
+test("a metrics port that is taken is a usage error in one sentence", async () => {
   const other = createServer().listen(0, "127.0.0.1");
   await once(other, "listening");
   const { port } = other.address() as { port: number };
@@ -92,8 +92,8 @@ test("a metrics port that is taken is a mistake, said in a sentence", async () =
     },
   });
   expect(stderr).toBe(
-    `The metrics cannot listen on HOST 127.0.0.1, METRICS_PORT ${port} (EADDRINUSE): ` +
-      "another process listens there already; choose another port, or stop that one.\n",
+    `The metrics server cannot listen on HOST 127.0.0.1, METRICS_PORT ${port} (EADDRINUSE): ` +
+      "another process already listens there; stop it or choose another port.\n",
   );
   expect(code).toBe(2);
   other.close();

@@ -111,7 +111,7 @@ describe("what SQL says of a webhook_url", () => {
       false,
       false,
     ]);
-    const rules = { unsafeAllowedTargets: parseUnsafeAllowedTargets(unsafe.join(",")) };
+    const rules = { unsafeAllowedTargets: parseUnsafeAllowedTargets(unsafe) };
     expect(urls.map((url) => judgeTargetUrl(url, rules).verdict === "allow")).toEqual(
       found.map((f) => f === null),
     );

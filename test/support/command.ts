@@ -26,7 +26,7 @@ export function startSealpost(
   return spawn(process.execPath, [main, ...args], { ...options, env: { ...plainEnv, ...options.env } });
 }
 
-/** Runs it to its end. `input` is what stands on standard input: bytes, or the descriptor of an open file. */
+/** Runs it to its end. `input` is its standard input: bytes, or the descriptor of an open file. */
 export async function runSealpost(
   args: readonly string[],
   options: { readonly input?: string | Uint8Array | number; readonly env?: Record<string, string> } = {},

@@ -11,11 +11,20 @@ export type TestDatabase = {
 };
 
 /** Clones the template that this test run migrated once. */
-export async function createTestDatabase(): Promise<TestDatabase> {
+export function createTestDatabase(): Promise<TestDatabase> {
+  return createFrom(inject("testDatabases").templateName);
+}
+
+/** One that nobody has migrated. */
+export function createEmptyDatabase(): Promise<TestDatabase> {
+  return createFrom("template0");
+}
+
+async function createFrom(template: string): Promise<TestDatabase> {
   const { adminUrl, templateName, failure } = inject("testDatabases");
   if (failure !== null) throw new Error(`The template database could not be migrated: ${failure}`);
   const name = `${templateName}_${randomBytes(6).toString("hex")}`;
-  await runSql(adminUrl, `create database ${name} template ${templateName}`);
+  await runSql(adminUrl, `create database ${name} template ${template}`);
 
   const url = new URL(adminUrl);
   url.pathname = `/${name}`;

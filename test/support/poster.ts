@@ -1,10 +1,14 @@
 // A poster as the service makes it, with the real connector, for receivers on loopback.
 import type { Socket } from "node:net";
-import { createConnector } from "../../src/egress/connect/direct-connector.ts";
+import { createDirectConnector } from "../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../src/egress/dns/resolver.ts";
+import type { Connect, Egress } from "../../src/egress/egress.ts";
 import type { PostLimits } from "../../src/egress/post/limits.ts";
 import { createPoster, type Poster, type PostRequest } from "../../src/egress/post/post.ts";
-import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
+import {
+  NO_UNSAFE_ALLOWED_TARGETS,
+  parseUnsafeAllowedTargets,
+} from "../../src/egress/rules/unsafe-allowed-targets.ts";
 
 export type TestPosterOptions = {
   /** Ports on loopback that may be reached, by `localhost`, `NAME.localhost` and `127.0.0.1`. */
@@ -21,26 +25,31 @@ export type TestPosterOptions = {
 export function createTestPoster(options: TestPosterOptions): Poster {
   const now = options.now ?? (() => performance.now());
   const unsafeAllowedTargets = parseUnsafeAllowedTargets(
-    options.ports
-      .flatMap((port) => ["localhost", "*.localhost", "127.0.0.1"].map((host) => `${host}:${port}`))
-      .join(","),
+    options.ports.flatMap((port) =>
+      ["localhost", "*.localhost", "127.0.0.1"].map((host) => `${host}:${port}`),
+    ),
   );
-  const connect = createConnector({
+  const connect = createDirectConnector({
     resolver: createResolver({ timeoutMs: 1_000, now }),
     unsafeAllowedTargets,
     connectTimeoutMs: options.connectTimeoutMs ?? 5_000,
     ...(options.caPem !== undefined && { ca: options.caPem }),
   });
+  const connectHeard: Connect = async (target, signal) => {
+    const opened = await connect(target, signal);
+    options.onConnected?.(opened.socket);
+    return opened;
+  };
   return createPoster({
-    connect: async (target, signal) => {
-      const opened = await connect(target, signal);
-      options.onConnected?.(opened.socket);
-      return opened;
-    },
-    unsafeAllowedTargets,
+    egress: { connect: connectHeard, unsafeAllowedTargets },
     now,
     ...(options.limits && { limits: options.limits }),
   });
+}
+
+/** Posts over a connector of the test's own, with nothing lifted. */
+export function egressOf(connect: Connect): Egress {
+  return { connect, unsafeAllowedTargets: NO_UNSAFE_ALLOWED_TARGETS };
 }
 
 /** A small request; `deadlineMs` is 5,000 unless given. */

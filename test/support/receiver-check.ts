@@ -1,8 +1,7 @@
 // The receiver check as the service makes it, for receivers on loopback.
 import { randomUUID } from "node:crypto";
-import { createConnector } from "../../src/egress/connect/direct-connector.ts";
+import { createDirectConnector } from "../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../src/egress/dns/resolver.ts";
-import { createPoster } from "../../src/egress/post/post.ts";
 import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { type CheckReceiver, createReceiverCheck } from "../../src/receivers/receiver-check.ts";
 import { unsafeAllowed } from "./dispatching.ts";
@@ -11,16 +10,17 @@ import type { Receiver } from "./receiver.ts";
 /** `deadlineMs`: of an attempt; 15,000 unless given. */
 export function createTestCheck(receiver: Receiver, deadlineMs = 15_000): CheckReceiver {
   const now = () => performance.now();
-  const unsafeAllowedTargets = parseUnsafeAllowedTargets(unsafeAllowed([receiver]).join(","));
+  const unsafeAllowedTargets = parseUnsafeAllowedTargets(unsafeAllowed([receiver]));
   return createReceiverCheck({
-    createConnect: () =>
-      createConnector({
+    createEgress: () => ({
+      connect: createDirectConnector({
         resolver: createResolver({ timeoutMs: 1_000, now }),
         unsafeAllowedTargets,
         connectTimeoutMs: 5_000,
         ca: receiver.caPem,
       }),
-    createPoster: (observed) => createPoster({ connect: observed, unsafeAllowedTargets, now }),
+      unsafeAllowedTargets,
+    }),
     deadlineMs,
     newId: randomUUID,
     now,

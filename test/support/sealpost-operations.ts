@@ -1,6 +1,6 @@
 import pg from "pg";
 import type { Operation } from "../../src/api/operation.ts";
-import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
+import { NO_UNSAFE_ALLOWED_TARGETS } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { createSealpostRegistry } from "../../src/operations/operations.ts";
 import { CHECK_POLICY } from "../../src/operations/receivers.ts";
 
@@ -10,7 +10,7 @@ export function declaredOperations(): readonly Operation[] {
     pool: new pg.Pool(),
     logPool: new pg.Pool(),
     secretsKey: Buffer.alloc(32),
-    unsafeAllowedTargets: parseUnsafeAllowedTargets(""),
+    unsafeAllowedTargets: NO_UNSAFE_ALLOWED_TARGETS,
     analysisBytesMax: 1_048_576,
     analysisRetentionMs: 7 * 86_400_000,
     checkReceiver: () => Promise.reject(new Error("There is nothing behind the operations.")),

@@ -17,8 +17,8 @@ export async function runAtTerminal(
     stderr: stdout,
     now: () => 0,
     random: () => 0.5,
-    untilAskedToEnd: () => new AbortController().signal,
-    tellParent: () => undefined,
+    createShutdownSignal: () => new AbortController().signal,
+    sendToParent: () => undefined,
     setExitCode: (given) => {
       code = given;
     },

@@ -1,4 +1,4 @@
-/** Every way in which a connection to a target can fail to come about, oldest step first. */
+/** Every way in which connecting to a target can fail, in the order of the steps. */
 export const TARGET_ERROR_CODES = [
   "dns_not_found",
   "dns_failed",
@@ -24,21 +24,21 @@ export const TARGET_ERROR_CODES = [
 ] as const;
 
 /**
- * `local_resources_exhausted` (no descriptor, port or buffer left) is this machine's fault and `aborted` the
- * caller's wish; all others are the target's.
+ * `local_resources_exhausted` (no descriptor, port or buffer left) is this machine's fault and `aborted` the caller's
+ * wish; all others are the target's.
  */
 export type TargetErrorCode = (typeof TARGET_ERROR_CODES)[number];
 
 /** Milliseconds each step took; null for a step that was not finished. */
 export type ConnectTimings = { dnsMs: number | null; connectMs: number | null; tlsMs: number | null };
 
-/** How far a connection came before it failed. */
+/** How far a connection got before it failed. */
 export type ConnectProgress = { remoteAddress: string | null; timings: ConnectTimings };
 
 export class TargetError extends Error {
   override readonly name = "TargetError";
   readonly code: TargetErrorCode;
-  /** Null unless it was a connector that failed. */
+  /** Null unless a connector threw it. */
   progress: ConnectProgress | null = null;
 
   constructor(code: TargetErrorCode, message: string, options?: ErrorOptions) {

@@ -1,12 +1,14 @@
 import { isIP } from "node:net";
 import { TargetError } from "../connect/target-error.ts";
 import { createAddressSet, judgeAddress } from "../rules/address.ts";
+import { bareHost } from "../rules/host-name.ts";
 import { allowsUnsafely, type UnsafeAllowedTargets } from "../rules/unsafe-allowed-targets.ts";
 import type { ResolvedAddress } from "./resolution.ts";
 import type { Resolver } from "./resolver.ts";
 
 /**
- * All addresses of a host, each judged just now; at least one.
+ * All addresses of a host, at least one, each judged just now: connect to one of these without another lookup, or DNS
+ * rebinding can swap it.
  * @throws TargetError target_not_public if any one of them is not public, or what the resolver throws
  */
 export type FindCheckedAddresses = (hostname: string, port: number) => Promise<readonly ResolvedAddress[]>;
@@ -40,19 +42,19 @@ async function addressesOf(
   isLifted: boolean,
   resolver: Resolver,
 ): Promise<readonly ResolvedAddress[]> {
-  // A literal never reaches DNS, so it has to be judged here like an answer.
-  const literal = hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
+  // An address literal never reaches DNS, but must be judged like an answer.
+  const literal = bareHost(hostname);
   const family = isIP(literal);
   if (family === 4 || family === 6) return [{ address: literal, family }];
-  // RFC 6761: nobody asks DNS for localhost. It gets this far only when an operator lifted the rules for it.
+  // RFC 6761: localhost is not looked up. Without an unsafely allowed entry for it, it was refused as a URL.
   if (isLifted && (hostname === "localhost" || hostname.endsWith(".localhost"))) {
     return [{ address: "127.0.0.1", family: 4 }];
   }
   return resolver.resolve(hostname);
 }
 
-// The address stands in the cause, for the log: the message is shown to whoever gave the URL, and would tell them
-// what a name means inside this network.
+// The address goes into the cause, for the log only: the message is shown to whoever gave the URL, and would tell them
+// what a name resolves to inside this network.
 function notPublic(hostname: string, address: string, reason: string): TargetError {
   return new TargetError("target_not_public", `"${hostname}" leads to an address that is not public.`, {
     cause: new Error(`${address}: ${reason}`),

@@ -4,22 +4,22 @@ export type ResolvedAddress = { readonly address: string; readonly family: 4 | 6
 
 export type DnsFailureCode = Extract<TargetErrorCode, `dns_${string}`>;
 
-/** What DNS said about one name: addresses, IPv4 first, or why there are none; and how long that may be believed. */
+/** What DNS said about one name: addresses, IPv4 first, or why there are none; and for how long to cache it. */
 export type Resolution =
   | { readonly addresses: readonly ResolvedAddress[]; readonly lifetimeMs: number }
   | { readonly failure: DnsFailureCode; readonly cause: unknown; readonly lifetimeMs: number };
 
-/** What one query, for A or for AAAA, brought. */
+/** The result of one query, for A or for AAAA. */
 export type FamilyAnswer =
   | { readonly addresses: readonly ResolvedAddress[]; readonly lifetimeMs: number }
   | { readonly error: unknown };
 
 const POSITIVE_LIFETIME_MAX_MS = 30_000;
-// Records that live 0 s would otherwise cost a query per connection. Reuse is safe: no verdict is remembered.
+// A TTL of 0 would cost a query per connection. Caching is safe: addresses are judged at every use.
 const POSITIVE_LIFETIME_MIN_MS = 1_000;
 const NEGATIVE_LIFETIME_MS = 5_000;
 
-/** The records of one query, as node:dns gives them; `ttl` in seconds, which c-ares omits beyond 256 records. */
+/** The records of one query as node:dns has them; `ttl` is in seconds, and c-ares omits it beyond 256 records. */
 export function answerOf(records: readonly { address: string; ttl?: number }[], family: 4 | 6): FamilyAnswer {
   const lifetimesMs = records.map((record) => (record.ttl ?? 0) * 1_000);
   return {
@@ -28,7 +28,7 @@ export function answerOf(records: readonly { address: string; ttl?: number }[], 
   };
 }
 
-/** One conclusion from the answers that came in time: two, one or none. */
+/** Combines the answers that came in time: two, one or none. */
 export function conclude(answers: readonly FamilyAnswer[]): Resolution {
   const found = answers.filter((answer) => "addresses" in answer);
   const errors = answers.filter((answer) => "error" in answer).map((answer) => answer.error);
@@ -38,7 +38,7 @@ export function conclude(answers: readonly FamilyAnswer[]): Resolution {
   const addresses = found
     .flatMap((answer) => answer.addresses)
     .sort((one, other) => one.family - other.family);
-  // While one family is in the dark the other is good enough to connect, but soon both are asked again.
+  // While one family is unknown the other is good enough to connect to, but both are asked again soon.
   const isWhole = isComplete && errors.every(saysNoSuchRecord);
   const lifetimeMaxMs = isWhole ? POSITIVE_LIFETIME_MAX_MS : NEGATIVE_LIFETIME_MS;
   return { addresses, lifetimeMs: Math.min(lifetimeMaxMs, ...found.map((answer) => answer.lifetimeMs)) };
@@ -57,7 +57,7 @@ function failureOf(
   return { failure: "dns_not_found", cause: errors[0] };
 }
 
-/** A name server answered, and the answer is that there is none: NXDOMAIN, or no record of this family. */
+/** A name server answered that there is nothing: NXDOMAIN, or no record of this family. */
 function saysNoSuchRecord(error: unknown): boolean {
   return codeOf(error) === "ENOTFOUND" || codeOf(error) === "ENODATA";
 }

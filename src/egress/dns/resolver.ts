@@ -1,6 +1,6 @@
 import { Resolver as DnsResolver } from "node:dns/promises";
 import { TargetError } from "../connect/target-error.ts";
-import { createAddressCache } from "./address-cache.ts";
+import { TtlMap } from "../ttl-map.ts";
 import {
   answerOf,
   conclude,
@@ -12,8 +12,8 @@ import {
 
 export type Resolver = {
   /**
-   * All addresses that DNS gives for a name, public or not, IPv4 first; at least one. The answer may be up to
-   * 30 s old and nobody has judged it: whoever connects does, every time.
+   * All addresses that DNS has for a name, public or not, IPv4 first; at least one. The answer may be 30 s old and is
+   * not judged: whoever connects judges it, every time.
    * @throws TargetError dns_not_found, dns_failed or dns_timeout
    */
   resolve(hostname: string): Promise<readonly ResolvedAddress[]>;
@@ -28,18 +28,22 @@ export type ResolverOptions = {
   readonly now: () => number;
 };
 
-// Once one family has addresses, the other is waited for only this long: name servers that drop AAAA queries exist.
+// Once one family has addresses, wait only this long for the other: some name servers drop AAAA queries.
 const OTHER_FAMILY_GRACE_MS = 250;
 
-// A lost packet is asked for again after 0.5 s, then 1, 2 and 2 s; with several name servers, from the next one.
-// Node looks at the clock for that once per first interval, so with 1 s a lost packet would often cost two.
+// A lost packet is retried after 0.5 s, then 1, 2 and 2 s, each time with the next name server. Node checks the time
+// only once per first interval, so with 1 s a lost packet would often cost two.
 const QUERY_TRIES = 4;
 const QUERY_RETRY_FIRST_MS = 500;
 const QUERY_RETRY_MAX_MS = 2_000;
 
+const CACHED_NAMES_MAX = 10_000;
+/** More than any honest name has; beyond that a name is not cached. */
+const CACHED_ADDRESSES_MAX = 32;
+
 /**
- * Asks DNS through c-ares. `dns.lookup` would wait in the thread pool, where six names with dead servers hold up
- * every other one for half a minute; it would also read the hosts file and search domains, where no public target is.
+ * Asks DNS through c-ares. `dns.lookup` would use the thread pool, where six names with dead servers hold up every
+ * other one for half a minute; it would also read the hosts file and search domains, which have no public target.
  */
 export function createResolver(options: ResolverOptions): Resolver {
   const { timeoutMs, now } = options;
@@ -50,7 +54,7 @@ export function createResolver(options: ResolverOptions): Resolver {
   });
   if (options.servers !== undefined) dns.setServers(options.servers);
 
-  const cache = createAddressCache(now);
+  const cache = new TtlMap<string, Resolution>({ entriesMax: CACHED_NAMES_MAX, now });
   const underWay = new Map<string, Promise<Resolution>>();
 
   async function ask(hostname: string): Promise<Resolution> {
@@ -58,12 +62,13 @@ export function createResolver(options: ResolverOptions): Resolver {
       answerFrom(dns.resolve4(hostname, { ttl: true }), 4),
       answerFrom(dns.resolve6(hostname, { ttl: true }), 6),
     ];
-    const resolution = conclude(await gather(asked, timeoutMs));
-    cache.put(hostname, resolution);
+    const resolution = conclude(await collectAnswers(asked, timeoutMs));
+    const isCacheable = !("addresses" in resolution) || resolution.addresses.length <= CACHED_ADDRESSES_MAX;
+    if (isCacheable) cache.set(hostname, resolution, resolution.lifetimeMs);
     return resolution;
   }
 
-  /** Everybody who asks for the same name meanwhile gets the same answer. */
+  /** Single-flight: lookups of the same name share one query. */
   function askOnce(hostname: string): Promise<Resolution> {
     const asked = underWay.get(hostname);
     if (asked !== undefined) return asked;
@@ -81,7 +86,7 @@ export function createResolver(options: ResolverOptions): Resolver {
   };
 }
 
-/** Never rejects: a query that failed is an answer too. */
+/** Never rejects: a failed query is an answer too. */
 async function answerFrom(
   query: Promise<readonly { address: string; ttl: number }[]>,
   family: 4 | 6,
@@ -93,8 +98,8 @@ async function answerFrom(
   }
 }
 
-/** The answers of both families, or of one with addresses and what came within the grace, or what came at all. */
-function gather(
+/** Both families' answers; or one with addresses and what came within the grace; or what came before the timeout. */
+function collectAnswers(
   asked: readonly Promise<FamilyAnswer>[],
   timeoutMs: number,
 ): Promise<readonly FamilyAnswer[]> {

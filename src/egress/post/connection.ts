@@ -1,36 +1,20 @@
-import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
 import { Client } from "undici";
+import type { OpenedConnection, Target } from "../egress.ts";
 import type { PostLimits } from "./limits.ts";
 
-/** A fresh connection as a connector hands it over. */
-export type OpenedConnection = {
-  readonly socket: Socket;
-  /** The checked address; null if a proxy chose it. */
-  readonly remoteAddress: string | null;
-  readonly timings: { readonly dnsMs: number | null; readonly connectMs: number; readonly tlsMs: number };
-};
-
-/** `hostname` as in a URL: an IPv6 address stands in brackets. */
-export type Target = { readonly hostname: string; readonly port: number };
-
 /**
- * Opens a trustworthy TLS connection to the target. Aborting the signal ends the try at once; the error then
- * does not matter.
- */
-export type Connect = (target: Target, signal: AbortSignal) => Promise<OpenedConnection>;
-
-/**
- * One TLS connection with an undici client of its own, lent to one POST at a time. A client for each, because the
- * POST that runs into its deadline must end without its neighbours, and only destroying the client ends it.
+ * One TLS connection with an undici client of its own, lent to one POST at a time: a POST that runs into its deadline
+ * is ended by destroying its client, which must not take others with it.
  */
 export type Connection = {
   readonly origin: string;
   readonly target: Target;
   readonly remoteAddress: string | null;
   readonly client: Client;
-  readonly socket: Socket;
+  readonly socket: TLSSocket;
   readonly openedAtMs: number;
-  /** Its origin had one POST lately, and no second one: nothing says yet that keeping it pays. */
+  /** Its origin had one POST lately and no second one: keeping it may not pay. */
   isNewcomer: boolean;
   /** When it was last given back. */
   idleSinceMs: number;
@@ -38,19 +22,19 @@ export type Connection = {
   endedBy: Error | null;
 };
 
-/** A request found its connection ended before a byte of it was written. */
+/** A request's connection had ended before a byte of the request was written. */
 export class ConnectionEndedError extends Error {
   override readonly name = "ConnectionEndedError";
-  // undici reconnects for ever on errors that carry one of its own codes.
+  // undici reconnects for ever after errors that have one of its own codes.
   readonly code = "SEALPOST_CONNECTION_ENDED";
 }
 
-/** Whether a connection without a request on it was ended by the receiver, and not by its idle time or by us. */
+/** Whether an idle connection was closed by the receiver, rather than by the idle timeout or by us. */
 export function isByReceiver(error: Error): boolean {
   return !(error instanceof ConnectionEndedError) && !("code" in error && error.code === "UND_ERR_INFO");
 }
 
-/** Takes a fresh connection over. It must be used at once, or ended. */
+/** Wraps a fresh connection, which must be used at once or ended. */
 export function openConnection(
   origin: string,
   target: Target,
@@ -72,17 +56,17 @@ export function openConnection(
   return connection;
 }
 
-/** A client that lives on this one socket: it never connects by itself, nor again. */
+/** A client for this one socket: it never opens another. */
 function createClient(
   origin: string,
-  socket: Socket,
+  socket: TLSSocket,
   limits: PostLimits,
   endedBy: () => Error | null,
 ): Client {
   let isHandedOver = false;
   return new Client(origin, {
     connect(_options, callback) {
-      // Not at once: undici does not expect the answer before it has finished asking.
+      // Not synchronously: undici does not expect the callback before `connect` has returned.
       queueMicrotask(() => {
         if (isHandedOver) {
           callback(new ConnectionEndedError("the connection has ended", { cause: endedBy() }), null);
@@ -92,15 +76,15 @@ function createClient(
         callback(null, socket);
       });
     },
-    // Over HTTP/2 a refused stream would send the POST again, and header limits would not hold.
+    // Over HTTP/2 undici re-sends the POST of a refused stream, and does not apply maxHeaderSize.
     allowH2: false,
-    // The deadline is the POST's own: undici's timers count per chunk, restart at every 1xx and are coarse.
+    // Each POST has its own deadline: undici's timers count per chunk, restart at every 1xx and are coarse.
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: limits.responseHeadBytesMax,
     maxRequestsPerClient: limits.requestsPerConnectionMax,
     keepAliveTimeout: limits.idleMs,
-    // A receiver's Keep-Alive hint may only make it shorter. It closes at the hint; we before that.
+    // A receiver's Keep-Alive hint may only shorten the idle timeout, and we close before the receiver does.
     keepAliveMaxTimeout: limits.idleMs,
     keepAliveTimeoutThreshold: 500,
   });

@@ -2,25 +2,29 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
 import type { ErrorCode } from "../../model/error-codes.ts";
 import { TargetError } from "../connect/target-error.ts";
-import { classifyAnswerError, classifyConnectError, classifySlowConnect } from "./classify.ts";
-import {
-  type Connect,
-  type Connection,
-  ConnectionEndedError,
-  isByReceiver,
-  type OpenedConnection,
-  type Target,
-} from "./connection.ts";
-import type { Connections } from "./connections.ts";
-import { endWithAnswer, endWithError, type PostEnding } from "./ending.ts";
+import type { Connect, OpenedConnection, Target } from "../egress.ts";
+import { portOf } from "../rules/port.ts";
+import { type Connection, ConnectionEndedError, isByReceiver } from "./connection.ts";
+import type { ConnectionPool } from "./connection-pool.ts";
+import { classifyAnswerError, classifyConnectError, classifySlowConnect } from "./failures.ts";
 import type { PostLimits } from "./limits.ts";
-import type { PostRequest, PostResult, PostTimings } from "./result.ts";
+import { endWithAnswer, endWithError, type PostEnding, type PostResult, type PostTimings } from "./result.ts";
 import type { Member, UnorderedSet } from "./unordered-set.ts";
+
+export type PostRequest = {
+  /** A judged URL: https, without credentials or fragment. */
+  readonly url: URL;
+  /** Without `host`, `content-length` and `connection`, which the caller must not set. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+  /** For everything from DNS to the answer's head; reading the body must end by then, too. */
+  readonly deadlineMs: number;
+};
 
 export type ExchangeSetting = {
   readonly connect: Connect;
-  readonly connections: Connections;
-  /** Each exchange from when it is made until it is over. */
+  readonly pool: ConnectionPool;
+  /** Every exchange that is not over. */
   readonly inFlight: UnorderedSet<Exchange>;
   readonly limits: PostLimits;
   /** Monotonic milliseconds. */
@@ -28,15 +32,15 @@ export type ExchangeSetting = {
 };
 
 /**
- * One POST from its start to its result. It is undici's handler itself, since the layers of `client.request`
- * (a promise, a stream, an abort signal) cost a third of the time of a small POST.
+ * One POST from its start to its result. It is an undici handler itself, since the layers of `client.request` (a
+ * promise, a stream, an abort signal) cost a third of the time of a small POST.
  */
 export class Exchange implements Dispatcher.DispatchHandler, Member {
   readonly #setting: ExchangeSetting;
   readonly #request: PostRequest;
   readonly #ended: PromiseWithResolvers<PostResult>;
   readonly #startedAtMs: number;
-  /** Among those in flight. */
+  /** In `inFlight`. */
   place = -1;
   #timer: NodeJS.Timeout;
   #isOver = false;
@@ -52,12 +56,12 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
   #sentAtMs = 0;
   #informationalHeadsCount = 0;
   #statusCode = 0;
-  /** Null until the answer's head is there. */
+  /** Null until the answer's head was read. */
   #headers: IncomingHttpHeaders | null = null;
   readonly #excerpt: Buffer[] = [];
   #bodyBytesCount = 0;
 
-  /** `ended` is rejected for a mistake of ours alone: a request that cannot be sent at all. */
+  /** `ended` is rejected only for a programming error: a request that cannot be sent at all. */
   constructor(setting: ExchangeSetting, request: PostRequest, ended: PromiseWithResolvers<PostResult>) {
     this.#setting = setting;
     this.#request = request;
@@ -68,19 +72,18 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
   }
 
   start(): void {
-    const kept = this.#setting.connections.take(this.#request.url.origin);
+    const kept = this.#setting.pool.take(this.#request.url.origin);
     if (kept === undefined) {
       this.#connect();
       return;
     }
     this.#use(kept, true);
-    // The receiver may have closed it while the event loop was busy, and a POST on a closed connection is lost. So
-    // the loop has to look at its sockets once before: undici waits for one more immediate, and between the two
-    // it does.
+    // The receiver may have closed it while the event loop was busy, and a POST on a closed connection is lost. So let
+    // the loop poll its sockets first, which it does between this immediate and the one that undici waits for.
     setImmediate(() => this.#isOver || this.#send(kept));
   }
 
-  /** Ends it for a reason of ours, at once. An answer whose head is there stands. */
+  /** Ends it at once, for a reason of our own. An answer whose head was read counts. */
   cut(errorCode: "shut_down"): void {
     if (this.#isOver) return;
     if (this.#headers !== null) this.#answer({ isCut: true });
@@ -94,7 +97,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
     else if (this.#mayHaveWritten) this.#fail("response_timeout");
     else if (this.#connecting === null) this.#fail("connect_timeout");
     else {
-      // The connector answers at once with how far it came; if it ever did not, the deadline still holds.
+      // The connector rejects at once, with how far it got. Should it not, the deadline holds all the same.
       this.#connecting.abort();
       setImmediate(() => this.#isOver || this.#fail("connect_timeout"));
     }
@@ -102,7 +105,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
 
   #connect(): void {
     const { url } = this.#request;
-    const target = { hostname: url.hostname, port: url.port === "" ? 443 : Number(url.port) };
+    const target = { hostname: url.hostname, port: portOf(url) };
     const connecting = new AbortController();
     this.#connecting = connecting;
     this.#setting.connect(target, connecting.signal).then(
@@ -112,14 +115,14 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
   }
 
   #onConnected(target: Target, opened: OpenedConnection): void {
-    // Aborted and yet not over: the connection came about in the very moment of the deadline.
+    // Aborted and yet not over: the connection was made just as the deadline passed.
     if (this.#isOver || this.#connecting?.signal.aborted) {
       opened.socket.destroy();
       return;
     }
     this.#connecting = null;
     Object.assign(this.#timings, opened.timings);
-    const connection = this.#setting.connections.open(this.#request.url.origin, target, opened);
+    const connection = this.#setting.pool.open(this.#request.url.origin, target, opened);
     this.#use(connection, false);
     this.#send(connection);
   }
@@ -131,7 +134,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
       this.#remoteAddress = error.progress.remoteAddress;
       Object.assign(this.#timings, error.progress.timings);
     }
-    // It is not over, so only the deadline can have aborted it.
+    // The exchange is not over, so only its deadline can have aborted this.
     const isTimeUp = error instanceof TargetError && error.code === "aborted";
     this.#fail(isTimeUp ? classifySlowConnect(this.#timings) : classifyConnectError(error));
   }
@@ -150,7 +153,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
     );
   }
 
-  // What undici calls, in this order.
+  // Called by undici, in this order.
 
   /** Called just before the first byte is written. */
   onRequestStart(): void {
@@ -164,7 +167,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
 
   onResponseStart(_controller: unknown, statusCode: number, headers: IncomingHttpHeaders): void {
     if (this.#isOver) return;
-    // undici lets "HTTP/1.1 000" and a 101 without an upgrade pass for informational.
+    // undici takes "HTTP/1.1 000", and a 101 without an upgrade, for informational.
     if (statusCode < 102) this.#fail("bad_response");
     else if (statusCode < 200) {
       this.#informationalHeadsCount += 1;
@@ -182,14 +185,14 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
     if (this.#isOver) return;
     const { excerptBytesMax, responseBytesMax } = this.#setting.limits;
     const room = excerptBytesMax - this.#bodyBytesCount;
-    // A copy: the chunk is a window on a much larger buffer.
+    // A copy: the chunk is a view of a much larger buffer.
     if (room > 0) this.#excerpt.push(Buffer.from(chunk.subarray(0, room)));
     this.#bodyBytesCount += chunk.length;
     if (this.#bodyBytesCount > responseBytesMax) this.#answer({ isCut: true });
   }
 
   onResponseEnd(): void {
-    // undici decides whether the connection can go on just after this call.
+    // undici decides just after this call whether the connection can be kept.
     queueMicrotask(() => this.#isOver || this.#answer({ isCut: false }));
   }
 
@@ -204,15 +207,15 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
   #onKeptConnectionEnded(error: Error): void {
     const original = originalError(error);
     if (this.#connection !== null && isByReceiver(original) && this.#timings.firstByteMs === null) {
-      this.#setting.connections.distrust(this.#connection);
+      this.#setting.pool.distrust(this.#connection);
     }
-    // Once a byte may have been written it may have arrived, and sending again is for the next attempt.
+    // A byte that may have been written may have arrived, so sending again is for the next attempt.
     if (this.#mayHaveWritten) this.#fail(classifyAnswerError(original));
-    // Still the same attempt: on with the next kept connection, or a fresh one.
+    // Nothing was sent, so it is still the same attempt: use the next kept connection, or a fresh one.
     else this.start();
   }
 
-  /** The head has decided what the answer is worth; the body is for the record, and for keeping the connection. */
+  /** The head has decided the outcome. The body is read for the log, and to keep the connection. */
   #limitBodyTime(): void {
     const { limits, now } = this.#setting;
     const remainingMs = this.#startedAtMs + this.#request.deadlineMs - now();
@@ -222,9 +225,9 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
   }
 
   #answer({ isCut }: { isCut: boolean }): void {
-    const { connections, limits } = this.#setting;
+    const { pool, limits } = this.#setting;
     if (isCut) this.#endConnection();
-    else if (this.#connection !== null) connections.giveBack(this.#connection);
+    else if (this.#connection !== null) pool.giveBack(this.#connection);
     const body = { chunks: this.#excerpt, bytesCount: this.#bodyBytesCount, isCut };
     this.#finish(endWithAnswer(this.#statusCode, this.#headers ?? {}, body, limits.excerptBytesMax));
   }
@@ -260,7 +263,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
 
   #endConnection(): void {
     if (this.#connection === null) return;
-    this.#setting.connections.end(this.#connection, new ConnectionEndedError("the POST on it was cut"));
+    this.#setting.pool.end(this.#connection, new ConnectionEndedError("the POST on it was cut"));
   }
 }
 
@@ -268,7 +271,7 @@ function onTimeIsUp(exchange: Exchange): void {
   exchange.onTimeIsUp();
 }
 
-/** A connection that ended before the request was begun tells why by its cause. */
+/** Of a connection that ended before the request was sent, the cause says why. */
 function originalError(error: Error): Error {
   return error instanceof ConnectionEndedError && error.cause instanceof Error ? error.cause : error;
 }

@@ -1,33 +1,33 @@
-/** Bounds on one POST and on the connections kept for the next ones. Times are milliseconds, sizes bytes. */
+/** Limits on one POST and on kept (keep-alive) connections. Times are milliseconds, sizes bytes. */
 export type PostLimits = {
-  /** Of the answer's body; more is not read, and the connection is not kept. */
+  /** Of the answer's body. Beyond that nothing is read, and the connection is closed. */
   readonly responseBytesMax: number;
   /** Of the answer's header names and values. */
   readonly responseHeadBytesMax: number;
   /** 1xx heads before the real one. A slow flood of them ends at the deadline, a fast one here. */
   readonly informationalHeadsMax: number;
-  /** For reading the body, once the head has decided what the answer is worth. */
+  /** For reading the body, once the head has decided the outcome. */
   readonly bodyReadMs: number;
-  /** Of the answer's text that is recorded, as UTF-8. */
+  /** Of the recorded beginning of the body, as UTF-8. */
   readonly excerptBytesMax: number;
-  /** A receiver that closes at 2 s fails 2 % of the POSTs of a client that keeps connections for 4 s. */
+  /** Idle timeout. With 4 s, a receiver whose own is 2 s would fail 2 % of the POSTs. */
   readonly idleMs: number;
-  /** So that a receiver which moved to another address is found there. */
+  /** So that a receiver that moved to another address is found there. */
   readonly connectionAgeMs: number;
   readonly requestsPerConnectionMax: number;
-  /** Over all origins, so no more origins than this are remembered either. In-flight POSTs come on top. */
+  /** Over all origins. Connections of POSTs in flight come on top. */
   readonly idleConnectionsMax: number;
   /**
-   * Of those, connections to origins that had one POST lately, and no second one within `idleMs`. A flood of receivers
-   * that get one POST each holds no more than these; 200 busy receivers in turn, held to as few, would shake hands
-   * anew for three POSTs out of four, at three times the CPU.
+   * Of those, connections to newcomers: origins with one POST lately and no second one within `idleMs`. So a flood of
+   * receivers that get one POST each keeps few connections. The same limit for busy origins would cost 200 of them
+   * three times the CPU, since three POSTs out of four would need a new handshake.
    */
   readonly idleNewcomersMax: number;
-  /** Origins of which it is known whether they had a POST lately. */
+  /** Origins remembered as having had a POST lately. */
   readonly seenOriginsMax: number;
-  /** A receiver that closes a kept connection within this time, unannounced, closes all of them. */
+  /** A receiver that closes a kept connection within this time, without `connection: close`, is distrusted. */
   readonly soonMs: number;
-  /** For how long connections to such a receiver are not kept; a restart of a good one looks the same. */
+  /** For how long no connection to it is kept. Not for ever: a restart of a good receiver looks the same. */
   readonly distrustMs: number;
   readonly distrustedOriginsMax: number;
 };

@@ -1,18 +1,15 @@
-import { NO_UNSAFE_ALLOWED_TARGETS, type UnsafeAllowedTargets } from "../rules/unsafe-allowed-targets.ts";
-import type { Connect } from "./connection.ts";
-import { createConnections } from "./connections.ts";
-import { Exchange } from "./exchange.ts";
+import type { Egress } from "../egress.ts";
+import { createConnectionPool } from "./connection-pool.ts";
+import { Exchange, type PostRequest } from "./exchange.ts";
 import { POST_LIMITS, type PostLimits } from "./limits.ts";
-import type { PostRequest, PostResult } from "./result.ts";
+import type { PostResult } from "./result.ts";
 import { UnorderedSet } from "./unordered-set.ts";
 
-export type { PostRequest, PostResult } from "./result.ts";
+export type { PostRequest } from "./exchange.ts";
+export type { PostResult } from "./result.ts";
 
 export type PosterOptions = {
-  /** From `createConnector`, or `createConnectorThroughProxy` where there is an egress proxy. */
-  readonly connect: Connect;
-  /** Those that `connect` was made with: kept connections are judged by them at each use. */
-  readonly unsafeAllowedTargets?: UnsafeAllowedTargets;
+  readonly egress: Egress;
   readonly limits?: Partial<PostLimits>;
   /** Monotonic milliseconds. */
   readonly now: () => number;
@@ -20,8 +17,8 @@ export type PosterOptions = {
 
 export type Poster = {
   /**
-   * POSTs once and tells how it ended. Never follows a redirect, never sends again.
-   * @throws Error only for a request that is malformed, which is a mistake of ours
+   * POSTs once and says how it ended. Never follows a redirect, never sends again.
+   * @throws Error only for a malformed request, which is a programming error
    */
   post(request: PostRequest): Promise<PostResult>;
   /** Cuts what is in flight as `shut_down` and ends all connections; later POSTs end as `shut_down` unsent. */
@@ -32,17 +29,18 @@ export type Poster = {
 export type PosterGauges = {
   readonly inFlight: number;
   readonly openConnections: number;
-  /** Of the open ones, those that wait for the next POST. */
+  /** Those of the open ones that wait for the next POST. */
   readonly idleConnections: number;
   readonly idleOrigins: number;
 };
 
 export function createPoster(options: PosterOptions): Poster {
-  const { connect, now, unsafeAllowedTargets = NO_UNSAFE_ALLOWED_TARGETS } = options;
+  const { egress, now } = options;
+  const { connect, unsafeAllowedTargets } = egress;
   const limits: PostLimits = { ...POST_LIMITS, ...options.limits };
-  const connections = createConnections({ unsafeAllowedTargets, limits, now });
+  const pool = createConnectionPool({ unsafeAllowedTargets, limits, now });
   const inFlight = new UnorderedSet<Exchange>();
-  const setting = { connect, connections, inFlight, limits, now };
+  const setting = { connect, pool, inFlight, limits, now };
   let isClosed = false;
 
   return {
@@ -58,19 +56,19 @@ export function createPoster(options: PosterOptions): Poster {
     async close() {
       isClosed = true;
       for (const exchange of inFlight.all()) exchange.cut("shut_down");
-      connections.endIdle();
+      pool.endIdle();
     },
 
     gauges: () => ({
       inFlight: inFlight.size,
-      openConnections: connections.openCount,
-      idleConnections: connections.idleCount,
-      idleOrigins: connections.originsCount,
+      openConnections: pool.openCount,
+      idleConnections: pool.idleCount,
+      idleOrigins: pool.originsCount,
     }),
   };
 }
 
-/** A `host` header would stand beside another name than the one that the certificate was checked for. */
+/** A `host` header could name another host than the one whose certificate was verified. */
 function refuseHostHeader(headers: PostRequest["headers"]): void {
   for (const name in headers) {
     if (name.length === 4 && name.toLowerCase() === "host")

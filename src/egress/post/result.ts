@@ -1,23 +1,14 @@
-import type { ErrorCode } from "../../model/error-codes.ts";
+import type { IncomingHttpHeaders } from "node:http";
+import { type ErrorCode, outcomeOfErrorCode } from "../../model/error-codes.ts";
+import { statusErrorCode } from "../../model/http-status-errors.ts";
 import type { Outcome } from "../../model/outcomes.ts";
 
 /** How one POST ended, whatever the receiver did. Durations are milliseconds. */
-export type PostResult = {
-  outcome: Outcome;
-  /** Null if and only if it succeeded. */
-  errorCode: ErrorCode | null;
-  /** Null if no answer's head was read. */
-  statusCode: number | null;
-  /** The raw text of the answer's `Retry-After`, at most 200 characters. */
-  retryAfter: string | null;
-  /** Null if it came to no connection, or if a proxy chose the address. */
+export type PostResult = PostEnding & {
+  /** Null if there was no connection, or if a proxy chose the address. */
   remoteAddress: string | null;
   timings: PostTimings;
   durationMs: number;
-  /** A few headers that tell where the answer came from; null if there was no answer or none of them. */
-  responseHeaders: Record<string, string> | null;
-  /** The beginning of the answer's body, at most 1 KiB; null if it is empty or there was no answer. */
-  responseExcerpt: string | null;
   /** False only if not one byte of the request can have reached the receiver. */
   mayHaveWritten: boolean;
 };
@@ -31,12 +22,149 @@ export type PostTimings = {
   firstByteMs: number | null;
 };
 
-export type PostRequest = {
-  /** A judged URL: https, without credentials or fragment. */
-  readonly url: URL;
-  /** `host`, `content-length` and `connection` are not the caller's to set. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer;
-  /** For everything from DNS to the answer's head; reading the body must end by then, too. */
-  readonly deadlineMs: number;
+/** The part of a result that an answer, or an error, decides. */
+export type PostEnding = {
+  outcome: Outcome;
+  /** Null if and only if it succeeded. */
+  errorCode: ErrorCode | null;
+  /** Null if no answer's head was read. */
+  statusCode: number | null;
+  /** The raw text of the answer's `Retry-After`, at most 200 characters. */
+  retryAfter: string | null;
+  /** A few headers that tell where the answer came from; null if there was no answer or none of them. */
+  responseHeaders: Record<string, string> | null;
+  /** The beginning of the answer's body, at most 1 KiB; null if it is empty or there was no answer. */
+  responseExcerpt: string | null;
 };
+
+/** The head alone decides: a body that was cut off does not change a 2xx. */
+export function endWithAnswer(
+  statusCode: number,
+  headers: IncomingHttpHeaders,
+  body: BodyRead,
+  excerptBytesMax: number,
+): PostEnding {
+  const isSuccess = statusCode >= 200 && statusCode < 300;
+  return {
+    outcome: isSuccess ? "succeeded" : "rejected",
+    errorCode: isSuccess ? null : statusErrorCode(statusCode),
+    statusCode,
+    retryAfter: retryAfterOf(headers),
+    responseHeaders: recordedHeaders(headers),
+    responseExcerpt: excerptOf(body, headers, excerptBytesMax),
+  };
+}
+
+export function endWithError(errorCode: ErrorCode): PostEnding {
+  const outcome = outcomeOfErrorCode(errorCode);
+  if (outcome === null) throw new Error(`${errorCode} is no error of an attempt.`);
+  return {
+    outcome,
+    errorCode,
+    statusCode: null,
+    retryAfter: null,
+    responseHeaders: null,
+    responseExcerpt: null,
+  };
+}
+
+/** Headers that help to find out why a receiver answered as it did; no cookies, nothing secret. */
+const RECORDED_HEADERS = [
+  "allow",
+  "cf-ray",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "date",
+  "location",
+  "retry-after",
+  "server",
+  "via",
+  "www-authenticate",
+  "x-amzn-requestid",
+  "x-amzn-trace-id",
+  "x-request-id",
+] as const;
+
+/** Characters of one header's value. */
+const HEADER_VALUE_LENGTH_MAX = 500;
+const RETRY_AFTER_LENGTH_MAX = 200;
+
+const MORE_MARK = "…";
+const CUT_MARK = "… [cut off]";
+
+// All control characters but line feed and tab: PostgreSQL rejects NUL, and the others garble logs and pages.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
+const CONTROL_CHARACTERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
+const LONE_SURROGATES = /\p{Surrogate}/gu;
+
+const encoder = new TextEncoder();
+
+/** Drops what must not be stored: control characters but `\n` and `\t`, and lone surrogates. */
+export function recordableText(text: string): string {
+  const kept = text.replace(CONTROL_CHARACTERS, "");
+  return kept.isWellFormed() ? kept : kept.replace(LONE_SURROGATES, "");
+}
+
+/** The headers worth recording; null if there are none. */
+export function recordedHeaders(headers: IncomingHttpHeaders): Record<string, string> | null {
+  let recorded: Record<string, string> | null = null;
+  for (const name of RECORDED_HEADERS) {
+    const value = headers[name];
+    if (value === undefined) continue;
+    recorded ??= {};
+    recorded[name] = headerText(value, HEADER_VALUE_LENGTH_MAX);
+  }
+  return recorded;
+}
+
+/** The raw `Retry-After`, for the schedule to judge; null if there is none. */
+export function retryAfterOf(headers: IncomingHttpHeaders): string | null {
+  const value = headers["retry-after"];
+  return value === undefined ? null : headerText(value, RETRY_AFTER_LENGTH_MAX);
+}
+
+export type BodyRead = {
+  /** The first bytes of the body, at least `bytesMax` if there are that many. */
+  readonly chunks: readonly Buffer[];
+  readonly bytesCount: number;
+  /** The end of the body was not read: reset, too long or too slow. */
+  readonly isCut: boolean;
+};
+
+/**
+ * The beginning of an answer's body as text: at most `bytesMax` bytes of UTF-8, including the mark for "more" or "cut
+ * off". Null for an empty body.
+ */
+export function excerptOf(body: BodyRead, headers: IncomingHttpHeaders, bytesMax: number): string | null {
+  const encoding = headers["content-encoding"];
+  if (encoding !== undefined && encoding.toLowerCase() !== "identity" && body.bytesCount > 0) {
+    // Never decompressed, because of gzip bombs.
+    return firstBytes(`[compressed: ${headerText(encoding, 40)}]`, bytesMax);
+  }
+  if (body.bytesCount === 0) return body.isCut ? CUT_MARK : null;
+
+  const hasMore = body.bytesCount > bytesMax;
+  const bytes = body.chunks.length === 1 ? body.chunks[0] : Buffer.concat(body.chunks);
+  const text = recordableText(bytes === undefined ? "" : bytes.toString("utf8", 0, bytesMax));
+  if (!hasMore && !body.isCut && bytesIn(text) <= bytesMax) return text;
+
+  const mark = body.isCut ? CUT_MARK : MORE_MARK;
+  // A character that was cut in half became replacement characters.
+  return firstBytes(text.replace(/\ufffd{1,3}$/, ""), bytesMax - bytesIn(mark)) + mark;
+}
+
+function headerText(value: string | string[], lengthMax: number): string {
+  const text = typeof value === "string" ? value : value.join(", ");
+  return recordableText(text.slice(0, lengthMax));
+}
+
+function bytesIn(text: string): number {
+  return Buffer.byteLength(text, "utf8");
+}
+
+/** As much of the text as fits, with no character cut in half. */
+function firstBytes(text: string, bytesMax: number): string {
+  if (bytesIn(text) <= bytesMax) return text;
+  return text.slice(0, encoder.encodeInto(text, new Uint8Array(bytesMax)).read);
+}

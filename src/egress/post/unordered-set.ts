@@ -1,12 +1,12 @@
-/** Where a member stands in its set; the set's to write, nobody else's. */
+/** A member's index in its set, which only the set writes. */
 export type Member = { place: number };
 
 /**
  * A set for members that come and go thousands of times a second, each in one set at most.
  *
- * V8's own Set and Map make a new table every so many deletions, and the old table, which points to the new one, is
- * dead but, after a while, in the old generation: so the new one stays alive with all that was in it, and so on. A Set
- * of POSTs in flight kept 15 % of what was allocated until the next full collection; like this it is 1 %.
+ * V8's Set and Map allocate a new table every so many deletions. The old one points to it and, once promoted to the old
+ * generation, keeps it and its contents alive until the next full garbage collection, and so on. With a Set of POSTs in
+ * flight 15 % of all allocations survived that long; with this it is 1 %.
  */
 export class UnorderedSet<Item extends Member> {
   readonly #items: Item[] = [];
@@ -15,7 +15,7 @@ export class UnorderedSet<Item extends Member> {
     return this.#items.length;
   }
 
-  /** A copy: members may leave while it is gone through. */
+  /** A copy: members may leave while it is iterated. */
   all(): Item[] {
     return [...this.#items];
   }
@@ -24,7 +24,7 @@ export class UnorderedSet<Item extends Member> {
     item.place = this.#items.push(item) - 1;
   }
 
-  /** The last one takes its place. Does nothing for what is no member. */
+  /** The last member takes its place. Does nothing for what is no member. */
   delete(item: Item): void {
     if (this.#items[item.place] !== item) return;
     const last = this.#items.pop()!;

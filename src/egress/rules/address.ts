@@ -5,8 +5,8 @@ export type AddressVerdict = { verdict: "allow" } | { verdict: "refuse"; reason:
 type Range = { readonly cidr: string; readonly reason: string };
 
 /**
- * IPv4 space that no public server answers from: the IANA special-purpose registry as of 2026-07, multicast,
- * class E, and the anycast sinks that the registry calls reachable but that are never a webhook's host.
+ * IPv4 space without public servers: the IANA special-purpose registry as of 2026-07, multicast, class E, and the
+ * anycast sinks that the registry calls reachable but that never host a webhook receiver.
  */
 export const REFUSED_IPV4_RANGES: readonly Range[] = [
   { cidr: "0.0.0.0/8", reason: "this network" },
@@ -30,10 +30,10 @@ export const REFUSED_IPV4_RANGES: readonly Range[] = [
   { cidr: "168.63.129.16/32", reason: "a cloud's internal service" },
 ];
 
-/** The only IPv6 space handed out to public networks. Everything else is refused by not being in it. */
+/** The only IPv6 space allocated to public networks; everything outside it is refused (deny by default). */
 export const PUBLIC_IPV6_RANGE = "2000::/3";
 
-/** What lies inside {@link PUBLIC_IPV6_RANGE} and is not public all the same. */
+/** What is in {@link PUBLIC_IPV6_RANGE} and yet not public. */
 export const REFUSED_IPV6_RANGES: readonly Range[] = [
   { cidr: "2001::/23", reason: "IETF protocol assignments, Teredo among them" },
   { cidr: "2001:db8::/32", reason: "documentation" },
@@ -48,8 +48,8 @@ const isInPublicIpv6 = createAddressSet([PUBLIC_IPV6_RANGE]);
 const isRefusedIpv6 = createAddressSet(REFUSED_IPV6_RANGES.map((range) => range.cidr));
 
 /**
- * Says whether a server at this address can be on the public internet. Takes the usual spelling only
- * (`192.0.2.1`, `2001:db8::1`; no brackets, no zone); what is no address is refused, never thrown.
+ * Says whether an address is on the public internet. Takes the usual spelling only (`192.0.2.1`, `2001:db8::1`; no
+ * brackets, no zone); anything else is refused, not thrown.
  */
 export function judgeAddress(address: string): AddressVerdict {
   switch (isIP(address)) {
@@ -65,11 +65,11 @@ export function judgeAddress(address: string): AddressVerdict {
 }
 
 /**
- * A test for membership in a list of addresses and CIDR ranges of both families. What is no address is no member.
+ * A membership test for a list of addresses and CIDR ranges of both families. What is no address is no member.
  *
- * net.BlockList does the arithmetic but is easily asked wrongly: without the right family, an address is simply
- * "not listed", and an IPv6 range that covers ::ffff:0:0/96 holds every IPv4 address. So the families stay apart
- * and an address's family is always isIP's.
+ * net.BlockList does the arithmetic but fails open: an address with the wrong family is simply "not listed", and an
+ * IPv6 range that covers ::ffff:0:0/96 holds every IPv4 address. So each family has its own list, and isIP decides
+ * which.
  * @throws Error for an entry that is neither address nor range
  */
 export function createAddressSet(entries: readonly string[]): (address: string) => boolean {

@@ -29,18 +29,18 @@ const PRIVATE_NAMES: ReadonlySet<string> = new Set([
 export type NameFault = { kind: "malformed" | "not_public"; what: string };
 
 /**
- * What speaks against a host name before DNS is asked, or null. Expects it as a parsed `URL` gives it (lower
- * case, punycode). The form is judged first, then whether it can be public.
+ * What is wrong with a host name as far as that is known without DNS, or null. Takes it as a parsed `URL` has it (lower
+ * case, punycode). The form is judged first, then whether the name can be public.
  */
 export function findNameFault(name: string): NameFault | null {
   return findFormFault(name) ?? findPrivateName(name);
 }
 
-/** The rules on form alone, which hold for names that are allowed unsafely too. */
+/** The rules on form alone, which hold for unsafely allowed names too. */
 export function findFormFault(name: string): NameFault | null {
   if (name.length > NAME_LENGTH_MAX) return malformed(`is longer than ${NAME_LENGTH_MAX} characters`);
   if (name.endsWith(".")) return malformed("ends in a dot");
-  // The URL parser lets through `*`, `{`, `$` and more, which no public host has; the underscore some have.
+  // The URL parser accepts `*`, `{`, `$` and more, which no public host has; some do have an underscore.
   if (!/^[a-z0-9._-]*$/.test(name)) return malformed("holds characters other than letters, digits, - and _");
   for (const label of name.split(".")) {
     if (label.length === 0) return malformed("has an empty part between its dots");
@@ -65,4 +65,9 @@ function findPrivateName(name: string): NameFault | null {
 
 function malformed(what: string): NameFault {
   return { kind: "malformed", what };
+}
+
+/** An address without the brackets that an IPv6 address has in a URL: certificates and sockets take it bare. */
+export function bareHost(hostname: string): string {
+  return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
 }

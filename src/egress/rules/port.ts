@@ -1,6 +1,6 @@
 /**
- * Ports from 1024 up that belong to databases, caches, queues, mail and machine control. A POST that reaches one
- * can be read as commands there, and no webhook receiver listens on them. First and last port of each range.
+ * Ports from 1024 up of databases, caches, queues, chat and machine control: a POST could be read as commands there,
+ * and no webhook receiver listens on them. First and last port of each range.
  */
 const REFUSED_PORTS: readonly (readonly [first: number, last: number])[] = [
   [1433, 1433],
@@ -44,7 +44,7 @@ export function isPortAllowed(port: number): boolean {
   return !REFUSED_PORTS.some(([first, last]) => port >= first && port <= last);
 }
 
-/** The port a parsed https URL leads to: the parser writes the default one as an empty text. */
+/** The port of a parsed https URL, whose `port` is empty for the default one. */
 export function portOf(url: URL): number {
   return url.port === "" ? HTTPS_PORT : Number(url.port);
 }

@@ -1,5 +1,5 @@
 import { judgeAddress } from "./address.ts";
-import { findFormFault, findNameFault } from "./host-name.ts";
+import { bareHost, findFormFault, findNameFault } from "./host-name.ts";
 import { isPortAllowed, portOf } from "./port.ts";
 import {
   allowsUnsafely,
@@ -34,9 +34,9 @@ export type TargetUrlVerdict = { verdict: "allow"; url: URL; href: string } | Ta
 export type TargetUrlOptions = { readonly unsafeAllowedTargets?: UnsafeAllowedTargets | undefined };
 
 /**
- * Says whether a text is the URL of a public HTTPS endpoint, as far as that can be known without asking DNS.
- * What an allowed name resolves to is judged again at every connection. Refusals carry a sentence that says what
- * is wrong and what to do.
+ * Says whether a text is the URL of a public HTTPS endpoint, as far as that is known without DNS. The addresses of an
+ * allowed name are judged at every connection (SSRF, DNS rebinding). A refusal's message says what is wrong and what to
+ * do.
  */
 export function judgeTargetUrl(text: string, options: TargetUrlOptions = {}): TargetUrlVerdict {
   const refusedText = refuseText(text);
@@ -53,7 +53,7 @@ export function judgeTargetUrl(text: string, options: TargetUrlOptions = {}): Ta
   return { verdict: "allow", url, href: url.href };
 }
 
-/** What only the text shows: the parser drops tabs, mends slashes and takes credentials and fragments away. */
+/** What only the raw text shows: the parser drops tabs, repairs slashes and splits off credentials and fragment. */
 function refuseText(text: string): TargetUrlRefusal | null {
   if (text.length > TARGET_URL_LENGTH_MAX) return refuseLength(text.length);
   if (/[\s\p{Cc}]/u.test(text)) {
@@ -89,7 +89,7 @@ function refuseText(text: string): TargetUrlRefusal | null {
   return null;
 }
 
-/** What the parsed URL leads to. The form of the name is judged even when everything else is lifted. */
+/** What the parsed URL leads to. A name must be well formed even where everything else is lifted. */
 function refuseTarget(url: URL, unsafeAllowedTargets: UnsafeAllowedTargets): TargetUrlRefusal | null {
   const { hostname } = url;
   const port = portOf(url);
@@ -126,8 +126,8 @@ function refuseTarget(url: URL, unsafeAllowedTargets: UnsafeAllowedTargets): Tar
 
 /** The IP address that a parsed URL names in place of a host name, or null. */
 function addressIn(hostname: string): string | null {
-  if (hostname.startsWith("[")) return hostname.slice(1, -1);
-  // The parser gives every IPv4 address, however disguised, as four decimals, and takes no name for one.
+  if (hostname.startsWith("[")) return bareHost(hostname);
+  // The parser writes every IPv4 address, however disguised, as four decimals, and no name looks like that.
   return /^\d+\.\d+\.\d+\.\d+$/.test(hostname) ? hostname : null;
 }
 

@@ -1,16 +1,16 @@
 /**
- * What UNSAFE_ALLOWED_TARGETS lifts the name, address and port rules for: tests, the demo and benchmarks need
- * receivers on loopback. Never https, never the certificate check.
+ * Targets that the rules for names, addresses and ports do not apply to, since tests, the demo and benchmarks need
+ * receivers on loopback. HTTPS and a valid certificate are always required.
  */
 export type UnsafeAllowedTargets = {
-  /** The entries as they were understood, for the warning at start. */
+  /** The entries in lower case. */
   readonly entries: readonly string[];
   readonly exact: ReadonlySet<string>;
   /** `.name:port` for each `*.name:port`. */
   readonly underNames: readonly string[];
 };
 
-/** The safe default: nothing is lifted. */
+/** The safe default: deny. */
 export const NO_UNSAFE_ALLOWED_TARGETS: UnsafeAllowedTargets = {
   entries: [],
   exact: new Set(),
@@ -18,13 +18,12 @@ export const NO_UNSAFE_ALLOWED_TARGETS: UnsafeAllowedTargets = {
 };
 
 /**
- * Reads `host:port` and `*.name:port`, comma separated; an empty text lifts nothing. IPv6 addresses stand in
- * brackets. An entry must be spelled as the URL parser spells it, so that what an operator reads is what counts.
- * @throws Error naming the entry that is none
+ * Reads entries like `host:port` and `*.name:port`; IPv6 addresses stand in brackets. An entry must be spelled as the
+ * URL parser spells it, so that what an operator reads is what counts.
+ * @throws Error naming the entry that is malformed
  */
-export function parseUnsafeAllowedTargets(text: string): UnsafeAllowedTargets {
-  if (text.trim() === "") return NO_UNSAFE_ALLOWED_TARGETS;
-  const entries = text.split(",").map((entry) => entry.trim().toLowerCase());
+export function parseUnsafeAllowedTargets(texts: readonly string[]): UnsafeAllowedTargets {
+  const entries = texts.map((text) => text.toLowerCase());
   const exact = new Set<string>();
   const underNames: string[] = [];
   for (const entry of entries) {

@@ -1,12 +1,10 @@
 import { Pool } from "undici";
-import { createApiKey } from "../../../src/app/create-api-key.ts";
-import { readConfig } from "../../../src/config/read-config.ts";
-import { scopes } from "../../../src/model/scopes.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, formatNumber, percentile } from "../figures.ts";
+import { createKeys } from "../keys.ts";
 import { cpuMicroseconds } from "../measuring/processes.ts";
-import { type RunningApi, startApi } from "../processes/api.ts";
+import type { RunningApi } from "../processes/api.ts";
 import { seedLog } from "../seeding.ts";
 
 const DELIVERIES = 20_000;
@@ -31,10 +29,9 @@ export const apiReads: BenchCase<Bench> = {
     const database = await bench.server.createDatabase();
     const [accountId = ""] = bench.server.accountIds;
     const paths = await fill(database, accountId);
-    const asked = { accountId, name: null, scopes, expiresInSeconds: null };
-    const { apiKey } = await createApiKey(database.pool, readConfig({}), asked);
-    const api = await startApi(database.url);
-    const costs = await measure(api, apiKey, paths, bench.scale);
+    const apiKeys = await createKeys(database, [accountId]);
+    const api = await bench.startApi(database);
+    const costs = await measure(api, apiKeys.get(accountId) ?? "", paths, bench.scale);
     await api.stop();
     await database.drop();
     return [...costs].map(([name, rounds]) => {

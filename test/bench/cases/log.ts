@@ -17,6 +17,8 @@ const WARM_UP_MS = 2_000;
 const DURATION_MS = 30_000;
 const PAGE_ROWS = 50;
 const GOAL_PAGE_MS = 20;
+/** Without an index for it: it walks the account's log until the page is full. */
+const GOAL_TARGET_HOST_MS = 25;
 /** A first page looks at no more rows than its total does, so that it shows what the dearest total costs. */
 const GOAL_TOTAL_MS = 50;
 
@@ -111,7 +113,10 @@ async function readLog(bench: Bench, database: BenchDatabase, durationMs: number
   return [
     { name: "all pages: p50", value: percentile(all, 0.5), unit },
     { name: "all pages: p99", value: percentile(all, 0.99), unit, goal: { atMost: GOAL_PAGE_MS } },
-    ...[...tookMs].map(([name, times]) => ({ name: `${name}: p99`, value: percentile(times, 0.99), unit })),
+    ...[...tookMs].map(([name, times]) => {
+      const figure = { name: `${name}: p99`, value: percentile(times, 0.99), unit };
+      return name.endsWith("target host") ? { ...figure, goal: { atMost: GOAL_TARGET_HOST_MS } } : figure;
+    }),
     { name: "the dearest total, with its page: p99", value: dearest, unit, goal: { atMost: GOAL_TOTAL_MS } },
   ];
 }

@@ -4,7 +4,7 @@ import { DAY_MS } from "../../../src/model/time.ts";
 import { createGeneralPool } from "../../../src/store/pools.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
-import type { BenchCase } from "../figures.ts";
+import { type BenchCase, longestPauseMs } from "../figures.ts";
 import { sharedClockMs } from "../processes/answering.ts";
 import { seedLog } from "../seeding.ts";
 import { timeStream } from "../timed.ts";
@@ -53,8 +53,13 @@ export const retention: BenchCase<Bench> = {
     await publisher.stop();
     await dispatcher.kill();
     await database.drop();
+    const firstAtMs = Math.min(...firstBytesAtMs);
     return [
-      { name: "longest pause before", value: longestPauseMs(firstBytesAtMs, 0, moments.begun), unit: "ms" },
+      {
+        name: "longest pause before",
+        value: longestPauseMs(firstBytesAtMs, firstAtMs, moments.begun),
+        unit: "ms",
+      },
       {
         name: "longest pause while it is dropped",
         value: longestPauseMs(firstBytesAtMs, moments.begun, moments.ended),
@@ -96,13 +101,4 @@ async function dropOldDays(database: BenchDatabase): Promise<{ begun: number; en
   if (dropped.length !== 3)
     throw new Error(`Dropped ${dropped.join(", ")}, and not the day's three partitions.`);
   return { begun, ended };
-}
-
-/** Between arrivals from one moment to another; the moments themselves count like arrivals. */
-function longestPauseMs(atMs: Float64Array, fromMs: number, toMs: number): number {
-  const within = atMs.filter((moment) => moment >= fromMs && moment <= toMs).sort();
-  return within.reduce(
-    (longest, moment, index) => Math.max(longest, moment - (within[index - 1] ?? moment)),
-    0,
-  );
 }

@@ -51,3 +51,18 @@ export function serverCpuMicroseconds(
   }
   return byName;
 }
+
+export type MachineTime = { readonly all: number; readonly idle: number };
+
+/** Of all processors since the machine began, in ticks. Waiting for the disk is idle; what others took is not. */
+export function machineTime(): MachineTime {
+  const [, ...ticks] = readFileSync("/proc/stat", "latin1").split("\n", 1)[0]!.split(/\s+/).map(Number);
+  // user nice system idle iowait irq softirq steal; guests' time is in the first two already.
+  const [, , , idle = 0, waiting = 0] = ticks;
+  return { all: ticks.slice(0, 8).reduce((sum, each) => sum + each, 0), idle: idle + waiting };
+}
+
+/** From 0 to 1. */
+export function busyShare(first: MachineTime, last: MachineTime): number {
+  return 1 - (last.idle - first.idle) / (last.all - first.all);
+}

@@ -8,7 +8,7 @@ export type Snapshot = {
   /** The database's clock when they were counted. */
   readonly atMs: number;
   readonly walBytes: number;
-  /** Statements that clients sent, by all but the publisher and this benchmark. */
+  /** Statements that clients sent, by all but the publisher and this benchmark. NaN: the server does not count them. */
   readonly statements: number;
   /** CPU in microseconds by who spent it. */
   readonly cpu: ReadonlyMap<string, number>;
@@ -18,6 +18,8 @@ export type Snapshot = {
 export type Watched = {
   readonly database: BenchDatabase;
   readonly dispatcherPids: readonly number[];
+  /** Absent: nothing is published over HTTP. */
+  readonly apiPid?: number;
   readonly receiverPid: number;
   readonly publisherPid: number | null;
 };
@@ -45,14 +47,16 @@ export async function takeSnapshot(watched: Watched): Promise<Snapshot> {
   const counted = await pool.query<{ recorded: number; at_ms: number; wal_bytes: number }>(
     `/* bench */ ${COUNT}`,
   );
-  const statements = await pool.query<{ calls: number }>(STATEMENTS);
+  const statements = watched.database.countsStatements
+    ? await pool.query<{ calls: number }>(STATEMENTS)
+    : null;
   const backends = await pool.query<{ pid: number; name: string }>(BACKENDS);
   const { recorded, at_ms, wal_bytes } = counted.rows[0]!;
   return {
     recorded,
     atMs: at_ms,
     walBytes: wal_bytes,
-    statements: statements.rows[0]!.calls,
+    statements: statements?.rows[0]?.calls ?? Number.NaN,
     cpu: readCpu(watched, new Map(backends.rows.map((row) => [row.pid, row.name]))),
     dispatcherRssMib: watched.dispatcherPids.reduce((sum, pid) => sum + memoryMib(pid).now, 0),
   };
@@ -67,6 +71,7 @@ function readCpu(watched: Watched, names: ReadonlyMap<number, string>): Map<stri
   const cpu = new Map(server);
   const dispatchers = watched.dispatcherPids.reduce((sum, pid) => sum + cpuMicroseconds(pid), 0);
   cpu.set("dispatcher", dispatchers);
+  if (watched.apiPid !== undefined) cpu.set("serve", cpuMicroseconds(watched.apiPid));
   cpu.set("receiver", cpuMicroseconds(watched.receiverPid));
   if (watched.publisherPid !== null) cpu.set("publisher", cpuMicroseconds(watched.publisherPid));
   return cpu;
@@ -99,4 +104,15 @@ export function cpuBetween(first: Snapshot, last: Snapshot, count: number): Read
     .map(([name, spent]) => [name, (spent - (first.cpu.get(name) ?? 0)) / count] as const)
     .sort(([, left], [, right]) => right - left);
   return new Map(cpu);
+}
+
+/** Of what `cpuBetween` gives, the database's processes as one. This benchmark's own questions are left out. */
+export function cpuByProcess(cpu: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
+  const sums = new Map<string, number>();
+  for (const [name, spent] of cpu) {
+    if (name === "PostgreSQL: bench") continue;
+    const process = name.startsWith("PostgreSQL") ? "PostgreSQL" : name;
+    sums.set(process, (sums.get(process) ?? 0) + spent);
+  }
+  return sums;
 }

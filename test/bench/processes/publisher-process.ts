@@ -1,14 +1,23 @@
-// The pipeline: publishes as a role that may do nothing else. Either a bounded number of deliveries ahead of the
-// receivers, or at a given rate.
+// The pipeline: publishes as a role that may do nothing else, or over HTTP. Either as fast as it goes, at most a
+// bounded number of deliveries ahead of the receivers, or at a given rate.
 import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
 import { analysisText, SEQUENCE_DIGITS } from "../analysis.ts";
 import { answerQuestions, sharedClockMs } from "./answering.ts";
+import { type Batch, createPublishCall, type PublishCall, type Via } from "./publish-calls.ts";
 
-export type AheadWish = {
+type StreamWish = {
+  /** Those of the analyses, in turn. */
   readonly accountIds: readonly string[];
-  /** Analyses of one call of publish_analyses. */
+  /** Analyses that one transaction publishes. */
   readonly batch: number;
+  /** Numbers its analyses, and keeps when each was sent. Streams that are timed share the numbers. */
+  readonly isTimed?: boolean;
+  readonly via?: Via;
+};
+
+export type AheadWish = StreamWish & {
+  /** Transactions, or requests, at a time. */
   readonly clients: number;
   /** Deliveries that may be published and not yet answered. */
   readonly aheadMax: number;
@@ -16,19 +25,19 @@ export type AheadWish = {
   readonly total: number | null;
 };
 
-export type PacedWish = {
-  readonly accountIds: readonly string[];
-  readonly perSecond: number;
-  /** Analyses that one transaction publishes; the pace stays. */
-  readonly batch: number;
-  /** Numbers its analyses, and keeps when each was committed. At most one stream at a time is timed. */
-  readonly isTimed: boolean;
-};
+/** The pace is the same whatever the batch. */
+export type PacedWish = StreamWish & { readonly perSecond: number };
 
 export type Published = {
   readonly published: number;
-  /** By sequence number, on the shared clock: when COMMIT was sent. Empty when nothing was timed. */
-  readonly commitsAtMs: Float64Array;
+  /** By sequence number, on the shared clock: when COMMIT, or the request, was sent. Empty when nothing was timed. */
+  readonly sentAtMs: Float64Array;
+  /** By sequence number: which of its stream's accounts it was published for. */
+  readonly accountIndexes: Uint32Array;
+  /** Analyses a second, from the start of the streams that have been stopped to their last answer. */
+  readonly perSecond: number;
+  /** The longest time in which no answer came to any of them. */
+  readonly longestGapMs: number;
   /** The furthest that a paced stream was behind its pace: what is late here is not the dispatcher's. */
   readonly behindMaxMs: number;
 };
@@ -44,58 +53,67 @@ const pool = new pg.Pool({
 });
 pool.on("error", () => undefined);
 
-const PUBLISH = {
-  name: "publish",
-  text: "select sealpost.publish_analyses($1::uuid[], $2::json[], $3::text[])",
-};
-
 let published = 0;
 let answered = 0;
 let unique = 0;
 let timed = 0;
 let behindMaxMs = 0;
-const commitsAtMs = new Float64Array(10 ** SEQUENCE_DIGITS);
+const sentAtMs = new Float64Array(10 ** SEQUENCE_DIGITS);
+const accountIndexes = new Uint32Array(10 ** SEQUENCE_DIGITS);
 let isStopping = false;
 let streams: Promise<unknown>[] = [];
 let failure: unknown = null;
+/** Since the streams that run now began. */
+let since = { atMs: 0, published: 0, lastAnswerAtMs: 0, longestGapMs: 0 };
+
+async function publishBatch(call: PublishCall, wish: StreamWish, next: number): Promise<void> {
+  const first = wish.isTimed ? timed + 1 : null;
+  if (first !== null) timed += wish.batch;
+  await call(batchFor(wish, next, first), () => {
+    if (first !== null) sentAtMs.fill(sharedClockMs(), first, first + wish.batch);
+  });
+  published += wish.batch;
+  const nowMs = sharedClockMs();
+  since.longestGapMs = Math.max(since.longestGapMs, nowMs - since.lastAnswerAtMs);
+  since.lastAnswerAtMs = nowMs;
+}
 
 /** `first`: the sequence number of the first of them; null: they are not timed. */
-function valuesFor(
-  accountIds: readonly string[],
-  next: number,
-  count: number,
-  first: number | null,
-): unknown[] {
-  const ids: (string | undefined)[] = [];
+function batchFor(wish: StreamWish, next: number, first: number | null): Batch {
+  const accountIds: string[] = [];
+  const ids: string[] = [];
   const texts: string[] = [];
-  for (let n = 0; n < count; n++) {
-    ids.push(accountIds[(next + n) % accountIds.length]);
-    texts.push(analysisText(`a-${process.pid}-${unique++}`, first === null ? 0 : first + n));
+  for (let n = 0; n < wish.batch; n++) {
+    const account = (next + n) % wish.accountIds.length;
+    const id = `a-${process.pid}-${unique++}`;
+    if (first !== null) accountIndexes[first + n] = account;
+    accountIds.push(wish.accountIds[account] ?? "");
+    ids.push(id);
+    texts.push(analysisText(id, first === null ? 0 : first + n));
   }
-  return [ids, texts, new Array(count).fill(null)];
+  return { accountIds, ids, texts };
 }
 
 async function publishAhead(wish: AheadWish): Promise<void> {
+  const call = createPublishCall(wish.via ?? { kind: "statement" }, pool);
   let next = 0;
   const client = async () => {
-    const connection = await pool.connect();
     while (!isStopping && (wish.total === null || next < wish.total)) {
       if (published - answered > wish.aheadMax) {
         await wait(5);
         continue;
       }
-      const values = valuesFor(wish.accountIds, next, wish.batch, null);
+      const from = next;
       next += wish.batch;
-      await connection.query({ ...PUBLISH, values });
-      published += wish.batch;
+      await publishBatch(call, wish, from);
     }
-    connection.release();
   };
   await Promise.all(Array.from({ length: wish.clients }, client));
 }
 
 /** Transactions begin at their moments, whether or not those before them have ended. */
 async function publishPaced(wish: PacedWish): Promise<void> {
+  const call = createPublishCall(wish.via ?? { kind: "transaction" }, pool);
   const everyMs = (wish.batch * 1000) / wish.perSecond;
   const underWay = new Set<Promise<void>>();
   const startedAtMs = performance.now();
@@ -104,7 +122,7 @@ async function publishPaced(wish: PacedWish): Promise<void> {
     const earlyMs = dueAtMs - performance.now();
     if (earlyMs > 0.5) await wait(earlyMs);
     behindMaxMs = Math.max(behindMaxMs, performance.now() - dueAtMs);
-    const publishing = publishOnce(wish, transactions * wish.batch).finally(() =>
+    const publishing = publishBatch(call, wish, transactions * wish.batch).finally(() =>
       underWay.delete(publishing),
     );
     underWay.add(publishing);
@@ -113,24 +131,15 @@ async function publishPaced(wish: PacedWish): Promise<void> {
   await Promise.all(underWay);
 }
 
-async function publishOnce(wish: PacedWish, next: number): Promise<void> {
-  const first = wish.isTimed ? timed + 1 : null;
-  if (wish.isTimed) timed += wish.batch;
-  const values = valuesFor(wish.accountIds, next, wish.batch, first);
-  const connection = await pool.connect();
-  // Not awaited one by one: the pipeline's transaction has its own statements here, and COMMIT follows at once.
-  const begun = connection.query("begin");
-  await Promise.all([begun, connection.query({ ...PUBLISH, values })]);
-  if (first !== null) commitsAtMs.fill(sharedClockMs(), first, first + wish.batch);
-  await connection.query("commit");
-  connection.release();
-  published += wish.batch;
-}
-
-function start(stream: Promise<void>): void {
-  isStopping = false;
+function start(begin: () => Promise<void>): void {
+  if (streams.length === 0) {
+    const atMs = sharedClockMs();
+    since = { atMs, published, lastAnswerAtMs: atMs, longestGapMs: 0 };
+    behindMaxMs = 0;
+    isStopping = false;
+  }
   streams.push(
-    stream.catch((error: unknown) => {
+    begin().catch((error: unknown) => {
       failure = error;
       isStopping = true;
     }),
@@ -138,8 +147,8 @@ function start(stream: Promise<void>): void {
 }
 
 answerQuestions({
-  publishAhead: (wish: AheadWish) => start(publishAhead(wish)),
-  publishPaced: (wish: PacedWish) => start(publishPaced(wish)),
+  publishAhead: (wish: AheadWish) => start(() => publishAhead(wish)),
+  publishPaced: (wish: PacedWish) => start(() => publishPaced(wish)),
   /** What the receivers have answered so far, of what this process published. */
   answered: (count: number) => {
     if (failure !== null) throw failure;
@@ -159,6 +168,13 @@ answerQuestions({
     await Promise.all(streams);
     streams = [];
     if (failure !== null) throw failure;
-    return { published, commitsAtMs: commitsAtMs.slice(0, timed + 1), behindMaxMs };
+    return {
+      published,
+      sentAtMs: sentAtMs.slice(0, timed + 1),
+      accountIndexes: accountIndexes.slice(0, timed + 1),
+      perSecond: ((published - since.published) * 1000) / (since.lastAnswerAtMs - since.atMs),
+      longestGapMs: since.longestGapMs,
+      behindMaxMs,
+    };
   },
 });

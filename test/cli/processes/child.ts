@@ -1,17 +1,17 @@
 // A child for the supervisor's tests. It connects to the test and says who it is; the test sees it end by the
 // connection's end. What the test writes on the connection is what it does.
 import { connect } from "node:net";
-import { endWithParent, tellParent, untilAskedToEnd } from "../../../src/app/parent.ts";
+import { createShutdownSignal, endWithParent, sendToParent } from "../../../src/app/process-signals.ts";
 
 endWithParent();
 const [name, port] = process.argv.slice(2);
-const asked = untilAskedToEnd();
+const shutdown = createShutdownSignal();
 const socket = connect(Number(port), "127.0.0.1", () => {
   socket.write(JSON.stringify({ name, pid: process.pid }));
-  tellParent({ ready: name });
+  sendToParent({ ready: name });
 });
 let isStubborn = false;
-asked.addEventListener("abort", () => {
+shutdown.addEventListener("abort", () => {
   if (!isStubborn) process.exit(0);
   socket.write("asked");
 });

@@ -2,9 +2,10 @@ import { getEventListeners, once } from "node:events";
 import { readFileSync } from "node:fs";
 import { connect as connectTcp, Socket } from "node:net";
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type Connect, createConnector } from "../../../src/egress/connect/direct-connector.ts";
-import { refuseOtherPeer } from "../../../src/egress/connect/tcp-connection.ts";
+import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
+import { refuseOtherPeer } from "../../../src/egress/connect/tcp.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
+import type { Connect } from "../../../src/egress/egress.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
 import { type CertificateAuthority, createCertificateAuthority } from "../../support/certificates.ts";
 import { type NameServer, startNameServer } from "../../support/name-server.ts";
@@ -48,8 +49,8 @@ async function startReceiver(
   return opened(await startTlsServer({ ...options, key, cert, ALPNProtocols: ["h2", "http/1.1"] }));
 }
 
-function connectorFor(lifted: string, options: { connectTimeoutMs?: number } = {}): Connect {
-  return createConnector({
+function connectorFor(lifted: readonly string[], options: { connectTimeoutMs?: number } = {}): Connect {
+  return createDirectConnector({
     resolver: createResolver({
       servers: [nameServer.address],
       timeoutMs: 10_000,
@@ -83,7 +84,7 @@ describe("a connection", () => {
   it("is verified TLS for HTTP/1.1 to the address that DNS gave, with what each step took", async () => {
     const receiver = await startReceiver();
     nameServer.script(NAME, [["127.0.0.1"]]);
-    const connect = connectorFor(`${NAME}:${receiver.port}`);
+    const connect = connectorFor([`${NAME}:${receiver.port}`]);
     const { socket, remoteAddress, timings } = await connect({ hostname: NAME, port: receiver.port }, never);
     expect(remoteAddress).toBe("127.0.0.1");
     expect(socket.authorized).toBe(true);
@@ -99,7 +100,7 @@ describe("a connection", () => {
     ["a.localhost", "*.localhost"],
   ])("to %s, allowed unsafely, needs no DNS", async (hostname, lifted) => {
     const receiver = await startReceiver({ names: ["localhost", "a.localhost"] });
-    const { socket, remoteAddress } = await connectorFor(`${lifted}:${receiver.port}`)(
+    const { socket, remoteAddress } = await connectorFor([`${lifted}:${receiver.port}`])(
       { hostname, port: receiver.port },
       never,
     );
@@ -115,7 +116,7 @@ describe("a connection", () => {
     "to the address %s checks the certificate against that address and sends no SNI",
     async (hostname, host) => {
       const receiver = await startReceiver({ host, names: [host] });
-      const { socket } = await connectorFor(`${hostname}:${receiver.port}`)(
+      const { socket } = await connectorFor([`${hostname}:${receiver.port}`])(
         { hostname, port: receiver.port },
         never,
       );
@@ -123,14 +124,14 @@ describe("a connection", () => {
       expect(socket.servername).toBeFalsy();
       socket.destroy();
       const wrong = await startReceiver({ host, names: ["localhost"] });
-      const connecting = connectorFor(`${hostname}:${wrong.port}`)({ hostname, port: wrong.port }, never);
+      const connecting = connectorFor([`${hostname}:${wrong.port}`])({ hostname, port: wrong.port }, never);
       expect((await failureOf(connecting)).code).toBe("tls_wrong_name");
     },
   );
 
   it("survives an error of the socket that nobody has begun to listen to", async () => {
     const receiver = await startReceiver();
-    const connect = connectorFor(`localhost:${receiver.port}`);
+    const connect = connectorFor([`localhost:${receiver.port}`]);
     const { socket } = await connect({ hostname: "localhost", port: receiver.port }, never);
     const closed = new Promise((resolve) => socket.on("close", resolve));
     socket.destroy(new Error("in nobody's hands"));
@@ -141,7 +142,7 @@ describe("a connection", () => {
   it("leaves no listener on the caller's signal, whether it succeeds or fails", async () => {
     const { signal } = new AbortController();
     const receiver = await startReceiver();
-    const connect = connectorFor(`localhost:${receiver.port}`);
+    const connect = connectorFor([`localhost:${receiver.port}`]);
     const { socket } = await connect({ hostname: "localhost", port: receiver.port }, signal);
     await failureOf(connect({ hostname: "127.0.0.1", port: receiver.port }, signal));
     expect(getEventListeners(signal, "abort")).toEqual([]);
@@ -153,7 +154,7 @@ describe("several addresses", () => {
   it("are tried in turn until one takes the connection", async () => {
     const receiver = await startReceiver({ host: "127.0.0.3" });
     nameServer.script(NAME, [["127.0.0.1", "127.0.0.2", "127.0.0.3"]]);
-    const connect = connectorFor(`${NAME}:${receiver.port}`);
+    const connect = connectorFor([`${NAME}:${receiver.port}`]);
     const { socket, remoteAddress } = await connect({ hostname: NAME, port: receiver.port }, never);
     expect(remoteAddress).toBe("127.0.0.3");
     socket.destroy();
@@ -163,7 +164,7 @@ describe("several addresses", () => {
     const receiver = await startReceiver({ host: "::1" });
     // Four are tried: the IPv6 address comes fourth at the latest, though DNS names it last.
     nameServer.script(NAME, [["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "::1"]]);
-    const connect = connectorFor(`${NAME}:${receiver.port}`);
+    const connect = connectorFor([`${NAME}:${receiver.port}`]);
     const { socket, remoteAddress } = await connect({ hostname: NAME, port: receiver.port }, never);
     expect(remoteAddress).toBe("::1");
     socket.destroy();
@@ -173,7 +174,7 @@ describe("several addresses", () => {
     const receiver = await startReceiver({ host: "127.0.0.2" });
     opened(await startBlackHole("127.0.0.1", receiver.port));
     nameServer.script(NAME, [["127.0.0.1", "127.0.0.2"]]);
-    const connect = connectorFor(`${NAME}:${receiver.port}`, { connectTimeoutMs: 3_000 });
+    const connect = connectorFor([`${NAME}:${receiver.port}`], { connectTimeoutMs: 3_000 });
     const { socket, remoteAddress, timings } = await connect({ hostname: NAME, port: receiver.port }, never);
     expect(remoteAddress).toBe("127.0.0.2");
     expect(timings.connectMs).toBeGreaterThan(1_000);
@@ -184,7 +185,7 @@ describe("several addresses", () => {
   it("are tried up to four times, and the first failure is told, with its address", async () => {
     const receiver = await startReceiver({ host: "127.0.0.5" });
     nameServer.script(NAME, [["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"]]);
-    const connect = connectorFor(`${NAME}:${receiver.port}`);
+    const connect = connectorFor([`${NAME}:${receiver.port}`]);
     const error = await failureOf(connect({ hostname: NAME, port: receiver.port }, never));
     expect(error.code).toBe("connect_refused");
     expect(error.progress).toMatchObject({
@@ -199,7 +200,7 @@ describe("several addresses", () => {
     const port = await findClosedPort();
     nameServer.script(NAME, [["224.0.0.1", "127.0.0.1"]]);
     nameServer.script("nowhere.example.com", [["224.0.0.1"]]);
-    const connect = connectorFor(`${NAME}:${port},nowhere.example.com:${port}`);
+    const connect = connectorFor([`${NAME}:${port}`, `nowhere.example.com:${port}`]);
     const refused = await failureOf(connect({ hostname: NAME, port }, never));
     expect([refused.code, refused.progress?.remoteAddress]).toEqual(["connect_refused", "127.0.0.1"]);
     const nowhere = await failureOf(connect({ hostname: "nowhere.example.com", port }, never));
@@ -216,7 +217,7 @@ describe("connectTimeoutMs", () => {
 
   it("ends a wait for DNS", async () => {
     nameServer.script(NAME, ["drop"]);
-    const connect = connectorFor("", { connectTimeoutMs: 300 });
+    const connect = connectorFor([], { connectTimeoutMs: 300 });
     const { code, ms } = await durationOf(connect({ hostname: NAME, port: 443 }, never));
     expect(code).toBe("dns_timeout");
     expect(ms).toBeLessThan(700);
@@ -224,7 +225,7 @@ describe("connectTimeoutMs", () => {
 
   it("ends a wait for TCP", async () => {
     const { port } = opened(await startBlackHole());
-    const connect = connectorFor(`localhost:${port}`, { connectTimeoutMs: 300 });
+    const connect = connectorFor([`localhost:${port}`], { connectTimeoutMs: 300 });
     const { code, ms } = await durationOf(connect({ hostname: "localhost", port }, never));
     expect(code).toBe("connect_timeout");
     expect(ms).toBeLessThan(700);
@@ -232,7 +233,7 @@ describe("connectTimeoutMs", () => {
 
   it("ends a TLS handshake that never finishes", async () => {
     const { port } = opened(await startTcpServer());
-    const connect = connectorFor(`localhost:${port}`, { connectTimeoutMs: 300 });
+    const connect = connectorFor([`localhost:${port}`], { connectTimeoutMs: 300 });
     const { code, ms } = await durationOf(connect({ hostname: "localhost", port }, never));
     expect(code).toBe("tls_timeout");
     expect(ms).toBeLessThan(700);
@@ -243,7 +244,7 @@ describe("connectTimeoutMs", () => {
     opened(await startBlackHole("127.0.0.1", receiver.port));
     nameServer.script(NAME, [["127.0.0.1", "127.0.0.2"]], ["A"]);
     nameServer.script(NAME, ["drop"], ["AAAA"]);
-    const connect = connectorFor(`${NAME}:${receiver.port}`, { connectTimeoutMs: 2_000 });
+    const connect = connectorFor([`${NAME}:${receiver.port}`], { connectTimeoutMs: 2_000 });
     const startedAt = performance.now();
     const error = await failureOf(connect({ hostname: NAME, port: receiver.port }, never));
     const ms = performance.now() - startedAt;
@@ -259,7 +260,7 @@ describe("connectTimeoutMs", () => {
 
   it("lets 200 connections that wait for silent name servers delay no other", async () => {
     const receiver = await startReceiver();
-    const connect = connectorFor(`localhost:${receiver.port},${NAME}:${receiver.port}`, {
+    const connect = connectorFor([`localhost:${receiver.port}`, `${NAME}:${receiver.port}`], {
       connectTimeoutMs: 1_500,
     });
     const failing: Promise<{ code: string }>[] = [];
@@ -293,7 +294,7 @@ describe("an abort", () => {
 
   it("before the start makes no query and no connection", async () => {
     const server = opened(await startTcpServer());
-    const connect = connectorFor(`localhost:${server.port}`);
+    const connect = connectorFor([`localhost:${server.port}`]);
     for (const hostname of ["localhost", NAME]) {
       const error = await failureOf(connect({ hostname, port: server.port }, AbortSignal.abort()));
       expect(error.code).toBe("aborted");
@@ -307,7 +308,7 @@ describe("an abort", () => {
   it("ends the wait for DNS at once", async () => {
     nameServer.script(NAME, ["drop"]);
     const controller = new AbortController();
-    const connecting = connectorFor("")({ hostname: NAME, port: 443 }, controller.signal);
+    const connecting = connectorFor([])({ hostname: NAME, port: 443 }, controller.signal);
     await nameServer.waitForQueries(NAME, 1);
     await expectPromptAbort(connecting, controller);
   });
@@ -317,7 +318,7 @@ describe("an abort", () => {
     opened(await startBlackHole("127.0.0.1", server.port));
     nameServer.script(NAME, [["127.0.0.3", "127.0.0.1", "127.0.0.2"]]);
     const controller = new AbortController();
-    const connecting = connectorFor(`${NAME}:${server.port}`)(
+    const connecting = connectorFor([`${NAME}:${server.port}`])(
       { hostname: NAME, port: server.port },
       controller.signal,
     );
@@ -331,7 +332,7 @@ describe("an abort", () => {
     const server = opened(await startTcpServer());
     const controller = new AbortController();
     const accepted = server.nextConnection();
-    const connecting = connectorFor(`localhost:${server.port}`)(
+    const connecting = connectorFor([`localhost:${server.port}`])(
       { hostname: "localhost", port: server.port },
       controller.signal,
     );
@@ -345,7 +346,7 @@ describe("an abort", () => {
   it("after the connection is made leaves it to its owner", async () => {
     const receiver = await startReceiver();
     const controller = new AbortController();
-    const connect = connectorFor(`localhost:${receiver.port}`);
+    const connect = connectorFor([`localhost:${receiver.port}`]);
     const { socket } = await connect({ hostname: "localhost", port: receiver.port }, controller.signal);
     controller.abort();
     expect(socket.destroyed).toBe(false);
@@ -374,7 +375,7 @@ describe("a peer at another address than the one checked", () => {
 
   it("is never seen in one that resets every connection at once", async () => {
     const server = opened(await startTcpServer({ onConnection: (socket) => socket.resetAndDestroy() }));
-    const connect = connectorFor(`localhost:${server.port}`);
+    const connect = connectorFor([`localhost:${server.port}`]);
     const failures = Array.from({ length: 200 }, () =>
       failureOf(connect({ hostname: "localhost", port: server.port }, never)),
     );

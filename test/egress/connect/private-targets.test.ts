@@ -1,5 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type ConnectorOptions, createConnector } from "../../../src/egress/connect/direct-connector.ts";
+import {
+  createDirectConnector,
+  type DirectConnectorOptions,
+} from "../../../src/egress/connect/direct-connector.ts";
 import { createCheckedAddresses } from "../../../src/egress/dns/checked-addresses.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import { judgeTargetUrl } from "../../../src/egress/rules/target-url.ts";
@@ -28,7 +31,7 @@ afterEach(async () => {
   await inside.close();
 });
 
-function optionsWith(options: Partial<ConnectorOptions> = {}): ConnectorOptions {
+function optionsWith(options: Partial<DirectConnectorOptions> = {}): DirectConnectorOptions {
   return {
     resolver: createResolver({ servers: [nameServer.address], timeoutMs: 2_000, now: () => nowMs }),
     unsafeAllowedTargets: NO_UNSAFE_ALLOWED_TARGETS,
@@ -37,8 +40,8 @@ function optionsWith(options: Partial<ConnectorOptions> = {}): ConnectorOptions 
   };
 }
 
-async function expectRefused(hostname: string, options: Partial<ConnectorOptions> = {}): Promise<void> {
-  const connect = createConnector(optionsWith(options));
+async function expectRefused(hostname: string, options: Partial<DirectConnectorOptions> = {}): Promise<void> {
+  const connect = createDirectConnector(optionsWith(options));
   const error = await failureOf(connect({ hostname, port: inside.port }, never));
   expect(error.code).toBe("target_not_public");
   expect(error.progress?.remoteAddress).toBeNull();
@@ -92,12 +95,14 @@ describe("a connection to the inside", () => {
     await expectRefused("self.example.com", { ownAddresses: ["2606:4700:0:0::1"] });
     await expectRefused("self.example.com", { ownAddresses: ["1.1.1.0/24"] });
     await expectRefused("1.1.1.1", { ownAddresses: ["1.1.1.1"] });
-    expect(() => createConnector(optionsWith({ ownAddresses: ["self"] }))).toThrow(/neither an IP address/);
+    expect(() => createDirectConnector(optionsWith({ ownAddresses: ["self"] }))).toThrow(
+      /neither an IP address/,
+    );
   });
 
   it("does not tell where the name leads, but to the log", async () => {
     nameServer.script("inside.example.com", [["10.1.2.3"]]);
-    const connect = createConnector(optionsWith());
+    const connect = createDirectConnector(optionsWith());
     const error = await failureOf(connect({ hostname: "inside.example.com", port: 443 }, never));
     expect(error.message).not.toContain("10.1.2.3");
     expect(String(error.cause)).toContain("10.1.2.3");
@@ -105,8 +110,8 @@ describe("a connection to the inside", () => {
 
   it("is made, and seen by this test, when the target is allowed unsafely", async () => {
     nameServer.script("inside.example.com", [["127.0.0.1"]]);
-    const unsafeAllowedTargets = parseUnsafeAllowedTargets(`inside.example.com:${inside.port}`);
-    const connect = createConnector(optionsWith({ unsafeAllowedTargets, connectTimeoutMs: 300 }));
+    const unsafeAllowedTargets = parseUnsafeAllowedTargets([`inside.example.com:${inside.port}`]);
+    const connect = createDirectConnector(optionsWith({ unsafeAllowedTargets, connectTimeoutMs: 300 }));
     const error = await failureOf(connect({ hostname: "inside.example.com", port: inside.port }, never));
     expect(error.code).toBe("tls_timeout");
     expect(inside.sockets).toHaveLength(1);
@@ -120,7 +125,7 @@ describe("a connection to the inside", () => {
       `x.other.example.com:${inside.port}`,
       `127.0.0.2:${inside.port}`,
     ];
-    const unsafeAllowedTargets = parseUnsafeAllowedTargets(lifted.join());
+    const unsafeAllowedTargets = parseUnsafeAllowedTargets(lifted);
     for (const hostname of ["inside.example.com", "other.example.com", "127.0.0.1"]) {
       await expectRefused(hostname, { unsafeAllowedTargets });
     }
@@ -140,7 +145,7 @@ describe("a name whose answer changes", () => {
     expect(await findAddresses(target, inside.port)).toEqual([{ address: "1.1.1.1", family: 4 }]);
     nowMs += 1_000;
     expect(
-      (await failureOf(createConnector(options)({ hostname: target, port: inside.port }, never))).code,
+      (await failureOf(createDirectConnector(options)({ hostname: target, port: inside.port }, never))).code,
     ).toBe("target_not_public");
     expect(inside.sockets).toHaveLength(0);
   });
@@ -160,8 +165,8 @@ describe("a name whose answer changes", () => {
       { addresses: ["127.0.0.2"], ttlSeconds: 0 },
       { addresses: ["127.0.0.1"], ttlSeconds: 0 },
     ]);
-    const unsafeAllowedTargets = parseUnsafeAllowedTargets(`${target}:${inside.port}`);
-    const connect = createConnector(optionsWith({ unsafeAllowedTargets, connectTimeoutMs: 300 }));
+    const unsafeAllowedTargets = parseUnsafeAllowedTargets([`${target}:${inside.port}`]);
+    const connect = createDirectConnector(optionsWith({ unsafeAllowedTargets, connectTimeoutMs: 300 }));
     const error = await failureOf(connect({ hostname: target, port: inside.port }, never));
     expect(error.progress?.remoteAddress).toBe("127.0.0.2");
     expect(other.sockets).toHaveLength(1);

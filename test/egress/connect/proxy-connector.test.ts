@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { createConnectorThroughProxy } from "../../../src/egress/connect/proxy-connector.ts";
+import { createProxyConnector } from "../../../src/egress/connect/proxy-connector.ts";
 import { createPoster, type Poster } from "../../../src/egress/post/post.ts";
 import { sharedAuthority } from "../../support/certificates.ts";
 import {
@@ -7,7 +7,7 @@ import {
   startEgressProxy,
   type TestEgressProxy,
 } from "../../support/egress-proxy.ts";
-import { postRequest } from "../../support/poster.ts";
+import { egressOf, postRequest } from "../../support/poster.ts";
 import { type ReceiverOptions, startReceiver } from "../../support/receiver.ts";
 
 const CONNECT_TIMEOUT_MS = 4_000;
@@ -20,8 +20,8 @@ afterEach(async () => {
 
 async function posterThrough(proxyUrl: string, connectTimeoutMs = CONNECT_TIMEOUT_MS): Promise<Poster> {
   const { caPem } = await sharedAuthority();
-  const connect = createConnectorThroughProxy({ proxyUrl: new URL(proxyUrl), ca: caPem, connectTimeoutMs });
-  const poster = createPoster({ connect, now: () => performance.now() });
+  const connect = createProxyConnector({ proxyUrl: new URL(proxyUrl), ca: caPem, connectTimeoutMs });
+  const poster = createPoster({ egress: egressOf(connect), now: () => performance.now() });
   open.push(poster);
   return poster;
 }

@@ -1,6 +1,6 @@
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
-import { createConnector } from "../../../src/egress/connect/direct-connector.ts";
-import { createTargetSecureContext } from "../../../src/egress/connect/tls-connection.ts";
+import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
+import { createTargetSecureContext } from "../../../src/egress/connect/tls.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
 import { DAY_MS } from "../../../src/model/time.ts";
@@ -30,9 +30,9 @@ afterEach(async () => {
 
 async function connectTo(started: TestServer, ca: string | null = authority.caPem) {
   server = started;
-  const connect = createConnector({
+  const connect = createDirectConnector({
     resolver: createResolver({ servers: ["127.0.0.1:1"], timeoutMs: 1_000, now: () => performance.now() }),
-    unsafeAllowedTargets: parseUnsafeAllowedTargets(`localhost:${started.port}`),
+    unsafeAllowedTargets: parseUnsafeAllowedTargets([`localhost:${started.port}`]),
     ca: ca ?? undefined,
     connectTimeoutMs: 2_000,
   });

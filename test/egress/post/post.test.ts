@@ -2,9 +2,9 @@ import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { afterEach, describe, expect, it } from "vitest";
-import type { Connect } from "../../../src/egress/post/connection.ts";
+import type { Connect } from "../../../src/egress/egress.ts";
 import { createPoster, type Poster } from "../../../src/egress/post/post.ts";
-import { createTestPoster, postRequest } from "../../support/poster.ts";
+import { createTestPoster, egressOf, postRequest } from "../../support/poster.ts";
 import { type Receiver, type ReceiverOptions, startReceiver } from "../../support/receiver.ts";
 
 const open: { close(): Promise<void> }[] = [];
@@ -188,7 +188,10 @@ describe("a POST that comes to no connection", () => {
   });
 
   it("holds its deadline even against a connector that does not", async () => {
-    const poster = createPoster({ connect: () => new Promise(() => {}), now: () => performance.now() });
+    const poster = createPoster({
+      egress: egressOf(() => new Promise(() => {})),
+      now: () => performance.now(),
+    });
     const result = await poster.post(postRequest(new URL("https://example.com/"), { deadlineMs: 50 }));
     expect(result).toMatchObject({ errorCode: "connect_timeout", mayHaveWritten: false });
     expect(result.durationMs).toBeLessThan(150);
@@ -203,7 +206,7 @@ describe("a POST that comes to no connection", () => {
       await passed;
       return { socket, remoteAddress: null, timings: { dnsMs: null, connectMs: 0, tlsMs: 0 } };
     };
-    const poster = createPoster({ connect: connectLate, now: () => performance.now() });
+    const poster = createPoster({ egress: egressOf(connectLate), now: () => performance.now() });
     const result = await poster.post(postRequest(receiver.url(), { deadlineMs: 100 }));
     expect(result.errorCode).toBe("connect_timeout");
     pass();
@@ -212,14 +215,14 @@ describe("a POST that comes to no connection", () => {
     expect(poster.gauges()).toMatchObject({ inFlight: 0, openConnections: 0 });
   });
 
-  it("sends nothing on a connection that comes about in the moment of the deadline", async () => {
+  it("sends nothing on a connection that is made just as the deadline passes", async () => {
     const { receiver } = await setUp();
     const connectAtLast: Connect = async ({ port }, signal) => {
       const socket = connectTls({ port, host: "127.0.0.1", servername: "localhost", ca: receiver.caPem });
       await Promise.all([once(socket, "secureConnect"), once(signal, "abort")]);
       return { socket, remoteAddress: null, timings: { dnsMs: null, connectMs: 0, tlsMs: 0 } };
     };
-    const poster = createPoster({ connect: connectAtLast, now: () => performance.now() });
+    const poster = createPoster({ egress: egressOf(connectAtLast), now: () => performance.now() });
     const result = await poster.post(postRequest(receiver.url(), { deadlineMs: 300 }));
     expect(result).toMatchObject({ errorCode: "connect_timeout", mayHaveWritten: false });
     await receiver.waitForNoConnections();
@@ -228,7 +231,7 @@ describe("a POST that comes to no connection", () => {
 
   it("reports an error that nobody knows as unexpected", async () => {
     const connect = () => Promise.reject(new TypeError("a bug"));
-    const poster = createPoster({ connect, now: () => performance.now() });
+    const poster = createPoster({ egress: egressOf(connect), now: () => performance.now() });
     const result = await poster.post(postRequest(new URL("https://example.com/")));
     expect(result).toMatchObject({ outcome: "unreachable", errorCode: "unexpected_failure" });
   });
@@ -312,16 +315,14 @@ describe("closing the poster", () => {
 
   it("ends a connection that is being made", async () => {
     const aborted = gate();
-    const poster = createPoster({
-      connect: (_target, signal) =>
-        new Promise((_resolve, reject) => {
-          signal.addEventListener("abort", () => {
-            aborted.pass();
-            reject(new Error("aborted"));
-          });
-        }),
-      now: () => performance.now(),
-    });
+    const connect: Connect = (_target, signal) =>
+      new Promise((_resolve, reject) => {
+        signal.addEventListener("abort", () => {
+          aborted.pass();
+          reject(new Error("aborted"));
+        });
+      });
+    const poster = createPoster({ egress: egressOf(connect), now: () => performance.now() });
     const posting = poster.post(postRequest(new URL("https://example.com/")));
     await poster.close();
     await aborted.passed;

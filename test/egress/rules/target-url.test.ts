@@ -9,7 +9,7 @@ import {
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
 import { TARGET_URL_CASES } from "./target-url-cases.ts";
 
-function codeOf(text: string, lifted = ""): string {
+function codeOf(text: string, lifted: readonly string[] = []): string {
   const judged = judgeTargetUrl(text, { unsafeAllowedTargets: parseUnsafeAllowedTargets(lifted) });
   return judged.verdict === "refuse" ? judged.code : "allow";
 }
@@ -256,7 +256,7 @@ describe("an IPv4 address in any spelling that the parser takes", () => {
 });
 
 describe("a target allowed unsafely", () => {
-  const lifted = "localhost:8443, *.localhost:9443, 127.0.0.1:5432, [::1]:80";
+  const lifted = ["localhost:8443", "*.localhost:9443", "127.0.0.1:5432", "[::1]:80"];
 
   it.each([
     "https://localhost:8443/hook",

@@ -5,21 +5,25 @@ import {
 } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
 
 describe("parseUnsafeAllowedTargets", () => {
-  it.each(["", "  ", "\n"])("lifts nothing for %j", (text) => {
-    const targets = parseUnsafeAllowedTargets(text);
+  it("lifts nothing for no entries", () => {
+    const targets = parseUnsafeAllowedTargets([]);
     expect(targets.entries).toEqual([]);
     expect(allowsUnsafely(targets, "localhost", 443)).toBe(false);
     expect(allowsUnsafely(targets, "", 0)).toBe(false);
   });
 
-  it("keeps the entries for the warning at start", () => {
-    expect(parseUnsafeAllowedTargets(" Localhost:8443 ,*.Test.example:1").entries).toEqual([
+  it("keeps the entries, in lower case", () => {
+    expect(parseUnsafeAllowedTargets(["Localhost:8443", "*.Test.example:1"]).entries).toEqual([
       "localhost:8443",
       "*.test.example:1",
     ]);
   });
 
   it.each([
+    "",
+    " ",
+    " localhost:443",
+    "localhost:443\n",
     "localhost",
     "localhost:",
     ":443",
@@ -48,16 +52,16 @@ describe("parseUnsafeAllowedTargets", () => {
     ",",
     "localhost:443;other:443",
   ])("does not take %j", (text) => {
-    expect(() => parseUnsafeAllowedTargets(text)).toThrow(/is not of the form host:port/);
+    expect(() => parseUnsafeAllowedTargets([text])).toThrow(/is not of the form host:port/);
   });
 
   it("names the entry that is wrong", () => {
-    expect(() => parseUnsafeAllowedTargets("localhost:443,nonsense")).toThrow('"nonsense"');
+    expect(() => parseUnsafeAllowedTargets(["localhost:443", "nonsense"])).toThrow('"nonsense"');
   });
 });
 
 describe("allowsUnsafely", () => {
-  const targets = parseUnsafeAllowedTargets("localhost:8443,*.demo.example:9443,[::1]:8443");
+  const targets = parseUnsafeAllowedTargets(["localhost:8443", "*.demo.example:9443", "[::1]:8443"]);
 
   it.each([
     ["localhost", 8443, true],

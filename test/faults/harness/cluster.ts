@@ -9,7 +9,7 @@ import { createAccount } from "../../../src/store/accounts.ts";
 import { setEndpoint } from "../../../src/store/endpoints.ts";
 import { writeSettings } from "../../../src/store/publications.ts";
 import { check, type Verdict } from "./checker.ts";
-import { Producer } from "./producer.ts";
+import { Producer, type Publication } from "./producer.ts";
 import { ReceiverProcess } from "./receiver-process.ts";
 import { SealpostProcess } from "./sealpost-process.ts";
 
@@ -26,8 +26,9 @@ const COMPLAINTS_SHOWN = 20;
 export const SECRETS_KEY = Buffer.alloc(32, 9);
 
 export type ClusterOptions = {
-  /** A migrated database. */
   readonly databaseUrl: string;
+  /** The database is empty: who migrates it writes down the limits, too. Default: it is migrated. */
+  readonly isEmpty?: boolean;
   readonly dispatchers?: number;
   /** Beyond what every process gets; the same names replace those. */
   readonly env?: Readonly<Record<string, string>>;
@@ -84,10 +85,12 @@ export class Cluster {
     const folder = await mkdtemp(join(tmpdir(), "sealpost-faults-"));
     await writeFile(join(folder, "ca.pem"), [receiver.caPem, ...(options.caPems ?? [])].join("\n"));
     const cluster = new Cluster(options, receiver, folder);
-    await writeSettings(cluster.pool, {
-      analysisBytesMax: 1_048_576,
-      unsafeAllowedTargets: [...receiver.unsafeAllowed.split(","), ...(options.targets ?? [])],
-    });
+    if (!options.isEmpty) {
+      await writeSettings(cluster.pool, {
+        analysisBytesMax: 1_048_576,
+        unsafeAllowedTargets: [...receiver.unsafeAllowed.split(","), ...(options.targets ?? [])],
+      });
+    }
     await Promise.all(Array.from({ length: options.dispatchers ?? 1 }, () => cluster.startDispatcher()));
     return cluster;
   }
@@ -117,8 +120,9 @@ export class Cluster {
     command: readonly string[],
     env: Readonly<Record<string, string>> = {},
     imports: readonly string[] = [],
+    main?: string,
   ): SealpostProcess {
-    const process = new SealpostProcess(command, { ...this.#env, ...env }, imports);
+    const process = new SealpostProcess(command, { ...this.#env, ...env }, imports, main);
     this.processes.push(process);
     return process;
   }
@@ -181,8 +185,8 @@ export class Cluster {
     return complaints.slice(-COMPLAINTS_SHOWN).join("\n");
   }
 
-  check(): Promise<Verdict> {
-    return check(this.pool, this.producer.publications, this.receiver.arrivals);
+  check(publications: readonly Publication[] = this.producer.publications): Promise<Verdict> {
+    return check(this.pool, publications, this.receiver.arrivals);
   }
 
   async close(): Promise<void> {

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 
 const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 const WATCH_EVERY_MS = 25;
-const KEPT_LINES = 200;
+const KEPT_LINES = 2_000;
 
 export type Ended = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
 
@@ -23,13 +23,14 @@ export class SealpostProcess {
   /** What it told its parent when it was ready: the address of an API, of the metrics. */
   readonly ready: Promise<LogLine>;
 
-  /** `command` as on the command line; `imports`: modules that Node loads before the service. */
+  /** `command` as on the command line; `imports`: modules that Node loads before the service; `main`: whose. */
   constructor(
     command: readonly string[],
     env: Readonly<Record<string, string>>,
     imports: readonly string[] = [],
+    main: string = MAIN,
   ) {
-    this.#child = fork(MAIN, command, {
+    this.#child = fork(main, command, {
       env: { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "", ...env },
       execArgv: imports.flatMap((url) => ["--import", url]),
       stdio: ["ignore", "pipe", "pipe", "ipc"],

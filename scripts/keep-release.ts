@@ -1,0 +1,40 @@
+// Keeps what a release runs, as test/upgrade/release-<version>.tar.gz: the version before, which the upgrade test
+// starts beside the working copy. An archive, and not `git archive` while testing, as a shallow clone and an image
+// have no history. `npm run keep-release -- <revision>`
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { globSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+const folder = "test/upgrade";
+/** What runs, and what `npm ci` needs should its dependencies differ from the working copy's. */
+const contents = ["src", "sql", "package.json", "package-lock.json"];
+
+const revision = process.argv[2];
+if (revision === undefined) {
+  console.error("Which revision? npm run keep-release -- <revision>");
+  process.exit(2);
+}
+
+const { version } = JSON.parse(git("show", `${revision}:package.json`).toString());
+// Sorted, dated by the commit and naming it (`git get-tar-commit-id`); the mask would depend on who runs this.
+const archive = gzipSync(
+  git("-c", "tar.umask=0022", "archive", "--format=tar", revision, "--", ...contents),
+  {
+    level: 9,
+  },
+);
+// There is one version before, and with it all SQL files of those before it.
+for (const old of globSync(`${folder}/release-*.tar.gz`, { cwd: root })) rmSync(join(root, old));
+const path = `${folder}/release-${version}.tar.gz`;
+writeFileSync(join(root, path), archive);
+console.log(
+  `${path}: ${archive.length} bytes, SHA-256 ${createHash("sha256").update(archive).digest("hex")}`,
+);
+
+function git(...args: readonly string[]): Buffer {
+  return execFileSync("git", args, { cwd: root, maxBuffer: 256 * 1024 * 1024 });
+}

@@ -1,0 +1,139 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import type { Logger } from "pino";
+import { readConfig } from "../config/read-config.ts";
+import { createAttemptLog } from "../dispatch/attempt-log.ts";
+import { createAttemptMetrics } from "../dispatch/attempt-metrics.ts";
+import { bothObservers } from "../dispatch/observer.ts";
+import { type DispatchProcessOptions, startDispatching } from "../dispatch/process.ts";
+import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
+import { Quarantine, type QuarantineRun } from "../dispatch/quarantine.ts";
+import { deliverInQuarantine } from "../dispatch/quarantine-process.ts";
+import { createQueueMetrics } from "../metrics/queue-metrics.ts";
+import { createMetricsRegistry } from "../metrics/registry.ts";
+import { DAY_MS } from "../model/time.ts";
+import { createGaugePool } from "../store/pools.ts";
+import { createQueueGauges } from "./database-gauges.ts";
+import { createEgress } from "./egress.ts";
+import { createFindHindrances, type Monitoring, startMonitoring } from "./monitoring.ts";
+import type { ProcessContext } from "./process-context.ts";
+import { createProcessLog } from "./process-log.ts";
+import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
+
+/** Exit codes of the quarantine's process. Busy is EX_TEMPFAIL of sysexits.h: another such process is running. */
+const BUSY = 75;
+const FAILED = 1;
+
+const mainFile = fileURLToPath(new URL("../main.ts", import.meta.url));
+
+type Options = DispatchProcessOptions & { readonly metrics: ProcessMetrics };
+
+/** Runs a dispatcher with its metrics until shutdown, then finishes the attempts in flight. */
+export async function runDispatcher(context: ProcessContext): Promise<void> {
+  const shutdown = context.createShutdownSignal();
+  const quarantine = new Quarantine((ids, stopping) => forkQuarantine(ids, stopping, context, options.log));
+  const options = await createOptions(context, (deliveryId) => quarantine.add(deliveryId));
+  const { config, log } = options;
+  const { unsafeAllowedTargets } = config;
+  if (unsafeAllowedTargets) log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
+  // When the start fails, whatever already runs would keep the process alive.
+  await using resources = new AsyncDisposableStack();
+  const monitoring = await startDispatchMonitoring(options, resources);
+  const dispatching = startDispatching(options);
+  resources.defer(async () => void (await Promise.all([dispatching.stop(), quarantine.stop()])));
+  context.sendToParent({ ready: true, metrics: monitoring.url });
+  log.info({ in_flight_max: config.dispatchInFlightMax, metrics_url: monitoring.url }, "dispatching");
+  if (!shutdown.aborted) await once(shutdown, "abort");
+  log.info("stopping: claiming nothing more, finishing attempts in flight");
+  await resources.disposeAsync();
+  log.info("stopped");
+}
+
+/**
+ * Posts deliveries one at a time, with nothing else in flight: the child process of a dispatcher's quarantine. Errors
+ * go to the log, because no person started it.
+ */
+export async function runQuarantine(
+  context: ProcessContext,
+  deliveryIds: readonly string[],
+): Promise<typeof BUSY | typeof FAILED | 0> {
+  const shutdown = context.createShutdownSignal();
+  const options = await createOptions(context, () => undefined);
+  try {
+    return (await deliverInQuarantine(options, deliveryIds, shutdown)) === "busy" ? BUSY : 0;
+  } catch (err) {
+    options.log.error({ err }, "the quarantine's process failed");
+    return FAILED;
+  }
+}
+
+/** The exit code is enough: the rows have the results, and a child that dies leaves its lease behind. */
+async function forkQuarantine(
+  deliveryIds: readonly string[],
+  stopping: AbortSignal,
+  { env }: ProcessContext,
+  log: Logger,
+): Promise<QuarantineRun> {
+  const child = fork(mainFile, ["dispatch", "--alone", ...deliveryIds], { env: { ...env } });
+  const end = () => void child.kill("SIGTERM");
+  stopping.addEventListener("abort", end);
+  const [code, signal] = await once(child, "exit").finally(() => stopping.removeEventListener("abort", end));
+  log.info({ deliveries: deliveryIds.length, code, signal }, "the quarantine's process ended");
+  return code === 0 ? "done" : code === BUSY ? "busy" : "died";
+}
+
+async function createOptions(
+  context: ProcessContext,
+  onInterruptedTwice: (deliveryId: string) => void,
+): Promise<Options> {
+  const config = readConfig(context.env);
+  const log = createProcessLog(config, context, "dispatch");
+  const metrics = createProcessMetrics(createMetricsRegistry());
+  return {
+    config,
+    egress: createEgress(config),
+    databaseUrl: await databaseUrlOf(config),
+    secretsKey: await secretsKeyOf(config),
+    log,
+    random: context.random,
+    wallClockMs: context.now,
+    metrics,
+    observer: bothObservers(
+      createAttemptMetrics(metrics.dispatch),
+      createAttemptLog(log, onInterruptedTwice),
+    ),
+  };
+}
+
+/** Uses a connection of its own, so metrics and probes answer while all of the dispatcher's are busy. */
+async function startDispatchMonitoring(
+  options: Options,
+  resources: AsyncDisposableStack,
+): Promise<Monitoring> {
+  const { config, databaseUrl, log, metrics, wallClockMs } = options;
+  const { registry, database } = metrics;
+  const pool = createGaugePool({
+    databaseUrl,
+    connectionsMax: 1,
+    applicationName: "sealpost metrics",
+    onError: (err) => log.warn({ err }, "a database connection broke"),
+    onQuery: database.observer("gauges"),
+  });
+  resources.defer(() => pool.end());
+  database.watch("gauges", pool);
+  const logMs = config.logRetentionDays * DAY_MS;
+  // A body is kept a day longer than its analysis can be read.
+  const bodiesMs = config.analysisRetentionSeconds * 1_000 + DAY_MS;
+  const setGauges = createQueueGauges({
+    pool,
+    database,
+    queue: createQueueMetrics(registry),
+    retentionMs: { deliveries: logMs, attempts: logMs, bodies: bodiesMs },
+  });
+  const findHindrances = await createFindHindrances(pool);
+  const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };
+  const monitoring = await startMonitoring(watched);
+  resources.defer(() => monitoring.close());
+  return monitoring;
+}

@@ -1,0 +1,118 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
+import type { FastifyInstance } from "fastify";
+import type { Logger } from "pino";
+import type { Config } from "../config/config.ts";
+import { readConfig } from "../config/read-config.ts";
+import { createApiMetrics } from "../metrics/api-metrics.ts";
+import { createDatabaseMetrics } from "../metrics/database-metrics.ts";
+import { createMetricsRegistry } from "../metrics/registry.ts";
+import { createApiPool, createLogPool } from "../store/pools.ts";
+import { cannotListen, httpUrl } from "./listening.ts";
+import { createFindHindrances, startMonitoring } from "./monitoring.ts";
+import type { ProcessContext } from "./process-context.ts";
+import { createProcessLog } from "./process-log.ts";
+import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
+
+/** A read or write takes a few milliseconds, so this many at once keep one processor busy. */
+const CONNECTIONS_MAX = 10;
+/** Half as many made a page cost 10 % more in this process: requests that queue for a connection are not batched. */
+const LOG_CONNECTIONS_MAX = 10;
+
+/** Runs the API with its metrics until shutdown, then finishes the requests in flight. */
+export async function runApi(context: ProcessContext): Promise<void> {
+  const shutdown = context.createShutdownSignal();
+  const config = readConfig(context.env);
+  const log = createServeLog(config, context);
+  // When the start fails, whatever already runs would keep the process alive.
+  await using resources = new AsyncDisposableStack();
+  const urls = await startApi(config, context, log, resources);
+  context.sendToParent({ listening: urls.api, metrics: urls.metrics });
+  log.info({ url: urls.api, metrics_url: urls.metrics }, "listening");
+  if (!shutdown.aborted) await once(shutdown, "abort");
+  log.info("stopping: finishing requests in flight");
+  await resources.disposeAsync();
+  log.info("stopped");
+}
+
+/** Everything that is started is added to `resources`. */
+async function startApi(
+  config: Config,
+  context: ProcessContext,
+  log: Logger,
+  resources: AsyncDisposableStack,
+): Promise<{ readonly api: string; readonly metrics: string }> {
+  const registry = createMetricsRegistry();
+  const database = createDatabaseMetrics(registry);
+  const common = {
+    databaseUrl: await databaseUrlOf(config),
+    applicationName: "sealpost serve",
+    onError: (err: Error) => log.warn({ err }, "a database connection broke"),
+  };
+  const onQuery = database.observer("api");
+  const pool = createApiPool({ ...common, connectionsMax: CONNECTIONS_MAX, onQuery });
+  const onLogQuery = database.observer("log");
+  const logPool = createLogPool({ ...common, connectionsMax: LOG_CONNECTIONS_MAX, onQuery: onLogQuery });
+  resources.defer(async () => {
+    await Promise.all([pool.end(), logPool.end()]);
+  });
+  database.watch("api", pool);
+  database.watch("log", logPool);
+
+  const findHindrances = await createFindHindrances(pool);
+  const reserved = config.port === 0 ? await reservePort(config.host) : null;
+  const port = reserved?.port ?? config.port;
+  const url = httpUrl(config.host, port);
+  // Imported here, so that other commands do not spend time and memory on the HTTP stack.
+  const { createApiServer } = await import("./api-server.ts");
+  const server = await createApiServer({
+    config,
+    pool,
+    logPool,
+    secretsKey: await secretsKeyOf(config),
+    publicUrl: config.publicUrl ?? url,
+    log,
+    now: context.now,
+    metrics: createApiMetrics(registry),
+  });
+  const watched = { config, registry, database, pool, findHindrances, wallClockMs: context.now };
+  const monitoring = await startMonitoring(watched);
+  resources.defer(() => monitoring.close());
+  // Closed before the monitoring: metrics can be read until the last request is answered.
+  resources.defer(() => server.close());
+  await reserved?.release();
+  await listen(server, config, port);
+  return { api: url, metrics: monitoring.url };
+}
+
+function createServeLog(config: Config, context: ProcessContext): Logger {
+  const log = createProcessLog(config, context, "serve");
+  const { unsafeAllowedTargets: targets } = config;
+  if (targets) log.warn({ targets }, "UNSAFE: these targets are accepted, public or not");
+  return log;
+}
+
+/** @throws UsageError when it cannot listen on that address or port */
+async function listen(server: FastifyInstance, { host }: Config, port: number): Promise<void> {
+  try {
+    await server.listen({ host, port });
+  } catch (error) {
+    throw cannotListen("The API", `HOST ${host}, PORT ${port}`, error);
+  }
+}
+
+/** The API's answers contain its URL, so the port must be known, and kept from others, before the API listens. */
+async function reservePort(host: string) {
+  const server = createServer().listen(0, host).unref();
+  try {
+    await once(server, "listening");
+  } catch (error) {
+    throw cannotListen("The API", `HOST ${host}, PORT 0`, error);
+  }
+  const { port } = server.address() as AddressInfo;
+  const release = async () => {
+    server.close();
+    await once(server, "close");
+  };
+  return { port, release };
+}

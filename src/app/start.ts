@@ -1,0 +1,163 @@
+import type { Pool } from "pg";
+import type { Config } from "../config/config.ts";
+import { readConfig } from "../config/read-config.ts";
+import { scopes } from "../model/scopes.ts";
+import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
+import { createAccount, hasAccounts } from "../store/accounts.ts";
+import { createApiKey } from "./create-api-key.ts";
+import { createCommandPool, loadSecretsKey, prepareDatabase } from "./database.ts";
+import { type Announce, inColumns } from "./output.ts";
+import { startOwnDatabase } from "./own-database.ts";
+import type { ProcessContext } from "./process-context.ts";
+import { secretsKeyOf } from "./state-folder.ts";
+import { type ChildEvent, servicePlans, supervise } from "./supervisor.ts";
+import { UsageError } from "./usage-error.ts";
+
+/** A dispatcher ends within the deadline of its attempts and 2 s more; after that, waiting longer is pointless. */
+const GRACE_BEYOND_DEADLINE_MS = 5_000;
+const DATABASE_BACKOFF = { baseMs: 500, maxMs: 5_000 };
+
+/**
+ * Runs the whole service until shutdown: the API and a dispatcher and, without DATABASE_URL, a database of its own.
+ * Resolves to the exit code.
+ */
+export async function runStandalone(context: ProcessContext, announce: Announce): Promise<number> {
+  const shutdown = context.createShutdownSignal();
+  shutdown.addEventListener("abort", () =>
+    announce("stopping", {}, "Stopping: finishing what is in flight."),
+  );
+  let exitCode = 0;
+  try {
+    exitCode = await runUntilShutdown(context, shutdown, announce);
+  } catch (error) {
+    // A shutdown in the middle of the start makes it fail, and that is no failure.
+    if (!shutdown.aborted) throw error;
+  }
+  announce("stopped", {}, "Stopped.");
+  return exitCode;
+}
+
+async function runUntilShutdown(
+  context: ProcessContext,
+  shutdown: AbortSignal,
+  announce: Announce,
+): Promise<number> {
+  const { env, random } = context;
+  const config = readConfig(env);
+  await secretsKeyOf(config);
+  announceUnsafe(config, announce);
+  const own = config.databaseUrl === null ? await startOwnDatabase(config.stateDir, announce, random) : null;
+  const databaseUrl = own?.databaseUrl ?? config.databaseUrl ?? "";
+  try {
+    const work = () => prepare(databaseUrl, config, own !== null, announce);
+    await retryUntilReachable(work, shutdown, announce, random);
+    return await supervise({
+      children: servicePlans(context, config, databaseUrl),
+      shutdown,
+      onEvent: (event) => announceChild(event, announce),
+      graceMs: config.attemptDeadlineMs + GRACE_BEYOND_DEADLINE_MS,
+      random,
+    });
+  } finally {
+    await own?.stop();
+  }
+}
+
+function announceUnsafe({ unsafeAllowedTargets }: Config, announce: Announce): void {
+  if (!unsafeAllowedTargets) return;
+  const targets = unsafeAllowedTargets.join(", ");
+  const text = `UNSAFE: webhooks may go to ${targets}, public or not (UNSAFE_ALLOWED_TARGETS).`;
+  announce("unsafe", { targets }, text);
+}
+
+/** Migrates the database and, in an own database that is new, creates a first account. */
+async function prepare(
+  databaseUrl: string,
+  config: Config,
+  isOwn: boolean,
+  announce: Announce,
+): Promise<void> {
+  const pool = createCommandPool(databaseUrl, "sealpost start");
+  try {
+    const applied = await prepareDatabase(pool, databaseUrl, config, () => undefined);
+    const migrations = applied.length === 1 ? "1 migration" : `${applied.length} migrations`;
+    if (applied.length > 0) announce("migrated", { applied }, `Migrated the database (${migrations}).`);
+    const secretsKey = await loadSecretsKey(pool, config);
+    if (isOwn && !(await hasAccounts(pool))) await createFirstAccount(pool, config, secretsKey, announce);
+  } finally {
+    await pool.end();
+  }
+}
+
+async function createFirstAccount(
+  pool: Pool,
+  config: Config,
+  secretsKey: Uint8Array,
+  announce: Announce,
+): Promise<void> {
+  const { accountId, signingSecret } = await createAccount(pool, "First account", secretsKey);
+  const { keyId, apiKey } = await createApiKey(pool, config, {
+    accountId,
+    name: "First key",
+    scopes,
+    expiresInSeconds: null,
+  });
+  const fields = { account_id: accountId, key_id: keyId, api_key: apiKey, signing_secret: signingSecret };
+  const columns = inColumns({ account: accountId, "API key": apiKey, "signing secret": signingSecret });
+  const text = `\nFirst start: created a first account. Its API key is shown only once:\n\n${columns}\n`;
+  announce("first_account", fields, text);
+}
+
+/** Retries while the database does not answer; a usage error is for the caller to fix. */
+async function retryUntilReachable(
+  work: () => Promise<void>,
+  shutdown: AbortSignal,
+  announce: Announce,
+  random: () => number,
+): Promise<void> {
+  const backoff = createBackoff(DATABASE_BACKOFF, random);
+  while (!shutdown.aborted) {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof UsageError) throw error;
+      const { code, message } = error as NodeJS.ErrnoException;
+      const reason = message || code || "no answer";
+      const delayMs = backoff.nextMs();
+      const text = `The database is not available (${reason}); trying again in ${seconds(delayMs)}.`;
+      announce("database_away", { reason }, text);
+      await abortableDelay(delayMs, shutdown);
+    }
+  }
+}
+
+/** How a child ends after a shutdown; a second signal may hit it while it does. */
+const EXPECTED_ENDS: readonly string[] = ["exit code 0", "SIGTERM", "SIGINT", "SIGHUP"];
+
+function announceChild(event: ChildEvent, announce: Announce): void {
+  const { kind, name } = event;
+  switch (kind) {
+    case "started":
+      return;
+    case "message": {
+      const { listening } = event.message as { listening?: string };
+      const where = listening ? ` at ${listening}` : "";
+      const fields = { name, pid: event.pid, url: listening ?? null };
+      announce("running", fields, `The ${name} is running${where}.`);
+      return;
+    }
+    case "ended": {
+      const { how, restartInMs } = event;
+      const why = EXPECTED_ENDS.includes(how) ? "" : ` (${how})`;
+      const next = restartInMs === null ? "" : ` Restarting it in ${seconds(restartInMs)}.`;
+      announce("ended", { name, how, again_in_ms: restartInMs }, `The ${name} ended${why}.${next}`);
+      return;
+    }
+    default:
+      kind satisfies never;
+  }
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1_000).toFixed(1)} s`;
+}

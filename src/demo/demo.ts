@@ -1,0 +1,90 @@
+import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
+import { inColumns } from "../app/output.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import type { DemoEnvironment } from "./environment.ts";
+import { createDemoOutput, type DemoOutput } from "./output.ts";
+import type { ScenarioResult } from "./scenario.ts";
+import { summaryFields, summaryTable } from "./summary.ts";
+
+/** On an idle machine it takes a quarter of this. */
+const TIME_LIMIT_MS = 80_000;
+const SIGNAL_WITHIN_MS = 200;
+
+const PASSED =
+  "Everything went as expected: every committed analysis was delivered, signed, and accepted exactly once; " +
+  "the one that was rolled back was never sent.";
+const NEXT = "Next: `npm start` runs Sealpost for you to use; see README.md, “A first webhook, by hand”.";
+
+export type DemoOptions = {
+  /** Keep running after the demo, until shutdown. */
+  readonly stays: boolean;
+  /** Use the server of DATABASE_URL instead of an embedded one. */
+  readonly usesServer: boolean;
+  readonly json?: true | undefined;
+};
+
+/** Runs the demo and leaves nothing behind, however it ends. Resolves to whether everything went as expected. */
+export async function runDemo(context: ProcessContext, options: DemoOptions): Promise<boolean> {
+  const output = createDemoOutput(context, options);
+  const shutdown = context.createShutdownSignal();
+  const failure = new AbortController();
+  const signal = AbortSignal.any([shutdown, failure.signal, AbortSignal.timeout(TIME_LIMIT_MS)]);
+  const onFailure = (error: Error) => failure.abort(error);
+  const { stays, usesServer } = options;
+  await using resources = new AsyncDisposableStack();
+  try {
+    // Imported here, so that other commands do not spend time and memory on certificates.
+    const { runScenario } = await import("./scenario.ts");
+    const result = await runScenario({ context, output, resources, signal, onFailure, usesServer });
+    printSummary(result, output);
+    if (result.faults.length > 0) return false;
+    if (stays) await stay(result.environment, output, shutdown);
+    return true;
+  } catch (error) {
+    // Ctrl-C in a terminal also goes to the service, whose end may be noticed here before the signal is.
+    if (!signal.aborted) await Promise.race([once(shutdown, "abort"), delay(SIGNAL_WITHIN_MS)]);
+    if (shutdown.aborted) {
+      output.announce("ended", {}, "\nThe demo was stopped before it was done. It left nothing behind.");
+      return false;
+    }
+    const reason = reasonFor(signal.aborted ? signal.reason : error);
+    output.announce("failed", { reason }, `\n${output.red("The demo failed.")} ${reason}`);
+    return false;
+  }
+}
+
+function printSummary({ deliveries, faults, environment }: ScenarioResult, output: DemoOutput): void {
+  output.heading("Summary");
+  const table = summaryTable(deliveries, environment.receivers);
+  output.announce("summary", { deliveries: deliveries.map(summaryFields), faults }, table);
+  const hasPassed = faults.length === 0;
+  const verdict = hasPassed
+    ? [output.green(PASSED), NEXT].join("\n\n")
+    : [output.red("Not everything went as expected."), ...faults].join("\n  ");
+  output.announce("verdict", { is_right: hasPassed }, `\n${verdict}`);
+}
+
+function reasonFor(error: unknown): string {
+  if (error instanceof DOMException && error.name === "TimeoutError") {
+    return `It was not done within ${TIME_LIMIT_MS / 1_000} s; the machine may be too busy.`;
+  }
+  return error instanceof Error ? error.message : String(error);
+}
+
+async function stay(environment: DemoEnvironment, output: DemoOutput, shutdown: AbortSignal): Promise<void> {
+  const { apiUrl, apiKey, signingSecret, accountId, receivers } = environment;
+  const endpoint = receivers.url("steady");
+  output.announce(
+    "staying",
+    { url: apiUrl, api_key: apiKey, signing_secret: signingSecret, account_id: accountId, endpoint },
+    `\nThe demo keeps running until Ctrl-C.\n\n${inColumns({
+      API: apiUrl,
+      "API key": apiKey,
+      account: accountId,
+      "signing secret": signingSecret,
+      endpoint,
+    })}\n\nTry: curl -H "Authorization: Bearer ${apiKey}" ${apiUrl}/v1/webhooks/deliveries`,
+  );
+  if (!shutdown.aborted) await once(shutdown, "abort");
+}

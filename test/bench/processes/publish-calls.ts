@@ -1,0 +1,123 @@
+// The ways in which the publisher can be made to publish, and two that the baselines are measured by.
+import { randomUUID } from "node:crypto";
+import type pg from "pg";
+import { Pool as HttpPool } from "undici";
+
+/** How a stream publishes. */
+export type Via =
+  /** One statement that is a transaction of its own: publish_analysis for one, publish_analyses for more. */
+  | { readonly kind: "statement" }
+  /** The same between BEGIN and COMMIT, as a pipeline does that has statements of its own in there. */
+  | { readonly kind: "transaction" }
+  /** The baseline: the text goes into a plain table, one row a statement. */
+  | { readonly kind: "insert" }
+  /** POST /v1/analyses over kept connections, one request at a time on each; one analysis a request. */
+  | {
+      readonly kind: "http";
+      readonly url: string;
+      /** By account. */
+      readonly apiKeys: ReadonlyMap<string, string>;
+    };
+
+/** More than are ever in flight while a service keeps up: opened when all others are busy. */
+const HTTP_CONNECTIONS_MAX = 256;
+/** By address: streams that follow each other go over the same connections. */
+const httpPools = new Map<string, HttpPool>();
+
+export type Batch = {
+  readonly accountIds: readonly string[];
+  readonly ids: readonly string[];
+  readonly texts: readonly string[];
+};
+
+/** Resolves when the batch is committed. `onSent` is called as what commits it is sent. */
+export type PublishCall = (batch: Batch, onSent: () => void) => Promise<void>;
+
+export function createPublishCall(via: Via, pool: pg.Pool): PublishCall {
+  switch (via.kind) {
+    case "statement":
+      return async (batch, onSent) => {
+        onSent();
+        await pool.query(publishStatement(batch));
+      };
+    case "transaction":
+      return async (batch, onSent) => {
+        const connection = await pool.connect();
+        // Not awaited one by one: COMMIT follows at once.
+        const begun = connection.query("begin");
+        await Promise.all([begun, connection.query(publishStatement(batch))]);
+        onSent();
+        await connection.query("commit");
+        connection.release();
+      };
+    case "insert":
+      return async ({ ids, texts }, onSent) => {
+        onSent();
+        await pool.query(plainInsert(ids[0], texts[0]));
+      };
+    case "http":
+      return createHttpCall(via);
+    default:
+      throw new Error(`Unknown way of publishing ${via satisfies never}`);
+  }
+}
+
+/** The table is made with each database; see fillTemplate. */
+export function plainInsert(id: string | undefined, text: string | undefined): pg.QueryConfig {
+  return {
+    name: "plain_insert",
+    text: "insert into public.plain (id, analysis) values ($1, $2)",
+    values: [id, text],
+  };
+}
+
+function publishStatement({ accountIds, texts }: Batch): pg.QueryConfig {
+  if (texts.length === 1) {
+    return {
+      name: "publish_one",
+      text: "select sealpost.publish_analysis($1::uuid, $2::json)",
+      values: [accountIds[0], texts[0]],
+    };
+  }
+  return {
+    name: "publish",
+    text: "select sealpost.publish_analyses($1::uuid[], $2::json[], $3::text[])",
+    values: [accountIds, texts, new Array(texts.length).fill(null)],
+  };
+}
+
+/** By undici's cheapest way, as the client shares the processors with what it measures. */
+function createHttpCall({ url, apiKeys }: Extract<Via, { kind: "http" }>): PublishCall {
+  const connections =
+    httpPools.get(url) ?? new HttpPool(url, { connections: HTTP_CONNECTIONS_MAX, keepAliveTimeout: 600_000 });
+  httpPools.set(url, connections);
+  return ({ accountIds, texts }, onSent) => {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const refusal: Buffer[] = [];
+    let status = 0;
+    const headers = {
+      authorization: `Bearer ${apiKeys.get(accountIds[0] ?? "")}`,
+      "content-type": "application/json",
+      "idempotency-key": randomUUID(),
+    };
+    onSent();
+    connections.dispatch(
+      { method: "POST", path: "/v1/analyses", headers, body: `{"analysis":${texts[0]}}` },
+      {
+        onRequestStart: () => undefined,
+        onResponseStart: (_controller, statusCode) => {
+          status = statusCode;
+        },
+        onResponseData: (_controller, chunk) => {
+          if (status !== 202) refusal.push(chunk);
+        },
+        onResponseEnd: () => {
+          if (status === 202) resolve();
+          else reject(new Error(`A publish was answered ${status}: ${Buffer.concat(refusal)}`));
+        },
+        onResponseError: (_controller, error) => reject(error),
+      },
+    );
+    return promise;
+  };
+}

@@ -1,0 +1,69 @@
+import { errors } from "undici";
+import { describe, expect, it } from "vitest";
+import { EgressProxyError } from "../../../src/egress/connect/proxy-connector.ts";
+import { TARGET_ERROR_CODES, TargetError } from "../../../src/egress/connect/target-error.ts";
+import { classifyAnswerError, classifyConnectError } from "../../../src/egress/post/failures.ts";
+import { isErrorCode, outcomeOfErrorCode } from "../../../src/model/error-codes.ts";
+
+function errorWith(code: string, message = "something"): Error {
+  return Object.assign(new Error(message), { code });
+}
+
+describe("an error before the request was begun", () => {
+  it.each(TARGET_ERROR_CODES.filter((code) => code !== "aborted"))(
+    "keeps the target's own code %s",
+    (code) => {
+      expect(classifyConnectError(new TargetError(code, "x"))).toBe(code);
+      expect(isErrorCode(code) && outcomeOfErrorCode(code)).toMatch(
+        /^(unreachable|tls_failed|target_refused)$/,
+      );
+    },
+  );
+
+  it("charges the egress proxy's failure to us", () => {
+    expect(classifyConnectError(new EgressProxyError("down"))).toBe("egress_proxy_failed");
+  });
+
+  it.each([new Error("x"), errorWith("ECONNRESET"), "text", undefined, null])(
+    "does not guess what it does not know: %s",
+    (error) => {
+      expect(classifyConnectError(error)).toBe("unexpected_failure");
+    },
+  );
+});
+
+describe("an error after the request was begun", () => {
+  it.each([
+    ["UND_ERR_HEADERS_OVERFLOW", "response_head_too_large"],
+    ["UND_ERR_RES_CONTENT_LENGTH_MISMATCH", "bad_response"],
+    ["UND_ERR_SOCKET", "connection_closed"],
+    ["ECONNRESET", "connection_reset"],
+    ["EPIPE", "connection_reset"],
+    ["ETIMEDOUT", "connection_reset"],
+    ["ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED", "tls_protocol"],
+    ["EPROTO", "tls_protocol"],
+    ["UND_ERR_INFO", "unexpected_failure"],
+    ["ENOMEM", "unexpected_failure"],
+  ])("knows %s as %s", (code, expected) => {
+    expect(classifyAnswerError(errorWith(code))).toBe(expected);
+  });
+
+  it.each([undefined, "INVALID_CONSTANT"])(
+    "takes the HTTP parser's error for a bad response (code %s)",
+    (code) => {
+      expect(classifyAnswerError(Object.assign(new errors.HTTPParserError("x"), { code }))).toBe(
+        "bad_response",
+      );
+    },
+  );
+
+  it("tells a misplaced answer from a closed connection, which undici gives the same code", () => {
+    expect(classifyAnswerError(errorWith("UND_ERR_SOCKET", "bad response"))).toBe("bad_response");
+    expect(classifyAnswerError(errorWith("UND_ERR_SOCKET", "bad upgrade"))).toBe("bad_response");
+    expect(classifyAnswerError(errorWith("UND_ERR_SOCKET", "other side closed"))).toBe("connection_closed");
+  });
+
+  it("takes an error without a code for unexpected", () => {
+    expect(classifyAnswerError(new Error("x"))).toBe("unexpected_failure");
+  });
+});

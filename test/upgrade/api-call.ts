@@ -1,0 +1,28 @@
+export type ApiCall = {
+  readonly method: "GET" | "POST" | "PUT";
+  readonly path: string;
+  readonly apiKey: string;
+  /** JSON, sent as it stands. */
+  readonly body?: string;
+  readonly idempotencyKey?: string;
+};
+
+export type ApiReply = { readonly status: number; readonly text: string };
+
+const TIMEOUT_MS = 15_000;
+
+/** Rejects when there is no answer. */
+export async function call(url: string, asked: ApiCall): Promise<ApiReply> {
+  const { method, path, apiKey, body, idempotencyKey } = asked;
+  const response = await fetch(new URL(path, url), {
+    method,
+    headers: {
+      authorization: `Bearer ${apiKey}`,
+      ...(body !== undefined && { "content-type": "application/json" }),
+      ...(idempotencyKey !== undefined && { "idempotency-key": idempotencyKey }),
+    },
+    ...(body !== undefined && { body }),
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  });
+  return { status: response.status, text: await response.text() };
+}

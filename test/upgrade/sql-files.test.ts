@@ -1,0 +1,65 @@
+// What was released was applied somewhere: its SQL files stay as they are, and the next one comes after them.
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { beforeAll, expect, test } from "vitest";
+import { openRelease, ROOT } from "./release.ts";
+
+type SqlFiles = ReadonlyMap<string, string>;
+
+const IN_A_NEW_FILE = "Undo that, and put the change into a new file with the next number.";
+
+let released: SqlFiles;
+let ours: SqlFiles;
+
+beforeAll(async () => {
+  const { folder } = await openRelease();
+  [released, ours] = await Promise.all([readSql(folder), readSql(ROOT)]);
+});
+
+test("every SQL file of the version before is still here, byte for byte", () => {
+  expect(released.size).toBeGreaterThan(0);
+  expect(breaches(released, ours)).toEqual([]);
+});
+
+test("an edited, a removed and a squeezed-in file are each noticed; one at the end is not", () => {
+  const before = new Map([
+    ["0001_first.sql", "select 1;\n"],
+    ["0002_second.sql", "select 2;\n"],
+  ]);
+  const withFile = (name: string, text: string) => new Map([...before, [name, text]]);
+  expect(breaches(before, withFile("0002_second.sql", "select 2; \n"))).toEqual([
+    `sql/0002_second.sql was changed after it had been released. ${IN_A_NEW_FILE}`,
+  ]);
+  expect(breaches(before, new Map([...before].slice(1)))).toEqual([
+    `sql/0001_first.sql was removed after it had been released. ${IN_A_NEW_FILE}`,
+  ]);
+  expect(breaches(before, withFile("0001_squeezed_in.sql", "select 3;\n"))).toEqual([
+    "sql/0001_squeezed_in.sql is new and comes before sql/0002_second.sql, which was released: number it higher.",
+  ]);
+  expect(breaches(before, withFile("0003_third.sql", "select 3;\n"))).toEqual([]);
+});
+
+function breaches(before: SqlFiles, now: SqlFiles): string[] {
+  const newest = [...before.keys()].sort().at(-1)!;
+  const broken = [...before]
+    .filter(([name, text]) => now.get(name) !== text)
+    .map(([name]) => {
+      const what = now.has(name) ? "changed" : "removed";
+      return `sql/${name} was ${what} after it had been released. ${IN_A_NEW_FILE}`;
+    });
+  const late = [...now.keys()]
+    .filter((name) => !before.has(name) && name < newest)
+    .map(
+      (name) => `sql/${name} is new and comes before sql/${newest}, which was released: number it higher.`,
+    );
+  return [...broken, ...late];
+}
+
+/** latin1, so that no two files of different bytes have the same text. */
+async function readSql(folder: string): Promise<SqlFiles> {
+  const names = await readdir(join(folder, "sql"));
+  const texts = names.map(
+    async (name) => [name, await readFile(join(folder, "sql", name), "latin1")] as const,
+  );
+  return new Map(await Promise.all(texts));
+}
