@@ -52,6 +52,7 @@ type Connection = {
 export function createLimitedServer(options: LimitedServerOptions, handle: RequestListener): Server {
   const { connectionsMax, perAddressMax, sendWithinMs, sendCheckedEveryMs } = options.connectionLimits;
   const connections = new Map<Socket, Connection>();
+  options.onConnections(0);
   const perAddress = new Map<string, number>();
 
   function cut(socket: Socket, reason: ConnectionCut): void {
