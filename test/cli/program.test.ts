@@ -17,7 +17,7 @@ describe("on a terminal", () => {
 
   test("a signature that is not valid is explained", async () => {
     const { text, code } = await runAtTerminal(["signature", "verify", "--header", "", "--secret", "x"], "");
-    expect(text).toMatch(/^Not valid\. The request has no extract-signature header\./);
+    expect(text).toMatch(/^--secret is shown [^\n]+\nNot valid\. The request has no extract-signature header\./);
     expect(code).toBe(1);
   });
 });
