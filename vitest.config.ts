@@ -4,11 +4,19 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     // Ended in the reverse order: what fails the run comes last.
-    globalSetup: ["test/support/output-watch.ts", "test/support/database-setup.ts"],
+    globalSetup: [
+      "test/support/output-watch.ts",
+      "test/support/slowness-setup.ts",
+      "test/support/database-setup.ts",
+    ],
+    setupFiles: ["test/support/patient-tests.ts"],
     exclude: ["test/**/*.long.test.ts", "test/faults/long/**", "test/bench/**"],
+    provide: {
+      // As last measured on an otherwise idle machine.
+      suite: { minutes: 5.7, cores: 2 },
+      fuzzRuns: 45,
+    },
     // For two cores: a third worker has time for tests that wait, and more would only make timing tests lie.
     maxWorkers: 3,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
   },
 });

@@ -3,12 +3,9 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createApiKey } from "../src/app/create-api-key.ts";
-import { readConfig } from "../src/config/read-config.ts";
-import { scopes } from "../src/model/scopes.ts";
 import { type RunningProcess, startProcess } from "./support/busy-installation.ts";
 import { createTestDatabase, type TestDatabase } from "./support/database.ts";
-import { createTestAccount } from "./support/dispatching.ts";
+import { createTestAccount, createTestKey } from "./support/installation.ts";
 
 const README = readFileSync(new URL("../README.md", import.meta.url), "utf8");
 
@@ -38,10 +35,8 @@ beforeAll(async () => {
   running = await Promise.all([startProcess("serve", env), startProcess("dispatch", env)]);
   api = running[0]!;
   ({ accountId } = await createTestAccount(database));
-  const request = { name: null, expiresInSeconds: null };
-  ({ apiKey } = await createApiKey(database.pool, readConfig({}), { ...request, accountId, scopes }));
-  const staff = { ...request, accountId: null, scopes: ["webhooks:read", "webhooks:replay"] as const };
-  staffKey = (await createApiKey(database.pool, readConfig({}), staff)).apiKey;
+  ({ apiKey } = await createTestKey(database.pool, accountId));
+  staffKey = (await createTestKey(database.pool, null, ["webhooks:read", "webhooks:replay"])).apiKey;
   shell = startShell();
 });
 afterAll(async () => {
@@ -120,7 +115,7 @@ test("the commands for replaying can be typed again, for another delivery or ano
 /** Resolves when the dispatcher has written down so many attempts, and the log shows the last of them. */
 async function attempted(count: number): Promise<void> {
   const logged = () => running[1]!.output().split('"msg":"attempt"').length - 1;
-  await expect.poll(logged, { timeout: 15_000 }).toBe(count);
+  await expect.poll(logged).toBe(count);
 }
 
 /** With what the README leaves to be put in. */

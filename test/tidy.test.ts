@@ -114,6 +114,17 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "src/cli/publish.ts": 'const text = "the selected one"; const q = request.query.limit;',
     },
   },
+  webhook: {
+    wrong: {
+      "src/receivers/probing.ts": 'const headers = { "user-agent": "Sealpost/1" };',
+      "src/demo/forgery.ts": 'const body = `{"created_at":"' + "$" + '{at}"}`;',
+      "src/dispatch/deliver.ts": "const header = signatureHeader({ timestampSeconds, body, keys });",
+    },
+    right: {
+      "src/webhook/headers.ts": 'headers["user-agent"] = "Sealpost/1";',
+      "src/app/webhook-receiver.ts": "const header = request.headers[SIGNATURE_HEADER];",
+    },
+  },
   "queue internals": {
     wrong: {
       "src/store/gauges.ts": "const text = `select from graphile_worker._private_jobs`;",

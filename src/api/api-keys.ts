@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
-
-export type KeyClass = "live" | "test";
+import type { KeyClass } from "../model/api-keys.ts";
 
 /** A key as the store knows it. */
 export type ApiKey = {

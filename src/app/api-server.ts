@@ -22,6 +22,7 @@ import {
   createIdempotencyStore,
   recordStaffWrite,
 } from "./api-stores.ts";
+import { keyClassOf } from "./create-api-key.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
 import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
@@ -73,7 +74,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     docsUrl: config.docsUrl ?? publicUrl,
     checkReady: createCheckReady(await createFindHindrances(pool)),
     findApiKey: createFindApiKey(pool, outageAs503, now),
-    keyPrefix: apiKeyPrefix(config.apiKeyBrand, config.environment === "production" ? "live" : "test"),
+    keyPrefix: apiKeyPrefix(config.apiKeyBrand, keyClassOf(config)),
     accountExists: createAccountExists(pool, outageAs503),
     countRequest: createRequestCounter(pool),
     policies: { key: { name: "default", ...limit }, address: { name: "address", ...limit } },

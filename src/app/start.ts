@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
-import { scopes } from "../model/scopes.ts";
+import { scopes } from "../model/api-keys.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 import { createAccount, hasAccounts } from "../store/accounts.ts";
 import { createApiKey } from "./create-api-key.ts";

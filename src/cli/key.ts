@@ -4,7 +4,7 @@ import { withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
-import { scopes } from "../model/scopes.ts";
+import { scopes } from "../model/api-keys.ts";
 import { DAY_SECONDS } from "../model/time.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";

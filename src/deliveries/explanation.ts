@@ -1,6 +1,5 @@
 import { explainEndReason, explainErrorCode } from "../model/error-codes.ts";
 import type { Explanation } from "../model/explanation.ts";
-import type { EndReason } from "../model/outcomes.ts";
 import { createdAtMs } from "../store/day.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
 import { dateAndTime } from "./time-text.ts";
@@ -103,7 +102,7 @@ function withStatus({ lastStatusCode }: Explainable): string {
 }
 
 function whyAbandoned(delivery: Explainable): readonly string[] {
-  const reason = delivery.reason as EndReason | null;
+  const { reason } = delivery;
   if (reason === null) return [lastFailure(delivery), lastRemedy(delivery)];
   const ended = explainEndReason(reason);
   const { message, remedy } = ended;

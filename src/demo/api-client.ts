@@ -1,4 +1,7 @@
 import { randomUUID } from "node:crypto";
+import type { EndReason } from "../model/end-reasons.ts";
+import type { Outcome } from "../model/outcomes.ts";
+import type { DeliveryStatus } from "../model/statuses.ts";
 
 /** The fields of an attempt in the API that the demo uses. */
 export type ApiAttempt = {
@@ -6,7 +9,7 @@ export type ApiAttempt = {
   readonly number: number;
   readonly started_at: string;
   readonly ended_at: string;
-  readonly outcome: string;
+  readonly outcome: Outcome;
   readonly error_code: string | null;
   readonly status_code: number | null;
 };
@@ -14,8 +17,8 @@ export type ApiAttempt = {
 export type ApiDelivery = {
   readonly id: string;
   readonly analysis_id: string;
-  readonly status: "pending" | "failed" | "succeeded" | "abandoned";
-  readonly reason: string | null;
+  readonly status: DeliveryStatus;
+  readonly reason: EndReason | null;
   readonly run: number;
   readonly attempts_count: number;
 };

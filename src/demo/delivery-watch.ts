@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { explainErrorCode } from "../model/error-codes.ts";
+import { hasEnded } from "../model/statuses.ts";
 import type { ApiAttempt, ApiClient, ApiDelivery } from "./api-client.ts";
 import type { DemoOutput } from "./output.ts";
 
@@ -64,15 +65,12 @@ export function createDeliveryWatch(
       for (;;) {
         const deliveries = (await api.deliveries()).filter(({ id }) => deliveryIds.includes(id));
         for (const attempt of await findNewAttempts(deliveries)) print(attempt);
-        if (deliveries.length === deliveryIds.length && deliveries.every(hasEnded)) return deliveries;
+        if (deliveries.length === deliveryIds.length && deliveries.every(({ status }) => hasEnded(status)))
+          return deliveries;
         await delay(POLL_EVERY_MS, undefined, { signal });
       }
     },
   };
-}
-
-function hasEnded({ status }: ApiDelivery): boolean {
-  return status === "succeeded" || status === "abandoned";
 }
 
 function outcomeText(receiver: string, { outcome, status_code, error_code }: ApiAttempt): string {

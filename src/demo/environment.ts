@@ -11,7 +11,7 @@ import { type ChildEvent, servicePlans, supervise } from "../app/supervisor.ts";
 import { UsageError } from "../app/usage-error.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
-import { scopes } from "../model/scopes.ts";
+import { scopes } from "../model/api-keys.ts";
 import { DAY_MS } from "../model/time.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded.ts";
 import { createAccount } from "../store/accounts.ts";

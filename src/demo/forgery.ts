@@ -3,8 +3,9 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
-import { importSigningKey, SIGNATURE_HEADER, signatureHeader } from "../signing/index.ts";
+import { importSigningKey } from "../signing/index.ts";
 import { webhookBody } from "../webhook/envelope.ts";
+import { webhookHeaders, webhookSignature } from "../webhook/headers.ts";
 
 export const FORGED_ANALYSIS_ID = "invoice-6666";
 
@@ -25,8 +26,7 @@ export async function postForgery(
     analysisText: `{"id":"${FORGED_ANALYSIS_ID}","status":"succeeded"}`,
   });
   const wrongKey = importSigningKey(`whsec_${randomBytes(32).toString("base64")}`);
-  const timestampSeconds = Math.floor(nowMs / 1_000);
-  const signature = signatureHeader({ timestampSeconds, body, keys: [wrongKey] });
+  const signature = webhookSignature(body, [wrongKey], nowMs);
   const outgoing = request(url, {
     method: "POST",
     ca: await readFile(caFile, "utf8"),
@@ -34,7 +34,7 @@ export async function postForgery(
     agent: false,
     // Not every system's resolver knows that names under localhost are this machine.
     lookup: (_hostname, _options, callback) => callback(null, [{ address: "127.0.0.1", family: 4 }]),
-    headers: { "content-type": "application/json", [SIGNATURE_HEADER]: signature },
+    headers: webhookHeaders({ signature, traceparent: null }),
   });
   outgoing.end(body);
   const [response] = (await once(outgoing, "response")) as [IncomingMessage];

@@ -1,9 +1,9 @@
 import { STATUS_CODES } from "node:http";
 import type { DispatchMetrics } from "../metrics/dispatch-metrics.ts";
 import type { Distribution } from "../metrics/registry.ts";
+import { END_REASONS } from "../model/end-reasons.ts";
 import { type ErrorCode, NAMED_ERROR_CODES, outcomeOfErrorCode } from "../model/error-codes.ts";
 import { statusErrorCode } from "../model/http-status-errors.ts";
-import { END_REASONS } from "../model/outcomes.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import type { AttemptRow } from "../store/record.ts";
 import type { DispatchObserver } from "./observer.ts";

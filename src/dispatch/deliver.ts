@@ -10,10 +10,10 @@ import {
 } from "../schedule/life.ts";
 import { parseRetryAfterMs } from "../schedule/retry-after.ts";
 import type { RetryPolicy } from "../schedule/retry-schedule.ts";
-import { SIGNATURE_HEADER, signatureHeader } from "../signing/index.ts";
 import type { LeasedDelivery } from "../store/claim.ts";
 import type { AttemptRow, Recording } from "../store/record.ts";
 import { webhookBody } from "../webhook/envelope.ts";
+import { webhookHeaders, webhookSignature } from "../webhook/headers.ts";
 import { DatabaseClock } from "./database-clock.ts";
 import { DeliveryTargets } from "./delivery-target.ts";
 import { SigningKeys } from "./signing-keys.ts";
@@ -89,7 +89,9 @@ export async function deliver(
   }
 
   const body = webhookBody({ ...delivery, id: delivery.deliveryId, analysisText: delivery.analysisText });
-  const headers = signedHeaders(delivery, body, on);
+  // Signed anew for every attempt, at the database's time.
+  const signature = webhookSignature(body, on.keys.of(delivery), on.clock.nowMs());
+  const headers = webhookHeaders({ signature, traceparent: delivery.traceparent });
   if (!mayStart()) return withoutPost(delivery, released(on, true));
 
   const startedAtMs = on.clock.nowMs();
@@ -118,21 +120,6 @@ export async function deliver(
  */
 export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
   return withoutPost(delivery, released(on, false));
-}
-
-/** The signature is made anew for every attempt, over the exact bytes sent, at the database's time. */
-function signedHeaders(delivery: LeasedDelivery, body: Buffer, on: Delivering): Record<string, string> {
-  const headers: Record<string, string> = {
-    "content-type": "application/json",
-    "user-agent": "Sealpost/1",
-    [SIGNATURE_HEADER]: signatureHeader({
-      timestampSeconds: Math.floor(on.clock.nowMs() / 1000),
-      body,
-      keys: on.keys.of(delivery),
-    }),
-  };
-  if (delivery.traceparent !== null) headers.traceparent = delivery.traceparent;
-  return headers;
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Entry } from "./explanation.ts";
 
 /** No connection to the receiver's server; nothing was sent. */
-export const CONNECTING_ERRORS = {
+export const CONNECT_ERRORS = {
   // Finding the receiver's address.
   dns_not_found: {
     outcome: "unreachable",

@@ -1,9 +1,8 @@
 import type { Entry } from "./explanation.ts";
-import type { EndReason } from "./outcomes.ts";
 
 const ENDED = { outcome: null } as const;
 
-/** Why a delivery ended without success. */
+/** Why a delivery was abandoned, explained: the one list of reasons. */
 export const END_REASON_EXPLANATIONS = {
   attempts_exhausted: {
     ...ENDED,
@@ -38,4 +37,9 @@ export const END_REASON_EXPLANATIONS = {
       "Sending this event interrupted our service several times, so we stopped trying. It may have arrived.",
     remedy: "Tell support the delivery's id. The analysis can be read through the API.",
   },
-} as const satisfies Record<EndReason, Entry>;
+} as const satisfies Record<string, Entry>;
+
+/** The row's value, the metric's label and the log's field. */
+export type EndReason = keyof typeof END_REASON_EXPLANATIONS;
+
+export const END_REASONS = Object.keys(END_REASON_EXPLANATIONS) as readonly EndReason[];

@@ -1,8 +1,23 @@
-import { CATALOGUE } from "./catalogue.ts";
-import { END_REASON_EXPLANATIONS } from "./end-reasons.ts";
+import { CONNECT_ERRORS } from "./connect-errors.ts";
+import { END_REASON_EXPLANATIONS, type EndReason } from "./end-reasons.ts";
 import type { Entry, Explanation } from "./explanation.ts";
 import { explainStatus, type StatusErrorCode, statusOfErrorCode } from "./http-status-errors.ts";
-import type { EndReason, Outcome } from "./outcomes.ts";
+import { INTERNAL_ERRORS } from "./internal-errors.ts";
+import type { Outcome } from "./outcomes.ts";
+import { RESPONSE_ERRORS } from "./response-errors.ts";
+import { TLS_ERRORS } from "./tls-errors.ts";
+import { URL_REFUSALS } from "./url-refusals.ts";
+
+/** Codes are API: they are stored, filtered by and alerted on, so none is ever renamed. */
+const CATALOGUE = {
+  // First, because `interrupted` is also an attempt's code, and that explanation is the one for attempts.
+  ...END_REASON_EXPLANATIONS,
+  ...URL_REFUSALS,
+  ...CONNECT_ERRORS,
+  ...TLS_ERRORS,
+  ...RESPONSE_ERRORS,
+  ...INTERNAL_ERRORS,
+} as const satisfies Record<string, Entry>;
 
 export type NamedErrorCode = keyof typeof CATALOGUE;
 

@@ -1,4 +1,14 @@
-/** What a webhook tells of: the body's `event`, the row's value and the filter's. */
-export const EVENTS = ["analysis.succeeded", "analysis.failed"] as const;
+/** The events, each with the status of the analysis that it reports. */
+export const STATUS_OF_EVENT = {
+  "analysis.succeeded": "succeeded",
+  "analysis.failed": "failed",
+} as const;
 
-export type EventName = (typeof EVENTS)[number];
+/** The body's `event`, the row's value and the filter's. */
+export type EventName = keyof typeof STATUS_OF_EVENT;
+
+type AnalysisStatus = (typeof STATUS_OF_EVENT)[EventName];
+
+export const ANALYSIS_STATUSES: readonly AnalysisStatus[] = Object.values(STATUS_OF_EVENT);
+
+export const EVENTS = Object.keys(STATUS_OF_EVENT) as readonly EventName[];

@@ -4,7 +4,7 @@ const SAME_ID = "Treat another delivery with the same id as the same event.";
 const NOTHING_TO_DO = "Nothing needs doing on the receiver's side. This one does not count as an attempt.";
 
 /** Failures on our side. */
-export const OUR_ERRORS = {
+export const INTERNAL_ERRORS = {
   interrupted: {
     outcome: "interrupted",
     isOurs: true,

@@ -20,15 +20,3 @@ export const OUTCOMES = [
 ] as const;
 
 export type Outcome = (typeof OUTCOMES)[number];
-
-/** Why a delivery has no attempts left to come. */
-export const END_REASONS = [
-  "attempts_exhausted",
-  "no_target",
-  "target_refused",
-  "window_ended",
-  "analysis_expired",
-  "interrupted",
-] as const;
-
-export type EndReason = (typeof END_REASONS)[number];

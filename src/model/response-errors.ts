@@ -1,7 +1,7 @@
 import type { Entry } from "./explanation.ts";
 
 /** The request was sent, wholly or in part, and no usable answer came back. */
-export const ANSWERING_ERRORS = {
+export const RESPONSE_ERRORS = {
   response_timeout: {
     outcome: "timed_out",
     message: "The receiver took the request but did not answer in time.",

@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { Operation } from "../api/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../api/operation-io.ts";
 import { type FieldError, Problem } from "../api/problems.ts";
+import { ANALYSIS_STATUSES } from "../model/events.ts";
 import { publish } from "../publish/publish-analyses.ts";
 import { findAnalysis } from "../store/analyses.ts";
 import { type Publication, PublishRefusedError } from "../store/publications.ts";
@@ -16,7 +17,7 @@ const tag = "Analyses";
 /** Room in a request for everything but the analysis: the URL, names, whitespace. */
 const ENVELOPE_BYTES = 16_384;
 
-const Analysis = z.looseObject({ id: analysisId, status: z.enum(["succeeded", "failed"]) }).meta({
+const Analysis = z.looseObject({ id: analysisId, status: z.enum(ANALYSIS_STATUSES) }).meta({
   id: "Analysis",
   description: "A completed analysis, with whatever other fields were published.",
 });

@@ -29,6 +29,15 @@ export type AskedFilter = {
   readonly [Name in keyof typeof filters]?: z.output<(typeof filters)[Name]> | null | undefined;
 };
 
+type CamelCase<Name extends string> = Name extends `${infer Head}_${infer Rest}`
+  ? `${Head}${Capitalize<CamelCase<Rest>>}`
+  : Name;
+
+/** The store's filter by the names that are asked for: it does not compile unless the store has each of them. */
+type StoreFilter = {
+  readonly [Name in keyof typeof filters as CamelCase<Name>]: DeliveryFilter[CamelCase<Name>];
+};
+
 export function filterOf(asked: AskedFilter): DeliveryFilter {
   return {
     status: asked.status ?? null,
@@ -39,7 +48,7 @@ export function filterOf(asked: AskedFilter): DeliveryFilter {
     statusCode: asked.status_code ?? null,
     createdAfter: asked.created_after == null ? null : momentOf(asked.created_after),
     createdBefore: asked.created_before == null ? null : momentOf(asked.created_before),
-  };
+  } satisfies StoreFilter;
 }
 
 /** Only an address of IPv6 has colons; with a port, nothing would be found, without a word. */

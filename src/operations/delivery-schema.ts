@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { explainAttempt, explainDelivery } from "../deliveries/explanation.ts";
 import { isoTime } from "../deliveries/time-text.ts";
-import { END_REASONS, OUTCOMES } from "../model/outcomes.ts";
+import { END_REASONS } from "../model/end-reasons.ts";
+import { OUTCOMES } from "../model/outcomes.ts";
+import { DELIVERY_STATUSES, meaningOfStatus } from "../model/statuses.ts";
 import { createdAtMs } from "../store/day.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
 import { analysisId, deliveryStatus, event, id, time, timeTextOrNull } from "./fields.ts";
@@ -13,8 +15,7 @@ export const Delivery = z
     analysis_id: analysisId,
     created_at: time,
     status: deliveryStatus.describe(
-      "`pending`: no attempt of this run has ended; `failed`: the last one failed and another follows; " +
-        "`succeeded`: a 2xx was received; `abandoned`: no more attempts, see `reason`.",
+      `${DELIVERY_STATUSES.map((status) => `\`${status}\`: ${meaningOfStatus(status)}`).join("; ")}.`,
     ),
     reason: z.enum(END_REASONS).nullable().describe("Why it was abandoned; null for any other status."),
     run: z.int().describe("1 at first; every replay starts the next run."),
@@ -71,12 +72,11 @@ export function deliveryBody(
   const { webhookUrl, endpointUrl } = delivery;
   return {
     id: delivery.id,
-    // The table's own checks see to it that these three are what is declared.
-    event: delivery.event as z.output<typeof event>,
+    event: delivery.event,
     analysis_id: delivery.analysisId,
     created_at: isoTime(createdAtMs(delivery.id)),
     status: delivery.status,
-    reason: delivery.reason as z.output<typeof Delivery>["reason"],
+    reason: delivery.reason,
     run: delivery.run,
     attempts_count: delivery.attemptsCount,
     next_attempt_at: timeTextOrNull(delivery.nextAttemptAtMs),
@@ -104,7 +104,7 @@ export function attemptBody(attempt: LoggedAttempt): z.output<typeof Attempt> {
     },
     target_url: attempt.targetUrl,
     remote_address: attempt.remoteAddress,
-    outcome: attempt.outcome as z.output<typeof Attempt>["outcome"],
+    outcome: attempt.outcome,
     error_code: attempt.errorCode,
     error_message: explainAttempt(attempt),
     status_code: attempt.statusCode,

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { isoTime } from "../deliveries/time-text.ts";
 import { TARGET_URL_LENGTH_MAX } from "../egress/rules/target-url.ts";
 import { EVENTS } from "../model/events.ts";
+import { DELIVERY_STATUSES } from "../model/statuses.ts";
 
 /** The id of anything of ours. Any UUID will do: one that we never gave out is unknown, not malformed. */
 export const id = z.guid();
@@ -31,4 +32,4 @@ export function timeTextOrNull(ms: number | null): string | null {
 }
 
 export const event = z.enum(EVENTS);
-export const deliveryStatus = z.enum(["pending", "failed", "succeeded", "abandoned"]);
+export const deliveryStatus = z.enum(DELIVERY_STATUSES);

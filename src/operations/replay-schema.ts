@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { REPLAY_STATUSES, REPLAYABLE_STATUSES } from "../model/statuses.ts";
 import { COUNTED_AT_ONCE_MAX, type StoredReplay } from "../store/replays.ts";
 import { type AskedFilter, filters } from "./delivery-filter.ts";
 import { id, time } from "./fields.ts";
@@ -6,7 +7,7 @@ import { id, time } from "./fields.ts";
 /** Each filter may be missing or null; responses write a missing one as null. */
 const membersOfFilter = {
   ...filters,
-  status: z.enum(["failed", "abandoned"]),
+  status: z.enum(REPLAYABLE_STATUSES),
 };
 
 type Nullish<Fields extends Record<string, z.ZodType>> = {
@@ -32,7 +33,7 @@ export const RATE_PER_SECOND_DEFAULT = 10;
 export const Replay = z
   .object({
     id,
-    status: z.enum(["running", "done", "cancelled"]),
+    status: z.enum(REPLAY_STATUSES),
     filter: z.object(
       mapped(membersOfFilter, (member) => member.nullable()) as Nullable<typeof membersOfFilter>,
     ),

@@ -1,6 +1,6 @@
 import type { Poster, PostResult } from "../egress/post/post.ts";
-import { SIGNATURE_HEADER } from "../signing/index.ts";
-import type { Probe, ProbePost } from "./probes.ts";
+import { webhookHeaders } from "../webhook/headers.ts";
+import type { Probe } from "./probes.ts";
 
 /** The outcome of a probe's POST, as far as a verdict needs it. */
 export type ProbeAnswer = Pick<PostResult, "statusCode" | "errorCode" | "durationMs" | "responseHeaders">;
@@ -37,22 +37,12 @@ async function sendProbe(
   { url, post, deadlineMs, now }: ProbingOptions,
 ): Promise<Probed> {
   const answers: ProbeAnswer[] = [];
-  for (const { body, header } of probe.posts) {
+  for (const { body, header: signature } of probe.posts) {
     const leftMs = endsAtMs - now();
     const before = answers.at(-1);
     if (before !== undefined && leftMs < 2 * before.durationMs + SPARE_MS) break;
-    const request = { url, headers: headersOf(header), body, deadlineMs: Math.min(deadlineMs, leftMs) };
-    answers.push(await post(request));
+    const headers = webhookHeaders({ signature, traceparent: null, isProbe: true });
+    answers.push(await post({ url, headers, body, deadlineMs: Math.min(deadlineMs, leftMs) }));
   }
   return { probe, answers };
-}
-
-/** A delivery's headers, and one by which the receiver's owner can recognize probes in logs. */
-function headersOf(header: ProbePost["header"]): Record<string, string> {
-  return {
-    "content-type": "application/json",
-    "user-agent": "Sealpost/1",
-    "sealpost-probe": "1",
-    ...(header === null ? {} : { [SIGNATURE_HEADER]: header }),
-  };
 }

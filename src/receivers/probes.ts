@@ -1,6 +1,6 @@
-import { importSigningKey, type SigningKey, signatureHeader } from "../signing/index.ts";
-import { webhookBody } from "../webhook/envelope.ts";
-import { exampleAnalysis } from "../webhook/example-event.ts";
+import { importSigningKey, type SigningKey } from "../signing/index.ts";
+import { exampleAnalysis, webhookBody } from "../webhook/envelope.ts";
+import { webhookSignature } from "../webhook/headers.ts";
 
 /** The probes' names in reports; stable. */
 export const PROBE_NAMES = [
@@ -57,13 +57,9 @@ export function createProbes({ secrets, nowMs, newId }: ProbesOptions): readonly
     const analysisText = exampleAnalysis("analysis.succeeded", `example-${newId()}`, more);
     return webhookBody({ id: newId(), event: "analysis.succeeded", createdAtMs: nowMs, analysisText });
   };
-  const sign = (
-    body: Buffer,
-    by: readonly SigningKey[] = keys,
-    timestampSeconds = nowSeconds,
-  ): ProbePost => ({
+  const sign = (body: Buffer, by: readonly SigningKey[] = keys, atMs = nowMs): ProbePost => ({
     body,
-    header: signatureHeader({ timestampSeconds, body, keys: by }),
+    header: webhookSignature(body, by, atMs),
   });
   const unsigned = (header: string | null): ProbePost => ({ body: newBody(), header });
 
@@ -97,12 +93,12 @@ export function createProbes({ secrets, nowMs, newId }: ProbesOptions): readonly
     forged(
       "too_old",
       `a webhook signed ${OUT_OF_TIME_SECONDS} seconds ago`,
-      sign(newBody(), keys, nowSeconds - OUT_OF_TIME_SECONDS),
+      sign(newBody(), keys, nowMs - OUT_OF_TIME_SECONDS * 1_000),
     ),
     forged(
       "too_far_ahead",
       `a webhook with a timestamp ${OUT_OF_TIME_SECONDS} seconds in the future`,
-      sign(newBody(), keys, nowSeconds + OUT_OF_TIME_SECONDS),
+      sign(newBody(), keys, nowMs + OUT_OF_TIME_SECONDS * 1_000),
     ),
     forged("header_missing", "a webhook without the signature header", unsigned(null)),
     forged("header_malformed", "a malformed signature header", unsigned("not a signature")),

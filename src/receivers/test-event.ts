@@ -1,7 +1,7 @@
 import type { ClientBase } from "pg";
 import type { EventName } from "../model/events.ts";
 import { publishExample } from "../store/publications.ts";
-import { exampleAnalysis } from "../webhook/example-event.ts";
+import { exampleAnalysis } from "../webhook/envelope.ts";
 
 export type TestEvent = { readonly analysisId: string; readonly deliveryId: string };
 

@@ -1,3 +1,4 @@
+import type { EndReason } from "../model/end-reasons.ts";
 import { nextDueAtMs, type RetryPolicy, windowEndsAtMs } from "./retry-schedule.ts";
 
 /**
@@ -6,15 +7,6 @@ import { nextDueAtMs, type RetryPolicy, windowEndsAtMs } from "./retry-schedule.
  *
  * Times are milliseconds since the Unix epoch in the database's time.
  */
-
-/** Why a delivery gets no more attempts; the row's value, the metric's label and the log's field. */
-export type EndReason =
-  | "attempts_exhausted"
-  | "no_target"
-  | "target_refused"
-  | "window_ended"
-  | "analysis_expired"
-  | "interrupted";
 
 /** What a claim found, as far as going on depends on it. */
 export type ClaimedState = {

@@ -20,10 +20,15 @@ export type AnalysisSucceeded = AnalysisEvent<"analysis.succeeded", "succeeded">
 export type AnalysisFailed = AnalysisEvent<"analysis.failed", "failed">;
 export type WebhookEvent = AnalysisSucceeded | AnalysisFailed;
 
-const STATUS_OF_EVENT = new Map<unknown, string>([
-  ["analysis.succeeded", "succeeded"],
-  ["analysis.failed", "failed"],
-]);
+/** Each event with the status of its analysis. */
+export type StatusOfEvent = { [Each in WebhookEvent as Each["event"]]: Each["data"]["status"] };
+
+const STATUS_OF_EVENT = new Map<unknown, string>(
+  Object.entries({
+    "analysis.succeeded": "succeeded",
+    "analysis.failed": "failed",
+  } satisfies StatusOfEvent),
+);
 
 /**
  * The event that a verified body holds. Numbers are JavaScript's: beyond 2^53 they lose digits, in the raw body

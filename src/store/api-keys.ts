@@ -1,11 +1,12 @@
 import type { ClientBase, Pool } from "pg";
+import type { KeyClass } from "../model/api-keys.ts";
 
 /** A key as it is stored: everything but the key. */
 export type StoredApiKey = {
   readonly id: string;
   /** Null: a staff key, good for every account. */
   readonly accountId: string | null;
-  readonly class: "live" | "test";
+  readonly class: KeyClass;
   readonly name: string | null;
   readonly scopes: ReadonlySet<string>;
   readonly createdAt: Date;
@@ -38,7 +39,7 @@ export async function insertApiKey(
     readonly accountId: string | null;
     /** SHA-256 of the key's whole text. */
     readonly digest: Buffer;
-    readonly class: "live" | "test";
+    readonly class: KeyClass;
     readonly name: string | null;
     readonly scopes: readonly string[];
     /** From now; null: it does not expire. */
@@ -102,7 +103,7 @@ type KeyRow = { key: KeyColumns };
 type KeyColumns = [
   id: string,
   accountId: string | null,
-  keyClass: "live" | "test",
+  keyClass: KeyClass,
   name: string | null,
   scopes: string[],
   createdAtMs: number,

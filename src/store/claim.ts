@@ -165,7 +165,7 @@ type Row = {
   run_started_at_ms: number;
   was_cut_in_quarantine: boolean;
   body_bytes: number;
-  event: string;
+  event: EventName;
   webhook_url: string | null;
   traceparent: string | null;
   endpoint_url: string | null;
@@ -278,7 +278,7 @@ function fromRow(row: Row, leaseToken: string, interrupted: ReadonlySet<string>)
     wasInterrupted: interrupted.has(row.delivery_id),
     wasInterruptedInQuarantine: row.was_cut_in_quarantine,
     createdAtMs: createdAtMs(row.delivery_id),
-    event: row.event as EventName,
+    event: row.event,
     webhookUrl: row.webhook_url,
     endpointUrl: row.endpoint_url,
     analysisText: row.analysis_text,

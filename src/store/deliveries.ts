@@ -1,12 +1,16 @@
 import type { ClientBase, Pool } from "pg";
+import type { EndReason } from "../model/end-reasons.ts";
+import type { EventName } from "../model/events.ts";
+import type { Outcome } from "../model/outcomes.ts";
+import type { DeliveryStatus } from "../model/statuses.ts";
 
 /** A delivery as the log has it. Times in ms since the epoch. */
 export type LoggedDelivery = {
   readonly id: string;
-  readonly event: string;
+  readonly event: EventName;
   readonly analysisId: string;
-  readonly status: "pending" | "failed" | "succeeded" | "abandoned";
-  readonly reason: string | null;
+  readonly status: DeliveryStatus;
+  readonly reason: EndReason | null;
   readonly run: number;
   readonly attemptsCount: number;
   readonly isExample: boolean;
@@ -57,7 +61,7 @@ export type LoggedAttempt = {
   readonly firstByteMs: number | null;
   readonly targetUrl: string | null;
   readonly remoteAddress: string | null;
-  readonly outcome: string;
+  readonly outcome: Outcome;
   readonly errorCode: string | null;
   readonly statusCode: number | null;
   readonly responseHeaders: Readonly<Record<string, string>> | null;
@@ -98,10 +102,10 @@ type FoundRow = { delivery: LoggedColumns; attempts: AttemptColumns[] | null };
 /** Of each column, its values in all rows. Without rows the first is empty, and the others are null. */
 export type LoggedColumns = readonly [
   id: readonly string[],
-  event: readonly string[],
+  event: readonly EventName[],
   analysisId: readonly string[],
-  status: readonly LoggedDelivery["status"][],
-  reason: readonly (string | null)[],
+  status: readonly DeliveryStatus[],
+  reason: readonly (EndReason | null)[],
   run: readonly number[],
   attemptsCount: readonly number[],
   isExample: readonly boolean[],
@@ -152,7 +156,7 @@ type AttemptColumns = [
   firstByteMs: number | null,
   targetUrl: string | null,
   remoteAddress: string | null,
-  outcome: string,
+  outcome: Outcome,
   errorCode: string | null,
   statusCode: number | null,
   responseHeaders: Readonly<Record<string, string>> | null,

@@ -1,7 +1,10 @@
+import type { EventName } from "../model/events.ts";
+import { type DeliveryStatus, isReplayable, REPLAYABLE_STATUSES } from "../model/statuses.ts";
+
 /** The list's filters, each null when it was not asked for. They are ANDed. */
 export type DeliveryFilter = {
-  readonly status: "pending" | "failed" | "succeeded" | "abandoned" | null;
-  readonly event: "analysis.succeeded" | "analysis.failed" | null;
+  readonly status: DeliveryStatus | null;
+  readonly event: EventName | null;
   readonly analysisId: string | null;
   /** Host name, or address literal, of the target; lower case, without the port. */
   readonly targetHost: string | null;
@@ -35,61 +38,80 @@ export type Condition = { readonly text: string; readonly values: readonly unkno
 const TARGET = `lower(coalesce(d.webhook_url, d.endpoint_url) collate "C")`;
 const TARGET_HOST = `substring(${TARGET} from '^[^:]*://(\\[[^]]*\\]|[^/?:]*)')`;
 
-/**
- * What an index answers: the account, the time (it stands in the id), and an analysis's id (through the registry).
- * A status that is undelivered has a partial index.
- */
+/** Written out, so that the planner sees that the partial index covers it. */
+export const IS_REPLAYABLE = `d.status in (${REPLAYABLE_STATUSES.map((status) => `'${status}'`).join(", ")})`;
+
+/** What answers a filter: an index, or a look at each row. `asked` and `account` are parameters. */
+type Filtering =
+  | { readonly by: "index"; readonly text: (asked: string, account: string) => string }
+  | { readonly by: "row"; readonly text: (asked: string) => string };
+
+type Filterings = {
+  readonly [Name in keyof DeliveryFilter]: (asked: NonNullable<DeliveryFilter[Name]>) => Filtering;
+};
+
+const byIndex = (text: (asked: string, account: string) => string) => (): Filtering => ({
+  by: "index",
+  text,
+});
+const byRow = (text: (asked: string) => string) => (): Filtering => ({ by: "row", text });
+
+/** In the order in which the conditions are written. The time of a delivery stands in its id. */
+const FILTERINGS: Filterings = {
+  createdAfter: byIndex((asked) => `d.id >= sealpost.uuid_v7_floor(${asked})`),
+  createdBefore: byIndex((asked) => `d.id < sealpost.uuid_v7_floor(${asked})`),
+  analysisId: byIndex(
+    (asked, account) =>
+      // By the parameter, not by d.account_id: then it is looked up once, and not for every row.
+      `d.id = (select a.delivery_id from sealpost.analyses a where a.account_id = ${account} and a.id = ${asked})`,
+  ),
+  status: (status) =>
+    isReplayable(status)
+      ? { by: "index", text: (asked) => `d.status = ${asked} and ${IS_REPLAYABLE}` }
+      : { by: "row", text: (asked) => `d.status = ${asked}` },
+  event: byRow((asked) => `d.event = ${asked}`),
+  // The first part refuses most rows without the regular expression, which costs ten times as much.
+  targetHost: byRow((asked) => `strpos(${TARGET}, ${asked}) > 0 and ${TARGET_HOST} = ${asked}`),
+  errorCode: byRow((asked) => `d.last_error_code = ${asked}`),
+  statusCode: byRow((asked) => `d.last_status_code = ${asked}`),
+};
+
+const NAMES = Object.keys(FILTERINGS) as readonly (keyof DeliveryFilter)[];
+
+/** What an index answers; the account is always part of it. */
 export function indexedCondition(accountId: string, filter: DeliveryFilter, first: number): Condition {
-  const condition = new ConditionBuilder(first);
-  condition.add((n) => `d.account_id = ${n}`, accountId);
-  if (filter.createdAfter) condition.add((n) => `d.id >= sealpost.uuid_v7_floor(${n})`, filter.createdAfter);
-  if (filter.createdBefore) condition.add((n) => `d.id < sealpost.uuid_v7_floor(${n})`, filter.createdBefore);
-  if (filter.analysisId !== null) {
-    condition.add(
-      (n) =>
-        // By the parameter, not by d.account_id: then it is looked up once, and not for every row.
-        `d.id = (select a.delivery_id from sealpost.analyses a where a.account_id = $${first} and a.id = ${n})`,
-      filter.analysisId,
-    );
+  const account = `$${first}`;
+  const texts = [`d.account_id = ${account}`];
+  const values: unknown[] = [accountId];
+  for (const { by, text, value } of filteringsOf(filter)) {
+    if (by !== "index") continue;
+    texts.push(text(`$${first + values.length}`, account));
+    values.push(value);
   }
-  // Written out, so that the planner sees that the partial index covers it.
-  if (filter.status === "failed" || filter.status === "abandoned") {
-    condition.add((n) => `d.status = ${n} and d.status in ('failed', 'abandoned')`, filter.status);
-  }
-  return condition.build();
+  return { text: texts.join(" and "), values };
 }
 
 /** What has to be looked up in each row. */
 export function rowCondition(filter: DeliveryFilter, first: number): Condition {
-  const condition = new ConditionBuilder(first);
-  if (filter.status === "pending" || filter.status === "succeeded") {
-    condition.add((n) => `d.status = ${n}`, filter.status);
+  const texts: string[] = [];
+  const values: unknown[] = [];
+  for (const { by, text, value } of filteringsOf(filter)) {
+    if (by !== "row") continue;
+    texts.push(text(`$${first + values.length}`));
+    values.push(value);
   }
-  if (filter.event !== null) condition.add((n) => `d.event = ${n}`, filter.event);
-  if (filter.targetHost !== null) {
-    // The first part refuses most rows without the regular expression, which costs ten times as much.
-    condition.add((n) => `strpos(${TARGET}, ${n}) > 0 and ${TARGET_HOST} = ${n}`, filter.targetHost);
-  }
-  if (filter.errorCode !== null) condition.add((n) => `d.last_error_code = ${n}`, filter.errorCode);
-  if (filter.statusCode !== null) condition.add((n) => `d.last_status_code = ${n}`, filter.statusCode);
-  return condition.build();
+  return { text: texts.join(" and ") || "true", values };
 }
 
-class ConditionBuilder {
-  readonly #first: number;
-  readonly #parts: string[] = [];
-  readonly #values: unknown[] = [];
+function filteringsOf(filter: DeliveryFilter) {
+  return NAMES.flatMap((name) => filteringOf(filter, name));
+}
 
-  constructor(first: number) {
-    this.#first = first;
-  }
-
-  add(text: (parameter: string) => string, value: unknown): void {
-    this.#parts.push(text(`$${this.#first + this.#values.length}`));
-    this.#values.push(value);
-  }
-
-  build(): Condition {
-    return { text: this.#parts.join(" and ") || "true", values: this.#values };
-  }
+/** None when it was not asked for. */
+function filteringOf<Name extends keyof DeliveryFilter>(
+  filter: DeliveryFilter,
+  name: Name,
+): readonly (Filtering & { readonly value: unknown })[] {
+  const value = filter[name];
+  return value === null ? [] : [{ ...FILTERINGS[name](value), value }];
 }

@@ -1,4 +1,7 @@
 import type { Pool } from "pg";
+import type { EndReason } from "../model/end-reasons.ts";
+import type { ErrorCode } from "../model/error-codes.ts";
+import type { Outcome } from "../model/outcomes.ts";
 import { groupByDay, queryDay } from "./day.ts";
 
 /** One attempt as it ended. Times in ms since the epoch, database time; null: not known or did not happen. */
@@ -11,8 +14,8 @@ export type AttemptRow = {
   readonly tlsMs: number | null;
   readonly firstByteMs: number | null;
   readonly statusCode: number | null;
-  readonly outcome: string;
-  readonly errorCode: string | null;
+  readonly outcome: Outcome;
+  readonly errorCode: ErrorCode | null;
   readonly targetUrl: string;
   readonly remoteAddress: string | null;
   /** A JSON object. */
@@ -30,7 +33,7 @@ export type Recording = {
   readonly next:
     | { readonly status: "succeeded" }
     | { readonly status: "failed"; readonly dueAtMs: number }
-    | { readonly status: "abandoned"; readonly reason: string; readonly errorCode: string | null }
+    | { readonly status: "abandoned"; readonly reason: EndReason; readonly errorCode: ErrorCode | null }
     /** The lease is given back: due again at dueAtMs, status as it was. */
     | { readonly status: "released"; readonly dueAtMs: number };
 };

@@ -1,5 +1,6 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
-import { type DeliveryFilter, indexedCondition, rowCondition } from "./delivery-filter.ts";
+import type { ReplayOutcome, ReplayStatus } from "../model/statuses.ts";
+import { type DeliveryFilter, IS_REPLAYABLE, indexedCondition, rowCondition } from "./delivery-filter.ts";
 import { ANSWER_MARGIN_MS } from "./timed-client.ts";
 
 /** Deliveries that one replay takes at most; whoever wants more narrows the filter to days. */
@@ -10,8 +11,6 @@ export const REPLAY_DELIVERIES_MAX = 100_000;
  * busy). Whoever asked may have heard "not now" by then, and finds the replay under the same Idempotency-Key.
  */
 const FIX_SET_MS = 20_000;
-
-export type ReplayOutcome = "replayed" | "not_found" | "not_replayable" | "expired";
 
 /** Starts the next run of one delivery; see sql/0007_replays.sql. */
 export async function replayDelivery(
@@ -31,7 +30,7 @@ export async function replayDelivery(
 /** A replay of many, with its progress. */
 export type StoredReplay = {
   readonly id: string;
-  readonly status: "running" | "done" | "cancelled";
+  readonly status: ReplayStatus;
   /** As it was asked for. */
   readonly filter: unknown;
   readonly ratePerSecond: number;
@@ -108,7 +107,7 @@ function replayable(accountId: string, filter: DeliveryFilter, analysisRetention
   const indexed = indexedCondition(accountId, filter, first + 1);
   const row = rowCondition(filter, first + 1 + indexed.values.length);
   const text = `select d.id from sealpost.deliveries d
-    where ${indexed.text} and ${row.text} and d.status in ('failed', 'abandoned')
+    where ${indexed.text} and ${row.text} and ${IS_REPLAYABLE}
       and d.id >= sealpost.uuid_v7_floor(now() - $${first}::float8 * interval '1 millisecond')
     order by d.id`;
   return { text, values: [analysisRetentionMs, ...indexed.values, ...row.values] };
@@ -238,7 +237,7 @@ export async function forgetReplay(pool: Pool, retentionMs: number): Promise<num
 
 type Row = {
   id: string;
-  status: StoredReplay["status"];
+  status: ReplayStatus;
   filter: unknown;
   rate_per_second: number;
   matched: number;

@@ -1,4 +1,5 @@
-import type { EventName } from "../model/events.ts";
+import { type EventName, STATUS_OF_EVENT } from "../model/events.ts";
+import type { StatusOfEvent } from "../signing/event.ts";
 
 /** What a webhook's body says of its event. */
 export type Envelope = {
@@ -18,4 +19,15 @@ export type Envelope = {
 export function webhookBody({ id, event, createdAtMs, analysisText }: Envelope): Buffer {
   const createdAt = new Date(createdAtMs).toISOString();
   return Buffer.from(`{"id":"${id}","event":"${event}","created_at":"${createdAt}","data":${analysisText}}`);
+}
+
+/** The receiver library is published by itself and has its own list of events: this compiles only while both agree. */
+const statusOfEvent: StatusOfEvent = STATUS_OF_EVENT;
+
+/**
+ * The text of an analysis that nobody asked for, marked as such.
+ * @param more members besides, as they are to be written: `"pages": 3`
+ */
+export function exampleAnalysis(event: EventName, id: string, more = '"pages":3'): string {
+  return `{"id":"${id}","status":"${statusOfEvent[event]}","example":true,${more}}`;
 }

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, inject, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
 import type { Operation } from "../../src/api/operation.ts";
@@ -6,6 +6,9 @@ import { jsonResponse } from "../../src/api/operation-io.ts";
 import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { type FuzzOptions, fuzzApi } from "../support/api-fuzz.ts";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
+
+const RUNS = inject("fuzzRuns");
+const SEED = 20260101;
 
 let api: ToyApi;
 afterEach(() => api.app.close());
@@ -25,12 +28,12 @@ async function start(operation: Operation, overrides: ToyOverrides = {}): Promis
     document: { ...document, paths: { [path]: document.paths[path] ?? {} } },
     baseUrl,
     headers: { authorization: `Bearer ${api.key}` },
-    runsPerOperation: 400,
-    seed: 20260101,
+    runsPerOperation: RUNS,
+    seed: SEED,
   };
 }
 
-describe("requests made from the document", () => {
+describe(`requests made from the document, ${RUNS} for each operation, seed ${SEED},`, () => {
   const { read } = operationDefiners();
   const wrong = {
     key: "boxes.wrong",

@@ -1,18 +1,14 @@
-import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { digestApiKey } from "../../src/api/api-keys.ts";
 import { createFindApiKey } from "../../src/app/api-stores.ts";
-import { createApiKey } from "../../src/app/create-api-key.ts";
-import { readConfig } from "../../src/config/read-config.ts";
-import { createAccount } from "../../src/store/accounts.ts";
 import { createApiPool } from "../../src/store/pools.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { createTestAccount, createTestKey } from "../support/installation.ts";
 
 test("requests with one key that come at once are one lookup and one note of its use", async () => {
   const database = await createTestDatabase();
-  const { accountId } = await createAccount(database.pool, "A", randomBytes(32));
-  const request = { accountId, name: null, scopes: ["webhooks:read"] as const, expiresInSeconds: null };
-  const { apiKey, keyId } = await createApiKey(database.pool, readConfig({}), request);
+  const { accountId } = await createTestAccount(database);
+  const { apiKey, keyId } = await createTestKey(database.pool, accountId, ["webhooks:read"]);
   let statements = 0;
   const pool = createApiPool({
     databaseUrl: database.url,

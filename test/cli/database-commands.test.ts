@@ -10,6 +10,7 @@ import { findEndpoint } from "../../src/store/endpoints.ts";
 import { findSigningSecrets } from "../../src/store/signing-secrets.ts";
 import { runSealpost } from "../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { countRows, deleteRows, rowOf } from "../support/installation.ts";
 
 const nobody = "00000000-0000-7000-8000-000000000000";
 const key = Buffer.alloc(32, 9);
@@ -46,10 +47,7 @@ describe("account create", () => {
     expect(Object.keys(made)).toEqual(["account_id", "signing_secret"]);
     const secrets = await findSigningSecrets(database.pool, made.account_id, key);
     expect(secrets).toMatchObject([{ secret: made.signing_secret }]);
-    const { rows } = await database.pool.query("select name from sealpost.accounts where id = $1", [
-      made.account_id,
-    ]);
-    expect(rows).toEqual([{ name: "Ünï" }]);
+    expect(await rowOf(database.pool, "accounts", { id: made.account_id })).toMatchObject({ name: "Ünï" });
   });
 
   test.each(["", " ", "a\nb", "x".repeat(201)])("refuses the name %j", async (name) => {
@@ -71,7 +69,7 @@ test("account list shows the accounts, the newest first", async () => {
 
 test("another SECRETS_KEY than that of the secrets there are is refused before anything is sealed", async () => {
   const env = { SECRETS_KEY: randomBytes(32).toString("base64") };
-  const count = async () => (await database.pool.query("select from sealpost.signing_secrets")).rowCount;
+  const count = () => countRows(database.pool, "signing_secrets");
   const before = await count();
   for (const args of [
     ["account", "create", "--name", "B"],
@@ -184,8 +182,8 @@ describe("migrate", () => {
     const env = { ANALYSIS_BYTES_MAX: "2048", UNSAFE_ALLOWED_TARGETS: "localhost:8443" };
     const { code, stdout } = await run(["migrate"], env);
     expect({ code, stdout }).toEqual({ code: 0, stdout: '{"applied":[]}\n' });
-    const { rows } = await database.pool.query("select * from sealpost.settings");
-    expect(rows).toMatchObject([{ analysis_bytes_max: 2_048, unsafe_allowed_targets: ["localhost:8443"] }]);
+    const written = { analysis_bytes_max: 2_048, unsafe_allowed_targets: ["localhost:8443"] };
+    expect(await rowOf(database.pool, "settings")).toMatchObject(written);
   });
 
   test("is suggested for an empty database, and then fills it", async () => {
@@ -244,7 +242,7 @@ test("in development the key for secrets is made once, for this user only", asyn
   // Where the key is lost, as docs/operating.md says.
   rmSync(path);
   expect((await run(rotate, env)).code).toBe(2);
-  await unused.pool.query("delete from sealpost.signing_secrets");
+  await deleteRows(unused.pool, "signing_secrets");
   expect((await run(rotate, env)).code).toBe(0);
   rmSync(stateDir, { recursive: true });
   await unused.drop();

@@ -6,6 +6,8 @@ import { createInterface } from "node:readline";
 import { afterEach, describe, expect, test } from "vitest";
 import { startSealpost, untilFinished } from "../support/command.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { countRows } from "../support/installation.ts";
+import { patience } from "../support/time-limits.ts";
 
 type DemoEvent = { readonly event: string; readonly [field: string]: unknown };
 
@@ -26,7 +28,11 @@ function startDemo(args: readonly string[] = [], env: Record<string, string> = {
   lines.on("line", (line) => events.push(JSON.parse(line)));
   const finished = untilFinished(child);
   const until = async (isWanted: (one: DemoEvent) => boolean): Promise<DemoEvent> => {
-    while (!events.some(isWanted)) await once(lines, "line");
+    const ended = finished.then(({ stderr }) => `It has ended: ${JSON.stringify(events)} ${stderr}`);
+    while (!events.some(isWanted)) {
+      const end = await Promise.race([once(lines, "line"), ended]);
+      if (typeof end === "string" && !events.some(isWanted)) throw new Error(end);
+    }
     return events.find(isWanted)!;
   };
   const folder = async () => String((await until(startedAt("database"))).text);
@@ -35,14 +41,14 @@ function startDemo(args: readonly string[] = [], env: Record<string, string> = {
 
 const startedAt = (step: string) => (one: DemoEvent) => one.event === "started" && one.step === step;
 
-describe("the demo", { timeout: 120_000 }, () => {
+describe("the demo", { timeout: patience(120_000) }, () => {
   test("with --use-server uses a temporary database, and leaves none behind", async () => {
     const database = await createTestDatabase();
     const { finished, events } = startDemo(["--use-server"], { DATABASE_URL: database.url });
     const demos = "select datname from pg_database where datname like 'sealpost\\_demo\\_%'";
     expect((await finished).code, JSON.stringify(events)).toBe(0);
     expect((await database.pool.query(demos)).rows).toEqual([]);
-    expect((await database.pool.query("select from sealpost.deliveries")).rowCount).toBe(0);
+    expect(await countRows(database.pool, "deliveries")).toBe(0);
     await database.drop();
   });
 

@@ -3,13 +3,11 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createApiKey } from "../../src/app/create-api-key.ts";
-import { readConfig } from "../../src/config/read-config.ts";
-import { scopes } from "../../src/model/scopes.ts";
 import { startProcess } from "../support/busy-installation.ts";
 import { runSealpost } from "../support/command.ts";
 import { createTestDatabase } from "../support/database.ts";
-import { createTestAccount, unsafeAllowed } from "../support/dispatching.ts";
+import { unsafeAllowed } from "../support/dispatching.ts";
+import { createTestAccount, createTestKey } from "../support/installation.ts";
 import { startReceiver } from "../support/receiver.ts";
 
 const TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -26,8 +24,7 @@ test("a request and an attempt are one wide line each, and lead to each other", 
   };
   const [dispatcher, api] = await Promise.all([startProcess("dispatch", env), startProcess("serve", env)]);
   const { accountId } = await createTestAccount(database, receiver.url("/hooks?token=1").href);
-  const request = { accountId, name: null, scopes, expiresInSeconds: null };
-  const { apiKey, keyId } = await createApiKey(database.pool, readConfig({}), request);
+  const { apiKey, keyId } = await createTestKey(database.pool, accountId);
 
   const response = await fetch(`${api.url}/v1/analyses`, {
     method: "POST",
@@ -41,7 +38,7 @@ test("a request and an attempt are one wide line each, and lead to each other", 
     body: '{"analysis":{"id":"a-1","status":"succeeded"}}',
   });
   const { delivery_id } = (await response.json()) as { delivery_id: string };
-  await expect.poll(() => dispatcher.output(), { timeout: 10_000 }).toContain('"msg":"attempt"');
+  await expect.poll(() => dispatcher.output()).toContain('"msg":"attempt"');
   expect([await dispatcher.stop(), await api.stop()]).toEqual([0, 0]);
 
   const lineOf = (output: string, msg: string) =>

@@ -3,15 +3,19 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createApiKey } from "../../src/app/create-api-key.ts";
-import { readConfig } from "../../src/config/read-config.ts";
-import { scopes } from "../../src/model/scopes.ts";
-import { rotateSigningSecret } from "../../src/store/signing-secrets.ts";
 import { type RunningProcess, startProcess } from "../support/busy-installation.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createTestAccount, SECRETS_KEY, unsafeAllowed } from "../support/dispatching.ts";
+import { unsafeAllowed } from "../support/dispatching.ts";
+import {
+  createTestAccount,
+  createTestKey,
+  endSessions,
+  publish,
+  refusingRows,
+  rotateSecret,
+  SECRETS_KEY,
+} from "../support/installation.ts";
 import { leaksIn } from "../support/output-watch.ts";
-import { publish } from "../support/publishing.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 
 const ANSWER = "planted-secret-in-an-answer";
@@ -59,18 +63,16 @@ async function start(command: "serve" | "dispatch", env: Record<string, string> 
 }
 
 const said = async (one: RunningProcess, text: string) =>
-  await expect.poll(() => one.output(), { timeout: 15_000 }).toContain(text);
+  await expect.poll(() => one.output()).toContain(text);
 
 test("no secret, no body, no path, no answer gets into a log, at any level, whatever goes wrong", async () => {
   const dispatcher = await start("dispatch");
   const api = await start("serve");
   const account = await createTestAccount(database, receiver.url(`/fail?token=${PATH}`).href);
   const other = await createTestAccount(database, receiver.url(`/${PATH}`).href);
-  const { secret: rotated } = await rotateSigningSecret(database.pool, other.accountId, 60, SECRETS_KEY);
-  const request = { name: null, scopes, expiresInSeconds: null };
-  const config = readConfig({});
-  const { apiKey } = await createApiKey(database.pool, config, { ...request, accountId: account.accountId });
-  const { apiKey: staffKey } = await createApiKey(database.pool, config, { ...request, accountId: null });
+  const rotated = await rotateSecret(database.pool, other.accountId);
+  const { apiKey } = await createTestKey(database.pool, account.accountId);
+  const { apiKey: staffKey } = await createTestKey(database.pool, null);
   const analysis = (id: string, status = "succeeded") => JSON.stringify({ id, status, text: BODY });
   const send = (body: string, key = apiKey) =>
     fetch(`${api.url}/v1/analyses`, {
@@ -98,15 +100,13 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
   await said(dispatcher, '"error_code":"status_503"');
 
   // PostgreSQL refuses rows, and puts them whole into its errors.
-  const refuse = "add constraint refused check (account_id is null) not valid";
-  await database.pool.query(`alter table sealpost.attempts ${refuse}`);
-  await publish(database.pool, other.accountId, analysis("a-6"));
-  await said(dispatcher, '"work":"record"');
-  await database.pool.query("alter table sealpost.attempts drop constraint refused");
-  await database.pool.query(`alter table sealpost.bodies ${refuse}`);
-  expect((await send(`{"analysis":${analysis("a-7")}}`)).status).toBe(500);
+  await refusingRows(database.pool, "attempts", async () => {
+    await publish(database.pool, other.accountId, analysis("a-6"));
+    await said(dispatcher, '"work":"record"');
+  });
+  const refused = () => send(`{"analysis":${analysis("a-7")}}`);
+  expect((await refusingRows(database.pool, "bodies", refused)).status).toBe(500);
   await said(api, "internal error");
-  await database.pool.query("alter table sealpost.bodies drop constraint refused");
 
   // A dispatcher with another key cannot open the secrets.
   await dispatcher.stop();
@@ -116,10 +116,7 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
   await said(locked, '"work":"deliver"');
 
   // The database cuts every connection.
-  await database.pool.query(
-    `select pg_terminate_backend(pid) from pg_stat_activity
-     where datname = current_database() and pid <> pg_backend_pid()`,
-  );
+  await endSessions(database.pool);
   await said(locked, "a database connection broke");
 
   const outputs = processes.map((one) => one.output()).join("");

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createAccount } from "../../src/store/accounts.ts";
 import { runSealpost } from "../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { countRows, rowOf } from "../support/installation.ts";
 
 const nobody = "00000000-0000-7000-8000-000000000000";
 
@@ -19,12 +20,11 @@ function publish(input: string | Uint8Array, options: string[] = [], env: Record
 }
 
 async function usageErrorOf(...input: Parameters<typeof publish>): Promise<string> {
-  const before = await database.pool.query("select from sealpost.deliveries");
+  const before = await countRows(database.pool, "deliveries");
   const { code, stdout, stderr } = await publish(...input);
   expect({ code, stdout }, stderr).toEqual({ code: 2, stdout: "" });
   expect(stderr).toMatch(/^[A-Z][^\n]+\.\n$/);
-  const after = await database.pool.query("select from sealpost.deliveries");
-  expect(after.rowCount).toBe(before.rowCount);
+  expect(await countRows(database.pool, "deliveries")).toBe(before);
   return stderr;
 }
 
@@ -47,9 +47,8 @@ describe("an analysis", () => {
   test("may name where its webhook goes", async () => {
     const url = "https://hooks.example.com/a";
     const { stdout } = await publish('{"id":"a-2","status":"failed"}', ["--webhook-url", url]);
-    const text = "select webhook_url, event from sealpost.deliveries where id = $1";
-    const { rows } = await database.pool.query(text, [JSON.parse(stdout).delivery_id]);
-    expect(rows).toEqual([{ webhook_url: url, event: "analysis.failed" }]);
+    const delivery = await rowOf(database.pool, "deliveries", { id: JSON.parse(stdout).delivery_id });
+    expect(delivery).toMatchObject({ webhook_url: url, event: "analysis.failed" });
   });
 });
 

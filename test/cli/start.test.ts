@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { runSealpost, startSealpost } from "../support/command.ts";
+import { patience } from "../support/time-limits.ts";
 
 type Announced = { readonly event: string; readonly [field: string]: unknown };
 
@@ -62,7 +63,7 @@ function start(env: Record<string, string> = {}) {
 
 const runs = (name: string) => (one: Announced) => one.event === "running" && one.name === name;
 
-describe("start on a database of its own", { timeout: 90_000 }, () => {
+describe("start on a database of its own", { timeout: patience(90_000) }, () => {
   test("makes a first account once, and other commands find its database", async () => {
     const first = start();
     await Promise.all([first.until(runs("dispatcher")), first.until(runs("API"))]);

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { type Explainable, explainAttempt, explainDelivery } from "../../src/deliveries/explanation.ts";
+import { END_REASONS } from "../../src/model/end-reasons.ts";
 import { NAMED_ERROR_CODES, outcomeOfErrorCode } from "../../src/model/error-codes.ts";
-import { END_REASONS } from "../../src/model/outcomes.ts";
+import { DELIVERY_STATUSES } from "../../src/model/statuses.ts";
 
 const WEEK_MS = 7 * 86_400_000;
 const DUE = Date.UTC(2026, 2, 1, 12, 0, 5, 678);
@@ -145,8 +146,7 @@ describe("a delivery in plain words", () => {
     expect(explain({ status: "abandoned", reason: "analysis_expired" })).not.toMatch(/Replays/);
   });
 
-  const statuses = ["pending", "failed", "succeeded", "abandoned"] as const;
-  const every = statuses.flatMap((status) =>
+  const every = DELIVERY_STATUSES.flatMap((status) =>
     (status === "abandoned" ? END_REASONS : [null]).flatMap((reason) =>
       [null, "dns_not_found", "status_599", "from_the_future"].flatMap((lastErrorCode) =>
         [true, false].map((isInFlight) => ({ status, reason, lastErrorCode, isInFlight, run: 2 })),

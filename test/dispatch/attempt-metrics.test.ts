@@ -4,6 +4,9 @@ import type { DispatchObserver } from "../../src/dispatch/observer.ts";
 import { bothObservers } from "../../src/dispatch/observer.ts";
 import { createDispatchMetrics } from "../../src/metrics/dispatch-metrics.ts";
 import { createMetricsRegistry } from "../../src/metrics/registry.ts";
+import { END_REASONS } from "../../src/model/end-reasons.ts";
+import { OUTCOMES } from "../../src/model/outcomes.ts";
+import { DELIVERY_STATUSES, hasEnded } from "../../src/model/statuses.ts";
 import type { LeasedDelivery } from "../../src/store/claim.ts";
 import type { AttemptRow, Recording } from "../../src/store/record.ts";
 
@@ -19,7 +22,11 @@ function counting() {
       lines.map((line) => line.split(/ (?=[^ ]+$)/)).filter(([, value]) => value !== "0"),
     );
   };
-  return { observer, counted };
+  const labelsOf = async (metric: string, label: string) => {
+    const lines = (await registry.read()).matchAll(new RegExp(`^${metric}\\{.*?\\b${label}="(\\w+)"`, "gm"));
+    return new Set([...lines].map(([, value = ""]) => value));
+  };
+  return { observer, counted, labelsOf };
 }
 
 const leased = (changes: Partial<LeasedDelivery> = {}) =>
@@ -34,7 +41,12 @@ const leased = (changes: Partial<LeasedDelivery> = {}) =>
 function attempt(changes: Partial<AttemptRow> = {}): AttemptRow {
   const startedAtMs = CREATED_AT_MS + 20;
   const steps = { dnsMs: 1, connectMs: 2, tlsMs: 3, firstByteMs: 4 };
-  const ends = { endedAtMs: startedAtMs + 100, outcome: "succeeded", errorCode: null, statusCode: 200 };
+  const ends = {
+    endedAtMs: startedAtMs + 100,
+    outcome: "succeeded",
+    errorCode: null,
+    statusCode: 200,
+  } as const;
   const target = { targetUrl: "https://a.example/", remoteAddress: null, responseHeaders: null };
   return { number: 1, startedAtMs, ...steps, ...ends, ...target, responseExcerpt: null, ...changes };
 }
@@ -50,6 +62,14 @@ function record(
   const result = errorCode === null ? null : ({ errorCode } as never);
   observer.attemptRecorded(leased(changes), { recording, result }, "ours");
 }
+
+test("every outcome, and every way to end, is there from the start", async () => {
+  const { labelsOf } = counting();
+  expect(await labelsOf("sealpost_attempts_total", "outcome")).toEqual(new Set(OUTCOMES));
+  const ended = "sealpost_deliveries_ended_total";
+  expect(await labelsOf(ended, "status")).toEqual(new Set(DELIVERY_STATUSES.filter(hasEnded)));
+  expect(await labelsOf(ended, "reason")).toEqual(new Set(["none", ...END_REASONS]));
+});
 
 test("a first attempt that succeeds is counted with its times", async () => {
   const { observer, counted } = counting();
@@ -78,7 +98,7 @@ test.each([
   ["status_503", "status_503"],
   ["status_999", "status_other"],
   ["connect_timeout", "connect_timeout"],
-])("a failure with %s is counted as %s", async (errorCode, label) => {
+] as const)("a failure with %s is counted as %s", async (errorCode, label) => {
   const { observer, counted } = counting();
   const row = attempt({ outcome: "rejected", errorCode });
   record(observer, { status: "failed", dueAtMs: 0 }, row);

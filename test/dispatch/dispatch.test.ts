@@ -2,36 +2,24 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { verifyWebhook } from "../../src/signing/index.ts";
 import { rotateSigningSecret } from "../../src/store/signing-secrets.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { attemptRows as readAttemptRows, deliveryRow as readDeliveryRow } from "../support/delivery-rows.ts";
+import { startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
 import {
+  allowTargets,
   createTestAccount,
+  deleteRows,
+  publish,
   SECRETS_KEY,
-  startTestDispatcher,
-  type TestDispatcher,
-} from "../support/dispatching.ts";
-import { publish } from "../support/publishing.ts";
+} from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 
 let database: TestDatabase;
 let receiver: Receiver;
 let dispatcher: TestDispatcher;
 
-async function deliveryRow(id: string) {
-  const { rows } = await database.pool.query(
-    `select status, reason, run, attempts_count, last_error_code, last_status_code, endpoint_url
-     from sealpost.deliveries where id = $1`,
-    [id],
-  );
-  return rows[0];
-}
+const deliveryRow = (id: string) => readDeliveryRow(database.pool, id);
 
-async function attemptRows(id: string) {
-  const { rows } = await database.pool.query(
-    "select run, number, outcome, error_code, status_code from sealpost.attempts " +
-      "where delivery_id = $1 order by run, number",
-    [id],
-  );
-  return rows;
-}
+const attemptRows = (id: string) => readAttemptRows(database.pool, id);
 
 describe("one dispatcher", () => {
   beforeAll(async () => {
@@ -112,9 +100,7 @@ describe("one dispatcher", () => {
       answers: [{ status: 302, headers: { location: "https://localhost/else" } }],
     });
     dispatcher = startTestDispatcher(database, [receiver]);
-    await database.pool.query("update sealpost.settings set unsafe_allowed_targets = array[$1]", [
-      `localhost:${receiver.port}`,
-    ]);
+    await allowTargets(database.pool, [`localhost:${receiver.port}`]);
     const { accountId } = await createTestAccount(database, "https://endpoint.example.com/");
     const id = await publish(
       database.pool,
@@ -177,7 +163,7 @@ describe("one dispatcher", () => {
     const { accountId } = await createTestAccount(database, receiver.url("/").href);
     const id = await publish(database.pool, accountId, '{"id":"a-7","status":"succeeded"}');
     await dispatcher.waitForAttempts(1);
-    await database.pool.query("delete from sealpost.endpoints where account_id = $1", [accountId]);
+    await deleteRows(database.pool, "endpoints", { account_id: accountId });
     const attempts = await dispatcher.waitForAttempts(2);
     // A second POST may have been on its way already; the next one finds nothing.
     if (attempts[1]!.delivered.recording.attempt !== null) await dispatcher.waitForAttempts(3);

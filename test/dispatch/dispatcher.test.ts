@@ -12,8 +12,16 @@ import { promoteDue, wakeSoon } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { deliveryRow, openDispatchPool, openRow, publishAt } from "../support/delivery-rows.ts";
-import { createTestAccount, SECRETS_KEY, testConfig } from "../support/dispatching.ts";
+import { testConfig } from "../support/dispatching.ts";
+import {
+  createTestAccount,
+  forgetOpen,
+  makeSuspect,
+  SECRETS_KEY,
+  spoilSecrets,
+} from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { patientSignal } from "../support/time-limits.ts";
 
 /** Stays shut until it is opened, or the test ends. */
 function gate() {
@@ -58,7 +66,7 @@ function startDispatcher(
   const recorded: string[] = [];
   const quarantined: string[] = [];
   const failures: { work: string; error: unknown }[] = [];
-  const config = testConfig([receiver], { ATTEMPT_DEADLINE_MS: "15000" });
+  const config = testConfig([receiver], { ATTEMPT_DEADLINE_MS: "15000", CONNECT_TIMEOUT_MS: "15000" });
   const delivering = createDelivering({
     config,
     egress: createEgress(config),
@@ -102,7 +110,7 @@ function startDispatcher(
   });
   stops.push(() => dispatcher.stop().then(() => delivering.poster.close()));
   const until = async (isSo: () => boolean, timeoutMs = 15_000) => {
-    const signal = AbortSignal.timeout(timeoutMs);
+    const signal = patientSignal(timeoutMs);
     while (!isSo()) await once(told, "told", { signal });
   };
   return { dispatcher, recorded, quarantined, failures, until };
@@ -195,10 +203,7 @@ describe("claiming", () => {
   it("hands on what belongs into quarantine, and does not post it", async () => {
     const waiting = await publishIn(1, 1);
     const id = waiting[0]!.deliveryId;
-    await database.pool.query(
-      "update sealpost.open_deliveries set interruptions = 2 where delivery_id = $1",
-      [id],
-    );
+    await makeSuspect(database.pool, [id]);
     const { dispatcher, quarantined, until } = startDispatcher({});
     await dispatcher.wake(waiting);
     await until(() => quarantined.length === 1);
@@ -267,18 +272,19 @@ describe("recording", () => {
     );
     const waiting = await publishIn(4, 700);
     void dispatcher.wake(waiting);
-    await expect.poll(() => dispatcher.recorder.backlog, { timeout: 25_000 }).toBeGreaterThanOrEqual(2_000);
-    await expect.poll(() => dispatcher.lanes.inFlight, { timeout: 10_000 }).toBe(0);
+    await expect.poll(() => dispatcher.recorder.backlog).toBeGreaterThanOrEqual(2_000);
+    await expect.poll(() => dispatcher.lanes.inFlight).toBe(0);
     expect(dispatcher.recorder.backlog).toBeLessThan(2_400);
     held.open();
     await until(() => recorded.length === 2_800, 25_000);
-  }, 60_000);
+  });
 
   it("gives the lease back after a fault of our own, without charging the receiver", async () => {
     const waiting = await publishIn(1, 1);
     const id = waiting[0]!.deliveryId;
-    await database.pool.query("update sealpost.signing_secrets set sealed = '\\x00'");
+    await spoilSecrets(database.pool);
     const { dispatcher, recorded, failures, until } = startDispatcher({});
+    const wokenAt = Date.now();
     await dispatcher.wake(waiting);
     await until(() => recorded.length === 1);
     expect(failures.map(({ work }) => work)).toEqual(["deliver"]);
@@ -286,7 +292,7 @@ describe("recording", () => {
     expect(await deliveryRow(pool, id)).toMatchObject({ status: "pending", attempts_count: 0 });
     const open = await openRow(pool, id);
     expect(open).toMatchObject({ lease_token: null, attempts_in_run: 0 });
-    expect(open!.due_at.getTime(), "not at once again").toBeGreaterThan(Date.now() + 5_000);
+    expect(open!.due_at.getTime(), "not at once again").toBeGreaterThan(wokenAt + 5_000);
   });
 });
 
@@ -373,7 +379,7 @@ describe("stopping", () => {
   });
 
   it("lets others be woken at once for what waited here", async () => {
-    await database.pool.query("delete from sealpost.open_deliveries");
+    await forgetOpen(database.pool);
     const { dispatcher } = startDispatcher({ claim: () => () => Promise.reject(new Error("no connection")) });
     const waiting = await publishIn(2, 3);
     void dispatcher.wake(waiting);

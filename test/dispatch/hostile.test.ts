@@ -5,14 +5,15 @@ import type { ErrorCode } from "../../src/model/error-codes.ts";
 import { HOSTILE_BEHAVIOURS, type HostileBehaviour } from "../support/hostile-receiver.ts";
 import { type HostileReceivers, startHostileReceivers } from "../support/hostile-receivers.ts";
 import { createTestPoster, postRequest } from "../support/poster.ts";
+import { patience } from "../support/time-limits.ts";
 
 /** For receivers that only the deadline can end. */
-const DEADLINE_MS = 1_000;
+const DEADLINE_MS = patience(1_000);
 /** For receivers that only the connector's bound can end. */
-const CONNECT_TIMEOUT_MS = 700;
-const BODY_READ_MS = 400;
+const CONNECT_TIMEOUT_MS = patience(700);
+const BODY_READ_MS = patience(400);
 /** For the others, which end by what they do, however busy the machine is. */
-const PATIENT_MS = 20_000;
+const PATIENT_MS = patience(20_000);
 /** What an attempt may take beyond its bound. */
 const GRACE_MS = 100;
 
@@ -175,7 +176,7 @@ describe("a hostile receiver", () => {
     expect(Buffer.byteLength(result?.responseExcerpt ?? "")).toBeLessThanOrEqual(1_024);
 
     const boundMs = boundOf(expected, result!);
-    expect(result?.durationMs).toBeLessThanOrEqual(boundMs + GRACE_MS + timerLagMs);
+    expect(result?.durationMs).toBeLessThanOrEqual(boundMs + patience(GRACE_MS) + timerLagMs);
     if (expected.endsBy !== undefined) expect(result?.durationMs).toBeGreaterThanOrEqual(boundMs - 2);
   });
 
@@ -186,7 +187,7 @@ describe("a hostile receiver", () => {
       const result = await poster.post(postRequest(receivers.url(behaviour), { deadlineMs: DEADLINE_MS }));
       expect(result).toMatchObject({ outcome: "succeeded", statusCode: 200 });
       expect(result.durationMs).toBeGreaterThanOrEqual(DEADLINE_MS - 2);
-      expect(result.durationMs).toBeLessThan(DEADLINE_MS + 5 * GRACE_MS);
+      expect(result.durationMs).toBeLessThan(DEADLINE_MS + patience(5 * GRACE_MS));
       await poster.close();
     },
   );
@@ -234,7 +235,7 @@ describe("a hostile receiver", () => {
     for (let n = 0; n < 5; n += 1) {
       expect((await forgetful.post(request)).outcome).toBe("succeeded");
       // The event loop stands still while the receiver closes, as in a long garbage collection.
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 250);
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, patience(250));
     }
     await forgetful.close();
   });

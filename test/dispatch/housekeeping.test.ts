@@ -1,9 +1,17 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { keepHouse } from "../../src/dispatch/housekeeping.ts";
 import { DAY_MS } from "../../src/model/time.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
-import { insertAccount } from "../support/publishing.ts";
+import {
+  countRows,
+  forgetOpen,
+  insertAccount,
+  insertRow,
+  makePartitionsFrom,
+  rowsOf,
+} from "../support/installation.ts";
 
 const RETENTION = {
   analysisRetentionMs: 7 * DAY_MS,
@@ -19,7 +27,7 @@ let accountId: string;
 beforeAll(async () => {
   database = await createTestDatabase();
   accountId = await insertAccount(database.pool, "https://receiver.example.com/");
-  await database.pool.query("select sealpost.make_partitions('2020-03-01', 2)");
+  await makePartitionsFrom(database.pool, "2020-03-01", 2);
 });
 afterAll(() => database.drop());
 
@@ -47,7 +55,7 @@ describe("keeping house", () => {
   beforeAll(async () => {
     const ids = await publishAt(database.pool, accountId, PUBLISHED_ON, ["h-1", "h-2"]);
     openId = ids[0]!;
-    await database.pool.query("delete from sealpost.open_deliveries where delivery_id = $1", [ids[1]]);
+    await forgetOpen(database.pool, [ids[1]!]);
   });
 
   it("drops nothing before its time", async () => {
@@ -56,24 +64,18 @@ describe("keeping house", () => {
 
   it("keeps a day that still has open deliveries, and says so", async () => {
     expect(await keepHouseOn(daysLater(9))).toEqual({ dropped: [], kept: [["bodies_20200301", 1]] });
-    const { rowCount } = await database.pool.query("select from sealpost.bodies where delivery_id = $1", [
-      openId,
-    ]);
-    expect(rowCount).toBe(1);
+    expect(await countRows(database.pool, "bodies", { delivery_id: openId })).toBe(1);
   });
 
   it("drops bodies a day after their analyses may go, and the log when its time is over", async () => {
-    await database.pool.query("delete from sealpost.open_deliveries");
+    await forgetOpen(database.pool);
     expect((await keepHouseOn(daysLater(9))).dropped).toEqual(["bodies_20200301"]);
     expect((await keepHouseOn(new Date(daysLater(31).getTime() - 1))).dropped).toEqual(["bodies_20200302"]);
     expect((await keepHouseOn(daysLater(31))).dropped).toEqual(["deliveries_20200301", "attempts_20200301"]);
   });
 
   it("forgets the analyses of a day with its log, so that their ids mean nothing any more", async () => {
-    const { rowCount } = await database.pool.query("select from sealpost.analyses where account_id = $1", [
-      accountId,
-    ]);
-    expect(rowCount).toBe(0);
+    expect(await countRows(database.pool, "analyses", { account_id: accountId })).toBe(0);
   });
 
   it("goes by the database's clock, and makes what is missing", async () => {
@@ -86,33 +88,34 @@ describe("keeping house", () => {
 
   it("forgets replays with the log that shows what became of them, and never one that is running", async () => {
     const add = async (status: string, endedDaysAgo: number | null) => {
-      const { rows } = await database.pool.query<{ id: string }>(
-        `with replay as (
-           insert into sealpost.replays
-             (account_id, status, filter, rate_per_second, matched, created_at, paced_at, ended_at)
-           values ($1, $2, '{}', 10, 1, now() - interval '90 days', now(), now() - $3::float8 * interval '1 day')
-           returning id
-         ), item as (
-           insert into sealpost.replay_items (replay_id, position, delivery_id)
-           select id, 1, gen_random_uuid() from replay
-         )
-         select id from replay`,
-        [accountId, status, endedDaysAgo],
-      );
-      return rows[0]!.id;
+      const daysAgo = (days: number) => new Date(Date.now() - days * DAY_MS);
+      const { id } = await insertRow(database.pool, "replays", {
+        account_id: accountId,
+        status,
+        filter: {},
+        rate_per_second: 10,
+        matched: 1,
+        created_at: daysAgo(90),
+        paced_at: daysAgo(0),
+        ended_at: endedDaysAgo === null ? null : daysAgo(endedDaysAgo),
+      });
+      await insertRow(database.pool, "replay_items", {
+        replay_id: id,
+        position: 1,
+        delivery_id: randomUUID(),
+      });
+      return id;
     };
     await add("done", 30.01);
     await add("cancelled", 40);
     const kept = [await add("done", 29.99), await add("running", null)].sort();
     await keepHouseOn(null);
-    for (const text of ["id from sealpost.replays", "replay_id as id from sealpost.replay_items"]) {
-      const { rows } = await database.pool.query<{ id: string }>(`select ${text} order by 1`);
-      expect(rows.map(({ id }) => id)).toEqual(kept);
-    }
+    expect((await rowsOf(database.pool, "replays")).map(({ id }) => id)).toEqual(kept);
+    expect((await rowsOf(database.pool, "replay_items")).map((item) => item.replay_id)).toEqual(kept);
   });
 
   it("ends at once when it is asked to", async () => {
-    await database.pool.query("select sealpost.make_partitions('2020-03-01', 2)");
+    await makePartitionsFrom(database.pool, "2020-03-01", 2);
     expect((await keepHouseOn(null, AbortSignal.abort())).dropped).toEqual([]);
   });
 });

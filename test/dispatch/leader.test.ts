@@ -4,6 +4,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { Leader, type LeaderOptions, sweepMs } from "../../src/dispatch/leader.ts";
 import { lead } from "../../src/store/promote.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { countRows, deleteRows } from "../support/installation.ts";
+import { patience, patientSignal } from "../support/time-limits.ts";
 
 let database: TestDatabase;
 const leaders: Leader[] = [];
@@ -12,7 +14,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
 });
 afterAll(() => database.drop());
-beforeEach(() => database.pool.query("delete from sealpost.leader"));
+beforeEach(() => deleteRows(database.pool, "leader"));
 afterEach(async () => {
   for (const leader of leaders.splice(0)) await leader.stop();
 });
@@ -28,7 +30,7 @@ function startLeader(options: Partial<LeaderOptions> = {}) {
   const leader = new Leader({
     sweepMs: 20,
     holder: randomUUID(),
-    lead: (holder, leaseMs) => lead(database.pool, holder, leaseMs),
+    lead: (holder, leaseMs) => lead(database.pool, holder, patience(leaseMs)),
     promote: async () => {
       events.emit("promote");
       return { woken: 0, isFull: false };
@@ -48,7 +50,7 @@ function startLeader(options: Partial<LeaderOptions> = {}) {
   return { leader, events, errors };
 }
 
-const soon = (ms = 5_000) => ({ signal: AbortSignal.timeout(ms) });
+const soon = () => ({ signal: patientSignal(5_000) });
 
 describe("how often the leader looks", () => {
   it("is every second, or in proportion to a compressed window", () => {
@@ -72,15 +74,13 @@ describe("of several leaders", () => {
     const stoppedAt = performance.now();
     await first.leader.stop();
     await once(second.events, "promote", soon());
-    expect(performance.now() - stoppedAt).toBeLessThan(3_500);
+    expect(performance.now() - stoppedAt).toBeLessThan(patience(3_500));
   });
 
   it("one that hangs in its work loses the lead to another", async () => {
     const hanging = Promise.withResolvers<never>();
     const first = startLeader({ promote: () => hanging.promise });
-    await expect
-      .poll(async () => (await database.pool.query("select from sealpost.leader")).rowCount)
-      .toBe(1);
+    await expect.poll(() => countRows(database.pool, "leader")).toBe(1);
     const second = startLeader();
     await once(second.events, "promote", soon());
     hanging.reject(new Error("the connection was cut"));
@@ -180,6 +180,6 @@ describe("a leader's work", () => {
     await once(events, "promote", soon());
     const askedAt = performance.now();
     await leader.stop();
-    expect(performance.now() - askedAt).toBeLessThan(500);
+    expect(performance.now() - askedAt).toBeLessThan(patience(500));
   });
 });

@@ -6,8 +6,15 @@ import { deliverInQuarantine } from "../../src/dispatch/quarantine-process.ts";
 import { tryToLockQuarantine } from "../../src/store/leases.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows, claim, deliveryRow, openDispatchPool, openRow } from "../support/delivery-rows.ts";
-import { createTestAccount, SECRETS_KEY, testConfig } from "../support/dispatching.ts";
-import { publish } from "../support/publishing.ts";
+import { testConfig } from "../support/dispatching.ts";
+import {
+  changeRows,
+  createTestAccount,
+  makeSuspect,
+  publish,
+  SECRETS_KEY,
+  spoilSecrets,
+} from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 
 let database: TestDatabase;
@@ -27,9 +34,7 @@ afterEach(() => receiver.close());
 async function publishQuarantined(): Promise<string> {
   const { accountId } = await createTestAccount(database, receiver.url("/").href);
   const id = await publish(database.pool, accountId, `{"id":"s-${published++}","status":"succeeded"}`);
-  await database.pool.query("update sealpost.open_deliveries set interruptions = 2 where delivery_id = $1", [
-    id,
-  ]);
+  await makeSuspect(database.pool, [id]);
   return id;
 }
 
@@ -84,10 +89,8 @@ describe("a delivery in quarantine", () => {
 
   it("is not posted when it is not due, or gone", async () => {
     const id = await publishQuarantined();
-    await database.pool.query(
-      "update sealpost.open_deliveries set due_at = now() + interval '1 hour' where delivery_id = $1",
-      [id],
-    );
+    const dueAt = new Date(Date.now() + 3_600_000);
+    await changeRows(database.pool, "open_deliveries", { delivery_id: id }, { due_at: dueAt });
     expect(await postInQuarantine(id).outcome).toBe("done");
     expect(receiver.requests).toEqual([]);
   });
@@ -109,7 +112,7 @@ describe("a delivery in quarantine", () => {
 
   it("is given back after a fault of our own, not abandoned for it", async () => {
     const id = await publishQuarantined();
-    await database.pool.query("update sealpost.signing_secrets set sealed = '\\x00'");
+    await spoilSecrets(database.pool);
     const { outcome, failures } = postInQuarantine(id);
     expect(await outcome).toBe("done");
     expect(failures).toEqual(["deliver"]);

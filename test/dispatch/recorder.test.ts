@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { Recorder } from "../../src/dispatch/recorder.ts";
 import type { AttemptRow, Recording } from "../../src/store/record.ts";
+import { patience } from "../support/time-limits.ts";
 
 const ATTEMPT: AttemptRow = {
   number: 1,
@@ -143,11 +144,14 @@ describe("while the database is away", () => {
   });
 
   it("gives each up when its lease ends, and the others not", async () => {
+    const shortMs = patience(50);
+    const ended = new Promise((resolve) => setTimeout(resolve, shortMs));
     database.answer = async (batch, nth) => {
+      if (nth === 1) await ended;
       if (nth <= 2) throw new Error("connection refused");
       return ids(batch);
     };
-    const short = recorder.record(recording("short"), inMs(50));
+    const short = recorder.record(recording("short"), inMs(shortMs));
     const long = recorder.record(recording("long"), inMs(60_000));
     expect(await short).toBe("given_up");
     expect(recorder.backlog).toBe(1);

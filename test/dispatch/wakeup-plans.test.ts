@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
 import { createWakeupPool } from "../../src/store/graphile-worker.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertAccount } from "../support/publishing.ts";
+import { insertAccount } from "../support/installation.ts";
 
 const MANY = 2_000;
 let database: TestDatabase;
@@ -37,7 +37,7 @@ test.each(["empty", "emptied"])(
     await waking.untilDone(2);
     // Sessions tell what they have read and deleted within a second or so, those that fell idle after ten.
     const published = queue === "emptied" ? 102 : 2;
-    await expect.poll(async () => (await readJobReads()).deleted, { timeout: 20_000 }).toBe(published);
+    await expect.poll(async () => (await readJobReads()).deleted).toBe(published);
     const before = await readJobReads();
     await publishMany("then", MANY);
     await waking.untilDone(2 + MANY);
@@ -72,7 +72,7 @@ function startWaking() {
   wakeups.start();
   return {
     /** Resolves when so many were woken. */
-    untilDone: (count: number) => expect.poll(() => woken, { timeout: 10_000 }).toBe(count),
+    untilDone: (count: number) => expect.poll(() => woken).toBe(count),
     stop: async () => {
       await wakeups.stop();
       await pool.end();

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { WaitingDelivery } from "../../src/dispatch/lanes.ts";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertAccount, publish } from "../support/publishing.ts";
+import { begin, insertAccount, publish } from "../support/installation.ts";
 import { countJobs } from "../support/wakeup-jobs.ts";
 
 let database: TestDatabase;
@@ -58,16 +58,14 @@ async function listen() {
 test("of transactions that commit at the same moment one tells of its wake-ups, and none waits", async () => {
   const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
   const listening = await listen();
-  const slow = await database.pool.connect();
-  await slow.query("begin");
+  const { client: slow, commit } = await begin(database.pool);
   const ids = [await publish(slow, accountId, '{"id":"w-1","status":"succeeded"}')];
   expect(await listening.heard()).toEqual([]);
   // What happens at its commit, which then takes long.
   await slow.query("set constraints all immediate");
   ids.push(await publish(database.pool, accountId, '{"id":"w-2","status":"succeeded"}'));
   expect(await listening.heard(), "the second leaves it to the first").toEqual([]);
-  await slow.query("commit");
-  slow.release();
+  await commit();
   expect(await listening.heard()).toEqual(['{"count":1}']);
 
   ids.push(await publish(database.pool, accountId, '{"id":"w-3","status":"succeeded"}'));

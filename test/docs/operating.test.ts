@@ -6,8 +6,17 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { readConfig } from "../../src/config/read-config.ts";
 import { metricsTable } from "../../src/metrics/metrics-table.ts";
 import { migrate } from "../../src/store/migrate.ts";
-import { createTestAccount, startTestDispatcher } from "../support/dispatching.ts";
-import { insertAccount, publish } from "../support/publishing.ts";
+import { startTestDispatcher } from "../support/dispatching.ts";
+import {
+  begin,
+  countRows,
+  createTestAccount,
+  insertAccount,
+  insertRow,
+  publish,
+  rowOf,
+  rowsOf,
+} from "../support/installation.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { startTestApi } from "../support/sealpost-api.ts";
 
@@ -111,8 +120,7 @@ describe("the roles and grants that it gives", () => {
       await dispatcher.stop();
       await receiver.close();
     }
-    const { rows } = await pools.support.query("select status from sealpost.deliveries");
-    expect(rows).toEqual([{ status: "succeeded" }]);
+    expect(await rowsOf(pools.support, "deliveries")).toMatchObject([{ status: "succeeded" }]);
   });
 
   test.each([
@@ -154,37 +162,33 @@ describe("the roles and grants that it gives", () => {
       '{"id":"a-2","status":"succeeded"}',
       "https://hooks.example.com/own",
     );
-    const client = await pools.sealpost.connect();
+    const { client, rollback } = await begin(pools.sealpost);
     try {
-      await client.query("begin");
-      await client.query(
-        `insert into sealpost.replays (account_id, status, filter, rate_per_second, matched, created_at, paced_at)
-         values ($1, 'running', '{}', 10, 1, now(), now())`,
-        [accountId],
-      );
+      const running = {
+        account_id: accountId,
+        status: "running",
+        filter: {},
+        rate_per_second: 10,
+        matched: 1,
+      };
+      await insertRow(client, "replays", { ...running, created_at: new Date(), paced_at: new Date() });
       await client.query(sqlOf("owner", "delete from sealpost.open_deliveries"));
-      const { rows } = await client.query(
-        `select (select count(*) from sealpost.open_deliveries)::integer as open,
-           (select count(*) from sealpost.endpoints)::integer as endpoints,
-           (select status from sealpost.replays) as replay`,
-      );
-      expect(rows).toEqual([{ open: 0, endpoints: 0, replay: "cancelled" }]);
+      expect(await countRows(client, "open_deliveries")).toBe(0);
+      expect(await countRows(client, "endpoints")).toBe(0);
+      expect(await rowOf(client, "replays")).toMatchObject({ status: "cancelled" });
     } finally {
-      await client.query("rollback");
-      client.release();
+      await rollback();
     }
   });
 
   test.each(blocks.filter(({ role }) => role !== "administrator"))(
     "let $role run: $begins",
     async ({ role, sql }) => {
-      const client = await pools[role === "support" ? "support" : "sealpost"].connect();
+      const { client, rollback } = await begin(pools[role === "support" ? "support" : "sealpost"]);
       try {
-        await client.query("begin");
         await client.query(named(sql));
       } finally {
-        await client.query("rollback");
-        client.release();
+        await rollback();
       }
     },
   );

@@ -10,6 +10,7 @@ import {
   type Sample,
   startPrometheus,
 } from "../support/prometheus.ts";
+import { patience } from "../support/time-limits.ts";
 
 const dashboards = readDashboards();
 const targets = dashboards.flatMap(({ file, panels }) =>
@@ -75,21 +76,25 @@ describe.skipIf(found === null && process.env.CI === undefined)(
       await database.drop();
     });
 
-    test("every panel's query answers with data, and its legend names labels that are there", async () => {
-      const missing = async () => {
-        const answers = await Promise.all(
-          targets.map(async ({ panel, expr, legendFormat }) => {
-            const samples = await prometheus.query(filledIn(expr));
-            const numbers = samples.filter(({ value }) => Number.isFinite(value));
-            const labels = [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].map(([, label = ""]) => label);
-            const isWhole = numbers.every(({ metric }) => labels.every((label) => label in metric));
-            return numbers.length > 0 && isWhole ? [] : [`${panel}: ${expr}`];
-          }),
-        );
-        return answers.flat();
-      };
-      await prometheus.until(missing, (left) => left.length === 0, 60_000);
-    }, 90_000);
+    test(
+      "every panel's query answers with data, and its legend names labels that are there",
+      async () => {
+        const missing = async () => {
+          const answers = await Promise.all(
+            targets.map(async ({ panel, expr, legendFormat }) => {
+              const samples = await prometheus.query(filledIn(expr));
+              const numbers = samples.filter(({ value }) => Number.isFinite(value));
+              const labels = [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].map(([, label = ""]) => label);
+              const isWhole = numbers.every(({ metric }) => labels.every((label) => label in metric));
+              return numbers.length > 0 && isWhole ? [] : [`${panel}: ${expr}`];
+            }),
+          );
+          return answers.flat();
+        };
+        await prometheus.until(missing, (left) => left.length === 0, 60_000);
+      },
+      patience(90_000),
+    );
 
     test("every alert can be evaluated, and each metric and label that it names is there", async () => {
       const rules = await prometheus.until(

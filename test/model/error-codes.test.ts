@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { TARGET_ERROR_CODES } from "../../src/egress/connect/target-error.ts";
-import { TARGET_REFUSAL_CODES } from "../../src/egress/rules/target-url.ts";
+import { END_REASONS } from "../../src/model/end-reasons.ts";
 import {
   explainEndReason,
   explainErrorCode,
@@ -10,7 +9,8 @@ import {
   outcomeOfErrorCode,
 } from "../../src/model/error-codes.ts";
 import { statusErrorCode } from "../../src/model/http-status-errors.ts";
-import { END_REASONS, OUTCOMES } from "../../src/model/outcomes.ts";
+import { OUTCOMES } from "../../src/model/outcomes.ts";
+import { URL_REFUSALS } from "../../src/model/url-refusals.ts";
 
 const STATUSES = Array.from({ length: 700 }, (_, index) => 300 + index);
 
@@ -27,14 +27,8 @@ describe("the catalogue", () => {
     expect(new Set(messages).size).toBe(messages.length);
   });
 
-  it("knows every way in which a connection to a target fails", () => {
-    // `aborted` is our own wish and never an attempt's error.
-    const unknown = TARGET_ERROR_CODES.filter((code) => code !== "aborted" && !isErrorCode(code));
-    expect(unknown).toEqual([]);
-  });
-
   it("knows every reason for which a URL is refused, as a refusal", () => {
-    const outcomes = TARGET_REFUSAL_CODES.map((code) => isErrorCode(code) && outcomeOfErrorCode(code));
+    const outcomes = Object.keys(URL_REFUSALS).map((code) => isErrorCode(code) && outcomeOfErrorCode(code));
     expect(new Set(outcomes)).toEqual(new Set(["target_refused"]));
   });
 

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { DAY_MS } from "../../src/model/time.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
+import { changeRows, countRows, deleteRows } from "../support/installation.ts";
 import { type AskOptions, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 
 let database: TestDatabase;
@@ -9,7 +10,7 @@ let api: TestApi;
 beforeAll(async () => {
   database = await createTestDatabase();
   api = await startTestApi(database, { ANALYSIS_BYTES_MAX: "2000" });
-  await database.pool.query("update sealpost.settings set analysis_bytes_max = 2000");
+  await changeRows(database.pool, "settings", {}, { analysis_bytes_max: 2_000 });
 });
 afterAll(async () => {
   await api.close();
@@ -40,8 +41,7 @@ describe("publishing", () => {
       target_source: "request",
       attempts: [],
     });
-    const { rows } = await database.pool.query("select from sealpost.deliveries where analysis_id = 'a-1'");
-    expect(rows).toHaveLength(1);
+    expect(await countRows(database.pool, "deliveries", { analysis_id: "a-1" })).toBe(1);
   });
 
   test("tells a failed analysis as such", async () => {
@@ -180,7 +180,7 @@ describe("reading", () => {
 
   test("is over when the text is gone", async () => {
     const { body } = await publish({ analysis: analysis("gone") });
-    await database.pool.query("delete from sealpost.bodies where delivery_id = $1", [body.delivery_id]);
+    await deleteRows(database.pool, "bodies", { delivery_id: body.delivery_id });
     expect((await api.ask("GET", "/v1/analyses/gone")).status).toBe(410);
   });
 

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifySignature } from "../../src/signing/verify.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher, type TestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
+import { allowTargets } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 
@@ -12,7 +13,7 @@ let dispatcher: TestDispatcher;
 beforeAll(async () => {
   [database, receiver] = await Promise.all([createTestDatabase(), startReceiver()]);
   const lifted = unsafeAllowed([receiver]);
-  await database.pool.query("update sealpost.settings set unsafe_allowed_targets = $1", [lifted]);
+  await allowTargets(database.pool, lifted);
   api = await startTestApi(database, { UNSAFE_ALLOWED_TARGETS: lifted.join(",") });
   dispatcher = startTestDispatcher(database, [receiver]);
 });

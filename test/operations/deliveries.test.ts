@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
+import { allowTargets, changeRows, makePartitionsFrom } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 
@@ -19,7 +20,7 @@ beforeAll(async () => {
   };
   [database, receiver] = await Promise.all([createTestDatabase(), startReceiver({ handler })]);
   const lifted = [...unsafeAllowed([receiver]), "localhost:9"];
-  await database.pool.query("update sealpost.settings set unsafe_allowed_targets = $1", [lifted]);
+  await allowTargets(database.pool, lifted);
   const env = { UNSAFE_ALLOWED_TARGETS: lifted.join(",") };
   api = await startTestApi(database, env);
   dispatcher = startTestDispatcher(database, [receiver], env);
@@ -200,14 +201,18 @@ describe("replaying a delivery", () => {
 
   test("of one whose attempts are under way is refused", async () => {
     const id = await attempted("https://localhost:9/");
-    await database.pool.query("update sealpost.deliveries set status = 'pending' where id = $1", [id]);
+    await changeRows(database.pool, "deliveries", { id }, { status: "pending" });
     const refused = await replay(id);
     expect([refused.status, refused.body.code]).toEqual([409, "delivery_not_replayable"]);
   });
 
   test("of one that is unknown, or whose analysis has expired", async () => {
     expect((await replay(UNKNOWN)).body.code).toBe("not_found");
-    await database.pool.query("select sealpost.make_partitions((now() - interval '8 days')::date, 3)");
+    await makePartitionsFrom(
+      database.pool,
+      new Date(Date.now() - 8 * 86_400_000).toISOString().slice(0, 10),
+      3,
+    );
     const { rows } = await database.pool.query<{ id: string }>(
       `insert into sealpost.deliveries (id, account_id, event, status, reason, analysis_id)
        values (sealpost.uuid_v7(now() - interval '7 days'), $1, 'analysis.failed', 'abandoned', 'no_target', 'old')

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DELIVERY_STATUSES } from "../../src/model/statuses.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
+import { changeRows } from "../support/installation.ts";
 import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 const NOW = Date.now();
@@ -29,7 +31,6 @@ type Seeded = {
   readonly statusCode: number | null;
 };
 
-const STATUSES = ["pending", "failed", "succeeded", "abandoned"] as const;
 const HOSTS = ["a.example.com", "b.example.com:8443", "[2001:4860::8]"];
 const ERRORS = [null, "dns_not_found", "status_503"];
 
@@ -44,14 +45,12 @@ async function seed(account: TestAccount, count: number): Promise<Seeded[]> {
     const host = HOSTS[n % 3] ?? "";
     const url = `https://${host}/x`;
     const [id = ""] = await publishAt(database.pool, account.accountId, new Date(atMs), [text], url);
-    const status = STATUSES[n % 4] ?? "pending";
+    const status = DELIVERY_STATUSES[n % DELIVERY_STATUSES.length] ?? "pending";
     const errorCode = ERRORS[n % 3] ?? null;
     const statusCode = errorCode === "status_503" ? 503 : null;
-    await database.pool.query(
-      `update sealpost.deliveries set status = $2, reason = $3, last_error_code = $4, last_status_code = $5
-       where id = $1`,
-      [id, status, status === "abandoned" ? "attempts_exhausted" : null, errorCode, statusCode],
-    );
+    const reason = status === "abandoned" ? "attempts_exhausted" : null;
+    const last = { last_error_code: errorCode, last_status_code: statusCode };
+    await changeRows(database.pool, "deliveries", { id }, { status, reason, ...last });
     seeded.push({ id, analysisId, atMs, event: `analysis.${final}`, status, host, errorCode, statusCode });
   }
   return seeded;
@@ -73,7 +72,7 @@ describe("filters", () => {
   const at = (minutes: number) => new Date(NOW - minutes * MINUTE_MS).toISOString();
   const cases: readonly [string, string, (one: Seeded) => boolean][] = [
     ["none", "", () => true],
-    ...STATUSES.map((status): [string, string, (one: Seeded) => boolean] => [
+    ...DELIVERY_STATUSES.map((status): [string, string, (one: Seeded) => boolean] => [
       `status ${status}`,
       `status=${status}`,
       (one) => one.status === status,

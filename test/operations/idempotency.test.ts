@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { countRows, untilSomebodyWaits } from "../support/installation.ts";
 import { type AskOptions, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 
 let database: TestDatabase;
@@ -23,17 +24,7 @@ const publishOn = (api: TestApi, id: string, options: AskOptions = {}) =>
   });
 
 async function countOf(table: "deliveries" | "idempotency_keys" | "signing_secrets"): Promise<number> {
-  const { rows } = await database.pool.query(
-    `select count(*)::integer as n from sealpost.${table} where account_id = $1`,
-    [one.account.accountId],
-  );
-  return rows[0].n;
-}
-
-async function untilSomebodyWaits(): Promise<void> {
-  const waiting =
-    "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-  while ((await database.pool.query(waiting)).rowCount === 0);
+  return await countRows(database.pool, table, { account_id: one.account.accountId });
 }
 
 test("of many requests under one key at once one has its effect, and the others hear of it or wait", async () => {
@@ -65,7 +56,7 @@ test("an answer that is still being made is a 409 at once, and afterwards the an
   );
   const first = publishOn(one, "slow", { idempotencyKey: "slow" });
   try {
-    await untilSomebodyWaits();
+    await untilSomebodyWaits(database.pool);
     const second = await publishOn(other, "slow", { idempotencyKey: "slow" });
     expect([second.status, second.body.code]).toEqual([409, "idempotency_in_progress"]);
   } finally {

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { lintDocument, withGeneratedClient } from "../support/api-document.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { patience } from "../support/time-limits.ts";
 
 let database: TestDatabase;
 let api: TestApi;
@@ -17,7 +18,7 @@ afterAll(async () => {
 });
 
 test("an outside linter finds no fault in the document, and would see one", {
-  timeout: 120_000,
+  timeout: patience(120_000),
 }, async () => {
   expect(await lintDocument(document)).toEqual([]);
   const { servers: _, ...rest } = document as { readonly servers: unknown };
@@ -51,7 +52,7 @@ const tour = `
     };
   }`;
 
-test("a client generated from it compiles, and takes a tour", { timeout: 120_000 }, async () => {
+test("a client generated from it compiles, and takes a tour", { timeout: patience(120_000) }, async () => {
   await withGeneratedClient(document, tour, async (client, usage) => {
     client.defaults.baseUrl = api.url;
     client.defaults.headers = { authorization: `Bearer ${api.account.key}` };

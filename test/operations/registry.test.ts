@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { operationsTable } from "../../src/api/operations-list.ts";
-import { scopes } from "../../src/model/scopes.ts";
+import { scopes } from "../../src/model/api-keys.ts";
 import { problems } from "../../src/operations/problems.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
 

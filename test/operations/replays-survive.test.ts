@@ -5,9 +5,11 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { unsafeAllowed } from "../support/dispatching.ts";
+import { countRows } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { type RunningProcess, startProcess } from "../support/sealpost-processes.ts";
+import { patience } from "../support/time-limits.ts";
 
 const DELIVERIES = 80;
 
@@ -33,13 +35,13 @@ function dispatch(): Promise<RunningProcess> {
   return startProcess("dispatch", database, {
     TARGET_CA_FILE: join(folder, "ca.pem"),
     UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
-    ATTEMPT_DEADLINE_MS: "2000",
-    CONNECT_TIMEOUT_MS: "1000",
+    ATTEMPT_DEADLINE_MS: String(patience(2_000)),
+    CONNECT_TIMEOUT_MS: String(patience(1_000)),
   });
 }
 
 test("replays go on after kill -9 of their dispatcher, several at once, and take nothing twice", {
-  timeout: 120_000,
+  timeout: patience(120_000),
 }, async () => {
   const { accountId } = api.account;
   const names = Array.from({ length: DELIVERIES }, (_, n) => `k-${n}`);
@@ -71,10 +73,7 @@ test("replays go on after kill -9 of their dispatcher, several at once, and take
   expect(ended).toMatchObject([{ status: "done" }, { status: "done" }]);
   const sum = (name: string) => ended.reduce((total, replay) => total + Number(replay[name]), 0);
   expect([sum("replayed"), sum("skipped"), sum("failed")]).toEqual([DELIVERIES, DELIVERIES, 0]);
-  const { rows } = await database.pool.query(
-    "select run, status, count(*)::integer as n from sealpost.deliveries where id = any ($1) group by run, status",
-    [deliveries],
-  );
-  expect(rows).toEqual([{ run: 2, status: "succeeded", n: DELIVERIES }]);
+  const replayed = { id: deliveries, run: 2, status: "succeeded" };
+  expect(await countRows(database.pool, "deliveries", replayed)).toBe(DELIVERIES);
   expect(await second.end("SIGTERM")).toBe(0);
 });

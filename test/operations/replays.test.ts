@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { advanceReplays } from "../../src/store/replays.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { changeRows, deleteRows, insertLog } from "../support/installation.ts";
 import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 const path = "/v1/webhooks/replays";
@@ -16,7 +17,7 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   // What earlier tests left running would take part in the steps of this one.
-  await database.pool.query("delete from sealpost.replays");
+  await deleteRows(database.pool, "replays");
   account = await api.newAccount();
 });
 afterAll(async () => {
@@ -31,9 +32,11 @@ async function abandon(count: number, failed = 0, of = account): Promise<string[
     const body = { analysis: { id: `r-${n}`, status: "succeeded" } };
     ids.push((await api.ask("POST", "/v1/analyses", { ...of, body })).body.delivery_id as string);
   }
-  await database.pool.query(
-    "update sealpost.deliveries set status = 'failed', reason = null where id = any ($1)",
-    [ids.slice(0, failed)],
+  await changeRows(
+    database.pool,
+    "deliveries",
+    { id: ids.slice(0, failed) },
+    { status: "failed", reason: null },
   );
   return ids;
 }
@@ -133,12 +136,7 @@ describe("creating a replay", () => {
   });
 
   test("of more than 100,000 is refused, as a dry run too", async () => {
-    await database.pool.query(
-      `insert into sealpost.deliveries (id, account_id, event, status, reason, analysis_id)
-       select sealpost.uuid_v7(), $1, 'analysis.succeeded', 'abandoned', 'no_target', 'm-' || n
-       from generate_series(1, 100001) as n`,
-      [account.accountId],
-    );
+    await insertLog(database.pool, account.accountId, 100_001, { isReplayable: true });
     for (const dry_run of [true, false]) {
       const refused = await create({ filter: {}, dry_run });
       expect([refused.status, refused.body.code]).toEqual([400, "invalid_request"]);
@@ -146,7 +144,7 @@ describe("creating a replay", () => {
         { path: "body.filter", message: expect.stringMatching(/^More than 100,000/) },
       ]);
     }
-    await database.pool.query("delete from sealpost.deliveries where account_id = $1", [account.accountId]);
+    await deleteRows(database.pool, "deliveries", { account_id: account.accountId });
   });
 
   test.each([

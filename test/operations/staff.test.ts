@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { rowsOf } from "../support/installation.ts";
 import { type AskOptions, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 let database: TestDatabase;
@@ -27,13 +28,13 @@ const asStaff = (method: string, path: string, options: AskOptions = {}) =>
   });
 
 async function audited() {
-  const { rows } = await database.pool.query(
-    `select a.operation_key, a.request_id, a.details, k.account_id as key_account
-     from sealpost.audit_log as a left join sealpost.api_keys as k on k.id = a.key_id
-     where a.account_id = $1 order by a.id`,
-    [account.accountId],
+  const rows = await rowsOf(database.pool, "audit_log", { account_id: account.accountId });
+  const keys = new Map(
+    (await rowsOf(database.pool, "api_keys")).map(({ id, account_id }) => [id, account_id]),
   );
-  return rows;
+  return rows.map(({ operation_key, request_id, details, key_id }) => {
+    return { operation_key, request_id, details, key_account: keys.get(key_id) ?? null };
+  });
 }
 
 test("a staff key works on the account that it names", async () => {

@@ -2,8 +2,14 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readTraceparent } from "../../src/api/request-context.ts";
 import { publish } from "../../src/publish/publish-analyses.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createTestAccount, startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
-import { publish as publishBySql } from "../support/publishing.ts";
+import { startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
+import {
+  begin,
+  createTestAccount,
+  insertEndpoint,
+  publish as publishBySql,
+  rowOf,
+} from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 
@@ -38,10 +44,7 @@ describe("a trace", () => {
     receiver = await startReceiver();
     dispatcher = startTestDispatcher(database, [receiver]);
     api = await startTestApi(database);
-    await database.pool.query("insert into sealpost.endpoints (account_id, url) values ($1, $2)", [
-      api.account.accountId,
-      receiver.url("/").href,
-    ]);
+    await insertEndpoint(database.pool, api.account.accountId, receiver.url("/").href);
   });
   afterAll(async () => {
     await api.close();
@@ -69,33 +72,22 @@ describe("a trace", () => {
   });
 
   test("is set by a pipeline in SQL for its transaction, and not beyond", async () => {
-    const client = await database.pool.connect();
-    try {
-      await client.query("begin");
-      await client.query("select set_config('sealpost.traceparent', $1, true)", [TRACE]);
-      await publishBySql(client, api.account.accountId, analysis());
-      await client.query("commit");
-      expect(await lastTrace()).toBe(TRACE);
-      await publishBySql(client, api.account.accountId, analysis());
-      expect(await lastTrace()).toBeUndefined();
-    } finally {
-      client.release();
-    }
+    const { client, commit } = await begin(database.pool, `set local sealpost.traceparent = '${TRACE}'`);
+    await publishBySql(client, api.account.accountId, analysis());
+    await client.query("commit and chain");
+    expect(await lastTrace()).toBe(TRACE);
+    await publishBySql(client, api.account.accountId, analysis());
+    await commit();
+    expect(await lastTrace()).toBeUndefined();
   });
 
   test("is an option of the TypeScript client, which leaves the transaction's own alone", async () => {
     const { accountId } = api.account;
     await publish(database.pool, [{ accountId, analysis: analysis() }], { traceparent: TRACE });
     expect(await lastTrace()).toBe(TRACE);
-    const client = await database.pool.connect();
-    try {
-      await client.query("begin");
-      await client.query("select set_config('sealpost.traceparent', $1, true)", [TRACE]);
-      await publish(client, [{ accountId, analysis: analysis() }]);
-      await client.query("commit");
-    } finally {
-      client.release();
-    }
+    const { client, commit } = await begin(database.pool, `set local sealpost.traceparent = '${TRACE}'`);
+    await publish(client, [{ accountId, analysis: analysis() }]);
+    await commit();
     expect(await lastTrace()).toBe(TRACE);
   });
 
@@ -106,9 +98,8 @@ describe("a trace", () => {
       `select sealpost.publish_analysis($1, $2) as id from set_config('sealpost.traceparent', $3, true)`,
       [accountId, '{"id":"x","status":"failed"}', traceparent],
     );
-    const kept = await database.pool.query("select traceparent from sealpost.bodies where delivery_id = $1", [
-      rows[0].id,
-    ]);
-    expect(kept.rows).toEqual([{ traceparent: null }]);
+    expect(await rowOf(database.pool, "bodies", { delivery_id: rows[0].id })).toMatchObject({
+      traceparent: null,
+    });
   });
 });

@@ -1,7 +1,7 @@
 import { PublishRefusedError, publish } from "sealpost/publish";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createAccount } from "../../src/store/accounts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { begin, createTestAccount, rowsOf } from "../support/installation.ts";
 
 const GOOD = '{"id":"a-42","status":"succeeded","pages":3}';
 
@@ -9,22 +9,19 @@ let database: TestDatabase;
 let accountId: string;
 beforeAll(async () => {
   database = await createTestDatabase();
-  ({ accountId } = await createAccount(database.pool, "A", Buffer.alloc(32, 7)));
+  ({ accountId } = await createTestAccount(database));
 });
 afterAll(() => database.drop());
 
 describe("a pipeline in TypeScript", () => {
   test("publishes in its own transaction: what it rolls back was never there", async () => {
-    const client = await database.pool.connect();
-    await client.query("begin");
-    const [deliveryId] = await publish(client, [{ accountId, analysis: GOOD }]);
-    await client.query("rollback");
-    await client.query("begin");
-    const [again] = await publish(client, [{ accountId, analysis: GOOD }]);
-    await client.query("commit");
-    client.release();
-    const { rows } = await database.pool.query("select id from sealpost.deliveries");
-    expect(rows).toEqual([{ id: again }]);
+    const first = await begin(database.pool);
+    const [deliveryId] = await publish(first.client, [{ accountId, analysis: GOOD }]);
+    await first.rollback();
+    const second = await begin(database.pool);
+    const [again] = await publish(second.client, [{ accountId, analysis: GOOD }]);
+    await second.commit();
+    expect(await rowsOf(database.pool, "deliveries")).toMatchObject([{ id: again }]);
     expect(again).not.toBe(deliveryId);
   });
 

@@ -1,7 +1,7 @@
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertAccount, publish, publishMany } from "../support/publishing.ts";
+import { createPipelineRole, insertAccount, publish, publishMany, rowOf } from "../support/installation.ts";
 import { takeWakeups } from "../support/wakeup-jobs.ts";
 
 // Pipelines are other people's programs: what they do to their session or put into arrays is theirs.
@@ -9,22 +9,17 @@ import { takeWakeups } from "../support/wakeup-jobs.ts";
 const HOOK = "https://hooks.example.com/in";
 let database: TestDatabase;
 let accountId: string;
-let role: string;
+let pipeline: Awaited<ReturnType<typeof createPipelineRole>>;
 const clients: pg.Client[] = [];
 let published = 0;
 
 beforeAll(async () => {
   database = await createTestDatabase();
   accountId = await insertAccount(database.pool);
-  role = `caller_${database.url.slice(-12).replace(/\W/g, "")}`;
-  await database.pool.query(`create role ${role}`);
-  await database.pool.query(`grant usage on schema sealpost to ${role}`);
-  await database.pool.query(
-    `grant execute on function sealpost.publish_analysis, sealpost.publish_analyses to ${role}`,
-  );
+  pipeline = await createPipelineRole(database.pool);
 });
 afterAll(async () => {
-  await database.pool.query(`drop owned by ${role}; drop role ${role}`);
+  await pipeline.drop();
   await database.drop();
 });
 beforeEach(() => takeWakeups(database.pool));
@@ -36,7 +31,7 @@ afterEach(async () => {
 async function connect(): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: database.url });
   await client.connect();
-  await client.query(`set role ${role}`);
+  await client.query(`set role ${pipeline.role}`);
   clients.push(client);
   return client;
 }
@@ -83,11 +78,7 @@ describe("a session of any kind", () => {
     const id = next();
     const deliveryId = await publish(client, accountId, analysis(id), HOOK);
     expect(await rowsOf(id)).toMatchObject([{ id: deliveryId, is_open: true }]);
-    const { rows } = await database.pool.query(
-      "select length(digest) as bytes from sealpost.analyses where delivery_id = $1",
-      [deliveryId],
-    );
-    expect(rows).toEqual([{ bytes: 32 }]);
+    expect((await rowOf(database.pool, "analyses", { delivery_id: deliveryId })).digest).toHaveLength(32);
   });
 
   it("needs no right to anything that publishing does at the commit", async () => {

@@ -2,7 +2,16 @@ import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { JSON_LEVELS_MAX } from "../../src/api/limits.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertAccount, publish, publishMany } from "../support/publishing.ts";
+import { deliveryRow, openRow } from "../support/delivery-rows.ts";
+import {
+  begin,
+  countRows,
+  createPipelineRole,
+  insertAccount,
+  publish,
+  publishMany,
+  rowsOf,
+} from "../support/installation.ts";
 import { countJobs, newestPayload } from "../support/wakeup-jobs.ts";
 
 const HOOK = "https://hooks.example.com/in";
@@ -15,10 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-async function count(table: string): Promise<number> {
-  const { rows } = await database.pool.query<{ n: number }>(`select count(*)::integer as n from ${table}`);
-  return rows[0]!.n;
-}
+const count = (table: string) => countRows(database.pool, table);
 
 async function refusal(
   promise: Promise<unknown>,
@@ -65,13 +71,11 @@ describe("publish_analysis", () => {
   });
 
   it("leaves nothing behind when the caller's transaction rolls back", async () => {
-    const before = [await count("sealpost.deliveries"), await countJobs(database.pool)];
-    const client = await database.pool.connect();
-    await client.query("begin");
-    await publish(client, accountId, analysis("rolled-back"), HOOK);
-    await client.query("rollback");
-    client.release();
-    expect([await count("sealpost.deliveries"), await countJobs(database.pool)]).toEqual(before);
+    const before = [await count("deliveries"), await countJobs(database.pool)];
+    const transaction = await begin(database.pool);
+    await publish(transaction.client, accountId, analysis("rolled-back"), HOOK);
+    await transaction.rollback();
+    expect([await count("deliveries"), await countJobs(database.pool)]).toEqual(before);
   });
 
   it("answers the same delivery when the same is published again, and does nothing", async () => {
@@ -93,10 +97,7 @@ describe("publish_analysis", () => {
       }),
     );
     expect(new Set(ids).size).toBe(1);
-    const { rows } = await database.pool.query(
-      "select count(*)::integer as n from sealpost.deliveries where analysis_id = 'twenty'",
-    );
-    expect(rows[0].n).toBe(1);
+    expect(await countRows(database.pool, "deliveries", { analysis_id: "twenty" })).toBe(1);
   });
 
   it("keeps one account's ids apart from another's", async () => {
@@ -107,15 +108,8 @@ describe("publish_analysis", () => {
 
   it("ends at once, visibly, when there is no target at all", async () => {
     const id = await publish(database.pool, accountId, analysis("no-target"));
-    const { rows } = await database.pool.query(
-      "select status, reason from sealpost.deliveries where id = $1",
-      [id],
-    );
-    expect(rows).toEqual([{ status: "abandoned", reason: "no_target" }]);
-    const open = await database.pool.query("select from sealpost.open_deliveries where delivery_id = $1", [
-      id,
-    ]);
-    expect(open.rowCount).toBe(0);
+    expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "abandoned", reason: "no_target" });
+    expect(await openRow(database.pool, id)).toBeNull();
   });
 
   it.each([
@@ -214,15 +208,14 @@ describe("publish_analyses", () => {
     );
     expect(ids[1]).toBe(known);
     expect(ids[3]).toBe(ids[0]);
-    const { rows } = await database.pool.query(
-      "select id, analysis_id, status from sealpost.deliveries where id = any($1) order by analysis_id",
-      [ids],
+    const rows = await rowsOf(database.pool, "deliveries", { id: ids });
+    expect(rows.map((row) => [row.id, row.analysis_id, row.status]).sort()).toEqual(
+      [
+        [ids[2], "m-a", "abandoned"],
+        [known, "m-known", "pending"],
+        [ids[0], "m-z", "pending"],
+      ].sort(),
     );
-    expect(rows).toEqual([
-      { id: ids[2], analysis_id: "m-a", status: "abandoned" },
-      { id: known, analysis_id: "m-known", status: "pending" },
-      { id: ids[0], analysis_id: "m-z", status: "pending" },
-    ]);
   });
 
   it("refuses all when one is bad, and names it by its index", async () => {
@@ -290,12 +283,7 @@ describe("publish_analyses", () => {
 
 describe("the pipeline's role", () => {
   it("needs EXECUTE on two functions and has nothing else", async () => {
-    const role = `pipeline_${database.url.slice(-12).replace(/\W/g, "")}`;
-    await database.pool.query(`create role ${role}`);
-    await database.pool.query(`grant usage on schema sealpost to ${role}`);
-    await database.pool.query(
-      `grant execute on function sealpost.publish_analysis, sealpost.publish_analyses to ${role}`,
-    );
+    const { role, drop } = await createPipelineRole(database.pool);
     const client = await database.pool.connect();
     try {
       await client.query(`set role ${role}`);
@@ -312,7 +300,7 @@ describe("the pipeline's role", () => {
     } finally {
       await client.query("reset role");
       client.release();
-      await database.pool.query(`drop owned by ${role}; drop role ${role}`);
+      await drop();
     }
   });
 });

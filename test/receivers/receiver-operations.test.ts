@@ -6,6 +6,7 @@ import { SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
+import { rowsOf, withoutTable } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
@@ -79,11 +80,9 @@ describe("a test event", () => {
       expect(delivery.body.explanation).toMatch(/^This is a test event/);
       const analysis = await api.ask("GET", `/v1/analyses/${body.analysis_id}`, { key });
       expect(analysis.body).toEqual(arrived.data);
-      const { rows } = await database.pool.query(
-        "select is_example from sealpost.deliveries where account_id = $1",
-        [accountId],
-      );
-      expect(rows).toEqual([{ is_example: true }]);
+      expect(await rowsOf(database.pool, "deliveries", { account_id: accountId })).toMatchObject([
+        { is_example: true },
+      ]);
     },
   );
 
@@ -120,12 +119,9 @@ describe("the receiver check", () => {
     });
     expect(body.probes).toHaveLength(14);
     expect(JSON.stringify(body)).not.toContain(account.secret);
-    const audit = await database.pool.query(
-      "select operation_key, details from sealpost.audit_log where account_id = $1",
-      [accountId],
-    );
+    const audit = await rowsOf(database.pool, "audit_log", { account_id: accountId });
     const details = { url: receiver.url("/webhooks").href };
-    expect(audit.rows).toEqual([{ operation_key: "webhooks.endpoint.check", details }]);
+    expect(audit).toMatchObject([{ operation_key: "webhooks.endpoint.check", details }]);
     expect((await api.ask("GET", "/v1/webhooks/deliveries", { key })).body.total).toBe(0);
   });
 
@@ -150,9 +146,7 @@ describe("the receiver check", () => {
 
   test("sends nothing where it cannot be counted", async () => {
     const { key } = await newAccount();
-    await database.pool.query("alter table sealpost.rate_limits rename to put_away");
-    const refused = await api.ask("POST", CHECK, { key });
-    await database.pool.query("alter table sealpost.put_away rename to rate_limits");
+    const refused = await withoutTable(database.pool, "rate_limits", () => api.ask("POST", CHECK, { key }));
     expect(refused).toMatchObject({ status: 503, body: { code: "temporarily_unavailable" } });
     expect(receiver.requests).toEqual([]);
   });

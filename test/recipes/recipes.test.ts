@@ -9,6 +9,7 @@ import { afterAll, expect, test } from "vitest";
 import { verifySignature, type WebhookVerificationError } from "../../src/signing/index.ts";
 import { type SignatureVector, signatureVectors } from "../signing/vectors.ts";
 import { commandOnPath } from "../support/command-on-path.ts";
+import { patience } from "../support/time-limits.ts";
 
 const FOLDER = fileURLToPath(new URL("./", import.meta.url));
 const builds = mkdtempSync(join(tmpdir(), "recipes-"));
@@ -134,7 +135,7 @@ function run(command: string, args: readonly string[], input: string): string {
 // The first compilation of Go's own packages takes half a minute on a small machine.
 test.for(Object.keys(languages))(
   "the %s recipe judges every vector rightly",
-  { timeout: 180_000 },
+  { timeout: patience(180_000) },
   (name, { skip }) => {
     const language = languages[name]!;
     const missing = language.commands.filter((command) => commandOnPath(command) === null);

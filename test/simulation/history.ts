@@ -222,7 +222,7 @@ export class History {
           : "unreachable";
     const errorCode =
       outcome === "succeeded" ? null : outcome === "rejected" ? "status_503" : "connect_refused";
-    const attempt = { number: leased.number!, outcome, errorCode };
+    const attempt = { number: leased.number!, outcome, errorCode } as const;
     const next = decideAfterAttempt(
       {
         hasSucceeded: outcome === "succeeded",

@@ -1,3 +1,4 @@
+import type { ReplayOutcome } from "../../src/model/statuses.ts";
 import type { Claimed, ClaimRequest, OwnTarget, Recording, Rows } from "./rows.ts";
 
 /** What was asked of the store and what it answered: enough to ask the real one the same. */
@@ -16,7 +17,7 @@ export type Operation =
       readonly kind: "replay";
       readonly id: number;
       readonly at: number;
-      readonly outcome: string;
+      readonly outcome: ReplayOutcome;
       readonly wakes: boolean;
     };
 

@@ -1,4 +1,7 @@
-import type { EndReason } from "../../src/schedule/life.ts";
+import type { EndReason } from "../../src/model/end-reasons.ts";
+import type { ErrorCode } from "../../src/model/error-codes.ts";
+import type { Outcome } from "../../src/model/outcomes.ts";
+import type { DeliveryStatus, ReplayOutcome } from "../../src/model/statuses.ts";
 
 /**
  * The rows of the delivery log and what the store's statements do to them, in memory. What they mean is said in
@@ -6,8 +9,6 @@ import type { EndReason } from "../../src/schedule/life.ts";
  *
  * Times are milliseconds; a row's have at most three decimals, as PostgreSQL keeps microseconds.
  */
-
-export type Status = "pending" | "failed" | "succeeded" | "abandoned";
 
 /** number null: no attempt is under way, the lease is only for ending the run. */
 export type Lease = {
@@ -29,7 +30,7 @@ export type OpenRow = {
   interruptions: number;
 };
 
-export type Attempt = { readonly run: number; readonly number: number; readonly outcome: string };
+export type Attempt = { readonly run: number; readonly number: number; readonly outcome: Outcome };
 
 /** Where a delivery goes by its own webhook_url; null: to the account's endpoint. */
 export type OwnTarget = "allowed" | "refused" | null;
@@ -38,7 +39,7 @@ export type Delivery = {
   readonly createdAt: number;
   readonly bodyBytes: number;
   readonly ownTarget: OwnTarget;
-  status: Status;
+  status: DeliveryStatus;
   reason: EndReason | null;
   run: number;
   attemptsCount: number;
@@ -83,13 +84,11 @@ export type Recording = {
   readonly run: number;
   readonly attempt: {
     readonly number: number;
-    readonly outcome: string;
-    readonly errorCode: string | null;
+    readonly outcome: Outcome;
+    readonly errorCode: ErrorCode | null;
   } | null;
   readonly next: Next;
 };
-
-export type ReplayOutcome = "replayed" | "not_replayable" | "expired";
 
 const WAKE_AFTER_MS = 15_000;
 const INTERRUPTIONS_BEFORE_QUARANTINE = 2;

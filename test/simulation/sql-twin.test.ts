@@ -2,6 +2,7 @@ import type { Pool } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { openDispatchPool } from "../support/delivery-rows.ts";
+import { patience } from "../support/time-limits.ts";
 import { SqlTwin } from "./sql-twin.ts";
 
 /** `npm run faults` plays 2,000 of them. */
@@ -19,9 +20,13 @@ afterAll(async () => {
   await database.drop();
 });
 
-it(`PostgreSQL answers and holds the same as the simulation, in ${SEEDS} histories, after every step`, async () => {
-  const twin = await SqlTwin.open(pool);
-  let operations = 0;
-  for (let seed = 1; seed <= SEEDS; seed++) operations += await twin.play(seed);
-  expect(operations).toBeGreaterThan(SEEDS * 10);
-}, 120_000);
+it(
+  `PostgreSQL answers and holds the same as the simulation, in ${SEEDS} histories, after every step`,
+  async () => {
+    const twin = await SqlTwin.open(pool);
+    let operations = 0;
+    for (let seed = 1; seed <= SEEDS; seed++) operations += await twin.play(seed);
+    expect(operations).toBeGreaterThan(SEEDS * 10);
+  },
+  patience(120_000),
+);

@@ -1,4 +1,5 @@
-import type { Delivery, Rows, Status } from "./rows.ts";
+import { type DeliveryStatus, hasEnded } from "../../src/model/statuses.ts";
+import type { Delivery, Rows } from "./rows.ts";
 
 /** Something happened that must never happen. */
 class Violation extends Error {
@@ -7,7 +8,7 @@ class Violation extends Error {
 
 /** What the watch remembers of a delivery from one step to the next, besides what its row says. */
 type Seen = {
-  status: Status;
+  status: DeliveryStatus;
   attempts: number;
   /** Attempts logged of each run. */
   readonly inRun: Map<number, number>;
@@ -20,7 +21,7 @@ type Seen = {
 
 export type Cause = "step" | "replay";
 
-const MOVES: Record<Status, readonly Status[]> = {
+const MOVES: Record<DeliveryStatus, readonly DeliveryStatus[]> = {
   pending: ["failed", "succeeded", "abandoned"],
   failed: ["succeeded", "abandoned"],
   succeeded: [],
@@ -85,7 +86,7 @@ export class Watch {
     if (delivery.attempts.length !== seen.attempts) this.#countAttempts(delivery, seen);
     require(delivery.attemptsCount ===
       delivery.attempts.length, "attempts_count is not the number of attempts");
-    const isOpen = delivery.status === "pending" || delivery.status === "failed";
+    const isOpen = !hasEnded(delivery.status);
     require(isOpen === (delivery.open !== null), "the open row does not go with the status");
     if (delivery.open === null) return;
     const { wakeAt, dueAt, lease, run } = delivery.open;
@@ -117,8 +118,7 @@ export class Watch {
 
   ended(): void {
     for (const { status, open } of this.#rows.deliveries) {
-      const hasEnded = status === "succeeded" || status === "abandoned";
-      require(hasEnded && open === null, `a delivery never ended: it is ${status}`);
+      require(hasEnded(status) && open === null, `a delivery never ended: it is ${status}`);
     }
   }
 }

@@ -5,6 +5,7 @@ import { findEndpoint, removeEndpoint, setEndpoint } from "../../src/store/endpo
 import { writeSettings } from "../../src/store/publications.ts";
 import { findSigningSecrets, rotateSigningSecret } from "../../src/store/signing-secrets.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { changeRows, countRows, rowOf, rowsOf } from "../support/installation.ts";
 
 const nobody = "00000000-0000-7000-8000-000000000000";
 const secretsKey = randomBytes(32);
@@ -39,23 +40,19 @@ describe("an account", () => {
   });
 
   test("is not made by half", async () => {
-    const before = await database.pool.query("select from sealpost.accounts");
+    const before = await countRows(database.pool, "accounts");
     await expect(createAccount(database.pool, "", secretsKey)).rejects.toThrow(/check constraint/);
-    const after = await database.pool.query("select from sealpost.accounts");
-    expect(after.rowCount).toBe(before.rowCount);
+    expect(await countRows(database.pool, "accounts")).toBe(before);
   });
 });
 
 describe("a signing secret", () => {
   test("does not lie in the database as it is", async () => {
     const { accountId, signingSecret } = await createAccount(database.pool, "A", secretsKey);
-    const { rows } = await database.pool.query(
-      "select sealed from sealpost.signing_secrets where account_id = $1",
-      [accountId],
-    );
+    const { sealed } = await rowOf(database.pool, "signing_secrets", { account_id: accountId });
     const bytes = Buffer.from(signingSecret.slice("whsec_".length), "base64");
-    expect(rows[0].sealed.includes(signingSecret)).toBe(false);
-    expect(rows[0].sealed.includes(bytes)).toBe(false);
+    expect(sealed.includes(signingSecret)).toBe(false);
+    expect(sealed.includes(bytes)).toBe(false);
   });
 
   test("does not open with another key, nor for another account", async () => {
@@ -64,11 +61,8 @@ describe("a signing secret", () => {
     await expect(findSigningSecrets(database.pool, mine.accountId, randomBytes(32))).rejects.toThrow(
       /does not open/,
     );
-    const copy = `
-      update sealpost.signing_secrets set sealed = (
-        select sealed from sealpost.signing_secrets where account_id = $2
-      ) where account_id = $1`;
-    await database.pool.query(copy, [mine.accountId, theirs.accountId]);
+    const { sealed } = await rowOf(database.pool, "signing_secrets", { account_id: theirs.accountId });
+    await changeRows(database.pool, "signing_secrets", { account_id: mine.accountId }, { sealed });
     await expect(secretsOf(mine.accountId)).rejects.toThrow(/does not open/);
   });
 
@@ -106,9 +100,9 @@ describe("a signing secret", () => {
   test("rotated ten times at once has one current and one previous", async () => {
     const { accountId } = await createAccount(database.pool, "A", secretsKey);
     await Promise.all(Array.from({ length: 10 }, () => rotate(accountId, 3_600)));
-    const valid =
-      "select from sealpost.signing_secrets where account_id = $1 and coalesce(expires_at > now(), true)";
-    expect((await database.pool.query(valid, [accountId])).rowCount).toBe(2);
+    const secrets = await rowsOf(database.pool, "signing_secrets", { account_id: accountId });
+    const isValid = ({ expires_at: end }: { expires_at?: Date | null }) => !end || end.getTime() > Date.now();
+    expect(secrets.filter(isValid)).toHaveLength(2);
   });
 });
 
@@ -135,6 +129,7 @@ describe("an endpoint", () => {
 test("the settings are what was written last, in one row", async () => {
   await writeSettings(database.pool, { analysisBytesMax: 2_048, unsafeAllowedTargets: ["localhost:8443"] });
   await writeSettings(database.pool, { analysisBytesMax: 4_096, unsafeAllowedTargets: [] });
-  const { rows } = await database.pool.query("select * from sealpost.settings");
-  expect(rows).toEqual([{ only_row: true, analysis_bytes_max: 4_096, unsafe_allowed_targets: [] }]);
+  expect(await rowsOf(database.pool, "settings")).toEqual([
+    { only_row: true, analysis_bytes_max: 4_096, unsafe_allowed_targets: [] },
+  ]);
 });

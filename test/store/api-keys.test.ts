@@ -9,6 +9,7 @@ import {
   revokeApiKey,
 } from "../../src/store/api-keys.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { changeRows } from "../support/installation.ts";
 
 const nobody = "00000000-0000-7000-8000-000000000000";
 
@@ -86,9 +87,7 @@ describe("a key", () => {
     expect(first).toBeInstanceOf(Date);
     await noteApiKeyUse(database.pool, id);
     expect((await findApiKey(database.pool, digest))?.lastUsedAt).toEqual(first);
-    const past =
-      "update sealpost.api_keys set last_used_at = last_used_at - interval '61 seconds' where id = $1";
-    await database.pool.query(past, [id]);
+    await changeRows(database.pool, "api_keys", { id }, { last_used_at: new Date(Number(first) - 61_000) });
     await noteApiKeyUse(database.pool, id);
     expect(Number((await findApiKey(database.pool, digest))?.lastUsedAt)).toBeGreaterThanOrEqual(
       Number(first),

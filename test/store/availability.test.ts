@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { isDatabaseAway } from "../../src/store/availability.ts";
 import { createApiPool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { begin } from "../support/installation.ts";
 
 let database: TestDatabase;
 let pools: Pool[] = [];
@@ -77,15 +78,16 @@ describe("the database is away", () => {
     ["it can only read", "set local transaction_read_only = on; delete from sealpost.settings"],
     ["the operator ends the session", "select pg_terminate_backend(pg_backend_pid())"],
   ])("when %s", async (_, sql) => {
-    const holder = await database.pool.connect();
-    await holder.query("begin; update sealpost.settings set analysis_bytes_max = analysis_bytes_max");
+    const holder = await begin(
+      database.pool,
+      "update sealpost.settings set analysis_bytes_max = analysis_bytes_max",
+    );
     const pool = open(database.url);
     const client: ClientBase & { release(isBroken: boolean): void } = await pool.connect();
     client.on("error", () => undefined);
     expect(isDatabaseAway(await failure(client.query(`begin; ${sql}`)))).toBe(true);
     client.release(true);
-    await holder.query("rollback");
-    holder.release();
+    await holder.rollback();
   });
 });
 

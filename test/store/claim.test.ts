@@ -15,7 +15,7 @@ import {
   openRow,
   publishAt,
 } from "../support/delivery-rows.ts";
-import { insertAccount } from "../support/publishing.ts";
+import { flushStatistics, insertAccount, insertRow, rowsOf } from "../support/installation.ts";
 
 let database: TestDatabase;
 let pool: Pool;
@@ -45,10 +45,7 @@ describe("a lease", () => {
   it("returns all that an attempt needs", async () => {
     const text = '{"id":"c-all" , "status":"failed","n":1e400}';
     const [id] = await publishAt(pool, accountId, T0, [text], "https://hooks.example.com/x");
-    await database.pool.query(
-      "insert into sealpost.signing_secrets (account_id, sealed) values ($1, '\\x0102')",
-      [accountId],
-    );
+    await insertRow(database.pool, "signing_secrets", { account_id: accountId, sealed: Buffer.from([1, 2]) });
     const token = randomUUID();
     const { deliveries, databaseNowMs } = await claim(pool, [id!], { at: later(7), leaseToken: token });
     expect(databaseNowMs).toBe(later(7).getTime());
@@ -173,7 +170,7 @@ describe("a lease", () => {
 
   it("stays HOT as long as the promoter need not look sooner", async () => {
     const stats = async () => {
-      await database.pool.query("select pg_stat_force_next_flush()").catch(() => undefined);
+      await flushStatistics(database.pool).catch(() => undefined);
       const { rows } = await database.pool.query<{ updates: string; hot: string }>(
         `select n_tup_upd as updates, n_tup_hot_upd as hot from pg_stat_user_tables
          where schemaname = 'sealpost' and relname = 'open_deliveries'`,
@@ -191,7 +188,7 @@ describe("a lease", () => {
     await claim(own, ids, { at: later(10), leaseMs: 20_000 });
     // A session tells its counts when it ends.
     await own.end();
-    await expect.poll(async () => (await stats()).updates - before.updates, { timeout: 5_000 }).toBe(20);
+    await expect.poll(async () => (await stats()).updates - before.updates).toBe(20);
     expect((await stats()).hot - before.hot).toBe(20);
   });
 });
@@ -244,7 +241,7 @@ describe("an attempt whose dispatcher died", () => {
       wasInterrupted: true,
       wasInterruptedInQuarantine: false,
     });
-    const { rows } = await pool.query("select * from sealpost.attempts where delivery_id = $1", [id]);
+    const rows = await rowsOf(pool, "attempts", { delivery_id: id });
     expect(rows).toMatchObject([
       {
         run: 1,
@@ -255,8 +252,8 @@ describe("an attempt whose dispatcher died", () => {
         target_url: null,
       },
     ]);
-    expect(rows[0].started_at).toEqual(T0);
-    expect(rows[0].ended_at).toEqual(later(LEASE_MS));
+    expect(rows[0]!.started_at).toEqual(T0);
+    expect(rows[0]!.ended_at).toEqual(later(LEASE_MS));
     expect(await deliveryRow(pool, id)).toMatchObject({
       status: "failed",
       attempts_count: 1,

@@ -6,7 +6,7 @@ import { createListDeliveries, type ListDeliveries } from "../../src/store/deliv
 import { BELIEVED_MS } from "../../src/store/long-logs.ts";
 import { createLogPool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertAccount } from "../support/publishing.ts";
+import { flushStatistics, insertAccount, insertLog } from "../support/installation.ts";
 
 const TOTAL_MAX = 10_000;
 
@@ -34,15 +34,8 @@ beforeEach(async () => {
 });
 
 /** The youngest is the first of them, a millisecond older each. */
-async function log(count: number, younger = 0): Promise<void> {
-  await pool.query(
-    `insert into sealpost.deliveries (id, account_id, event, status, analysis_id)
-     select sealpost.uuid_v7(now() - (n - $3::integer) * interval '1 millisecond'), $1, 'analysis.succeeded',
-       'succeeded', 'l-' || n || $4
-     from generate_series(1, $2::integer) as n`,
-    [accountId, count, younger, randomUUID()],
-  );
-}
+const log = (count: number, younger = 0) =>
+  insertLog(pool, accountId, count, { younger, name: randomUUID() });
 
 async function dropOldest(count: number): Promise<void> {
   await pool.query(
@@ -55,7 +48,7 @@ async function dropOldest(count: number): Promise<void> {
 /** A number of PostgreSQL's statistics, up to now. */
 async function statistic(select: string): Promise<number> {
   // A session tells what it has read when it likes; this is the one that everything here is done by.
-  await pool.query("select pg_stat_force_next_flush()");
+  await flushStatistics(pool);
   const { rows } = await database.pool.query<{ told: string }>(select);
   return Number(rows[0]?.told);
 }

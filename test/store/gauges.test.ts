@@ -3,8 +3,16 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { readDatabaseClock, readPartitionLevels, readQueueLevels } from "../../src/store/gauges.ts";
 import { createGaugePool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertAccount } from "../support/publishing.ts";
-import { lockJobs } from "../support/wakeup-jobs.ts";
+import {
+  dropPartitionAhead,
+  flushStatistics,
+  forgetOpen,
+  insertAccount,
+  makePartitionsFrom,
+  publish,
+} from "../support/installation.ts";
+import { patience } from "../support/time-limits.ts";
+import { addJobs, lockJobs } from "../support/wakeup-jobs.ts";
 
 let database: TestDatabase;
 let pool: Pool;
@@ -45,7 +53,7 @@ async function insertOpen({ lane, dueIn, leaseFor, wakeIn = Math.max(dueIn, 1) }
 }
 
 describe("the queue's levels", () => {
-  beforeEach(() => database.pool.query("truncate sealpost.open_deliveries"));
+  beforeEach(() => forgetOpen(database.pool));
 
   test("of an empty queue are 0", async () => {
     expect(await readQueueLevels(pool)).toMatchObject({
@@ -72,14 +80,14 @@ describe("the queue's levels", () => {
     const levels = await readQueueLevels(pool);
     expect(levels).toMatchObject({ due: 6, overdue: 4, leased: 1 });
     expect(levels.oldestDueIdleSeconds).toBeGreaterThan(89);
-    expect(levels.oldestDueIdleSeconds).toBeLessThan(100);
+    expect(levels.oldestDueIdleSeconds).toBeLessThan(90 + patience(10));
     expect(levels.oldestDueAtWorkSeconds).toBeGreaterThan(299);
-    expect(levels.oldestDueAtWorkSeconds).toBeLessThan(310);
+    expect(levels.oldestDueAtWorkSeconds).toBeLessThan(300 + patience(10));
   });
 
   test("count wake-ups that wait, and none of other people's jobs", async () => {
-    await database.pool.query("select graphile_worker.add_job('deliver') from generate_series(1, 3)");
-    await database.pool.query("select graphile_worker.add_job('send_invoice') from generate_series(1, 5)");
+    await addJobs(database.pool, "deliver", 3);
+    await addJobs(database.pool, "send_invoice", 5);
     expect(await readQueueLevels(pool)).toMatchObject({ wakeupsWaiting: 3 });
     await lockJobs(database.pool);
     expect(await readQueueLevels(pool)).toMatchObject({ wakeupsWaiting: 0 });
@@ -92,7 +100,7 @@ describe("the queue's levels", () => {
       "select pg_stat_reset_single_table_counters('sealpost.open_deliveries'::regclass)",
     );
     expect((await readQueueLevels(pool)).due).toBe(20_000);
-    await pool.query("select pg_stat_force_next_flush()");
+    await flushStatistics(pool);
     const reads = async () => {
       const { rows } = await database.pool.query(
         `select seq_tup_read::integer as by_scan, idx_tup_fetch::integer as by_index
@@ -108,11 +116,8 @@ describe("the queue's levels", () => {
 
   test("know what was published by anybody", async () => {
     const before = (await readQueueLevels(pool)).publishedEver;
-    await database.pool.query("select sealpost.publish_analysis($1, $2)", [
-      accountId,
-      '{"id":"a-1","status":"succeeded"}',
-    ]);
-    await database.pool.query("select pg_stat_force_next_flush()");
+    await publish(database.pool, accountId, '{"id":"a-1","status":"succeeded"}');
+    await flushStatistics(database.pool);
     await expect.poll(async () => (await readQueueLevels(pool)).publishedEver - before).toBe(1);
   });
 });
@@ -121,25 +126,22 @@ test("partitions ahead end at the first gap, and the oldest day is the one that 
   const of = async (table: string) =>
     (await readPartitionLevels(pool)).find((level) => level.table === table);
   expect(await of("bodies")).toMatchObject({ ahead: 14 });
-  const name = "'sealpost.bodies_' || to_char((now() at time zone 'UTC')::date + 3, 'YYYYMMDD')";
-  await database.pool.query(`do $$ begin execute 'drop table ' || ${name}; end $$`);
+  await dropPartitionAhead(database.pool, "bodies", 3);
   expect(await of("bodies")).toMatchObject({ ahead: 2 });
   expect(await of("attempts")).toMatchObject({ ahead: 14 });
 
-  await database.pool.query("select sealpost.make_partitions('2020-01-01', 1)");
+  await makePartitionsFrom(database.pool, "2020-01-01", 1);
   expect(await of("deliveries")).toMatchObject({ oldestDayEndedAtMs: Date.parse("2020-01-02T00:00:00Z") });
   const levels = await readPartitionLevels(pool);
-  expect(Math.abs((levels[0]?.nowMs ?? 0) - Date.now())).toBeLessThan(5_000);
+  expect(Math.abs((levels[0]?.nowMs ?? 0) - Date.now())).toBeLessThan(patience(5_000));
 });
 
 test("today without a partition is one less than none ahead", async () => {
-  await database.pool.query(
-    `do $$ begin execute 'drop table sealpost.attempts_' || to_char(now() at time zone 'UTC', 'YYYYMMDD'); end $$`,
-  );
+  await dropPartitionAhead(database.pool, "attempts", 0);
   const attempts = (await readPartitionLevels(pool)).find(({ table }) => table === "attempts");
   expect(attempts).toMatchObject({ ahead: -1 });
 });
 
 test("the database's clock is in milliseconds", async () => {
-  expect(Math.abs((await readDatabaseClock(pool)) - Date.now())).toBeLessThan(5_000);
+  expect(Math.abs((await readDatabaseClock(pool)) - Date.now())).toBeLessThan(patience(5_000));
 });

@@ -8,8 +8,8 @@ import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createWakeupPool, startWakeupRunner } from "../../src/store/graphile-worker.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createTestAccount, startTestDispatcher } from "../support/dispatching.ts";
-import { insertAccount, publish } from "../support/publishing.ts";
+import { startTestDispatcher } from "../support/dispatching.ts";
+import { createTestAccount, insertAccount, publish } from "../support/installation.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { countJobs } from "../support/wakeup-jobs.ts";
 

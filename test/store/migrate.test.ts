@@ -7,6 +7,7 @@ import pg from "pg";
 import { afterEach, beforeEach, describe, expect, inject, onTestFinished, test } from "vitest";
 import { MigrationError, migrate } from "../../src/store/migrate.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { countRows } from "../support/installation.ts";
 
 const run = promisify(execFile);
 
@@ -185,6 +186,5 @@ test("the project's own migrations make a database that can be cloned", async ()
   const { url, pool, drop } = await createTestDatabase();
   onTestFinished(drop);
   expect((await migrate({ databaseUrl: url })).applied).toEqual([]);
-  const { rows } = await pool.query("select count(*)::int as migrations from sealpost.migrations");
-  expect(rows[0].migrations).toBeGreaterThan(0);
+  expect(await countRows(pool, "migrations")).toBeGreaterThan(0);
 });

@@ -1,5 +1,5 @@
-import pg, { type Pool, type PoolClient } from "pg";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import pg, { type Pool } from "pg";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import {
   countOpenOfDay,
   dropPartition,
@@ -10,7 +10,18 @@ import {
 } from "../../src/store/partitions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { claimOne, deliveryRow, publishAt } from "../support/delivery-rows.ts";
-import { insertAccount, publish } from "../support/publishing.ts";
+import {
+  begin,
+  countRows,
+  dropPartitionAhead,
+  forgetOpen,
+  insertAccount,
+  makePartitionsFrom,
+  publish,
+  readIndexReads,
+  rowsOf,
+} from "../support/installation.ts";
+import { patience } from "../support/time-limits.ts";
 
 /** What stands behind a lock waits for seconds; what does not, for milliseconds. */
 const STALLED_MS = 1_000;
@@ -19,23 +30,17 @@ const NEVER = new AbortController().signal;
 let database: TestDatabase;
 let pool: Pool;
 let accountId: string;
-let reader: PoolClient;
+let reader: Awaited<ReturnType<typeof begin>> | undefined;
 let published = 0;
 
 beforeAll(async () => {
   database = await createTestDatabase();
   pool = database.pool;
   accountId = await insertAccount(pool, "https://receiver.example.com/");
-  await pool.query("select sealpost.make_partitions('2020-01-01', 5)");
+  await makePartitionsFrom(pool, "2020-01-01", 5);
 });
 afterAll(() => database.drop());
-beforeEach(async () => {
-  reader = await pool.connect();
-});
-afterEach(async () => {
-  await reader.query("rollback");
-  reader.release();
-});
+afterEach(() => reader?.rollback());
 
 const day = (text: string) => new Date(`${text}T00:00:00Z`);
 const partition = (name: string, of: string) => ({ table: "deliveries", name, day: day(of) }) as const;
@@ -48,10 +53,13 @@ const tables = async () => {
 };
 
 /** A transaction that has read the whole log and stays open, as a report or a backup does. */
-async function openReader(): Promise<void> {
-  await reader.query("begin");
-  await reader.query("select count(*) from sealpost.deliveries");
-}
+const openReader = async () => {
+  reader = await begin(pool, "select count(*) from sealpost.deliveries");
+  return reader;
+};
+
+const untilDetaching = () =>
+  expect.poll(() => countRows(pool, "pg_catalog.pg_inherits", { inhdetachpending: true })).toBe(1);
 
 /** How long it takes to publish, to read what was published, and to lease it. */
 async function tookToWork(): Promise<number> {
@@ -65,11 +73,7 @@ async function tookToWork(): Promise<number> {
 describe("making the days to come", () => {
   it("makes what is missing from yesterday to 14 days ahead, once", async () => {
     expect(await makePartitions(pool), "the migration has made them").toBe(0);
-    const { rows } = await pool.query<{ day: string }>(
-      "select to_char((now() at time zone 'UTC')::date + 14, 'YYYYMMDD') as day",
-    );
-    for (const table of ["deliveries", "attempts"])
-      await pool.query(`drop table sealpost.${table}_${rows[0]!.day}`);
+    for (const table of ["deliveries", "attempts"]) await dropPartitionAhead(pool, table, 14);
     expect(await makePartitions(pool)).toBe(2);
     expect(await makePartitions(pool)).toBe(0);
   });
@@ -89,11 +93,11 @@ describe("making the days to come", () => {
   });
 
   it("stalls nobody while a reader stays", async () => {
-    await openReader();
-    const making = pool.query("select sealpost.make_partitions('2020-02-01', 1)");
-    expect(await tookToWork()).toBeLessThan(STALLED_MS);
+    const held = await openReader();
+    const making = makePartitionsFrom(pool, "2020-02-01", 1);
+    expect(await tookToWork()).toBeLessThan(patience(STALLED_MS));
     await making;
-    await reader.query("rollback");
+    await held.rollback();
     for (const name of ["deliveries_20200201", "bodies_20200201", "attempts_20200201"]) {
       await pool.query(`drop table sealpost.${name}`);
     }
@@ -123,40 +127,34 @@ describe("finding days that are over", () => {
     const [id] = await publishAt(pool, accountId, day("2020-01-04"), [`o-${published++}`]);
     expect(await countOpenOfDay(pool, day("2020-01-04"))).toBe(1);
     expect(await countOpenOfDay(pool, day("2020-01-03"))).toBe(0);
-    await pool.query("delete from sealpost.open_deliveries where delivery_id = $1", [id]);
+    await forgetOpen(pool, [id!]);
   });
 });
 
 describe("dropping a day", () => {
   it("stalls neither readers nor publishers while a reader of that day stays", async () => {
-    await openReader();
+    const held = await openReader();
     const dropping = dropPartition(pool, partition("deliveries_20200101", "2020-01-01"), NEVER);
     // It waits for the reader, in the middle of its work.
-    await expect
-      .poll(async () => (await pool.query("select from pg_inherits where inhdetachpending")).rowCount)
-      .toBe(1);
-    for (let n = 0; n < 3; n++) expect(await tookToWork()).toBeLessThan(STALLED_MS);
+    await untilDetaching();
+    for (let n = 0; n < 3; n++) expect(await tookToWork()).toBeLessThan(patience(STALLED_MS));
     expect(await tables()).toContain("deliveries_20200101");
-    await reader.query("commit");
+    await held.commit();
     await dropping;
     expect(await tables()).not.toContain("deliveries_20200101");
   });
 
   it("is finished by the next try when it was cut short in the middle", async () => {
-    await openReader();
+    const held = await openReader();
     const ending = new AbortController();
     const dropping = dropPartition(pool, partition("deliveries_20200102", "2020-01-02"), ending.signal);
     const cutShort = expect(dropping).rejects.toThrow();
-    await expect
-      .poll(async () => (await pool.query("select from pg_inherits where inhdetachpending")).rowCount)
-      .toBe(1);
+    await untilDetaching();
     ending.abort();
     await cutShort;
-    await pool.query(
-      "select pg_terminate_backend(pid) from pg_stat_activity " +
-        "where query like '%detach%concurrently%' and pid <> pg_backend_pid()",
-    );
-    await reader.query("commit");
+    const stuck = "query like '%detach%concurrently%' and pid <> pg_backend_pid()";
+    await pool.query(`select pg_terminate_backend(pid) from pg_stat_activity where ${stuck}`);
+    await held.commit();
     await dropPartition(pool, partition("deliveries_20200102", "2020-01-02"), NEVER);
     expect(await tables()).not.toContain("deliveries_20200102");
   });
@@ -186,11 +184,8 @@ describe("forgetting a day's analyses", () => {
     const ids = await publishAt(pool, account, day("2020-01-04"), names);
     const kept = await publish(pool, account, '{"id":"f-kept","status":"succeeded"}');
     const left = async () => {
-      const { rows } = await pool.query<{ delivery_id: string }>(
-        "select delivery_id from sealpost.analyses where delivery_id = any ($1) order by delivery_id",
-        [[...ids, kept]],
-      );
-      return rows.map((row) => row.delivery_id);
+      const rows = await rowsOf(pool, "analyses", { delivery_id: [...ids, kept] });
+      return rows.map((row) => String(row.delivery_id)).sort();
     };
     // One of an older account comes before these.
     const inOrder = [...ids].sort();
@@ -206,12 +201,7 @@ describe("forgetting a day's analyses", () => {
   it("looks at no delivery twice", async () => {
     const names = Array.from({ length: 500 }, (_, n) => `g-${n}`);
     await publishAt(pool, accountId, day("2020-01-05"), names);
-    const reads = async () => {
-      const { rows } = await pool.query<{ n: string }>(
-        "select idx_tup_read as n from pg_stat_user_indexes where indexrelname = 'deliveries_20200105_pkey'",
-      );
-      return Number(rows[0]!.n);
-    };
+    const reads = async () => (await readIndexReads(pool)).get("deliveries_20200105_pkey");
     const own = new pg.Pool({ connectionString: database.url, max: 1 });
     let place: LogPlace | null = null;
     do place = await forgetAnalysesOfDay(own, day("2020-01-05"), place, 10);

@@ -8,7 +8,7 @@ import { promoteDue } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptOf, claim, LEASE_MS, publishAt } from "../support/delivery-rows.ts";
-import { insertAccount } from "../support/publishing.ts";
+import { deleteRows, insertAccount, publishMany, readIndexReads } from "../support/installation.ts";
 import { takeWakeups } from "../support/wakeup-jobs.ts";
 
 // Plans are kept for as long as a connection lives. These are made while the tables are all but empty and PostgreSQL
@@ -49,20 +49,13 @@ async function readsWhile(
   work: () => Promise<void>,
   told = { index: "endpoints_account_id_key", reads: 1 },
 ): Promise<Record<string, number>> {
-  const count = async () => {
-    const { rows } = await database.pool.query<{ name: string; reads: string }>(
-      "select indexrelname as name, idx_tup_read as reads from pg_stat_user_indexes where schemaname = 'sealpost'",
-    );
-    return new Map(rows.map(({ name, reads }) => [name, Number(reads)]));
-  };
+  const count = () => readIndexReads(database.pool);
   const before = await count();
   await work();
   pools.splice(pools.indexOf(pool), 1);
   await pool.end();
   await expect
-    .poll(async () => ((await count()).get(told.index) ?? 0) - (before.get(told.index) ?? 0), {
-      timeout: 10_000,
-    })
+    .poll(async () => ((await count()).get(told.index) ?? 0) - (before.get(told.index) ?? 0))
     .toBeGreaterThanOrEqual(told.reads);
   const after = await count();
   return Object.fromEntries(
@@ -117,10 +110,8 @@ async function vacuumWith(state: (typeof states)[number]): Promise<void> {
   if (state === "one row") await publishSome(1);
   if (state === "emptied pages") {
     await publishSome(500);
-    await database.pool.query("delete from sealpost.open_deliveries");
-    await database.pool.query("delete from sealpost.deliveries");
-    await database.pool.query("delete from sealpost.bodies");
-    await database.pool.query("delete from sealpost.analyses");
+    for (const table of ["open_deliveries", "deliveries", "bodies", "analyses"])
+      await deleteRows(database.pool, table);
   }
   await database.pool.query("vacuum (analyze, truncate off)");
 }
@@ -153,12 +144,7 @@ describe.each(states)("planned for %s", (state) => {
     await vacuumWith(state);
     const pool = open(createGeneralPool);
     const texts = ["a", "b"].map((name) => `{"id":"known-${name}","status":"failed"}`);
-    const publishBoth = () =>
-      pool.query("select sealpost.publish_analyses($1, $2, $3)", [
-        [accountId, accountId],
-        texts,
-        [null, null],
-      ]);
+    const publishBoth = () => publishMany(pool, [accountId, accountId], texts, [null, null]);
     for (let n = 0; n < 2; n++) await publishBoth();
     await publishSome(BACKLOG);
     await addAccounts(3_000);

@@ -13,8 +13,8 @@ import {
   openRow,
   publishAt,
 } from "../support/delivery-rows.ts";
-import { insertAccount } from "../support/publishing.ts";
-import { jobIds, lockJobs, takeWakeups } from "../support/wakeup-jobs.ts";
+import { changeRows, deleteRows, forgetOpen, insertAccount } from "../support/installation.ts";
+import { addJobs, jobIds, lockJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
 let database: TestDatabase;
 let pool: Pool;
@@ -30,7 +30,7 @@ afterAll(async () => {
   await database.drop();
 });
 beforeEach(async () => {
-  await database.pool.query("delete from sealpost.open_deliveries");
+  await forgetOpen(database.pool);
   await takeWakeups(database.pool);
   accountId = await insertAccount(database.pool, "https://receiver.example.com/");
 });
@@ -39,6 +39,7 @@ beforeEach(async () => {
 const WAKE_AFTER_MS = 15_000;
 const T0 = new Date(Date.now() - (Date.now() % 1000));
 const later = (ms: number) => new Date(T0.getTime() + ms);
+const ago = (ms: number) => new Date(Date.now() - ms);
 
 /** Published, and the wake-ups that publishing made already taken. */
 async function publishSome(count: number, webhookUrl: string | null = null): Promise<string[]> {
@@ -143,7 +144,7 @@ describe("promoting", () => {
 
   it("adds nothing while enough wake-ups wait, and goes on when they have gone", async () => {
     const [id] = await publishSome(1);
-    await database.pool.query("select graphile_worker.add_job('deliver') from generate_series(1, 3)");
+    await addJobs(database.pool, "deliver", 3);
     expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 0, woken: 0 });
     await lockJobs(database.pool);
     expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 1, woken: 1 });
@@ -152,7 +153,7 @@ describe("promoting", () => {
 
   it("does not wait for other people's jobs in the same queue", async () => {
     await publishSome(1);
-    await database.pool.query("select graphile_worker.add_job('send_invoice') from generate_series(1, 5)");
+    await addJobs(database.pool, "send_invoice", 5);
     expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 1, woken: 1 });
   });
 
@@ -186,22 +187,19 @@ describe("promoting", () => {
 
 describe("stuck wake-ups", () => {
   it("are swept away five minutes after a worker took them, and no others", async () => {
-    const { rows } = await database.pool.query<{ id: string }>(
-      `select job.id from generate_series(1, 3) as n
-       cross join lateral graphile_worker.add_job('deliver', payload => json_build_object('n', n)) as job order by n`,
-    );
-    const [stuck, busy] = rows;
-    await lockJobs(database.pool, "5 minutes 1 second", [stuck!.id]);
-    await lockJobs(database.pool, "4 minutes 50 seconds", [busy!.id]);
+    await addJobs(database.pool, "deliver", 3);
+    const [stuck, ...others] = await jobIds(database.pool);
+    await lockJobs(database.pool, "5 minutes 1 second", [stuck!]);
+    await lockJobs(database.pool, "4 minutes 50 seconds", [others[0]!]);
     expect(await sweepStuckJobs(database.pool)).toBe(1);
-    expect(await jobIds(database.pool)).toEqual(rows.slice(1).map(({ id }) => id));
+    expect(await jobIds(database.pool)).toEqual(others);
   });
 });
 
 describe("other people's jobs", () => {
   it("are not swept away, however long they take", async () => {
     await takeWakeups(database.pool);
-    await database.pool.query("select graphile_worker.add_job('send_invoice')");
+    await addJobs(database.pool, "send_invoice");
     await lockJobs(database.pool, "1 hour");
     expect(await sweepStuckJobs(database.pool)).toBe(0);
   });
@@ -214,13 +212,13 @@ describe("leading", () => {
     expect(await lead(pool, second, 60_000)).toBe(false);
     expect(await lead(pool, first, 60_000)).toBe(true);
     // As if its time were up.
-    await database.pool.query("update sealpost.leader set until = now() - interval '1 millisecond'");
+    await changeRows(database.pool, "leader", {}, { until: ago(1) });
     expect(await lead(pool, second, 60_000)).toBe(true);
     expect(await lead(pool, first, 60_000)).toBe(false);
   });
 
   it("goes to one of many who ask at once", async () => {
-    await database.pool.query("delete from sealpost.leader");
+    await deleteRows(database.pool, "leader");
     const answers = await Promise.all(Array.from({ length: 6 }, () => lead(pool, randomUUID(), 60_000)));
     expect(answers.filter(Boolean)).toHaveLength(1);
   });

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { readMigrationNames } from "../../src/store/migrate.ts";
 import { findHindrances } from "../../src/store/readiness.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { dropPartitionAhead } from "../support/installation.ts";
 
 let database: TestDatabase;
 let names: readonly string[];
@@ -24,11 +25,7 @@ test("a migration that is not applied is named", async () => {
 });
 
 test("tomorrow's partition is missed today", async () => {
-  const { rows } = await database.pool.query<{ name: string }>(
-    "select 'bodies_' || to_char((now() at time zone 'UTC')::date + 1, 'YYYYMMDD') as name",
-  );
-  const { name } = rows[0]!;
-  await database.pool.query(`drop table sealpost.${name}`);
+  const name = await dropPartitionAhead(database.pool, "bodies", 1);
   expect(await findHindrances(database.pool, names)).toEqual([
     `The partition ${name} is missing: the dispatchers' leader makes it.`,
   ]);

@@ -15,7 +15,7 @@ import {
   openRow,
   publishAt,
 } from "../support/delivery-rows.ts";
-import { insertAccount } from "../support/publishing.ts";
+import { countRows, insertAccount } from "../support/installation.ts";
 
 let database: TestDatabase;
 let pool: Pool;
@@ -103,7 +103,7 @@ describe("an outcome", () => {
       remoteAddress: "2001:db8::1",
       responseHeaders: '{"server":"a \\"b\\""}',
       responseExcerpt: 'line one\nNULL\t{},"\\ é 😀',
-    };
+    } as const;
     await recordOutcomes(pool, [attemptOf(delivery, failedUntil(later(9_000)), particulars)]);
     const { rows } = await pool.query(
       `select *, extract(epoch from started_at) * 1000 as started, extract(epoch from ended_at) * 1000 as ended
@@ -179,16 +179,9 @@ describe("an outcome", () => {
           : expect.unreachable(delivery.kind),
       );
     expect(await recordOutcomes(pool, recordings)).toEqual(new Set(ids));
-    const { rows } = await pool.query(
-      "select status, count(*)::integer as n from sealpost.deliveries where account_id = $1 group by 1 order by 1",
-      [accountId],
-    );
-    expect(rows).toEqual([
-      { status: "abandoned", n: 15 },
-      { status: "failed", n: 15 },
-      { status: "pending", n: 15 },
-      { status: "succeeded", n: 15 },
-    ]);
+    const countOf = (status: string) => countRows(pool, "deliveries", { account_id: accountId, status });
+    const statuses = ["abandoned", "failed", "pending", "succeeded"];
+    expect(await Promise.all(statuses.map(countOf))).toEqual([15, 15, 15, 15]);
   });
 
   it("meets another batch over the same rows in another order without a deadlock", async () => {

@@ -14,7 +14,14 @@ import {
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
-import { insertAccount, publish, publishMany } from "../support/publishing.ts";
+import {
+  changeRows,
+  deleteRows,
+  insertAccount,
+  publish,
+  publishMany,
+  rowOf,
+} from "../support/installation.ts";
 import { countJobs } from "../support/wakeup-jobs.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
@@ -76,12 +83,14 @@ describe("replaying one delivery", () => {
   it("leaves an attempt that is under way its lease", async () => {
     const id = await open();
     const token = crypto.randomUUID();
-    await database.pool.query(
-      `update sealpost.open_deliveries set lease_token = $2, lease_until = now() + interval '20 s', lease_run = 1,
-         lease_number = 2, attempts_in_run = 1 where delivery_id = $1`,
-      [id, token],
-    );
-    await database.pool.query("update sealpost.deliveries set status = 'failed' where id = $1", [id]);
+    const lease = {
+      lease_token: token,
+      lease_until: new Date(Date.now() + 20_000),
+      lease_run: 1,
+      lease_number: 2,
+    };
+    await changeRows(database.pool, "open_deliveries", { delivery_id: id }, { ...lease, attempts_in_run: 1 });
+    await changeRows(database.pool, "deliveries", { id }, { status: "failed" });
     expect(await replayDelivery(database.pool, accountId, id, RETENTION_MS)).toBe("replayed");
     expect(await openRow(id)).toEqual({ run: 2, attempts_in_run: 0, is_due: true, lease_token: token });
     const found = await findDelivery(database.pool, accountId, id);
@@ -171,7 +180,7 @@ describe("replaying many", () => {
   });
 
   it("takes no more than 1,000 in a step, however many are running, and first whoever is furthest behind", async () => {
-    await database.pool.query("delete from sealpost.replays");
+    await deleteRows(database.pool, "replays");
     const texts = Array.from({ length: 600 }, () => `{"id":"r-${++serial}","status":"failed"}`);
     const accounts = texts.map(() => accountId);
     const none = texts.map(() => null);
@@ -181,10 +190,8 @@ describe("replaying many", () => {
         createReplay(client, accountId, NO_FILTER, {}, 1_000, RETENTION_MS),
       );
     const [first, second] = [await start(), await start()];
-    await database.pool.query(
-      "update sealpost.replays set paced_at = paced_at - interval '1 hour' where id = $1",
-      [second!.id],
-    );
+    const pacedAt = new Date(second!.createdAt.getTime() - 3_600_000);
+    await changeRows(database.pool, "replays", { id: second!.id }, { paced_at: pacedAt });
     const at = new Date(second!.createdAt.getTime() + 60_000);
     const advance = async () => {
       const taken = await advanceReplays(database.pool, RETENTION_MS, at);
@@ -233,14 +240,14 @@ describe("replaying many", () => {
     const listed = async () => (await listReplays(database.pool, accountId, null, 50)).replays[0];
     await step(100);
     expect(await listed()).toMatchObject({ replayed: 3, skipped: 0, succeeded: 0, failed: 0 });
-    await database.pool.query("update sealpost.deliveries set status = 'succeeded' where id = any ($1)", [
-      ids.slice(0, 2),
-    ]);
-    await database.pool.query("update sealpost.deliveries set status = 'failed' where id = $1", [ids[2]]);
+    const setStatus = (of: readonly string[], status: string) =>
+      changeRows(database.pool, "deliveries", { id: of }, { status });
+    await setStatus(ids.slice(0, 2), "succeeded");
+    await setStatus(ids.slice(2), "failed");
     const found = () => findReplay(database.pool, accountId, replay!.id);
     expect(await found()).toMatchObject({ succeeded: 2, failed: 1 });
     const setReplayed = (count: number) =>
-      database.pool.query("update sealpost.replays set replayed = $2 where id = $1", [replay!.id, count]);
+      changeRows(database.pool, "replays", { id: replay!.id }, { replayed: count });
     await setReplayed(5_001);
     expect(await found(), "too many to be counted for a reader").toMatchObject({ succeeded: 0, failed: 0 });
     await setReplayed(3);
@@ -253,12 +260,9 @@ describe("replaying many", () => {
     };
     await untilCounted(10_000, 2);
     expect(await listed()).toMatchObject({ replayed: 3, succeeded: 2, failed: 1, status: "done" });
-    await database.pool.query("update sealpost.deliveries set status = 'succeeded' where id = $1", [ids[2]]);
+    await setStatus(ids.slice(2), "succeeded");
     await untilCounted(20_000, 3);
-    const { rows } = await database.pool.query("select count_at from sealpost.replays where id = $1", [
-      replay!.id,
-    ]);
-    expect(rows).toEqual([{ count_at: null }]);
+    expect(await rowOf(database.pool, "replays", { id: replay!.id })).toMatchObject({ count_at: null });
 
     const asked: { text: string; values: unknown[] }[] = [];
     const seen = {
@@ -287,9 +291,7 @@ describe("replaying many", () => {
          of_replay uuid, of_account uuid, out succeeded integer, out failed integer)
        language sql stable as 'select 1 / 0, 1'`,
     );
-    await database.pool.query("update sealpost.replays set count_at = '2020-01-01' where id = $1", [
-      replay!.id,
-    ]);
+    await changeRows(database.pool, "replays", { id: replay!.id }, { count_at: new Date("2020-01-01") });
     // An error is told before its locks are given back: on one connection the next step comes after that.
     const client = await database.pool.connect();
     const step = (ms: number) =>
@@ -351,10 +353,8 @@ describe("the log's list", () => {
       "https://HOOKS.example.com:8443/x?y",
     );
     const second = await publish(database.pool, accountId, '{"id":"second","status":"failed"}');
-    await database.pool.query(
-      "update sealpost.deliveries set last_error_code = 'status_500', last_status_code = 500 where id = $1",
-      [second],
-    );
+    const last = { last_error_code: "status_500", last_status_code: 500 };
+    await changeRows(database.pool, "deliveries", { id: second }, last);
     const page = await listDeliveries(accountId, { ...NO_FILTER, ...filter }, null, 50);
     expect(page.deliveries).toHaveLength(expected);
     expect(page.total).toBe(expected);

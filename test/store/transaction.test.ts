@@ -2,6 +2,8 @@ import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { begin, rowOf } from "../support/installation.ts";
+import { patience } from "../support/time-limits.ts";
 
 let database: TestDatabase;
 let pool: pg.Pool;
@@ -9,7 +11,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
 });
 beforeEach(() => {
-  pool = new pg.Pool({ connectionString: database.url, max: 1, query_timeout: 500 });
+  pool = new pg.Pool({ connectionString: database.url, max: 1, query_timeout: patience(500) });
   pool.on("error", () => undefined);
   pool.on("connect", (client) => client.on("error", () => undefined));
 });
@@ -17,8 +19,7 @@ afterEach(() => pool.end());
 afterAll(() => database.drop());
 
 const rename = "update sealpost.settings set analysis_bytes_max = 7";
-const bytesMax = async () =>
-  (await pool.query("select analysis_bytes_max as n from sealpost.settings")).rows[0].n;
+const bytesMax = async () => (await rowOf(pool, "settings")).analysis_bytes_max;
 const session = async (): Promise<number> => (await pool.query("select pg_backend_pid() as pid")).rows[0].pid;
 
 test("commits what resolves, and rolls back what throws", async () => {
@@ -49,15 +50,13 @@ test.each([
   const before = await session();
   const startMs = performance.now();
   await expect(inTransaction(pool, (client) => client.query(sql))).rejects.toThrow();
-  expect(performance.now() - startMs).toBeLessThan(1_500);
+  expect(performance.now() - startMs).toBeLessThan(patience(1_500));
   expect(await session()).not.toBe(before);
 });
 
 test("is part of the transaction that a client is in", async () => {
-  const client = await pool.connect();
-  await client.query("begin");
+  const { client, rollback } = await begin(pool);
   await inTransaction(client, (inner) => inner.query(`${rename} + 1`));
-  await client.query("rollback");
-  client.release();
+  await rollback();
   expect(await bytesMax()).toBe(7);
 });

@@ -7,11 +7,11 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/config/read-config.ts";
-import { scopes } from "../../src/model/scopes.ts";
+import { scopes } from "../../src/model/api-keys.ts";
 import { startSealpost } from "./command.ts";
 import type { TestDatabase } from "./database.ts";
-import { createTestAccount, SECRETS_KEY, unsafeAllowed } from "./dispatching.ts";
-import { publish } from "./publishing.ts";
+import { unsafeAllowed } from "./dispatching.ts";
+import { createTestAccount, publish, SECRETS_KEY } from "./installation.ts";
 import { startReceiver } from "./receiver.ts";
 
 export type RunningProcess = {

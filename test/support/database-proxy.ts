@@ -1,4 +1,4 @@
-// Stands between a process and its database, and plays a database that is away.
+// Stands between a process and its database, and plays a network or a database in trouble.
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type NetConnectOpts, type Socket } from "node:net";
 
@@ -7,17 +7,27 @@ export type DatabaseProxy = {
   readonly url: string;
   /** Ends every connection, and refuses new ones, until `restore`. */
   cut(): Promise<void>;
-  /** Passes nothing on any more, in either direction: connections are taken, and nobody answers. */
+  /** Passes nothing on any more, in either direction: connections are taken, and nobody answers, until `restore`. */
   hang(): void;
   /** After `cut` or `hang`: what hung stays broken, new connections work again. */
   restore(): Promise<void>;
+  /** From now on nothing that is sent arrives; answers do. */
+  hold(): void;
+  /** What was held arrives now, also from those who have hung up since. */
+  letGo(): void;
+  /** Nothing passes any more on the connections that there are, as when a firewall forgets them; new ones work. */
+  forget(): void;
   close(): Promise<void>;
 };
 
 export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseProxy> {
   const target = targetOf(databaseUrl);
   const sockets = new Set<Socket>();
+  const held: (() => void)[] = [];
   let isHanging = false;
+  let isHolding = false;
+  /** Of the connections made since the last `forget`. */
+  let age = { isForgotten: false };
 
   function track(socket: Socket): Socket {
     sockets.add(socket);
@@ -25,15 +35,28 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
     socket.on("close", () => sockets.delete(socket));
     return socket;
   }
-  const server = createServer((client) => {
+  // Half open, so that what was sent before a hang-up can be held back and arrive all the same.
+  const server = createServer({ allowHalfOpen: true }, (client) => {
     track(client);
     if (isHanging) return;
     const database = track(connect(target));
-    client.pipe(database).pipe(client);
-    client.on("close", () => database.destroy());
+    const mine = age;
+    const send = (act: () => void) => {
+      if (mine.isForgotten) return;
+      if (isHolding) held.push(act);
+      else act();
+    };
+    client.on("data", (bytes) => send(() => database.write(bytes)));
+    client.on("end", () => client.end());
+    client.on("close", () => send(() => database.end()));
+    database.on("data", (bytes) => !mine.isForgotten && client.writable && client.write(bytes));
     database.on("close", () => client.destroy());
   });
 
+  function forget(): void {
+    age.isForgotten = true;
+    age = { isForgotten: false };
+  }
   async function listen(port: number): Promise<number> {
     await once(server.listen(port, "127.0.0.1"), "listening");
     return (server.address() as AddressInfo).port;
@@ -51,13 +74,21 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
     cut: stopListening,
     hang: () => {
       isHanging = true;
-      for (const socket of sockets) socket.unpipe();
+      forget();
     },
     restore: async () => {
       isHanging = false;
       for (const socket of sockets) socket.destroy();
       if (!server.listening) await listen(port);
     },
+    hold: () => {
+      isHolding = true;
+    },
+    letGo: () => {
+      isHolding = false;
+      for (const act of held.splice(0)) act();
+    },
+    forget,
     close: async () => {
       if (server.listening) await stopListening();
     },

@@ -18,6 +18,9 @@ declare module "vitest" {
 /** vitest's global setup: one server and one migrated template for the whole run. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const server = await startTestServer();
+  console.log(
+    `PostgreSQL: ${server.kind}${process.env.TEST_DATABASE_URL ? "" : " (TEST_DATABASE_URL names another)"}`,
+  );
   // Several runs may share one server.
   const templateName = `sealpost_test_${randomBytes(4).toString("hex")}`;
   const adminUrl = server.url("postgres");

@@ -12,17 +12,15 @@ import { readConfig } from "../../src/config/read-config.ts";
 import type { Delivered } from "../../src/dispatch/deliver.ts";
 import { type DispatchProcess, startDispatching } from "../../src/dispatch/process.ts";
 import type { Recorded } from "../../src/dispatch/recorder.ts";
-import { createAccount } from "../../src/store/accounts.ts";
 import type { LeasedDelivery } from "../../src/store/claim.ts";
-import { setEndpoint } from "../../src/store/endpoints.ts";
 import type { TestDatabase } from "./database.ts";
+import { SECRETS_KEY } from "./installation.ts";
 import type { Receiver } from "./receiver.ts";
+import { patience, patientSignal } from "./time-limits.ts";
 
 /** Of this test file. */
 const folder = mkdtempSync(join(tmpdir(), "sealpost-ca-"));
 afterAll(() => rmSync(folder, { recursive: true }));
-
-export const SECRETS_KEY = Buffer.alloc(32, 7);
 
 export type RecordedAttempt = { delivery: LeasedDelivery; delivered: Delivered; recorded: Recorded };
 
@@ -43,8 +41,8 @@ export function testConfig(receivers: readonly Receiver[], env: Record<string, s
   return readConfig({
     TARGET_CA_FILE: caFile,
     UNSAFE_ALLOWED_TARGETS: unsafeAllowed(receivers).join(","),
-    ATTEMPT_DEADLINE_MS: "2000",
-    CONNECT_TIMEOUT_MS: "1000",
+    ATTEMPT_DEADLINE_MS: String(patience(2_000)),
+    CONNECT_TIMEOUT_MS: String(patience(1_000)),
     DISPATCH_IN_FLIGHT_MAX: "100",
     ...env,
   });
@@ -91,10 +89,10 @@ export function startTestDispatcher(
     failures,
     quarantined,
     waitForAttempts: async (count, timeoutMs = 10_000) => {
-      const signal = AbortSignal.timeout(timeoutMs);
+      const signal = patientSignal(timeoutMs);
       while (attempts.length < count) {
         await once(events, "attempt", { signal }).catch((cause) => {
-          const seen = `${attempts.length} of ${count} attempts after ${timeoutMs} ms`;
+          const seen = `${attempts.length} of ${count} attempts after ${patience(timeoutMs)} ms`;
           throw new Error(`${seen}; failures: ${failures.map(({ error }) => String(error)).join("; ")}`, {
             cause,
           });
@@ -109,14 +107,4 @@ export function startTestDispatcher(
 /** `host:port` of everything that the receivers answer as. */
 export function unsafeAllowed(receivers: readonly Receiver[]): string[] {
   return receivers.flatMap(({ port }) => [`localhost:${port}`, `127.0.0.1:${port}`, `*.localhost:${port}`]);
-}
-
-/** An account that can sign, its secret, and, with a URL, its endpoint. */
-export async function createTestAccount(
-  database: TestDatabase,
-  endpointUrl?: string,
-): Promise<{ accountId: string; secret: string }> {
-  const { accountId, signingSecret } = await createAccount(database.pool, "test", SECRETS_KEY);
-  if (endpointUrl !== undefined) await setEndpoint(database.pool, accountId, endpointUrl);
-  return { accountId, secret: signingSecret };
 }

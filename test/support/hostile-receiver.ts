@@ -80,7 +80,10 @@ export const HOSTILE_BEHAVIOURS = {
   // No answer, or one that comes too slowly.
   silent: { onRequest: () => {} },
   never_reads: { onSecure: ({ socket, raw }) => void [socket.pause(), raw.pause()] },
-  slow_head: { onRequest: dripOnce(`${OK_HEAD}server: slow\r\ncontent-length: 2\r\n\r\nok`) },
+  // Slower than the longest deadline that a test may give it.
+  slow_head: {
+    onRequest: dripOnce(`${OK_HEAD}server: ${"slow".repeat(300)}\r\ncontent-length: 2\r\n\r\nok`),
+  },
   header_drip: { onRequest: drip(`${OK_HEAD}x-a: `, "b") },
   informational_drip: { onRequest: drip("", "HTTP/1.1 103 Early Hints\r\n\r\n") },
   informational_flood: { onRequest: flood("", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(500)) },

@@ -9,6 +9,7 @@ import {
   NO_UNSAFE_ALLOWED_TARGETS,
   parseUnsafeAllowedTargets,
 } from "../../src/egress/rules/unsafe-allowed-targets.ts";
+import { patience } from "./time-limits.ts";
 
 export type TestPosterOptions = {
   /** Ports on loopback that may be reached, by `localhost`, `NAME.localhost` and `127.0.0.1`. */
@@ -30,9 +31,9 @@ export function createTestPoster(options: TestPosterOptions): Poster {
     ),
   );
   const connect = createDirectConnector({
-    resolver: createResolver({ timeoutMs: 1_000, now }),
+    resolver: createResolver({ timeoutMs: patience(1_000), now }),
     unsafeAllowedTargets,
-    connectTimeoutMs: options.connectTimeoutMs ?? 5_000,
+    connectTimeoutMs: options.connectTimeoutMs ?? patience(5_000),
     ...(options.caPem !== undefined && { ca: options.caPem }),
   });
   const connectHeard: Connect = async (target, signal) => {
@@ -58,7 +59,7 @@ export function postRequest(url: URL, more: Partial<PostRequest> = {}): PostRequ
     url,
     headers: { "content-type": "application/json" },
     body: Buffer.from('{"event":"analysis.succeeded"}'),
-    deadlineMs: 5_000,
+    deadlineMs: patience(5_000),
     ...more,
   };
 }

@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { commandOnPath } from "./command-on-path.ts";
+import { patience } from "./time-limits.ts";
 
 export type Sample = { readonly metric: Readonly<Record<string, string>>; readonly value: number };
 
@@ -71,12 +72,12 @@ export async function startPrometheus(
     return answer.data as Record<string, unknown>;
   }
   async function until<T>(asked: () => Promise<T>, isDone: (answer: T) => boolean, timeoutMs: number) {
-    const deadline = performance.now() + timeoutMs;
+    const startedAt = performance.now();
     for (;;) {
       const answer = await asked();
       if (isDone(answer)) return answer;
-      if (performance.now() > deadline) {
-        throw new Error(`after ${timeoutMs} ms Prometheus still says ${JSON.stringify(answer)}`);
+      if (performance.now() - startedAt > patience(timeoutMs)) {
+        throw new Error(`after ${patience(timeoutMs)} ms Prometheus still says ${JSON.stringify(answer)}`);
       }
       await wait(POLL_MS);
     }

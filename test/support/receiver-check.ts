@@ -6,17 +6,18 @@ import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed
 import { type CheckReceiver, createReceiverCheck } from "../../src/receivers/receiver-check.ts";
 import { unsafeAllowed } from "./dispatching.ts";
 import type { Receiver } from "./receiver.ts";
+import { patience } from "./time-limits.ts";
 
 /** `deadlineMs`: of an attempt; 15,000 unless given. */
-export function createTestCheck(receiver: Receiver, deadlineMs = 15_000): CheckReceiver {
+export function createTestCheck(receiver: Receiver, deadlineMs = patience(15_000)): CheckReceiver {
   const now = () => performance.now();
   const unsafeAllowedTargets = parseUnsafeAllowedTargets(unsafeAllowed([receiver]));
   return createReceiverCheck({
     createEgress: () => ({
       connect: createDirectConnector({
-        resolver: createResolver({ timeoutMs: 1_000, now }),
+        resolver: createResolver({ timeoutMs: patience(1_000), now }),
         unsafeAllowedTargets,
-        connectTimeoutMs: 5_000,
+        connectTimeoutMs: patience(5_000),
         ca: receiver.caPem,
       }),
       unsafeAllowedTargets,

@@ -4,6 +4,7 @@ import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import { createSecureContext, type SecureContext, type TlsOptions } from "node:tls";
 import { type CertificateAuthority, type IssuedCertificate, sharedAuthority } from "./certificates.ts";
+import { patience, patientSignal } from "./time-limits.ts";
 
 /** What the receiver got; `body` is the exact bytes. */
 export type ReceivedRequest = {
@@ -232,7 +233,7 @@ function waitUntil<T>(
 ): Promise<T> {
   return new Promise((resolve, reject) => {
     const finish = () => {
-      clearTimeout(timer);
+      signal.removeEventListener("abort", giveUp);
       changed.removeEventListener("change", check);
     };
     const check = () => {
@@ -241,10 +242,12 @@ function waitUntil<T>(
       finish();
       resolve(found);
     };
-    const timer = setTimeout(() => {
+    const signal = patientSignal(timeoutMs);
+    const giveUp = () => {
       finish();
-      reject(new Error(`waited ${timeoutMs} ms for ${wanted()}`));
-    }, timeoutMs);
+      reject(new Error(`waited ${patience(timeoutMs)} ms for ${wanted()}`));
+    };
+    signal.addEventListener("abort", giveUp);
     changed.addEventListener("change", check);
     check();
   });

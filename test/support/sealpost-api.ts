@@ -8,11 +8,11 @@ import type { RateLimitPolicy } from "../../src/api/rate-limits.ts";
 import { createApiServer } from "../../src/app/api-server.ts";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/config/read-config.ts";
-import { scopes as everyScope } from "../../src/model/scopes.ts";
+import { scopes as everyScope } from "../../src/model/api-keys.ts";
 import { createAccount } from "../../src/store/accounts.ts";
 import { createApiPool, createLogPool } from "../../src/store/pools.ts";
 import type { TestDatabase } from "./database.ts";
-import { SECRETS_KEY } from "./dispatching.ts";
+import { SECRETS_KEY } from "./installation.ts";
 
 export type Json = Record<string, unknown>;
 

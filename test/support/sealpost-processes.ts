@@ -3,7 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { startSealpost } from "./command.ts";
 import type { TestDatabase } from "./database.ts";
-import { SECRETS_KEY } from "./dispatching.ts";
+import { SECRETS_KEY } from "./installation.ts";
 
 export type RunningProcess = {
   readonly child: ChildProcess;

@@ -5,6 +5,8 @@ import { makeThrowAwayFolder } from "./throw-away-folder.ts";
 
 /** A PostgreSQL server for tests, benchmarks and fault runs. */
 type TestServer = {
+  /** What it is, for people. */
+  readonly kind: string;
   /** The URL of a database on this server; `postgres` always exists. */
   url(databaseName: string): string;
   stop(): Promise<void>;
@@ -32,7 +34,13 @@ export async function startTestServer(options: TestServerOptions = {}): Promise<
   const nativeFolder = options.nativeFolder ?? process.env.TEST_POSTGRES_NATIVE_FOLDER;
   if (nativeFolder !== undefined) return await startEmbedded({ settings, nativeFolder });
   const given = process.env.TEST_DATABASE_URL;
-  if (given) return { url: (name) => withDatabase(given, name), stop: async () => undefined };
+  if (given) {
+    return {
+      kind: "of TEST_DATABASE_URL",
+      url: (name) => withDatabase(given, name),
+      stop: async () => undefined,
+    };
+  }
   if (await hasContainerImage()) return await startContainer(settings);
   return await startEmbedded({ settings });
 }
@@ -45,6 +53,7 @@ async function startEmbedded(options: TestServerOptions): Promise<TestServer> {
   try {
     const server = await startEmbeddedPostgres({ dataDir, ...options });
     return {
+      kind: "embedded",
       url: (name) => withDatabase(server.databaseUrl, name),
       stop: async () => {
         await server.stop();
@@ -66,6 +75,7 @@ async function startContainer(settings: Readonly<Record<string, string>>): Promi
     .withCommand(["postgres", ...options])
     .start();
   return {
+    kind: `in a container of ${CONTAINER_IMAGE}`,
     url: (name) => withDatabase(container.getConnectionUri(), name),
     stop: async () => {
       await container.stop();

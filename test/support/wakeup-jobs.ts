@@ -47,3 +47,8 @@ export async function newestPayload(pool: Pool): Promise<unknown> {
   );
   return rows[0]?.payload;
 }
+
+/** Jobs of a task without a payload; `deliver` are wake-ups that wake nobody. */
+export async function addJobs(pool: Pool, task: string, count = 1): Promise<void> {
+  await pool.query("select graphile_worker.add_job($1) from generate_series(1, $2::integer)", [task, count]);
+}

@@ -58,6 +58,13 @@ const bans: readonly Ban[] = [
     instead: "write a function in src/store/, in the file of the noun",
   },
   {
+    name: "webhook",
+    pattern: /\bsignatureHeader\b|\buser-agent\b|"created_at":"/,
+    where: ourCode,
+    but: /^src\/(?:signing|webhook)\//,
+    instead: "take the body and the headers of a webhook from src/webhook/",
+  },
+  {
     name: "queue internals",
     pattern: /\bgraphile_worker\b|["']graphile-worker["']/,
     where: ourCode,

@@ -1,5 +1,5 @@
 // One database and one receiver, and processes of two versions on them: the version before and the working copy.
-import { scopes } from "../../src/model/scopes.ts";
+import { scopes } from "../../src/model/api-keys.ts";
 import { Cluster } from "../faults/harness/cluster.ts";
 import { until } from "../faults/harness/scenario.ts";
 import type { LogLine, SealpostProcess } from "../faults/harness/sealpost-process.ts";

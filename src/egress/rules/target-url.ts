@@ -1,3 +1,4 @@
+import type { URL_REFUSALS } from "../../model/url-refusals.ts";
 import { judgeAddress } from "./address.ts";
 import { bareHost, findFormFault, findNameFault } from "./host-name.ts";
 import { isPortAllowed, portOf } from "./port.ts";
@@ -10,21 +11,7 @@ import {
 /** Characters, of the text as given and of the normal form that is stored and requested. */
 export const TARGET_URL_LENGTH_MAX = 2_048;
 
-export const TARGET_REFUSAL_CODES = [
-  "url_too_long",
-  "url_has_control_characters",
-  "url_has_backslash",
-  "url_not_https",
-  "url_malformed",
-  "url_has_credentials",
-  "url_has_fragment",
-  "name_malformed",
-  "name_not_public",
-  "address_not_public",
-  "port_not_allowed",
-] as const;
-
-export type TargetRefusalCode = (typeof TARGET_REFUSAL_CODES)[number];
+export type TargetRefusalCode = keyof typeof URL_REFUSALS;
 
 export type TargetUrlRefusal = { verdict: "refuse"; code: TargetRefusalCode; message: string };
 

@@ -11,6 +11,7 @@ import {
   parseUnsafeAllowedTargets,
 } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
 import { type NameServer, startNameServer } from "../../support/name-server.ts";
+import { patience } from "../../support/time-limits.ts";
 import { failureOf } from "../failure.ts";
 import { TARGET_URL_CASES } from "../rules/target-url-cases.ts";
 import { startTcpServer, type TestServer } from "../server.ts";
@@ -111,7 +112,9 @@ describe("a connection to the inside", () => {
   it("is made, and seen by this test, when the target is allowed unsafely", async () => {
     nameServer.script("inside.example.com", [["127.0.0.1"]]);
     const unsafeAllowedTargets = parseUnsafeAllowedTargets([`inside.example.com:${inside.port}`]);
-    const connect = createDirectConnector(optionsWith({ unsafeAllowedTargets, connectTimeoutMs: 300 }));
+    const connect = createDirectConnector(
+      optionsWith({ unsafeAllowedTargets, connectTimeoutMs: patience(300) }),
+    );
     const error = await failureOf(connect({ hostname: "inside.example.com", port: inside.port }, never));
     expect(error.code).toBe("tls_timeout");
     expect(inside.sockets).toHaveLength(1);
@@ -166,7 +169,9 @@ describe("a name whose answer changes", () => {
       { addresses: ["127.0.0.1"], ttlSeconds: 0 },
     ]);
     const unsafeAllowedTargets = parseUnsafeAllowedTargets([`${target}:${inside.port}`]);
-    const connect = createDirectConnector(optionsWith({ unsafeAllowedTargets, connectTimeoutMs: 300 }));
+    const connect = createDirectConnector(
+      optionsWith({ unsafeAllowedTargets, connectTimeoutMs: patience(300) }),
+    );
     const error = await failureOf(connect({ hostname: target, port: inside.port }, never));
     expect(error.progress?.remoteAddress).toBe("127.0.0.2");
     expect(other.sockets).toHaveLength(1);

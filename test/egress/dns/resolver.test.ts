@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { TargetError } from "../../../src/egress/connect/target-error.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import { type NameServer, startNameServer } from "../../support/name-server.ts";
+import { patience } from "../../support/time-limits.ts";
 
 let nameServer: NameServer;
 let nowMs: number;
@@ -15,7 +16,7 @@ afterEach(() => nameServer.close());
 function resolverFor(options: { timeoutMs?: number; servers?: string[] } = {}) {
   return createResolver({
     servers: options.servers ?? [nameServer.address],
-    timeoutMs: options.timeoutMs ?? 5_000,
+    timeoutMs: options.timeoutMs ?? patience(5_000),
     now: () => nowMs,
   });
 }
@@ -95,8 +96,8 @@ describe("resolve", () => {
     nameServer.script("bad.example.com", [ipv4], ["A"]);
     nameServer.script("bad.example.com", [ipv6], ["AAAA"]);
     const startedAt = performance.now();
-    expect(await codeOf(resolverFor({ timeoutMs: 300 }).resolve("bad.example.com"))).toBe(code);
-    expect(performance.now() - startedAt).toBeLessThan(700);
+    expect(await codeOf(resolverFor({ timeoutMs: patience(300) }).resolve("bad.example.com"))).toBe(code);
+    expect(performance.now() - startedAt).toBeLessThan(patience(700));
   });
 
   it("says dns_failed when no name server listens", async () => {
@@ -114,7 +115,7 @@ describe("resolve", () => {
       nameServer.script("half.example.com", [fate], ["AAAA"]);
       const startedAt = performance.now();
       expect(await resolverFor().resolve("half.example.com")).toEqual([{ address: "1.1.1.1", family: 4 }]);
-      expect(performance.now() - startedAt).toBeLessThan(1_500);
+      expect(performance.now() - startedAt).toBeLessThan(patience(1_500));
     },
   );
 
@@ -133,7 +134,7 @@ describe("resolve", () => {
   });
 
   it("lets 200 names that nobody answers for delay no other", async () => {
-    const resolver = resolverFor({ timeoutMs: 1_500 });
+    const resolver = resolverFor({ timeoutMs: patience(1_500) });
     const dead = Array.from({ length: 200 }, (_, index) => `dead-${index}.example.com`);
     const failing: Promise<string>[] = [];
     for (const name of dead) {
@@ -150,7 +151,7 @@ describe("resolve", () => {
       await resolver.resolve(`alive-${index}.example.com`);
       delaysMs.push(performance.now() - startedAt);
     }
-    expect(Math.max(...delaysMs)).toBeLessThan(250);
+    expect(Math.max(...delaysMs)).toBeLessThan(patience(250));
     expect(new Set(await Promise.all(failing))).toEqual(new Set(["dns_timeout"]));
   });
 });

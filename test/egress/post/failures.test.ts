@@ -1,24 +1,29 @@
 import { errors } from "undici";
 import { describe, expect, it } from "vitest";
 import { EgressProxyError } from "../../../src/egress/connect/proxy-connector.ts";
-import { TARGET_ERROR_CODES, TargetError } from "../../../src/egress/connect/target-error.ts";
+import { TargetError, type TargetErrorCode } from "../../../src/egress/connect/target-error.ts";
 import { classifyAnswerError, classifyConnectError } from "../../../src/egress/post/failures.ts";
+import { CONNECT_ERRORS } from "../../../src/model/connect-errors.ts";
 import { isErrorCode, outcomeOfErrorCode } from "../../../src/model/error-codes.ts";
+import { TLS_ERRORS } from "../../../src/model/tls-errors.ts";
 
 function errorWith(code: string, message = "something"): Error {
   return Object.assign(new Error(message), { code });
 }
 
+const OUT_OF_RESOURCES = "local_resources_exhausted";
+
 describe("an error before the request was begun", () => {
-  it.each(TARGET_ERROR_CODES.filter((code) => code !== "aborted"))(
-    "keeps the target's own code %s",
-    (code) => {
-      expect(classifyConnectError(new TargetError(code, "x"))).toBe(code);
-      expect(isErrorCode(code) && outcomeOfErrorCode(code)).toMatch(
-        /^(unreachable|tls_failed|target_refused)$/,
-      );
-    },
-  );
+  it.each([
+    ...Object.keys(CONNECT_ERRORS),
+    ...Object.keys(TLS_ERRORS),
+    OUT_OF_RESOURCES,
+  ] as TargetErrorCode[])("keeps the target's own code %s", (code) => {
+    expect(classifyConnectError(new TargetError(code, "x"))).toBe(code);
+    expect(isErrorCode(code) && outcomeOfErrorCode(code)).toMatch(
+      /^(unreachable|tls_failed|target_refused)$/,
+    );
+  });
 
   it("charges the egress proxy's failure to us", () => {
     expect(classifyConnectError(new EgressProxyError("down"))).toBe("egress_proxy_failed");

@@ -1,3 +1,4 @@
+import { patientSignal } from "../../support/time-limits.ts";
 /** One answer of the API, and how long it took. status 0: it gave none. */
 export type ApiAnswer = { readonly status: number; readonly code: string | null; readonly tookMs: number };
 
@@ -7,7 +8,7 @@ export async function ask(url: string, apiKey: string, path: string, timeoutMs =
   try {
     const response = await fetch(new URL(path, url), {
       headers: { authorization: `Bearer ${apiKey}` },
-      signal: AbortSignal.timeout(timeoutMs),
+      signal: patientSignal(timeoutMs),
     });
     const body = (await response.json()) as { code?: string };
     return { status: response.status, code: body.code ?? null, tookMs: took() };

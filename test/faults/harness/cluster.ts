@@ -8,13 +8,14 @@ import { readConfig } from "../../../src/config/read-config.ts";
 import { createAccount } from "../../../src/store/accounts.ts";
 import { setEndpoint } from "../../../src/store/endpoints.ts";
 import { writeSettings } from "../../../src/store/publications.ts";
+import { patience } from "../../support/time-limits.ts";
 import { check, type Verdict } from "./checker.ts";
 import { Producer, type Publication } from "./producer.ts";
 import { ReceiverProcess } from "./receiver-process.ts";
 import { SealpostProcess } from "./sealpost-process.ts";
 
 /** D, the deadline of an attempt: short, so that leases are. */
-export const DEADLINE_MS = 1_000;
+export const DEADLINE_MS = patience(1_000);
 /** L = D + 5 s, how long a killed dispatcher's attempts are nobody else's. */
 export const LEASE_MS = DEADLINE_MS + 5_000;
 /** S, how often the leader looks; in proportion to the retry window below. */
@@ -58,7 +59,7 @@ export class Cluster {
     this.pool = new pg.Pool({
       connectionString: options.databaseUrl,
       max: 3,
-      connectionTimeoutMillis: 10_000,
+      connectionTimeoutMillis: patience(10_000),
     });
     this.pool.on("error", () => undefined);
     this.pool.on("connect", (client) => client.on("error", () => undefined));
@@ -168,7 +169,8 @@ export class Cluster {
       const open = await this.countOpen();
       const tookMs = performance.now() - startedAt;
       if (open === 0) return Math.round(tookMs);
-      if (tookMs > timeoutMs) throw new Error(`${open} deliveries are still open after ${timeoutMs} ms`);
+      if (tookMs > patience(timeoutMs))
+        throw new Error(`${open} deliveries are open after ${Math.round(tookMs)} ms`);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   }

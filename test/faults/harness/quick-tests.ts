@@ -1,4 +1,5 @@
 import { describe, it, vi } from "vitest";
+import { patience } from "../../support/time-limits.ts";
 import { inWords } from "./figures.ts";
 import { quickPlace } from "./quick-place.ts";
 import type { Scenario } from "./scenario.ts";
@@ -11,7 +12,7 @@ export function describeQuickly(title: string, scenarios: readonly Scenario[]): 
   vi.setConfig({ maxConcurrency: 3 });
   describe.concurrent(title, () => {
     for (const { name, fault, play } of scenarios) {
-      it(`${name}: ${fault}`, { timeout: 180_000 }, async () => {
+      it(`${name}: ${fault}`, { timeout: patience(180_000) }, async () => {
         console.log(inWords(name, await play(place)));
       });
     }

@@ -1,6 +1,7 @@
 // The harness's side of the receiver: a log of everything that arrived there.
 import { type ChildProcess, fork } from "node:child_process";
 import { EventEmitter, once } from "node:events";
+import { patience, patientSignal } from "../../support/time-limits.ts";
 import type { Arrival, Behaviour, FromReceiver, ToReceiver } from "./arrival.ts";
 
 export class ReceiverProcess {
@@ -54,12 +55,12 @@ export class ReceiverProcess {
     isWanted: (arrival: Arrival) => boolean = () => true,
     timeoutMs = 30_000,
   ): Promise<Arrival[]> {
-    const signal = AbortSignal.timeout(timeoutMs);
+    const signal = patientSignal(timeoutMs);
     for (;;) {
       const found = this.arrivals.filter(isWanted);
       if (found.length >= count) return found.slice(0, count);
       await once(this.#events, "news", { signal }).catch(() => {
-        throw new Error(`${found.length} of ${count} arrivals after ${timeoutMs} ms`);
+        throw new Error(`${found.length} of ${count} arrivals after ${patience(timeoutMs)} ms`);
       });
     }
   }

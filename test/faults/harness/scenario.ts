@@ -1,5 +1,6 @@
 import { equal, ok } from "node:assert/strict";
 import type { Chance } from "../../simulation/chance.ts";
+import { patience } from "../../support/time-limits.ts";
 import type { Verdict } from "./checker.ts";
 import { Cluster, type ClusterOptions } from "./cluster.ts";
 
@@ -71,7 +72,9 @@ export const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(re
 export async function until(isSo: () => boolean | Promise<boolean>, timeoutMs = 30_000): Promise<void> {
   const startedAt = performance.now();
   while (!(await isSo())) {
-    if (performance.now() - startedAt > timeoutMs) throw new Error(`not so after ${timeoutMs} ms: ${isSo}`);
+    if (performance.now() - startedAt > patience(timeoutMs)) {
+      throw new Error(`not so after ${patience(timeoutMs)} ms: ${isSo}`);
+    }
     await wait(20);
   }
 }

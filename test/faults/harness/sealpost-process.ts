@@ -4,6 +4,7 @@ import { EventEmitter, once } from "node:events";
 import { readdir, readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { patience, patientSignal } from "../../support/time-limits.ts";
 
 const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 const WATCH_EVERY_MS = 25;
@@ -65,13 +66,15 @@ export class SealpostProcess {
   waitForLine(isWanted: (line: LogLine) => boolean, timeoutMs = 60_000): Promise<LogLine> {
     return new Promise((resolve, reject) => {
       const end = (settle: () => void) => {
-        clearTimeout(timer);
+        signal.removeEventListener("abort", giveUp);
         this.#events.off("line", hear);
         settle();
       };
       const hear = (line: LogLine) => isWanted(line) && end(() => resolve(line));
-      const giveUp = () => end(() => reject(new Error(`no such line in ${timeoutMs} ms: ${isWanted}`)));
-      const timer = setTimeout(giveUp, timeoutMs);
+      const giveUp = () =>
+        end(() => reject(new Error(`no such line in ${patience(timeoutMs)} ms: ${isWanted}`)));
+      const signal = patientSignal(timeoutMs);
+      signal.addEventListener("abort", giveUp);
       this.#events.on("line", hear);
       this.lines.forEach(hear);
     });

@@ -1,6 +1,7 @@
 // Too much at once: from one endpoint's past, for one account, for receivers that never answer.
 import { equal } from "node:assert/strict";
 import { LANE_LIMITS } from "../../../src/dispatch/lanes.ts";
+import { patience } from "../../support/time-limits.ts";
 import type { Arrival } from "../harness/arrival.ts";
 import type { Cluster } from "../harness/cluster.ts";
 import {
@@ -97,7 +98,7 @@ async function playNeighbours(
     const verdict = await cluster.check();
     expectSafe(verdict);
     // While everything is tested at once, the machine itself is the worst neighbour.
-    if (place.scale === "quick") expectAtMost(beside, 3_000, "ms p99 beside a bad neighbour");
+    if (place.scale === "quick") expectAtMost(beside, patience(3_000), "ms p99 beside a bad neighbour");
     else expectAtMost(beside, Math.max(QUIET_P99_MS, 1.5 * alone), "ms p99 beside a bad neighbour");
     return { ...countsOf(verdict), "p99 ms alone": alone, "p99 ms beside": beside };
   });

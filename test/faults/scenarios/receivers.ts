@@ -3,6 +3,7 @@ import { deepEqual, equal, ok } from "node:assert/strict";
 import { HOSTILE_BEHAVIOURS, type HostileBehaviour } from "../../support/hostile-receiver.ts";
 import { startHostileReceivers } from "../../support/hostile-receivers.ts";
 import { startNameServer } from "../../support/name-server.ts";
+import { patience } from "../../support/time-limits.ts";
 import type { Cluster } from "../harness/cluster.ts";
 import { ReceiverProcess } from "../harness/receiver-process.ts";
 import { countsOf, expectAtMost, expectSafe, p99, type Scenario, withCluster } from "../harness/scenario.ts";
@@ -64,7 +65,7 @@ export const hostile: Scenario = {
   fault: "every kind of hostile receiver at once: slow, endless, garbage, bad TLS, resets, bombs",
   play: async (place) => {
     const isQuick = place.scale === "quick";
-    const deadlineMs = isQuick ? 2_000 : 5_000;
+    const deadlineMs = isQuick ? patience(2_000) : 5_000;
     const behaviours = Object.keys(HOSTILE_BEHAVIOURS) as HostileBehaviour[];
     // Lanes begin with two at a time, so a thousand at once need five hundred of them.
     const accountsEach = isQuick ? 1 : Math.ceil(500 / behaviours.length);
@@ -116,7 +117,11 @@ export const hostile: Scenario = {
           for (const behaviour of WITHOUT_TLS) equal(requestBytes[behaviour], 0, behaviour);
           const growth = rssHostile - rssOrdinary;
           // The machine is busy while everything is tested; alone it keeps to a tenth of a second.
-          expectAtMost(longestMs, deadlineMs + (isQuick ? 1_000 : 100), "ms of the longest attempt");
+          expectAtMost(
+            longestMs,
+            deadlineMs + (isQuick ? patience(1_000) : 100),
+            "ms of the longest attempt",
+          );
           expectAtMost(growth, RSS_GROWTH_MAX, "bytes that the dispatcher grew by");
           deepEqual(await codesOf(cluster, healthy.accountId), [null]);
           return {

@@ -1,8 +1,9 @@
 // Dispatchers that are asked to end, and such as stand still and go on when others have taken over.
 import { deepEqual, equal, ok } from "node:assert/strict";
+import { startDatabaseProxy } from "../../support/database-proxy.ts";
 import { startEgressProxy } from "../../support/egress-proxy.ts";
+import { patience } from "../../support/time-limits.ts";
 import { type Cluster, DEADLINE_MS, LEASE_MS } from "../harness/cluster.ts";
-import { startDatabaseProxy } from "../harness/database-proxy.ts";
 import {
   countsOf,
   expectAtMost,
@@ -51,7 +52,7 @@ export const stoppedUnderLoad: Scenario = {
       equal(verdict.interrupted, 0);
       expectAtMost(verdict.duplicated, verdict.unanswered, "duplicates");
       equal(verdict.succeeded, verdict.published);
-      expectAtMost(stopMsMax, DEADLINE_MS + 2_000, "ms to stop");
+      expectAtMost(stopMsMax, DEADLINE_MS + patience(2_000), "ms to stop");
       return { stops, ...countsOf(verdict), "in flight at stops": inFlight, "stopped ms": stopMsMax };
     }),
 };

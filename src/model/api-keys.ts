@@ -8,3 +8,8 @@ export const scopes = [
   "webhooks:secrets",
   "webhooks:write",
 ] as const;
+
+/** Stands in a key's text: `live` in production, `test` elsewhere. A key of the one is unknown to the other. */
+export const KEY_CLASSES = ["live", "test"] as const;
+
+export type KeyClass = (typeof KEY_CLASSES)[number];

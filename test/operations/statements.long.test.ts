@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { rowOf } from "../support/installation.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
 
@@ -52,15 +53,10 @@ test("that a key is used is noted, once a minute", async () => {
   const account = await api.newAccount();
   const notes = () => api.statements().filter((text) => text.includes("set last_used_at")).length;
   const before = notes();
-  const used = async () => {
-    const { rows } = await database.pool.query(
-      "select last_used_at from sealpost.api_keys where account_id = $1 and last_used_at is not null",
-      [account.accountId],
-    );
-    return rows.length;
-  };
+  const isUsed = async () =>
+    (await rowOf(database.pool, "api_keys", { account_id: account.accountId })).last_used_at !== null;
   await api.ask("GET", "/v1/operations", account);
-  while ((await used()) === 0);
+  while (!(await isUsed()));
   for (let n = 0; n < 5; n++) await api.ask("GET", "/v1/operations", account);
   expect(notes() - before).toBe(1);
 });

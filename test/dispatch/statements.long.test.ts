@@ -60,7 +60,7 @@ it.each([
   ]);
   await cluster.pool.query("select pg_stat_statements_reset() as asked_by_test");
   const dispatcher = await cluster.startDispatcher();
-  await expect.poll(countOpen, { timeout: 20_000 }).toBe(0);
+  await expect.poll(countOpen).toBe(0);
   const { total, most } = await countStatements();
   await dispatcher.kill();
   expect(total / DELIVERIES, most).toBeLessThanOrEqual(STATEMENTS_PER_DELIVERY_MAX);

@@ -1,0 +1,137 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { KEY_CLASSES } from "../../src/model/api-keys.ts";
+import { END_REASONS } from "../../src/model/end-reasons.ts";
+import { ANALYSIS_STATUSES, EVENTS } from "../../src/model/events.ts";
+import { OUTCOMES, type Outcome } from "../../src/model/outcomes.ts";
+import {
+  DELIVERY_STATUSES,
+  type DeliveryStatus,
+  REPLAY_ITEM_OUTCOMES,
+  REPLAY_OUTCOMES,
+  REPLAY_STATUSES,
+  REPLAYABLE_STATUSES,
+  type ReplayStatus,
+} from "../../src/model/statuses.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+/** The columns that hold a member of one of the model's lists, each checked by PostgreSQL. */
+const LISTS: Readonly<Record<string, readonly string[]>> = {
+  "api_keys.class": KEY_CLASSES,
+  "attempts.outcome": OUTCOMES,
+  "deliveries.event": EVENTS,
+  "deliveries.reason": END_REASONS,
+  "deliveries.status": DELIVERY_STATUSES,
+  "replay_items.outcome": REPLAY_ITEM_OUTCOMES,
+  "replays.status": REPLAY_STATUSES,
+};
+
+/** Members that decide whether another column is null. */
+const PAIRS: Readonly<Record<string, string>> = {
+  "attempts.outcome, error_code": "succeeded" satisfies Outcome,
+  "deliveries.status, reason": "abandoned" satisfies DeliveryStatus,
+  "replays.status, ended_at": "running" satisfies ReplayStatus,
+};
+
+/** Indexes over some members of a list only. */
+const PARTIAL_INDEXES: Readonly<Record<string, readonly string[]>> = {
+  deliveries_undelivered: REPLAYABLE_STATUSES,
+  replays_running: ["running" satisfies ReplayStatus],
+};
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(() => database.drop());
+
+const SCHEMA = "'sealpost'::regnamespace";
+const literalsIn = (text: string) => [...text.matchAll(/'([^']*)'/g)].map(([, literal = ""]) => literal);
+const sorted = (members: readonly string[]) => [...members].sort();
+const sortedEach = (lists: Readonly<Record<string, readonly string[]>>) =>
+  Object.fromEntries(Object.entries(lists).map(([name, members]) => [name, sorted(members)]));
+
+/** All CHECKs that name a text; a partition's are its parent's. */
+async function readChecks(): Promise<readonly { readonly table: string; readonly check: string }[]> {
+  const { rows } = await database.pool.query<{ table: string; check: string }>(
+    `select c.relname as table, pg_get_constraintdef(k.oid) as check
+     from pg_constraint k join pg_class c on c.oid = k.conrelid
+     where k.contype = 'c' and k.connamespace = ${SCHEMA} and k.coninhcount = 0`,
+  );
+  return rows.filter(({ check }) => check.includes("'"));
+}
+
+describe("the CHECKs of the database", () => {
+  const LIST = /^CHECK \(\((\w+) = ANY \(ARRAY\[(.+)\]\)\)\)$/;
+  const PAIR = /^CHECK \(\(\((\w+) = '(\w+)'::text\) = \((\w+) IS (?:NOT )?NULL\)\)\)$/;
+
+  test("allow the model's lists, whole, and nothing else", async () => {
+    const lists: Record<string, readonly string[]> = {};
+    for (const { table, check } of await readChecks()) {
+      const [, column, members = ""] = LIST.exec(check) ?? [];
+      if (column !== undefined) lists[`${table}.${column}`] = literalsIn(members);
+    }
+    expect(sortedEach(lists)).toEqual(sortedEach(LISTS));
+  });
+
+  test("name members elsewhere only where this test knows of it", async () => {
+    const pairs: Record<string, string> = {};
+    const unknown: string[] = [];
+    for (const { table, check } of await readChecks()) {
+      if (LIST.test(check)) continue;
+      const [, column, member = "", other] = PAIR.exec(check) ?? [];
+      if (column === undefined) unknown.push(`${table}: ${check}`);
+      else pairs[`${table}.${column}, ${other}`] = member;
+    }
+    expect(unknown).toEqual([]);
+    expect(pairs).toEqual(PAIRS);
+  });
+
+  test("leave no column of such a name open, but the one whose value comes from another's", async () => {
+    const { rows } = await database.pool.query<{ name: string }>(
+      `select c.relname || '.' || a.attname as name from pg_attribute a join pg_class c on c.oid = a.attrelid
+       where c.relnamespace = ${SCHEMA} and c.relkind in ('r', 'p') and not c.relispartition
+         and a.atttypid = 'text'::regtype and a.attname in ('class', 'event', 'outcome', 'reason', 'status')`,
+    );
+    // Publishing writes both rows of an event in one statement.
+    const known = [...Object.keys(LISTS), "bodies.event"];
+    expect(sorted(rows.map(({ name }) => name))).toEqual(sorted(known));
+  });
+});
+
+test("partial indexes are over the members that the model says", async () => {
+  const { rows } = await database.pool.query<{ name: string; predicate: string }>(
+    `select c.relname as name, pg_get_expr(i.indpred, i.indrelid) as predicate
+     from pg_index i join pg_class c on c.oid = i.indexrelid
+     where i.indpred is not null and c.relnamespace = ${SCHEMA} and not c.relispartition`,
+  );
+  const named = rows.filter(({ predicate }) => predicate.includes("'"));
+  const found = Object.fromEntries(named.map(({ name, predicate }) => [name, literalsIn(predicate)]));
+  expect(sortedEach(found)).toEqual(sortedEach(PARTIAL_INDEXES));
+});
+
+describe("the functions of the database", () => {
+  const sourcesOf = async () => {
+    const { rows } = await database.pool.query<{ source: string }>(
+      `select prosrc as source from pg_proc where pronamespace = ${SCHEMA}`,
+    );
+    return rows.map(({ source }) => source).join("\n");
+  };
+  const found = (pattern: RegExp, text: string) =>
+    [...text.matchAll(pattern)].map(([, list = ""]) => sorted(literalsIn(list)));
+
+  test("replay the statuses that the model says", async () => {
+    const lists = found(/\bstatus (?:not )?in \(([^)]*)\)/g, await sourcesOf());
+    expect(lists.length).toBeGreaterThan(1);
+    for (const statuses of lists) expect(statuses).toEqual(sorted(REPLAYABLE_STATUSES));
+  });
+
+  test("give the outcomes of the model to a replay of one delivery", async () => {
+    const given = found(/\boutcome := ('\w+')/g, await sourcesOf()).flat();
+    expect(sorted([...new Set(given)])).toEqual(sorted(REPLAY_OUTCOMES));
+  });
+
+  test("publish analyses of the statuses that the model has an event for", async () => {
+    const [statuses = []] = found(/\bstatus::text not in \(([^)]*)\)/g, await sourcesOf());
+    expect(statuses).toEqual(sorted(ANALYSIS_STATUSES.map((status) => `"${status}"`)));
+  });
+});

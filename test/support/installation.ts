@@ -1,0 +1,292 @@
+// What tests put into a database, and what they read of its tables: the one place that knows them beside the SQL's own
+// tests.
+import { randomBytes } from "node:crypto";
+import type { ClientBase, Pool, QueryResultRow } from "pg";
+import { createApiKey } from "../../src/app/create-api-key.ts";
+import { readConfig } from "../../src/config/read-config.ts";
+import { scopes as everyScope } from "../../src/model/api-keys.ts";
+import { createAccount } from "../../src/store/accounts.ts";
+import { setEndpoint } from "../../src/store/endpoints.ts";
+import { rotateSigningSecret } from "../../src/store/signing-secrets.ts";
+
+type Database = Pool | ClientBase;
+
+export const SECRETS_KEY = Buffer.alloc(32, 7);
+
+/** An account that can sign, its secret, and, with a URL, its endpoint. */
+export async function createTestAccount(
+  { pool }: { readonly pool: Pool },
+  endpointUrl?: string,
+): Promise<{ accountId: string; secret: string }> {
+  const { accountId, signingSecret } = await createAccount(pool, "test", SECRETS_KEY);
+  if (endpointUrl !== undefined) await setEndpoint(pool, accountId, endpointUrl);
+  return { accountId, secret: signingSecret };
+}
+
+/** `accountId` null: a staff key. Of the test environment unless `env` says otherwise. */
+export async function createTestKey(
+  pool: Pool,
+  accountId: string | null,
+  scopes: readonly string[] = everyScope,
+  env: Record<string, string> = {},
+): Promise<{ apiKey: string; keyId: string }> {
+  const wish = { accountId, name: null, scopes, expiresInSeconds: null };
+  return await createApiKey(pool, readConfig(env), wish);
+}
+
+/** The new secret; the one before goes on for a minute. */
+export async function rotateSecret(pool: Pool, accountId: string): Promise<string> {
+  return (await rotateSigningSecret(pool, accountId, 60, SECRETS_KEY)).secret;
+}
+
+/** An account that cannot sign, with an endpoint if one is given: for what stops before the POST. */
+export async function insertAccount(database: Database, endpointUrl?: string): Promise<string> {
+  const { id } = await insertRow(database, "accounts", { name: "test" });
+  if (endpointUrl !== undefined) await insertEndpoint(database, id, endpointUrl);
+  return id;
+}
+
+/** Nobody asks whether this target is allowed. */
+export async function insertEndpoint(database: Database, accountId: string, url: string): Promise<void> {
+  await insertRow(database, "endpoints", { account_id: accountId, url });
+}
+
+/** The SQL form that a pipeline uses. */
+export async function publish(
+  database: Database,
+  accountId: string,
+  analysis: string,
+  webhookUrl: string | null = null,
+): Promise<string> {
+  const { rows } = await database.query<{ id: string }>(
+    "select sealpost.publish_analysis($1, $2, $3) as id",
+    [accountId, analysis, webhookUrl],
+  );
+  return rows[0]!.id;
+}
+
+export async function publishMany(
+  database: Database,
+  accountIds: string[],
+  analyses: string[],
+  webhookUrls: (string | null)[],
+): Promise<string[]> {
+  const { rows } = await database.query<{ ids: string[] }>(
+    "select sealpost.publish_analyses($1, $2, $3) as ids",
+    [accountIds, analyses, webhookUrls],
+  );
+  return rows[0]!.ids;
+}
+
+/** Deliveries of the log alone, as if they had all succeeded: the first is the youngest, a millisecond older each. */
+export async function insertLog(
+  database: Database,
+  accountId: string,
+  count: number,
+  more: { readonly younger?: number; readonly name?: string; readonly isReplayable?: boolean } = {},
+): Promise<void> {
+  await database.query(
+    `insert into sealpost.deliveries (id, account_id, event, status, reason, analysis_id)
+     select sealpost.uuid_v7(now() - (n - $3::integer) * interval '1 millisecond'), $1, 'analysis.succeeded', $5, $6,
+       'l-' || n || $4
+     from generate_series(1, $2::integer) as n`,
+    [
+      accountId,
+      count,
+      more.younger ?? 0,
+      more.name ?? "",
+      more.isReplayable ? "abandoned" : "succeeded",
+      more.isReplayable ? "no_target" : null,
+    ],
+  );
+}
+
+/** What a pipeline's role is given: nothing but the two functions. */
+export async function createPipelineRole(pool: Pool): Promise<{ role: string; drop(): Promise<unknown> }> {
+  const role = `pipeline_${randomBytes(4).toString("hex")}`;
+  await pool.query(`create role ${role}; grant usage on schema sealpost to ${role};
+    grant execute on function sealpost.publish_analysis, sealpost.publish_analyses to ${role}`);
+  return { role, drop: () => pool.query(`drop owned by ${role}; drop role ${role}`) };
+}
+
+/** As a dispatcher and its SQL know them. */
+export async function allowTargets(database: Database, targets: readonly string[]): Promise<void> {
+  await changeRows(database, "settings", {}, { unsafe_allowed_targets: targets });
+}
+
+/** Makes them deliveries whose dispatchers died twice, which are posted alone. */
+export async function makeSuspect(database: Database, deliveryIds?: readonly string[]): Promise<void> {
+  const where = deliveryIds === undefined ? {} : { delivery_id: deliveryIds };
+  await changeRows(database, "open_deliveries", where, { interruptions: 2 });
+}
+
+/** No secret opens any more. */
+export async function spoilSecrets(database: Database): Promise<void> {
+  await changeRows(database, "signing_secrets", {}, { sealed: Buffer.alloc(1) });
+}
+
+/** Takes what is to be delivered away, and leaves the log as it is. */
+export async function forgetOpen(database: Database, deliveryIds?: readonly string[]): Promise<void> {
+  await deleteRows(database, "open_deliveries", deliveryIds && { delivery_id: deliveryIds });
+}
+
+/** `firstDay`: as PostgreSQL reads a day. */
+export async function makePartitionsFrom(database: Database, firstDay: string, days: number): Promise<void> {
+  await database.query("select sealpost.make_partitions($1::date, $2)", [firstDay, days]);
+}
+
+/** Drops the partition of the day that is so many ahead of today, and tells its name. */
+export async function dropPartitionAhead(database: Database, table: string, days: number): Promise<string> {
+  const { rows } = await database.query<{ name: string }>(
+    "select $1 || to_char((now() at time zone 'UTC')::date + $2::integer, '_YYYYMMDD') as name",
+    [table, days],
+  );
+  await database.query(`drop table sealpost.${rows[0]!.name}`);
+  return rows[0]!.name;
+}
+
+/** What this session has read and written is counted now, and not in a while. */
+export async function flushStatistics(database: Database): Promise<void> {
+  await database.query("select pg_stat_force_next_flush()");
+}
+
+/** Entries read of each index of ours. */
+export async function readIndexReads(database: Database): Promise<ReadonlyMap<string, number>> {
+  const { rows } = await database.query<{ name: string; reads: number }>(
+    `select indexrelname as name, idx_tup_read::float8 as reads from pg_stat_user_indexes
+     where schemaname = 'sealpost'`,
+  );
+  return new Map(rows.map(({ name, reads }) => [name, reads]));
+}
+
+/** While `work` goes on every new row of the table is refused. */
+export async function refusingRows<T>(pool: Pool, table: string, work: () => Promise<T>): Promise<T> {
+  await pool.query(
+    `alter table sealpost.${table} add constraint refused check (account_id is null) not valid`,
+  );
+  try {
+    return await work();
+  } finally {
+    await pool.query(`alter table sealpost.${table} drop constraint refused`);
+  }
+}
+
+/** While `work` goes on there is no such table. */
+export async function withoutTable<T>(pool: Pool, table: string, work: () => Promise<T>): Promise<T> {
+  await pool.query(`alter table sealpost.${table} rename to put_away`);
+  try {
+    return await work();
+  } finally {
+    await pool.query(`alter table sealpost.put_away rename to ${table}`);
+  }
+}
+
+/** A transaction that somebody holds open; once it has ended it may be ended again. */
+type Transaction = {
+  readonly client: ClientBase;
+  commit(): Promise<void>;
+  rollback(): Promise<void>;
+};
+
+/** Begins one on a connection of its own; `sql`: what it does first. */
+export async function begin(pool: Pool, sql = "select"): Promise<Transaction> {
+  const client = await pool.connect();
+  await client.query(`begin; ${sql}`);
+  let hasEnded = false;
+  const end = async (how: "commit" | "rollback") => {
+    if (hasEnded) return;
+    hasEnded = true;
+    await client.query(how);
+    client.release();
+  };
+  return { client, commit: () => end("commit"), rollback: () => end("rollback") };
+}
+
+/** Nobody gets at the table until the transaction ends. */
+export async function lockTable(pool: Pool, table: string): Promise<Transaction> {
+  return await begin(pool, `lock table sealpost.${table} in access exclusive mode`);
+}
+
+/** Resolves with the processes of the sessions that wait for a lock, once there are some. */
+export async function untilSomebodyWaits(pool: Pool): Promise<readonly number[]> {
+  for (;;) {
+    const { rows } = await pool.query<{ pid: number }>(
+      "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
+    );
+    if (rows.length > 0) return rows.map(({ pid }) => pid);
+  }
+}
+
+/** Ends the sessions: of these processes, or of everybody else. */
+export async function endSessions(pool: Pool, pids?: readonly number[]): Promise<void> {
+  await pool.query(
+    `select pg_terminate_backend(pid) from pg_stat_activity
+     where datname = current_database() and pid <> pg_backend_pid() and ($1::integer[] is null or pid = any ($1))`,
+    [pids ?? null],
+  );
+}
+
+/** Columns and what they hold; in a condition null is no value, and an array any of several. */
+type Values = Readonly<Record<string, unknown>>;
+
+/** Rows of a table of ours, or of another schema's by its whole name, in the order of their first column. */
+export async function rowsOf(
+  database: Database,
+  table: string,
+  where: Values = {},
+): Promise<QueryResultRow[]> {
+  const { text, values } = conditions(where);
+  return (await database.query(`select * from ${nameOf(table)} where ${text} order by 1`, values)).rows;
+}
+
+/** The only one. */
+export async function rowOf(database: Database, table: string, where: Values = {}): Promise<QueryResultRow> {
+  const [row, ...others] = await rowsOf(database, table, where);
+  if (row === undefined || others.length > 0)
+    throw new Error(`${table}: not one row, ${JSON.stringify(where)}`);
+  return row;
+}
+
+export async function countRows(database: Database, table: string, where: Values = {}): Promise<number> {
+  const { text, values } = conditions(where);
+  const counting = `select count(*)::integer as n from ${nameOf(table)} where ${text}`;
+  return (await database.query<{ n: number }>(counting, values)).rows[0]!.n;
+}
+
+export async function insertRow(database: Database, table: string, row: Values): Promise<QueryResultRow> {
+  const columns = Object.keys(row);
+  const places = columns.map((_, n) => `$${n + 1}`);
+  const inserting = `insert into ${nameOf(table)} (${columns}) values (${places}) returning *`;
+  return (await database.query(inserting, Object.values(row))).rows[0]!;
+}
+
+export async function changeRows(
+  database: Database,
+  table: string,
+  where: Values,
+  to: Values,
+): Promise<void> {
+  const { text, values } = conditions(where);
+  const changes = Object.keys(to).map((column, n) => `${column} = $${values.length + n + 1}`);
+  await database.query(`update ${nameOf(table)} set ${changes} where ${text}`, [
+    ...values,
+    ...Object.values(to),
+  ]);
+}
+
+export async function deleteRows(database: Database, table: string, where: Values = {}): Promise<void> {
+  const { text, values } = conditions(where);
+  await database.query(`delete from ${nameOf(table)} where ${text}`, values);
+}
+
+function nameOf(table: string): string {
+  return table.includes(".") ? table : `sealpost.${table}`;
+}
+
+function conditions(where: Values): { text: string; values: unknown[] } {
+  const columns = Object.entries(where);
+  const texts = columns.map(([column, value], n) =>
+    Array.isArray(value) ? `${column} = any ($${n + 1})` : `${column} is not distinct from $${n + 1}`,
+  );
+  return { text: ["true", ...texts].join(" and "), values: Object.values(where) };
+}

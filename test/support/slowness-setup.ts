@@ -1,0 +1,37 @@
+// vitest's global setup: says how long the suite takes, and measures for its time limits how slow the machine is.
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import { Worker } from "node:worker_threads";
+import type { TestProject } from "vitest/node";
+import { SLOWNESS_FILE_VARIABLE, slowness } from "./time-limits.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** How long the tests of this configuration took on so many cores. */
+    suite: { readonly minutes: number; readonly cores: number };
+    /** Requests that a fuzz test makes of each operation. */
+    fuzzRuns: number;
+  }
+}
+
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const folder = mkdtempSync(join(tmpdir(), "sealpost-slowness-"));
+  const file = join(folder, "slowness");
+  const probe = new Worker(new URL("./slowness-probe.ts", import.meta.url), { workerData: { file } });
+  await once(probe, "message");
+  process.env[SLOWNESS_FILE_VARIABLE] = file;
+
+  const { minutes, cores } = project.getProvidedContext().suite;
+  const now = slowness();
+  const pace = now === 1 ? "as fast as usual" : `${now} times slower than usual, and so are the time limits`;
+  console.log(
+    `All tests take about ${Math.ceil(minutes)} minutes on ${cores} cores. This machine has ` +
+      `${availableParallelism()} and is ${pace}: expect ${Math.ceil(minutes * now)} minutes.`,
+  );
+  return async () => {
+    await probe.terminate();
+    rmSync(folder, { recursive: true });
+  };
+}
