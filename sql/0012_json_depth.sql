@@ -20,8 +20,8 @@ begin
   end if;
   -- The first characters are found first. What is left out is all else that JSON has outside of strings.
   brackets := translate(brackets, '[]{},0123456789.: -+eEtrufalsn' || E'\n\t\r', '[][]');
-  -- Each pass takes the innermost pairs away, and with them exactly one level. A text is too deep only if it has as many
-  -- pairs as levels; most end here.
+  -- Each pass takes the innermost pairs away, and with them exactly one level. Only a text with more pairs than levels
+  -- can be too deep; most end here.
   loop
     if length(brackets) <= 2 * levels_left then
       return false;
@@ -44,7 +44,8 @@ $$;
 
 -- The analysis as id and status may be read from it. `json -> 'id'` fails on a text that holds \u0000 or a lone
 -- surrogate anywhere, so backslashes are blanked to `?`, which neither id nor status may hold. Null: "id" or "status"
--- stands in it as a member name written with escapes, which a JSON parser would take for one and the blanked copy hides.
+-- stands in it as a member name written with escapes, which a JSON parser would take for one and the blanked copy
+-- hides.
 create or replace function sealpost.without_escapes(body text) returns json
 language plpgsql immutable
 as $$
