@@ -3,8 +3,8 @@ import type { Rule } from "./source-files.ts";
 type Locked = { readonly version?: string; readonly integrity?: string; readonly resolved?: string };
 
 /**
- * Every package is pinned by its content, or `npm ci` takes whatever a registry sends under its name; and no registry is
- * named, so that anybody's mirror serves. npm writes neither by itself where a registry leaves the integrity out.
+ * Every package is pinned by its content, or `npm ci` takes whatever a registry sends under its name; and no registry
+ * is named, so that anybody's mirror serves. npm adds no integrity to an entry that once lacked it.
  */
 export const lockFile: Rule = {
   name: "lock file",
@@ -19,9 +19,9 @@ export const lockFile: Rule = {
             ...(/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity)
               ? []
               : [
-                  `pins no content of ${name}: 'npm view ${nameOf(name)}@${version} dist.integrity' says which, and npm ci checks it`,
+              : [`pins no content of ${name}: add what npm view ${nameOf(name)}@${version} says`]),
                 ]),
-            ...(resolved === undefined ? [] : [`names where ${name} comes from: take "resolved" out`]),
+            ...(resolved === undefined ? [] : [`names where $namecomes from: take "resolved" out`]),
           ])
           .map((message) => ({ rule: "lock file", path, message }));
       }),
