@@ -19,7 +19,7 @@ describe.each(documents)("%s", (path) => {
   const text = read(path).replaceAll("\\\n", " ");
 
   test("names only scripts that there are", () => {
-    for (const [, name = ""] of text.matchAll(/npm run (?:-\S+ )*([\w:]+)/g))
+    for (const [, name = ""] of text.matchAll(/npm run (?:-\S+ )*([\w:-]+)/g))
       expect(scripts).toHaveProperty([name]);
   });
 

@@ -1,8 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 import type { EndReason } from "../model/end-reasons.ts";
 import type { EventName } from "../model/events.ts";
-import type { Outcome } from "../model/outcomes.ts";
 import type { DeliveryStatus } from "../model/statuses.ts";
+import type { AttemptRow } from "./record.ts";
 
 /** A delivery as the log has it. Times in ms since the epoch. */
 export type LoggedDelivery = {
@@ -49,33 +49,24 @@ export const loggedColumns = (deliveries: string) => `
     order by d.id desc
   ) as logged`;
 
-/** One attempt as the log shows it. Times in ms since the epoch, durations in ms; null: did not happen. */
-export type LoggedAttempt = {
+/** One attempt as the log shows it. Its error code may be one that a newer version has written. */
+export type LoggedAttempt = Omit<AttemptRow, "errorCode" | "targetUrl" | "responseHeaders"> & {
   readonly run: number;
-  readonly number: number;
-  readonly startedAtMs: number;
-  readonly endedAtMs: number;
-  readonly dnsMs: number | null;
-  readonly connectMs: number | null;
-  readonly tlsMs: number | null;
-  readonly firstByteMs: number | null;
-  readonly targetUrl: string | null;
-  readonly remoteAddress: string | null;
-  readonly outcome: Outcome;
   readonly errorCode: string | null;
-  readonly statusCode: number | null;
+  readonly targetUrl: string | null;
   readonly responseHeaders: Readonly<Record<string, string>> | null;
-  readonly responseExcerpt: string | null;
 };
 
 const FIND = `
 select (
   ${loggedColumns("(select * from sealpost.deliveries where account_id = $1 and id = $2)")}
 ) as delivery, (
-  select json_agg(json_build_array(
-    run, number, extract(epoch from started_at) * 1000, extract(epoch from ended_at) * 1000,
-    dns_ms, connect_ms, tls_ms, first_byte_ms, target_url, remote_address, outcome, error_code,
-    status_code, response_headers::json, response_excerpt
+  select json_agg(json_build_object(
+    'run', run, 'number', number, 'startedAtMs', extract(epoch from started_at) * 1000,
+    'endedAtMs', extract(epoch from ended_at) * 1000, 'dnsMs', dns_ms, 'connectMs', connect_ms, 'tlsMs', tls_ms,
+    'firstByteMs', first_byte_ms, 'targetUrl', target_url, 'remoteAddress', remote_address, 'outcome', outcome,
+    'errorCode', error_code, 'statusCode', status_code, 'responseHeaders', response_headers::json,
+    'responseExcerpt', response_excerpt
   ) order by run, number)
   from sealpost.attempts where account_id = $1 and delivery_id = $2
 ) as attempts`;
@@ -94,10 +85,10 @@ export async function findDelivery(
   const { delivery: columns, attempts } = rows[0]!;
   const [delivery] = loggedDeliveries(columns);
   if (delivery === undefined) return null;
-  return { delivery, attempts: (attempts ?? []).map(attemptFromColumns) };
+  return { delivery, attempts: attempts ?? [] };
 }
 
-type FoundRow = { delivery: LoggedColumns; attempts: AttemptColumns[] | null };
+type FoundRow = { delivery: LoggedColumns; attempts: LoggedAttempt[] | null };
 
 /** Of each column, its values in all rows. Without rows the first is empty, and the others are null. */
 export type LoggedColumns = readonly [
@@ -142,43 +133,5 @@ function loggedDelivery(columns: LoggedColumns, row: number): LoggedDelivery {
     nextAttemptAtMs: isInFlight ? null : columns[12][row]!,
     isInFlight,
     isWaitingForEarlierRun: isInFlight && columns[14][row]!,
-  };
-}
-
-type AttemptColumns = [
-  run: number,
-  number: number,
-  startedAtMs: number,
-  endedAtMs: number,
-  dnsMs: number | null,
-  connectMs: number | null,
-  tlsMs: number | null,
-  firstByteMs: number | null,
-  targetUrl: string | null,
-  remoteAddress: string | null,
-  outcome: Outcome,
-  errorCode: string | null,
-  statusCode: number | null,
-  responseHeaders: Readonly<Record<string, string>> | null,
-  responseExcerpt: string | null,
-];
-
-function attemptFromColumns(columns: AttemptColumns): LoggedAttempt {
-  return {
-    run: columns[0],
-    number: columns[1],
-    startedAtMs: columns[2],
-    endedAtMs: columns[3],
-    dnsMs: columns[4],
-    connectMs: columns[5],
-    tlsMs: columns[6],
-    firstByteMs: columns[7],
-    targetUrl: columns[8],
-    remoteAddress: columns[9],
-    outcome: columns[10],
-    errorCode: columns[11],
-    statusCode: columns[12],
-    responseHeaders: columns[13],
-    responseExcerpt: columns[14],
   };
 }

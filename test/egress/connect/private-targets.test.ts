@@ -34,9 +34,9 @@ afterEach(async () => {
 
 function optionsWith(options: Partial<DirectConnectorOptions> = {}): DirectConnectorOptions {
   return {
-    resolver: createResolver({ servers: [nameServer.address], timeoutMs: 2_000, now: () => nowMs }),
+    resolver: createResolver({ servers: [nameServer.address], timeoutMs: patience(2_000), now: () => nowMs }),
     unsafeAllowedTargets: NO_UNSAFE_ALLOWED_TARGETS,
-    connectTimeoutMs: 2_000,
+    connectTimeoutMs: patience(2_000),
     ...options,
   };
 }

@@ -9,6 +9,7 @@ import {
   createCertificateAuthority,
   type IssuedCertificate,
 } from "../../support/certificates.ts";
+import { patience } from "../../support/time-limits.ts";
 import { failureOf } from "../failure.ts";
 import { startTcpServer, startTlsServer, type TestServer } from "../server.ts";
 
@@ -31,10 +32,14 @@ afterEach(async () => {
 async function connectTo(started: TestServer, ca: string | null = authority.caPem) {
   server = started;
   const connect = createDirectConnector({
-    resolver: createResolver({ servers: ["127.0.0.1:1"], timeoutMs: 1_000, now: () => performance.now() }),
+    resolver: createResolver({
+      servers: ["127.0.0.1:1"],
+      timeoutMs: patience(1_000),
+      now: () => performance.now(),
+    }),
     unsafeAllowedTargets: parseUnsafeAllowedTargets([`localhost:${started.port}`]),
     ca: ca ?? undefined,
-    connectTimeoutMs: 2_000,
+    connectTimeoutMs: patience(2_000),
   });
   return connect({ hostname: "localhost", port: started.port }, new AbortController().signal);
 }
