@@ -18,9 +18,7 @@ export const lockFile: Rule = {
           .flatMap(([name, { version, integrity = "", resolved }]) => [
             ...(/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity)
               ? []
-              : [
               : [`pins no content of ${name}: add what npm view ${nameOf(name)}@${version} says`]),
-                ]),
             ...(resolved === undefined ? [] : [`names where $namecomes from: take "resolved" out`]),
           ])
           .map((message) => ({ rule: "lock file", path, message }));
