@@ -1,8 +1,8 @@
-// Has schemathesis, a public fuzzer, find requests that break the API, from its OpenAPI document. It is written in
-// Python, so it is no part of the tests: it gets a virtual environment of its own in .cache/.
+// Fuzzes the API with schemathesis, from the OpenAPI document. It needs Python, so it is not part of the tests, and gets
+// its own virtual environment in .cache/.
 //
 //   npm run fuzz:api                       a few minutes
-//   npm run fuzz:api -- --max-examples 20  less; whatever is given is handed on to schemathesis
+//   npm run fuzz:api -- --max-examples 20  less; arguments are passed to schemathesis
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -17,7 +17,7 @@ const SCHEMATHESIS = "schemathesis==4.32.5";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const environment = join(root, ".cache", "fuzz-api");
 
-/** A good Idempotency-Key becomes a fresh one: made from the document alone, most would be the same few. */
+/** Replaces valid Idempotency-Keys with random ones: generated from the document, most would repeat. */
 const hooks = `
 import re, uuid, schemathesis
 
@@ -56,7 +56,7 @@ function installFuzzer(): string {
   return fuzzer;
 }
 
-/** The whole service on a database of its own, with an account and its key. */
+/** The complete service on its own database, with an account and its key. */
 async function startSealpost(stateDir: string): Promise<Running> {
   const env = {
     ...process.env,
@@ -82,14 +82,14 @@ async function startSealpost(stateDir: string): Promise<Running> {
     const { event, name, url, api_key } = JSON.parse(line) as Record<string, string>;
     if (event === "first_account") key = api_key ?? "";
     if (event !== "running" || name !== "API") continue;
-    // Faults of our own are logged there.
+    // Internal errors are logged there.
     child.stdout.pipe(process.stderr);
     return { url: url ?? "", key, stop };
   }
-  throw new Error("The service ended before it was ready.");
+  throw new Error("The service exited before it was ready.");
 }
 
-/** Something to find: without a target every delivery is abandoned at once, and can be replayed. */
+/** Test data: without a target every delivery is abandoned at once and can be replayed. */
 async function seed({ url, key }: Running): Promise<void> {
   for (let n = 0; n < 50; n++) {
     const analysis = { id: `seed-${n}`, status: n % 2 === 0 ? "succeeded" : "failed" };
@@ -111,7 +111,7 @@ type Document = {
 };
 type Paths = Record<string, Record<string, { parameters: { readonly $ref?: string }[] }>>;
 
-/** X-Account-Id is for staff: with a tenant's key it names the account of that key, or is left empty, or is refused. */
+/** Without X-Account-Id, which is for staff keys: with a tenant's key, other accounts are refused. */
 async function documentOf({ url }: Running): Promise<Document> {
   const document = (await (await fetch(`${url}/v1/openapi.json`)).json()) as Document;
   for (const operation of Object.values(document.paths).flatMap((methods) => Object.values(methods))) {
@@ -120,14 +120,14 @@ async function documentOf({ url }: Running): Promise<Document> {
   return document;
 }
 
-/** Returns schemathesis' exit code: 0 when it found nothing. */
+/** Returns schemathesis' exit code: 0 if it found nothing. */
 async function fuzz(fuzzer: string, document: string, { url, key }: Running): Promise<number> {
   const config = join(folder, "schemathesis.toml");
   await writeFile(config, `[auth.openapi.apiKey]\nbearer = "${key}"\n`);
   const options = [
     ...["--config-file", config, "run", document, "--url", url],
-    // Not judged: that a request which fits the schemas is accepted. A cursor that was never given and a URL of a
-    // private host fit them, and are refused.
+    // Excluded: that schema-valid requests are accepted. An unknown cursor and the URL of a private host are valid by
+    // schema, but refused.
     ...["--checks", "all", "--exclude-checks", "positive_data_acceptance"],
     ...["--generation-database", "none", "--max-examples", "200"],
     ...process.argv.slice(2),

@@ -1,5 +1,5 @@
-// Does this container's process live? For Docker's HEALTHCHECK: the image has no shell tools that could ask.
-// Commands that end by themselves (migrate, account create, …) have no metrics port and are never asked for long.
+// Docker HEALTHCHECK: is this container's process alive? The image has no curl.
+// Short-lived commands (migrate, account create, …) have no metrics port, and exit before it matters.
 const { HOST = "127.0.0.1", METRICS_PORT = "9464" } = process.env;
 const host =
   HOST === "0.0.0.0" ? "127.0.0.1" : HOST === "::" ? "[::1]" : HOST.includes(":") ? `[${HOST}]` : HOST;

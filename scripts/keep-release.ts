@@ -1,6 +1,6 @@
-// Keeps what a release runs, as test/upgrade/release-<version>.tar.gz: the version before, which the upgrade test
-// starts beside the working copy. An archive, and not `git archive` while testing, as a shallow clone and an image
-// have no history. `npm run keep-release -- <revision>`
+// Archives a release as test/upgrade/release-<version>.tar.gz, the previous version that the upgrade test runs beside
+// the working copy. The archive is committed because shallow clones and images have no history for `git archive`.
+// `npm run keep-release -- <revision>`
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { globSync, rmSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { gzipSync } from "node:zlib";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const folder = "test/upgrade";
-/** What runs, and what `npm ci` needs should its dependencies differ from the working copy's. */
+/** What runs, and what `npm ci` needs if dependencies differ from the working copy's. */
 const contents = ["src", "sql", "package.json", "package-lock.json"];
 
 const revision = process.argv[2];
@@ -20,14 +20,14 @@ if (revision === undefined) {
 }
 
 const { version } = JSON.parse(git("show", `${revision}:package.json`).toString());
-// Sorted, dated by the commit and naming it (`git get-tar-commit-id`); the mask would depend on who runs this.
+// Reproducible: sorted, dated by the commit and naming it (`git get-tar-commit-id`); a fixed umask.
 const archive = gzipSync(
   git("-c", "tar.umask=0022", "archive", "--format=tar", revision, "--", ...contents),
   {
     level: 9,
   },
 );
-// There is one version before, and with it all SQL files of those before it.
+// Only the previous version is kept; it contains all earlier SQL files.
 for (const old of globSync(`${folder}/release-*.tar.gz`, { cwd: root })) rmSync(join(root, old));
 const path = `${folder}/release-${version}.tar.gz`;
 writeFileSync(join(root, path), archive);

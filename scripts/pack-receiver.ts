@@ -1,5 +1,5 @@
-// Packs the receiver library by itself: published as a part of the service it would bring a web framework and a
-// database driver to every receiver. Run by `npm run pack:receiver`; an argument names the folder to write to.
+// Packs the receiver library as its own package, without the service's web framework and database driver.
+// `npm run pack:receiver`; the optional argument is the output folder.
 import { execFileSync } from "node:child_process";
 import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -22,18 +22,18 @@ function emitJavaScript(): void {
   execFileSync(process.execPath, [compiler, "--project", project, "--outDir", packageFolder], {
     stdio: "inherit",
   });
-  // The compiler rewrites the extensions in what it emits as JavaScript, but not in the declarations, where
-  // compilers before 5.7 refuse them.
+  // The compiler rewrites .ts extensions in the JavaScript but not in the declarations, where TypeScript before 5.7
+  // rejects them.
   for (const file of globSync(join(packageFolder, "*.d.ts"))) {
     writeFileSync(file, readFileSync(file, "utf8").replaceAll(/(from "\.\/[^"]+)\.ts"/g, '$1.js"'));
   }
 }
 
-/** Who installs the package needs no recipe in another language: what comes after that heading stays out. */
+/** The README up to the recipes: users of the package do not need other languages. */
 function readme(): string {
   const text = readFileSync(new URL("src/signing/README.md", repository), "utf8");
   const end = text.indexOf("## In other languages");
-  if (end < 0) throw new Error('The receivers\' README has no section "In other languages" to end before.');
+  if (end < 0) throw new Error('src/signing/README.md has no section "In other languages".');
   return `${text
     .slice(0, end)
     .replaceAll(/^<!-- .* -->\n/gm, "")
@@ -45,7 +45,7 @@ function manifest(): object {
   return {
     name: "sealpost-receiver",
     version,
-    description: "Verifies Sealpost's webhooks: raw bytes and a header in, a typed event out.",
+    description: "Verifies Sealpost webhooks: raw bytes and a header in, a typed event out.",
     license,
     type: "module",
     sideEffects: false,
@@ -59,7 +59,7 @@ function manifest(): object {
   };
 }
 
-/** The name of the archive. */
+/** Returns the archive's file name. */
 function pack(): string {
   const report = execFileSync("npm", ["pack", packageFolder, "--pack-destination", outputFolder, "--json"], {
     encoding: "utf8",

@@ -24,7 +24,7 @@ export type Explainable = Pick<
 
 /**
  * A delivery in plain words, for readers of the log: what happened, what happens next and when, and what the customer
- * can do about it. Times are absolute, so that the words stay true as long as the row does not change.
+ * can do about it. Times are absolute, so that the text stays true as long as the row does not change.
  *
  * @param analysisRetentionMs how long a delivery can be replayed, and its analysis read, after it was published
  */
@@ -43,10 +43,10 @@ function explainStatus(delivery: Explainable, analysisRetentionMs: number): read
         lastFailure(delivery),
         whatIsNext(delivery, "The next attempt"),
         lastRemedy(delivery),
-        delivery.isInFlight ? "" : "A replay tries at once.",
+        delivery.isInFlight ? "" : "To retry immediately, replay it.",
       ];
     case "succeeded":
-      return [`The receiver accepted the event${withStatus(delivery)}.`, "Nothing is left to be done."];
+      return [`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed."];
     case "abandoned":
       return [...whyAbandoned(delivery), untilWhen(delivery, analysisRetentionMs)];
     default:
@@ -62,20 +62,20 @@ export function explainAttempt({ errorCode }: Pick<LoggedAttempt, "errorCode">):
 }
 
 function whatIsPending({ run }: Explainable): string {
-  return run === 1 ? "The event has not been delivered yet." : "A replay was asked for.";
+  return run === 1 ? "The event has not been delivered yet." : "A replay was requested.";
 }
 
 function whatIsNext(delivery: Explainable, attempt: string): string {
   const { isInFlight, isWaitingForEarlierRun, nextAttemptAtMs } = delivery;
   if (isWaitingForEarlierRun) {
-    return "It begins when the attempt that is under way has ended, and falls away if that one succeeds.";
+    return "It starts when the attempt in progress has ended, and is dropped if that one succeeds.";
   }
-  if (isInFlight) return `${attempt} is being made now.`;
-  if (nextAttemptAtMs === null) return `${attempt} follows shortly.`;
+  if (isInFlight) return `${attempt} is in progress.`;
+  if (nextAttemptAtMs === null) return `${attempt} is due shortly.`;
   return `${attempt} is due at ${timeInWords(nextAttemptAtMs)}.`;
 }
 
-/** Of a run before this one: why there is another. */
+/** The failure of an earlier run: why there is another. */
 function earlierFailure({ lastErrorCode }: Explainable): string {
   return lastErrorCode === null ? "" : `Before that: ${explainErrorCode(lastErrorCode).message}`;
 }
@@ -94,8 +94,7 @@ function remedyFor({ webhookUrl }: Explainable, { remedy, concernsUrl }: Explana
 }
 
 const URL_STAYS =
-  "The URL came with the request and stays with this delivery: for another one, publish the result under a new " +
-  "analysis id.";
+  "The URL came with the request and cannot be changed: to use another one, publish the result under a new analysis id.";
 
 function withStatus({ lastStatusCode }: Explainable): string {
   return lastStatusCode === null ? "" : ` with status ${lastStatusCode}`;
@@ -107,7 +106,7 @@ function whyAbandoned(delivery: Explainable): readonly string[] {
   const ended = explainEndReason(reason);
   const { message, remedy } = ended;
   switch (reason) {
-    // The reason only says that it is over; the last attempt says why.
+    // The reason only says that it ended; the last attempt says why.
     case "attempts_exhausted":
     case "window_ended":
       if (delivery.attemptsCount === 0) return [message, NONE_MADE];
@@ -129,21 +128,21 @@ function whyAbandoned(delivery: Explainable): readonly string[] {
 }
 
 const NONE_MADE =
-  "No attempt could be made in all that time, which is no fault of the receiver's: replay the delivery.";
+  "No attempt could be made in that time, which is not the receiver's fault: replay the delivery.";
 
 const ENDPOINT_REMOVED =
-  "The account has no endpoint any more, and the request gave no webhook URL, so the next attempt had nowhere to go.";
+  "The account's endpoint was removed, and the request had no webhook URL, so the next attempt had no target.";
 
-/** After which moment a replay is answered with 410, and so is the analysis. */
+/** From then on, replaying the delivery and reading the analysis return 410. */
 function untilWhen(delivery: Explainable, analysisRetentionMs: number): string {
   const { id, reason } = delivery;
   if (reason === "analysis_expired") return "";
   const until = timeInWords(createdAtMs(id) + analysisRetentionMs);
   if (isRefusedForGood(delivery)) return `The analysis can be read until ${until}.`;
-  return `Replays are possible until ${until}; the analysis is readable as long.`;
+  return `It can be replayed, and its analysis read, until ${until}.`;
 }
 
-/** A URL that no rule allows, and that no replay changes. */
+/** The URL breaks a rule and a replay would not change it. */
 function isRefusedForGood({ reason, webhookUrl, lastErrorCode }: Explainable): boolean {
   if (reason !== "target_refused" || webhookUrl === null) return false;
   return lastErrorCode === null || explainErrorCode(lastErrorCode).concernsUrl === true;

@@ -1,4 +1,4 @@
-/** What a key may be made for; each operation of the API asks for one of these. */
+/** Scopes of API keys; each operation requires one. */
 export const scopes = [
   "analyses:publish",
   "analyses:read",
@@ -9,7 +9,7 @@ export const scopes = [
   "webhooks:write",
 ] as const;
 
-/** Stands in a key's text: `live` in production, `test` elsewhere. A key of the one is unknown to the other. */
+/** Part of the key's text: `live` in production, `test` elsewhere. Neither is valid in the other environment. */
 export const KEY_CLASSES = ["live", "test"] as const;
 
 export type KeyClass = (typeof KEY_CLASSES)[number];

@@ -1,4 +1,4 @@
-/** Keeps the newest results of a pure function. When full, it drops the older half: cheaper per use than LRU. */
+/** Memoizes a pure function. When full, it drops the oldest half: cheaper per lookup than LRU. */
 export class BoundedCache<Key, Value> {
   readonly #entriesMax: number;
   readonly #entries = new Map<Key, Value>();

@@ -2,60 +2,59 @@ import type { Entry } from "./explanation.ts";
 
 /** No connection to the receiver's server; nothing was sent. */
 export const CONNECT_ERRORS = {
-  // Finding the receiver's address.
+  // Resolving the host name.
   dns_not_found: {
     outcome: "unreachable",
     concernsUrl: true,
     message: "The host name of the webhook URL does not exist in DNS.",
-    remedy: "Check the URL for a typing error, and check that the name has an A or AAAA record.",
+    remedy: "Check the URL for typos, and that the host name has an A or AAAA record.",
   },
   dns_failed: {
     outcome: "unreachable",
-    message: "The name servers of the webhook URL's host answered with an error.",
-    remedy: "Check the domain's name servers and its DNSSEC settings.",
+    message: "The name servers of the webhook URL's host returned an error.",
+    remedy: "Check the domain's name servers and its DNSSEC configuration.",
   },
   dns_timeout: {
     outcome: "unreachable",
-    message: "The name servers of the webhook URL's host did not answer in time.",
+    message: "The name servers of the webhook URL's host did not respond in time.",
     remedy: "Check that the domain's name servers are up and reachable from the internet.",
   },
   target_not_public: {
     outcome: "target_refused",
     message:
-      "The host name of the webhook URL leads to an address that is not public, so nothing was sent. " +
-      "Webhooks go to public addresses only.",
+      "The host name of the webhook URL resolves to an address that is not public, so nothing was sent. " +
+      "Webhooks are sent to public addresses only.",
     remedy:
-      "Let every A and AAAA record of the name point to a public address: " +
-      "one private address among them is enough to refuse it.",
+      "Make sure that every A and AAAA record of the host name is a public address: one private address blocks them all.",
   },
 
   // Connecting.
   connect_refused: {
     outcome: "unreachable",
-    message: "The receiver's server refused the connection: nothing listens on that port.",
+    message: "The receiver's server refused the connection: nothing is listening on that port.",
     remedy:
       "Check that the server is running and listens on the port of the webhook URL (443 if it names none).",
   },
   connect_timeout: {
     outcome: "unreachable",
-    message: "No connection to the receiver's server came about in time.",
+    message: "The connection to the receiver's server timed out.",
     remedy: "Check that the server is up, and that no firewall silently drops connections from the internet.",
   },
   connect_reset: {
     outcome: "unreachable",
-    message: "The receiver's server, or a firewall before it, cut the connection while it was being made.",
+    message:
+      "The receiver's server, or a firewall in front of it, reset the connection while it was being opened.",
     remedy:
-      "Check the firewall and the load balancer in front of the server; some cut off addresses they do not know.",
+      "Check the firewall and the load balancer in front of the server; some reset connections from unknown addresses.",
   },
   connect_failed: {
     outcome: "unreachable",
-    message: "No connection to the receiver's server could be made.",
-    remedy:
-      "Check that the server is up and can be reached from the internet on the port of the webhook URL.",
+    message: "We could not connect to the receiver's server.",
+    remedy: "Check that the server is up and reachable from the internet on the port of the webhook URL.",
   },
   host_unreachable: {
     outcome: "unreachable",
     message: "There is no network route to the receiver's server.",
-    remedy: "Check that the address in DNS is the server's present one and can be reached from the internet.",
+    remedy: "Check that DNS has the server's current address, and that it is reachable from the internet.",
   },
 } as const satisfies Record<string, Entry>;

@@ -8,9 +8,9 @@ import { RESPONSE_ERRORS } from "./response-errors.ts";
 import { TLS_ERRORS } from "./tls-errors.ts";
 import { URL_REFUSALS } from "./url-refusals.ts";
 
-/** Codes are API: they are stored, filtered by and alerted on, so none is ever renamed. */
+/** Codes are part of the API: stored, filtered by and alerted on. Never rename one. */
 const CATALOGUE = {
-  // First, because `interrupted` is also an attempt's code, and that explanation is the one for attempts.
+  // First: `interrupted` is also an attempt's code, and INTERNAL_ERRORS must override it here.
   ...END_REASON_EXPLANATIONS,
   ...URL_REFUSALS,
   ...CONNECT_ERRORS,
@@ -21,22 +21,22 @@ const CATALOGUE = {
 
 export type NamedErrorCode = keyof typeof CATALOGUE;
 
-/** Every code that an attempt or an ended delivery can carry. */
+/** Every code of an attempt or an ended delivery. */
 export type ErrorCode = NamedErrorCode | StatusErrorCode;
 
-/** All codes but the computed `status_NNN`. */
+/** All codes except the computed `status_NNN`. */
 export const NAMED_ERROR_CODES = Object.keys(CATALOGUE) as readonly NamedErrorCode[];
 
 export function isErrorCode(code: string): code is ErrorCode {
   return isNamed(code) || statusOfErrorCode(code) !== null;
 }
 
-/** Explanations already given, of known codes only: of others there is no end. */
+/** Cached for known codes only: the number of unknown ones is unbounded. */
 const explained = new Map<string, Explanation>();
 
 /**
- * What happened in an attempt and what the receiver's owner can do, for people. Takes any string, because a row
- * may have been written by a newer version than the one that shows it.
+ * What happened in an attempt and what the receiver's owner can do about it. Takes any string, because the row
+ * may have been written by a newer version.
  */
 export function explainErrorCode(code: string): Explanation {
   const before = explained.get(code);
@@ -47,8 +47,8 @@ export function explainErrorCode(code: string): Explanation {
     return known;
   }
   return {
-    message: `The attempt failed with the code ${code}.`,
-    remedy: "Tell support the delivery's id and this code.",
+    message: `The attempt failed with code ${code}.`,
+    remedy: "Contact support with the delivery's id and this code.",
   };
 }
 
@@ -58,7 +58,7 @@ function explainKnownCode(code: string): Explanation | null {
   return status === null ? null : explainStatus(status);
 }
 
-/** Why a delivery is abandoned and what can be done, for people. */
+/** Why a delivery was abandoned and what can be done about it. */
 export function explainEndReason(reason: EndReason): Explanation {
   return explanationOf(END_REASON_EXPLANATIONS[reason]);
 }
@@ -68,7 +68,7 @@ export function outcomeOfErrorCode(code: ErrorCode): Outcome | null {
   return isNamed(code) ? CATALOGUE[code].outcome : "rejected";
 }
 
-/** Whether the failure is ours and not the receiver's: such an attempt uses none up if it wrote nothing. */
+/** Whether the failure is ours, not the receiver's: if nothing was written, the attempt does not count. */
 export function isOurFailure(code: ErrorCode): boolean {
   const entry: Entry | undefined = isNamed(code) ? CATALOGUE[code] : undefined;
   return entry?.isOurs === true;

@@ -1,10 +1,10 @@
-/** The events, each with the status of the analysis that it reports. */
+/** Each event with the analysis status it reports. */
 export const STATUS_OF_EVENT = {
   "analysis.succeeded": "succeeded",
   "analysis.failed": "failed",
 } as const;
 
-/** The body's `event`, the row's value and the filter's. */
+/** `event` in the body, in rows and in filters. */
 export type EventName = keyof typeof STATUS_OF_EVENT;
 
 type AnalysisStatus = (typeof STATUS_OF_EVENT)[EventName];

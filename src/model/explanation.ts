@@ -1,16 +1,16 @@
 import type { Outcome } from "./outcomes.ts";
 
-/** What the viewers of the delivery log read; `remedy` is what the receiver's owner can do about it. */
+/** Shown in the delivery log; `remedy` is what the receiver's owner can do. */
 export type Explanation = {
   message: string;
   remedy: string;
-  /** True where another webhook URL may be the remedy, which a delivery with a URL of its own cannot be given. */
+  /** True where the fix may be another webhook URL, which a delivery published with its own URL cannot get. */
   concernsUrl?: true;
 };
 
 export type Entry = Explanation & {
-  /** The outcome of an attempt with this code; null where the code only ever ends a delivery. */
+  /** The outcome of an attempt with this code; null if the code only ends deliveries. */
   outcome: Outcome | null;
-  /** True where the failure is ours and not the receiver's; then an attempt that wrote nothing uses none up. */
+  /** True where the failure is ours, not the receiver's; if nothing was written, the attempt does not count. */
   isOurs?: true;
 };

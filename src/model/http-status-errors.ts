@@ -1,6 +1,6 @@
 import type { Explanation } from "./explanation.ts";
 
-/** The error code of an answer that is not 2xx: `status_` and the three digits. */
+/** The error code of a non-2xx response: `status_` and the three digits. */
 export type StatusErrorCode = `status_${number}`;
 
 const STATUS_ERROR_CODE = /^status_([3-9]\d\d)$/;
@@ -13,7 +13,7 @@ export function statusErrorCode(status: number): StatusErrorCode {
   return `status_${status}`;
 }
 
-/** The status that a `status_NNN` code stands for; null if `code` is no such code. */
+/** The status in a `status_NNN` code; null for any other code. */
 export function statusOfErrorCode(code: string): number | null {
   const digits = STATUS_ERROR_CODE.exec(code)?.[1];
   return digits === undefined ? null : Number(digits);
@@ -21,66 +21,68 @@ export function statusOfErrorCode(code: string): number | null {
 
 const KNOWN: Readonly<Record<number, Explanation>> = {
   400: {
-    message: "The receiver answered 400: it did not understand the request.",
-    remedy: "Check that it reads the raw JSON body, and look at the answer's text for what it missed.",
+    message: "The receiver returned 400: it rejected the request as invalid.",
+    remedy:
+      "Check that it has the current signing secret and the right time, and verifies the raw body. " +
+      "The response text may say what is wrong.",
   },
   401: {
-    message: "The receiver answered 401: it wants a login that webhooks do not have.",
+    message: "The receiver returned 401: the signature check failed, or the path requires a login.",
     remedy:
-      "Exempt the webhook's path from the login, and verify the signature instead. " +
-      "If it is the signature check that says 401, compare the signing secret.",
+      "Check that the receiver has the current signing secret. " +
+      "If the path requires a login, exempt it and verify the signature instead.",
   },
   403: {
-    message: "The receiver answered 403: it does not let us in.",
+    message: "The receiver returned 403: it denied access.",
     remedy:
-      "Check the firewall, the bot protection and the CSRF check on the webhook's path; verify the signature instead.",
+      "Exempt the webhook's path from bot protection, CSRF checks and firewall rules, and verify the signature instead.",
   },
   404: {
-    message: "The receiver answered 404: there is nothing at that path.",
-    remedy: "Compare the path of the webhook URL with the route in the receiver.",
+    message: "The receiver returned 404: there is nothing at that path.",
+    remedy: "Compare the path of the webhook URL with the receiver's route.",
     concernsUrl: true,
   },
   405: {
-    message: "The receiver answered 405: it takes no POST at that path.",
-    remedy: "Let the route accept POST, or correct the path of the webhook URL.",
+    message: "The receiver returned 405: it does not accept POST at that path.",
+    remedy: "Accept POST on that route, or correct the path of the webhook URL.",
     concernsUrl: true,
   },
   408: {
-    message: "The receiver answered 408: it says that it waited too long for the request.",
-    remedy: "Check the time limits of the proxy or load balancer before the receiver.",
+    message: "The receiver returned 408: it timed out waiting for the request.",
+    remedy: "Check the timeouts of the proxy or load balancer in front of the receiver.",
   },
   410: {
-    message: "The receiver answered 410: it says that the path is gone for good.",
-    remedy: "Use the webhook URL that is in use now.",
+    message: "The receiver returned 410: the path is permanently gone.",
+    remedy: "Change the webhook URL to the one now in use.",
     concernsUrl: true,
   },
   413: {
-    message: "The receiver answered 413: the event is larger than it takes.",
-    remedy: "Raise the body size limit of the receiver, and of the proxy before it.",
+    message: "The receiver returned 413: the event is larger than it accepts.",
+    remedy: "Raise the body size limit of the receiver and of any proxy in front of it.",
   },
   415: {
-    message: "The receiver answered 415: it does not take JSON at that path.",
-    remedy: "Let the route accept content type application/json.",
+    message: "The receiver returned 415: it does not accept JSON at that path.",
+    remedy: "Accept the content type application/json on that route.",
   },
   429: {
-    message: "The receiver answered 429: it is getting more requests than it takes.",
-    remedy: "Raise its limit for webhooks. A Retry-After header on its answer makes us wait longer.",
+    message: "The receiver returned 429: it is getting more requests than it allows.",
+    remedy: "Raise its rate limit for webhooks. A Retry-After header in the response makes us wait longer.",
   },
   500: {
-    message: "The receiver answered 500: it failed while handling the event.",
+    message: "The receiver returned 500: it failed while handling the event.",
     remedy: "Look for the error in the receiver's logs at the time of this attempt.",
   },
   502: {
-    message: "The receiver answered 502: its proxy got no good answer from the application behind it.",
+    message: "The receiver returned 502: its proxy got no valid response from the application behind it.",
     remedy: "Check that the application behind the proxy is running.",
   },
   503: {
-    message: "The receiver answered 503: it is not available at the moment.",
-    remedy: "Check that the application is running and not overloaded or under maintenance.",
+    message: "The receiver returned 503: it is currently unavailable.",
+    remedy: "Check that the application is running, and neither overloaded nor under maintenance.",
   },
   504: {
-    message: "The receiver answered 504: its proxy waited too long for the application behind it.",
-    remedy: "Answer with a 2xx as soon as the event is accepted, and do the work afterwards.",
+    message: "The receiver returned 504: its proxy timed out waiting for the application behind it.",
+    remedy: "Return a 2xx as soon as the event is stored, and process it afterwards.",
   },
 };
 
@@ -93,33 +95,32 @@ export function explainStatus(status: number): Explanation {
   if (REDIRECTS.has(status)) {
     return {
       message:
-        `The receiver answered ${status}, a redirect. Webhooks are never redirected: ` +
-        "nothing was sent to the other address.",
-      remedy: "Use the final URL as the webhook URL; the answer's location header shows it.",
+        `The receiver returned ${status}, a redirect. Redirects are not followed, ` +
+        "so nothing was sent to the other address.",
+      remedy: "Use the final URL as the webhook URL; the Location header of the response shows it.",
       concernsUrl: true,
     };
   }
   if (status < 400) {
     return {
-      message: `The receiver answered ${status}, which does not say that it accepted the event.`,
-      remedy: "Answer with a 2xx as soon as the event is accepted.",
+      message: `The receiver returned ${status}, which is not a success status.`,
+      remedy: "Return a 2xx as soon as the event is stored.",
     };
   }
   if (status < 500) {
     return {
-      message: `The receiver answered ${status}: it refused the request.`,
-      remedy: "Look at the answer's text and at the receiver's logs for the reason.",
+      message: `The receiver returned ${status}: it rejected the request.`,
+      remedy: "Look for the reason in the response text and in the receiver's logs.",
     };
   }
   if (status < 600) {
     return {
-      message: `The receiver answered ${status}: it failed while handling the event.`,
+      message: `The receiver returned ${status}: it failed while handling the event.`,
       remedy: "Look for the error in the receiver's logs at the time of this attempt.",
     };
   }
   return {
-    message: `The receiver answered ${status}, which is no status that HTTP knows.`,
-    remedy:
-      "Answer with a 2xx as soon as the event is accepted; some bot protections make up statuses of their own.",
+    message: `The receiver returned ${status}, which is not a standard HTTP status.`,
+    remedy: "Return a 2xx as soon as the event is stored. Some bot protections return statuses of their own.",
   };
 }

@@ -1,13 +1,13 @@
 /**
- * How one attempt ended. The same string is the row's value, the metric's label, the log's field and the API's.
+ * How an attempt ended. Rows, metric labels, log fields and the API use the same string.
  *
- * - `succeeded`: a 2xx was seen
- * - `rejected`: an answer whose status is not 2xx
- * - `timed_out`: connected, but no answer within the attempt's deadline
- * - `unreachable`: DNS, connecting, a cut connection, or an answer that is not HTTP
- * - `tls_failed`: no trustworthy TLS connection, so nothing was sent
+ * - `succeeded`: the receiver returned a 2xx
+ * - `rejected`: a response whose status is not 2xx
+ * - `timed_out`: connected, but no response within the attempt's deadline
+ * - `unreachable`: DNS or connect failure, a dropped connection, or a response that is not HTTP
+ * - `tls_failed`: no trusted TLS connection, so nothing was sent
  * - `target_refused`: the target is not a public HTTPS address, so nothing was sent
- * - `interrupted`: we stopped in the middle; it may or may not have arrived
+ * - `interrupted`: our process stopped midway; the event may have arrived
  */
 export const OUTCOMES = [
   "succeeded",

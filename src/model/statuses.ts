@@ -1,22 +1,22 @@
 type DeliveryState = {
-  /** For the API's document. */
+  /** For the OpenAPI document. */
   readonly meaning: string;
-  /** No attempt is to come, unless a replay is asked for. */
+  /** No more attempts, unless it is replayed. */
   readonly hasEnded: boolean;
-  /** A replay takes it. These have an index in SQL (`deliveries_undelivered`), the others do not. */
+  /** Bulk replays include it. Only these are in the partial index `deliveries_undelivered`. */
   readonly isReplayable: boolean;
 };
 
 const DELIVERY_STATES = {
-  pending: { meaning: "no attempt of this run has ended", hasEnded: false, isReplayable: false },
-  failed: { meaning: "the last one failed and another follows", hasEnded: false, isReplayable: true },
-  succeeded: { meaning: "a 2xx was received", hasEnded: true, isReplayable: false },
+  pending: { meaning: "no attempt of the current run has ended", hasEnded: false, isReplayable: false },
+  failed: { meaning: "the last attempt failed and another follows", hasEnded: false, isReplayable: true },
+  succeeded: { meaning: "the receiver returned a 2xx", hasEnded: true, isReplayable: false },
   abandoned: { meaning: "no more attempts, see `reason`", hasEnded: true, isReplayable: true },
 } as const satisfies Record<string, DeliveryState>;
 
 type DeliveryStates = typeof DELIVERY_STATES;
 
-/** Where a delivery stands: the row's value, the filter's and the API's. */
+/** A delivery's status, in rows, filters and the API. */
 export type DeliveryStatus = keyof DeliveryStates;
 
 export type ReplayableStatus = {
@@ -38,15 +38,15 @@ export function meaningOfStatus(status: DeliveryStatus): string {
   return DELIVERY_STATES[status].meaning;
 }
 
-/** Where a replay of many stands. */
+/** A bulk replay's status. */
 export const REPLAY_STATUSES = ["running", "done", "cancelled"] as const;
 
 export type ReplayStatus = (typeof REPLAY_STATUSES)[number];
 
-/** What became of one delivery whose replay was asked for. */
+/** The result of replaying a single delivery. */
 export const REPLAY_OUTCOMES = ["replayed", "not_found", "not_replayable", "expired"] as const;
 
 export type ReplayOutcome = (typeof REPLAY_OUTCOMES)[number];
 
-/** What became of one delivery of a replay of many. */
+/** The result for one delivery of a bulk replay. */
 export const REPLAY_ITEM_OUTCOMES = ["replayed", "skipped"] as const;

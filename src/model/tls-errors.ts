@@ -1,6 +1,6 @@
 import type { Entry } from "./explanation.ts";
 
-/** The server was reached, but no trustworthy TLS connection came about; nothing was sent. */
+/** The server was reached, but no trusted TLS connection could be made; nothing was sent. */
 export const TLS_ERRORS = {
   tls_expired: {
     outcome: "tls_failed",
@@ -10,55 +10,55 @@ export const TLS_ERRORS = {
   tls_not_yet_valid: {
     outcome: "tls_failed",
     message: "The receiver's TLS certificate is not valid yet, so nothing was sent.",
-    remedy: "Check the certificate's first day of validity; install one that is valid now.",
+    remedy: "Check the date from which the certificate is valid, or install one that is valid now.",
   },
   tls_self_signed: {
     outcome: "tls_failed",
-    message: "The receiver's TLS certificate is self-signed, so nobody vouches for it and nothing was sent.",
-    remedy: "Install a certificate of a public certificate authority, for example one of Let's Encrypt.",
+    message: "The receiver's TLS certificate is self-signed, so nothing was sent.",
+    remedy: "Install a certificate from a public certificate authority, such as Let's Encrypt.",
   },
   tls_wrong_name: {
     outcome: "tls_failed",
     concernsUrl: true,
-    message: "The receiver's TLS certificate is for another host name, so nothing was sent.",
-    remedy: "Install a certificate that lists the host of the webhook URL, or correct the URL.",
+    message: "The receiver's TLS certificate is for a different host name, so nothing was sent.",
+    remedy: "Install a certificate that covers the host of the webhook URL, or correct the URL.",
   },
   tls_untrusted: {
     outcome: "tls_failed",
     message:
-      "The receiver's TLS certificate does not lead to a certificate authority that we trust, so nothing was sent.",
+      "The receiver's TLS certificate does not chain to a trusted certificate authority, so nothing was sent.",
     remedy:
-      "Most often the intermediate certificate is missing: let the server send the full chain. " +
-      "Else install a certificate of a public certificate authority.",
+      "Usually the intermediate certificate is missing: make the server send the full chain. " +
+      "Otherwise install a certificate from a public certificate authority.",
   },
   tls_version: {
     outcome: "tls_failed",
-    message: "The receiver's server offers only TLS versions that are too old, so nothing was sent.",
-    remedy: "Let the server speak TLS 1.2 or 1.3.",
+    message: "The receiver's server supports only outdated TLS versions, so nothing was sent.",
+    remedy: "Enable TLS 1.2 or 1.3 on the server.",
   },
   tls_not_spoken: {
     outcome: "tls_failed",
     concernsUrl: true,
-    message: "What listens on the port of the webhook URL does not speak TLS, so nothing was sent.",
-    remedy: "Use the port on which the server speaks HTTPS; plain HTTP is most often the cause.",
+    message: "The server on the port of the webhook URL does not speak TLS, so nothing was sent.",
+    remedy: "Use the server's HTTPS port. The usual cause is a port that speaks plain HTTP.",
   },
   tls_protocol: {
     outcome: "tls_failed",
-    message: "The receiver's server and we could not agree on a TLS connection.",
+    message: "The TLS handshake with the receiver's server failed.",
     remedy:
-      "Let the server speak TLS 1.2 or 1.3 with current cipher suites on that port, " +
-      "and let it not ask for a client certificate.",
+      "Enable TLS 1.2 or 1.3 with current cipher suites on that port, " +
+      "and do not require a client certificate.",
   },
   tls_closed: {
     outcome: "tls_failed",
-    message: "The receiver's server cut the connection during the TLS handshake, so nothing was sent.",
+    message: "The receiver's server closed the connection during the TLS handshake, so nothing was sent.",
     remedy:
       "Check that the server has a certificate for the host of the webhook URL, " +
-      "and that no firewall cuts the connection.",
+      "and that no firewall closes the connection.",
   },
   tls_timeout: {
     outcome: "tls_failed",
-    message: "The receiver's server took the connection but did not finish the TLS handshake in time.",
+    message: "The receiver's server accepted the connection but did not complete the TLS handshake in time.",
     remedy: "Check that the port of the webhook URL speaks HTTPS, and that the server is not overloaded.",
   },
 } as const satisfies Record<string, Entry>;

@@ -4,17 +4,17 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** The account that PostgreSQL runs under when we are root. */
+/** The OS account that PostgreSQL runs as when we are root. */
 export type Account = { readonly uid: number; readonly gid: number };
 
-/** Every process we start gets this and nothing of ours: our environment holds the secrets' key. */
+/** The environment of every child process; ours holds SECRETS_KEY and is not passed on. */
 export const CHILD_ENVIRONMENT = { PATH: "/usr/bin:/bin:/usr/sbin:/sbin", LC_ALL: "C", TZ: "UTC" } as const;
 
 const LENT_ACCOUNTS = ["postgres", "nobody"] as const;
 
 /**
- * PostgreSQL refuses to run as root, so root lends it another account: the one that already owns
- * `existingDataFolder`, else `postgres`, else `nobody`. Null when we are not root and need none.
+ * PostgreSQL refuses to run as root, so under root it gets another account: the owner of `existingDataFolder`,
+ * else `postgres`, else `nobody`. Null if we are not root.
  */
 export async function lendAccount(existingDataFolder: string): Promise<Account | null> {
   if (process.getuid?.() !== 0) return null;
@@ -25,12 +25,12 @@ export async function lendAccount(existingDataFolder: string): Promise<Account |
     if (account !== null) return account;
   }
   throw new Error(
-    `PostgreSQL cannot run as root, and neither of the accounts ${LENT_ACCOUNTS.join(" and ")} exists here. ` +
-      "Start as an ordinary user, or set DATABASE_URL.",
+    `PostgreSQL cannot run as root, and there is no account named ${LENT_ACCOUNTS.join(" or ")} to run it as. ` +
+      "Start as a regular user, or set DATABASE_URL.",
   );
 }
 
-/** `id` asks whatever holds the accounts (files, LDAP, macOS's directory), which reading /etc/passwd would not. */
+/** `id` knows every account source (files, LDAP, macOS directory); /etc/passwd does not. */
 async function findAccount(name: string): Promise<Account | null> {
   try {
     const [uid, gid] = await Promise.all([run("id", ["-u", name]), run("id", ["-g", name])]);
@@ -40,7 +40,7 @@ async function findAccount(name: string): Promise<Account | null> {
   }
 }
 
-/** Whether the account can enter the folder: asked of the kernel, which also knows of ACLs and mounts. */
+/** Whether the account can enter the folder. Tried for real, because ACLs and mounts count too. */
 export async function canEnter(folder: string, account: Account | null): Promise<boolean> {
   try {
     await run("/bin/sh", ["-c", 'cd -- "$1"', "sh", folder], {

@@ -15,14 +15,14 @@ export type Binaries = { readonly initdb: string; readonly postgres: string };
 const PROGRAMS = ["initdb", "postgres"] as const;
 
 /**
- * Finds PostgreSQL's programs in a folder that `account` can run them from.
+ * Finds PostgreSQL's programs in a folder from which `account` can run them.
  *
- * The package's own folder serves when it can. It cannot when its install script was blocked (the links
- * between the shared libraries are missing) or when the project lies in a home folder that the lent account may
- * not enter; then a copy is made once in a cache folder.
+ * Uses the package's own folder if possible. It is not when the package's install script was blocked (the links
+ * between the shared libraries are missing) or when the project is in a home folder that the account cannot
+ * enter; then a copy is made in a cache folder.
  *
  * @param nativeFolder the `native` folder of another version's platform package; null for the installed one.
- * @param cacheFolders where a copy may go, best first.
+ * @param cacheFolders candidates for the copy, best first.
  */
 export async function findBinaries(
   account: Account | null,
@@ -35,11 +35,11 @@ export async function findBinaries(
   if ((await whyUnusable(original, account)) === null) return binariesIn(original);
 
   const copy = await cachePlace(original, cacheFolders);
-  // Made again when the one found there does not work, as the files of a cache get lost.
+  // Replace a copy that does not work: files in caches get lost.
   if ((await whyUnusable(copy, account)) !== null) await copyPackage(original, copy, account);
   const reason = await whyUnusable(copy, account);
   if (reason !== null) {
-    throw new Error(`PostgreSQL's programs in ${copy} cannot be run: ${reason.message}`, { cause: reason });
+    throw new Error(`Cannot run PostgreSQL's programs in ${copy}: ${reason.message}`, { cause: reason });
   }
   return binariesIn(copy);
 }
@@ -54,14 +54,14 @@ function installedNativeFolder(): string {
     return resolve(dirname(createRequire(import.meta.url).resolve(platformPackage)), "..", "native");
   } catch (cause) {
     throw new Error(
-      `The package ${platformPackage}, which holds PostgreSQL for this machine, is not installed. ` +
+      `The package ${platformPackage}, PostgreSQL for this machine, is not installed. ` +
         "Run npm ci without --omit=optional, or set DATABASE_URL.",
       { cause },
     );
   }
 }
 
-/** Running `--version` answers all at once: may the account reach it and run it, are its libraries found. */
+/** Running `--version` checks it all: reachable, executable, libraries found. */
 async function whyUnusable(nativeFolder: string, account: Account | null): Promise<Error | null> {
   try {
     for (const program of PROGRAMS) {
@@ -77,7 +77,7 @@ async function whyUnusable(nativeFolder: string, account: Account | null): Promi
   }
 }
 
-/** npm packages cannot carry links; the package lists them, by paths from its root, for its install script. */
+/** npm packages cannot contain symlinks, so the package lists them for its install script, relative to its root. */
 async function linkLibraries(nativeFolder: string): Promise<void> {
   const links: { source: string; target: string }[] = await readJson(join(nativeFolder, "pg-symlinks.json"));
   for (const { source, target } of links) {
@@ -94,7 +94,7 @@ async function cachePlace(original: string, cacheFolders: readonly string[]): Pr
   return join(cache, `${manifest.name.replaceAll("/", "-")}-${manifest.version}`, "native");
 }
 
-/** Copied aside and renamed, so that nobody finds half a copy. */
+/** Copied to a draft and renamed, so that nobody sees half a copy. */
 async function copyPackage(original: string, copy: string, account: Account | null): Promise<void> {
   const installation = dirname(copy);
   const draft = join(dirname(installation), `draft-${randomUUID()}`);
@@ -103,7 +103,7 @@ async function copyPackage(original: string, copy: string, account: Account | nu
     await cp(original, join(draft, "native"), { recursive: true, verbatimSymlinks: true });
     await linkLibraries(join(draft, "native"));
     await chmod(draft, 0o755);
-    // What another process put there while we copied is as good as ours.
+    // Another process may have finished its copy first.
     if ((await whyUnusable(copy, account)) === null) return;
     await rename(installation, damaged).catch(ignore("ENOENT"));
     await rename(draft, installation).catch(ignore("ENOTEMPTY"));
@@ -119,15 +119,15 @@ function usualCacheFolders(): string[] {
   return [shared, join("/tmp", `sealpost-cache-${uid}`)];
 }
 
-/** The first of the folders that can be made and is ours. */
+/** The first folder that can be created and is ours. */
 async function makeFirst(folders: readonly string[]): Promise<string> {
   const reasons: unknown[] = [];
   for (const folder of folders) {
     try {
       await mkdir(folder, { recursive: true });
-      // In /tmp somebody else could have made it first, with programs in it that we would then run.
+      // In /tmp another user could have planted it, with programs that we would run.
       const { uid } = await lstat(folder);
-      if (uid !== process.getuid?.()) throw new Error(`${folder} belongs to somebody else (uid ${uid}).`);
+      if (uid !== process.getuid?.()) throw new Error(`${folder} belongs to another user (uid ${uid}).`);
       await chmod(folder, 0o755);
       return folder;
     } catch (error) {
@@ -135,7 +135,7 @@ async function makeFirst(folders: readonly string[]): Promise<string> {
     }
   }
   const cause = new AggregateError(reasons);
-  throw new Error(`None of the folders ${folders.join(", ")} can hold a copy of PostgreSQL.`, { cause });
+  throw new Error(`Cannot copy PostgreSQL to any of the folders ${folders.join(", ")}.`, { cause });
 }
 
 /** Only for files of the platform package, whose version is pinned. */

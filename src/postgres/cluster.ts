@@ -9,10 +9,10 @@ import { type Folders, nameFromInside } from "./folders.ts";
 
 const run = promisify(execFile);
 
-/** The superuser's name inside PostgreSQL. No password: only who may enter the sockets' folder can connect at all. */
+/** The superuser's name. No password: only those who may enter the socket folder can connect. */
 export const DATABASE_USER = "sealpost";
 
-/** Makes the cluster unless there is one. Made aside and renamed, so that a start cut short leaves no half of one. */
+/** Creates the cluster if there is none, as a draft that is then renamed: an interrupted start leaves no half of it. */
 export async function createCluster(
   { data, isReachable }: Folders,
   account: Account | null,

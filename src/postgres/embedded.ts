@@ -7,22 +7,22 @@ import { claimFolder } from "./ownership.ts";
 import { launchServer, PORT } from "./server.ts";
 
 export type EmbeddedPostgresOptions = {
-  /** The server's own folder, made when missing. Its data stays there from one start to the next. */
+  /** The server's own folder, created if missing. Data persists across starts. */
   readonly dataDir: string;
-  /** Gets every line of the server's log: errors without the statement and the values that caused them. */
+  /** Receives every line of the server's log, which has no statements or values. */
   readonly log?: (line: string) => void;
   /** PostgreSQL settings, as in postgresql.conf. `fsync: "off"` is for data that may be lost. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** The `native` folder of another PostgreSQL version's platform package; the installed one when left out. */
+  /** The `native` folder of another PostgreSQL version's platform package; default: the installed one. */
   readonly nativeFolder?: string;
 };
 
 export type EmbeddedPostgres = {
-  /** Names a unix socket, so only this machine reaches it, and there only root and the server's own account. */
+  /** A unix socket, reachable only by root and the server's own account on this machine. */
   readonly databaseUrl: string;
-  /** Resolves when the server has ended, by `stop` or by itself. */
+  /** Resolves when the server has exited, by `stop` or by itself. */
   readonly ended: Promise<void>;
-  /** Cuts all sessions and ends the server; resolves when it is gone. */
+  /** Disconnects all sessions and stops the server; resolves when it has exited. */
   stop(): Promise<void>;
 };
 
@@ -30,16 +30,16 @@ const DEFAULT_SETTINGS = {
   max_connections: "200",
   // The job queue's tables turn over many times a minute.
   autovacuum_naptime: "10s",
-  // An analysis is no business of a log: without these, an error quotes the row and the statement it is about.
+  // Keep customer data out of logs: otherwise errors quote the row and the statement.
   log_error_verbosity: "terse",
   log_min_error_statement: "panic",
 };
 
 /**
- * Starts a PostgreSQL server of our own: as root under a lent account, else as the user we are. It ends when
- * this process ends, however it ends, and a server that was left over all the same is ended first.
+ * Starts a PostgreSQL server as the current user, or, under root, as another account. It stops when this process
+ * ends, however it ends; if a server was left over all the same, it is stopped first.
  *
- * @throws FolderInUseError when another live process has the same folder; Error with PostgreSQL's own words otherwise.
+ * @throws FolderInUseError if another live process uses the folder; otherwise Error with PostgreSQL's own message.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
   const { dataDir, log = () => undefined } = options;
@@ -70,7 +70,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   }
 }
 
-/** `new URL` refuses an empty host, so the socket's folder goes into the query, where the pg driver looks first. */
+/** `new URL` rejects an empty host, so the socket folder goes into the query, where the pg driver looks first. */
 function socketUrl(socketFolder: string): string {
   return `postgres://${DATABASE_USER}@localhost:${PORT}/postgres?host=${encodeURIComponent(socketFolder)}`;
 }

@@ -6,21 +6,20 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** A fast shutdown writes a checkpoint first, which takes seconds on a slow disk. */
+/** A fast shutdown writes a checkpoint first, which can take seconds on a slow disk. */
 export const SHUTDOWN_TIMEOUT_MS = 30_000;
 const POLL_MS = 50;
 
 /**
- * Ends a server that outlived the process that started it. Call it only as the folder's owner: then no
- * live process is using that server. It is stopped and not adopted, because its settings and its log belonged to
- * the dead one.
+ * Stops a server that outlived the process that started it. Call it only as the folder's owner: then no live
+ * process uses that server. It is not adopted, because its settings and log belonged to the dead process.
  */
 export async function endOrphan(data: string, log: (line: string) => void): Promise<void> {
   const pidFile = join(data, "postmaster.pid");
   const pid = await readServerPid(pidFile);
   if (pid === null) return;
   if (!(await isServerOf(pid, data))) {
-    // After a crash in a container the number may by now be anybody's, and PostgreSQL would refuse to start.
+    // After a crash in a container the pid may be another process's, and PostgreSQL would refuse to start.
     await rm(pidFile, { force: true });
     return;
   }
@@ -29,17 +28,17 @@ export async function endOrphan(data: string, log: (line: string) => void): Prom
   if (await hasEnded(pid, data, pidFile)) return;
   signal(pid, "SIGQUIT");
   if (await hasEnded(pid, data, pidFile)) return;
-  throw new Error(`The PostgreSQL server with process id ${pid} on ${data} does not stop.`);
+  throw new Error(`The PostgreSQL server on ${data} (process ${pid}) does not stop.`);
 }
 
-/** The id in the first line of postmaster.pid; null when there is no such file, so no server. */
+/** The pid in the first line of postmaster.pid; null if there is no such file, so no server. */
 export async function readServerPid(pidFile: string): Promise<number | null> {
   const text = await readFile(pidFile, "utf8").catch(() => "");
   const pid = Number.parseInt(text, 10);
   return pid > 0 ? pid : null;
 }
 
-/** A server's working folder is its data folder. Where /proc does not show that, its name has to do. */
+/** A server's working directory is its data folder. Without /proc, the process name has to do. */
 async function isServerOf(pid: number, data: string): Promise<boolean> {
   if (process.platform === "linux") {
     return (await readlink(`/proc/${pid}/cwd`).catch(() => null)) === data;
@@ -60,6 +59,6 @@ function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name);
   } catch {
-    // It ended by itself in the meantime.
+    // It has already exited.
   }
 }

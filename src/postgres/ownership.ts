@@ -6,20 +6,19 @@ import { join } from "node:path";
 const OWNER_SOCKET = /^o-[0-9a-f]{8}\.sock$/;
 const ANSWER_TIMEOUT_MS = 2000;
 
-/** Another live process has this folder. */
+/** Another live process owns this folder. */
 export class FolderInUseError extends Error {
   override readonly name = "FolderInUseError";
 }
 
 /**
- * Claims a folder for as long as this process lives, so that a second start is told apart from a start after a crash.
+ * Claims a folder for the lifetime of this process, to tell a second start from a restart after a crash.
  *
- * Each owner listens on a socket of its own name and then looks for others that answer: the kernel closes a dead
- * owner's socket, whatever killed it, and a process id that was given out again fools nobody. As everyone listens
- * before looking, of two starts at the same moment at most one wins. A lock file with a process id can be stale and
- * wrong; Node has no flock.
+ * Each owner listens on a socket of its own and then looks for others that answer: the kernel closes a dead owner's
+ * socket, however it died, and reused pids do not matter. Everyone listens before looking, so of two simultaneous
+ * starts at most one wins. A pid file can be stale, and Node has no flock.
  *
- * @throws FolderInUseError when another live process has claimed it.
+ * @throws FolderInUseError if another live process has claimed it.
  */
 export async function claimFolder(folder: string, dataDir: string): Promise<{ release(): Promise<void> }> {
   const name = `o-${randomBytes(4).toString("hex")}.sock`;
@@ -32,7 +31,7 @@ export async function claimFolder(folder: string, dataDir: string): Promise<{ re
       if (owner !== null) {
         throw new FolderInUseError(
           `The database in ${dataDir} is in use by another running process (${owner}). ` +
-            "Stop that one, or choose another folder.",
+            "Stop it, or choose another folder.",
         );
       }
       await rm(join(folder, other), { force: true });
@@ -56,13 +55,13 @@ function listen(path: string): Promise<Server> {
   });
 }
 
-/** What the owner says of itself; null when nobody listens there any more. */
+/** The owner's description of itself; null if nobody listens there any more. */
 function askOwner(path: string): Promise<string | null> {
   return new Promise((resolve) => {
     let isAlive = false;
     let answer = "";
     const socket = createConnection(path);
-    // A live owner that is busy does not answer, but the kernel connects us all the same.
+    // A busy owner does not answer, but the kernel accepts the connection.
     socket.setTimeout(ANSWER_TIMEOUT_MS, () => socket.destroy());
     socket.on("connect", () => {
       isAlive = true;
@@ -71,6 +70,6 @@ function askOwner(path: string): Promise<string | null> {
       answer += chunk.toString("utf8");
     });
     socket.on("error", () => undefined);
-    socket.on("close", () => resolve(isAlive ? answer || "it does not answer" : null));
+    socket.on("close", () => resolve(isAlive ? answer || "it does not respond" : null));
   });
 }

@@ -7,11 +7,11 @@ import type { Binaries } from "./binaries.ts";
 import { type Folders, nameFromInside } from "./folders.ts";
 import { readServerPid, SHUTDOWN_TIMEOUT_MS } from "./orphan.ts";
 
-/** A running server and the two ways to see it end. */
+/** A running server. */
 export type Server = {
-  /** Resolves when the server has ended, whoever ended it. */
+  /** Resolves when the server has exited, for whatever reason. */
   readonly ended: Promise<void>;
-  /** A fast shutdown: sessions are cut, what was committed is kept. */
+  /** A fast shutdown: sessions are disconnected, committed data is kept. */
   stop(): Promise<void>;
 };
 
@@ -20,9 +20,8 @@ const START_TIMEOUT_MS = 60_000;
 const KEPT_LINES = 20;
 
 /**
- * The server lives below this shell, which waits for the end of its standard input: a pipe that the kernel closes
- * when we die, even by SIGKILL. Then it asks the server for a fast shutdown. `setpriv --pdeathsig` would save the
- * shell, but exists on Linux alone.
+ * The server is a child of this shell, which waits for EOF on stdin, a pipe that the kernel closes when we die, even
+ * by SIGKILL. Then it requests a fast shutdown. `setpriv --pdeathsig` would replace the shell, but is Linux-only.
  */
 const KEEPER = `
 exec 3<&0
@@ -36,7 +35,7 @@ kill "$watcher" 2>/dev/null
 exit "$status"
 `;
 
-/** The remains of a server that was killed hold its shared memory for a moment longer; then one more try succeeds. */
+/** A killed server's shared memory lingers for a moment; after that a retry succeeds. */
 const REMAINS = "pre-existing shared memory block";
 const REMAINS_TIMEOUT_MS = 10_000;
 const REMAINS_POLL_MS = 200;
@@ -49,7 +48,7 @@ export type Launch = {
   readonly log: (line: string) => void;
 };
 
-/** Starts the server and resolves when it takes connections. */
+/** Starts the server and resolves when it accepts connections. */
 export async function launchServer(launch: Launch): Promise<Server> {
   for (let waitedMs = 0; ; waitedMs += REMAINS_POLL_MS) {
     try {
@@ -79,7 +78,7 @@ async function launchOnce({ folders, account, binaries, settings, log }: Launch)
     ...account,
     cwd: data,
     env: CHILD_ENVIRONMENT,
-    // A session of its own: Ctrl-C in a terminal reaches us, who then stop things in order, and not the database.
+    // A session of its own: Ctrl-C in a terminal reaches only us, and we stop things in order.
     detached: true,
     stdio: ["pipe", "ignore", "pipe"],
   });
@@ -107,7 +106,7 @@ async function becomesReady(
     if (kept.length < KEPT_LINES) kept.push(line);
     if (line.includes("database system is ready to accept connections")) outcome.resolve("ready");
   });
-  // `close` follows `exit` and the last line, so that an error can tell what PostgreSQL said.
+  // `close` comes after the last line of output, so that the error can quote it.
   child.once("close", () => outcome.resolve("ended"));
   child.once("error", () => outcome.resolve("ended"));
   const result = await outcome.promise;
@@ -116,16 +115,16 @@ async function becomesReady(
   child.stdin?.end();
   if (result === "silent") {
     await ended;
-    throw new Error(`PostgreSQL was not ready after ${START_TIMEOUT_MS} ms. It said:\n${kept.join("\n")}`);
+    throw new Error(`PostgreSQL was not ready after ${START_TIMEOUT_MS} ms. Its log:\n${kept.join("\n")}`);
   }
-  throw new Error(`PostgreSQL did not start. It said:\n${kept.join("\n")}`);
+  throw new Error(`PostgreSQL did not start. Its log:\n${kept.join("\n")}`);
 }
 
 async function stopServer(child: ChildProcess, ended: Promise<void>, pidFile: string): Promise<void> {
   child.stdin?.end();
   const timer = setTimeout(async () => {
     const pid = await readServerPid(pidFile);
-    // An immediate shutdown: nothing committed is lost, the next start replays the log.
+    // An immediate shutdown: nothing committed is lost, the next start replays the WAL.
     if (pid !== null) process.kill(pid, "SIGQUIT");
   }, SHUTDOWN_TIMEOUT_MS);
   await ended;

@@ -3,21 +3,22 @@ import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import { type Publication, PublishRefusedError, publishAnalyses } from "../store/publications.ts";
 
-// For those who import `sealpost/publish`, to tell a refusal from a fault.
+// Part of `sealpost/publish`: tells a refusal from a failure.
 export { PublishRefusedError };
 
 export type PublishOptions = {
-  /** `traceparent` of W3C Trace Context: sent along with the webhook. */
+  /** W3C Trace Context `traceparent`, sent with the webhook. */
   readonly traceparent?: string | null;
   readonly unsafeAllowedTargets?: UnsafeAllowedTargets;
 };
 
 /**
- * Publishes completed analyses in the caller's own transaction: hand in the client that has begun one, and they are
- * delivered if and only if it commits. Unlike the SQL function it calls, it judges each webhook_url by the full rules.
+ * Publishes completed analyses in the caller's transaction (a transactional outbox): pass the client that has begun it,
+ * and they are delivered if and only if it commits. Unlike the SQL function it calls, it checks each webhook_url
+ * against all rules.
  *
  * @returns delivery ids in input order
- * @throws PublishRefusedError naming the first bad element; then none is published
+ * @throws PublishRefusedError for the first invalid element; then none is published
  */
 export async function publish(
   database: ClientBase | Pool,

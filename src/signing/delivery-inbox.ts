@@ -1,14 +1,14 @@
 /**
- * Remembers which deliveries a receiver has accepted. The same one can arrive again: when an answer was lost on its
- * way, and when somebody replays it.
+ * Remembers which deliveries a receiver has accepted. Delivery is at least once: the same one arrives again when a
+ * response got lost, and when somebody replays it.
  *
- * `Context` is what an implementation hands to `accept`, such as the client of its open transaction.
+ * `Context` is what an implementation passes to `accept`, such as the client of its open transaction.
  */
 export interface DeliveryInbox<Context = void> {
   /**
-   * Runs `accept` the first time that an id is seen. When `accept` throws, the id is not remembered and the error is
-   * passed on, so that the next attempt is accepted. A call that comes while the same id is being accepted waits for
-   * the outcome: to answer it "duplicate" before would lose the event if the first one failed.
+   * Runs `accept` the first time an id is seen. When `accept` throws, the id is not remembered and the error is
+   * rethrown, so that the next attempt is accepted. A concurrent call with the same id waits for the first:
+   * answering "duplicate" earlier would lose the event if the first one failed.
    */
   acceptOnce(
     deliveryId: string,
@@ -17,16 +17,16 @@ export interface DeliveryInbox<Context = void> {
 }
 
 /**
- * An inbox for one process that forgets at its end. With several processes, or across restarts, keep the ids in the
- * database instead, in the transaction in which the work itself is stored.
+ * An inbox in memory, for a single process. With several processes, or to survive restarts, keep the ids in the
+ * database, in the transaction that stores the work.
  *
- * @param options.idsMax how many ids are kept before the oldest is forgotten; 100,000 (about 10 MB) when left out
- * @throws RangeError when `idsMax` is not a whole number above 0
+ * @param options.idsMax number of ids kept before the oldest is dropped; default 100,000 (about 10 MB)
+ * @throws RangeError if `idsMax` is not a positive integer
  */
 export function createMemoryInbox(options: { readonly idsMax?: number | undefined } = {}): DeliveryInbox {
   const { idsMax = 100_000 } = options;
   if (!Number.isSafeInteger(idsMax) || idsMax < 1) {
-    throw new RangeError("idsMax must be a whole number above 0.");
+    throw new RangeError("idsMax must be a positive integer.");
   }
   const accepted = new Set<string>();
   const accepting = new Map<string, Promise<void>>();
@@ -38,7 +38,7 @@ export function createMemoryInbox(options: { readonly idsMax?: number | undefine
       }
       if (accepted.has(deliveryId)) return "duplicate";
 
-      // Begun a moment later, so that it stands in the map before anything of it runs.
+      // Deferred, so that it is in the map before `accept` runs.
       const acceptance = Promise.resolve().then(accept);
       accepting.set(deliveryId, acceptance);
       try {
@@ -47,7 +47,7 @@ export function createMemoryInbox(options: { readonly idsMax?: number | undefine
         accepting.delete(deliveryId);
       }
       accepted.add(deliveryId);
-      // A Set keeps the order of insertion: its first is the oldest.
+      // A Set keeps insertion order: the first is the oldest.
       if (accepted.size > idsMax) accepted.delete(accepted.values().next().value!);
       return "accepted";
     },

@@ -1,6 +1,6 @@
 import { WebhookVerificationError } from "./verification-error.ts";
 
-/** The analysis as `GET /v1/analyses/{id}` answers it. `example` is true in a test event, and only there. */
+/** The analysis as `GET /v1/analyses/{id}` returns it. `example` is true in test events only. */
 export interface Analysis<Status extends string> {
   readonly id: string;
   readonly status: Status;
@@ -8,7 +8,7 @@ export interface Analysis<Status extends string> {
 }
 
 interface AnalysisEvent<Name extends string, Status extends string> {
-  /** The delivery's id: the same for each attempt and each replay, so the key to handle an event once. */
+  /** The delivery's id, the same for every attempt and replay: use it to handle an event once. */
   readonly id: string;
   readonly event: Name;
   /** ISO 8601, UTC, with milliseconds. */
@@ -20,7 +20,7 @@ export type AnalysisSucceeded = AnalysisEvent<"analysis.succeeded", "succeeded">
 export type AnalysisFailed = AnalysisEvent<"analysis.failed", "failed">;
 export type WebhookEvent = AnalysisSucceeded | AnalysisFailed;
 
-/** Each event with the status of its analysis. */
+/** Maps each event to the status of its analysis. */
 export type StatusOfEvent = { [Each in WebhookEvent as Each["event"]]: Each["data"]["status"] };
 
 const STATUS_OF_EVENT = new Map<unknown, string>(
@@ -31,25 +31,24 @@ const STATUS_OF_EVENT = new Map<unknown, string>(
 );
 
 /**
- * The event that a verified body holds. Numbers are JavaScript's: beyond 2^53 they lose digits, in the raw body
- * they do not.
+ * Parses the event in a verified body. Numbers are JavaScript numbers: beyond 2^53 they lose digits that the raw
+ * body has.
  *
  * @throws WebhookVerificationError `body_not_an_event`
  */
 export function parseEvent(body: Uint8Array): WebhookEvent {
   const event = parseJson(body);
-  if (!isObject(event)) throw notAnEvent("it is JSON but not an object");
+  if (!isObject(event)) throw notAnEvent("it is not a JSON object");
   for (const member of ["id", "created_at"]) {
-    if (!isText(event[member])) throw notAnEvent(`its member ${member} is not a text`);
+    if (!isText(event[member])) throw notAnEvent(`${member} is not a non-empty string`);
   }
   const status = STATUS_OF_EVENT.get(event.event);
   if (status === undefined) {
-    throw notAnEvent("its member event is neither analysis.succeeded nor analysis.failed");
+    throw notAnEvent("event is neither analysis.succeeded nor analysis.failed");
   }
   const data = event.data;
-  if (!isObject(data) || !isText(data.id)) throw notAnEvent("its member data is not an analysis with an id");
-  if (data.status !== status)
-    throw notAnEvent(`its member data.status is not "${status}", as its event says`);
+  if (!isObject(data) || !isText(data.id)) throw notAnEvent("data is not an analysis with an id");
+  if (data.status !== status) throw notAnEvent(`data.status is not "${status}", which its event requires`);
   return event as unknown as WebhookEvent;
 }
 
@@ -57,8 +56,8 @@ function parseJson(body: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body));
   } catch {
-    // The cause would quote the body, which is the customer's and has no place in a log.
-    throw notAnEvent("it is not JSON in UTF-8");
+    // No `cause`: it would quote the body, and customer data does not belong in logs.
+    throw notAnEvent("it is not UTF-8 JSON");
   }
 }
 
@@ -73,7 +72,7 @@ function isText(value: unknown): value is string {
 function notAnEvent(finding: string): WebhookVerificationError {
   return new WebhookVerificationError(
     "body_not_an_event",
-    `The body is rightly signed but holds no event that this version of the library knows: ${finding}. ` +
-      "Update the library, or use verifySignature where the bytes alone matter.",
+    `The signature is valid, but the body is not an event known to this version of the library: ${finding}. ` +
+      "Update the library, or use verifySignature to check the bytes alone.",
   );
 }

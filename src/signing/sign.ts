@@ -1,11 +1,11 @@
 import { createHmac, createSecretKey, type KeyObject } from "node:crypto";
 import { checkSecret } from "./verification-input.ts";
 
-/** A signing secret made ready: an imported key signs in a fifth of the time that a text needs. */
+/** An imported signing secret: much faster to sign with than the text. */
 export type SigningKey = KeyObject;
 
 /**
- * The HMAC key is the whole text of the secret in UTF-8, `whsec_` included; nothing is decoded.
+ * The HMAC key is the whole secret as UTF-8, `whsec_` included; nothing is decoded.
  *
  * @throws WebhookVerificationError `secret_missing` or `secret_empty`
  */
@@ -15,11 +15,11 @@ export function importSigningKey(secret: string): SigningKey {
 }
 
 /**
- * The value of the signature header for exactly these bytes: one `v1` per key, in the order of the keys.
+ * The signature header's value for exactly these bytes: one `v1` per key, in order.
  *
- * @param input.timestampSeconds Unix time in whole seconds
- * @param input.keys one, or, while a rotated secret still holds, the current and then the old
- * @throws RangeError when the timestamp is not a whole number or no key is given
+ * @param input.timestampSeconds Unix time in seconds, an integer
+ * @param input.keys one; during a rotation's overlap, the current and then the previous one
+ * @throws RangeError if the timestamp is not a non-negative integer, or if there is no key
  */
 export function signatureHeader(input: {
   readonly timestampSeconds: number;
@@ -28,9 +28,9 @@ export function signatureHeader(input: {
 }): string {
   const { timestampSeconds, body, keys } = input;
   if (!Number.isSafeInteger(timestampSeconds) || timestampSeconds < 0) {
-    throw new RangeError(`The timestamp must be Unix time in whole seconds, and is ${timestampSeconds}.`);
+    throw new RangeError(`The timestamp must be Unix time in whole seconds, but is ${timestampSeconds}.`);
   }
-  if (keys.length === 0) throw new RangeError("At least one signing key is needed, and none was given.");
+  if (keys.length === 0) throw new RangeError("At least one signing key is required.");
   let header = `t=${timestampSeconds}`;
   for (const key of keys) {
     header += `,v1=${createHmac("sha256", key).update(`${timestampSeconds}.`).update(body).digest("hex")}`;

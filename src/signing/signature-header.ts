@@ -3,29 +3,29 @@ import { WebhookVerificationError } from "./verification-error.ts";
 /** The request header that carries `t=<Unix seconds>,v1=<hex>[,v1=<hex>]`. */
 export const SIGNATURE_HEADER = "extract-signature";
 
-/** What an HTTP framework may hand over for one header: Node gives an array when its list was raw. */
+/** A header's value as HTTP frameworks represent it; some give an array. */
 export type HeaderValue = string | readonly string[] | null | undefined;
 
 export interface ParsedSignatureHeader {
-  /** As it stands in the header; this text is what was signed. */
+  /** Exactly as in the header, because this text was signed. */
   readonly timestampText: string;
   readonly timestampSeconds: number;
-  /** At least one; each of 32 bytes. */
+  /** At least one, each 32 bytes. */
   readonly signatures: readonly Uint8Array[];
 }
 
-// Two signatures need 150 characters; the rest is room for schemes to come.
+// Two signatures take 150 characters; the rest is room for future schemes.
 const HEADER_CHARACTERS_MAX = 8_192;
 // A rotation needs two.
 const SIGNATURES_MAX = 16;
 
 const ITEM = /^([a-z0-9_]+)=([!-+\--~]*)$/;
-// One spelling only: no sign, no leading zero, nothing beyond 2^53.
+// One spelling per number: no sign, no leading zeros, nothing beyond 2^53.
 const TIMESTAMP = /^(?:0|[1-9][0-9]{0,14})$/;
 const SIGNATURE = /^[0-9a-f]{64}$/;
 
 /**
- * Strict on purpose: whatever a receiver reads leniently, a forger may write. Linear in the header's length.
+ * Strict on purpose: leniency helps forgers. Linear in the header's length.
  *
  * @throws WebhookVerificationError `header_missing` or `header_malformed`
  */
@@ -34,22 +34,21 @@ export function parseSignatureHeader(value: HeaderValue): ParsedSignatureHeader 
   const signatures: Uint8Array[] = [];
   for (const item of singleHeader(value).split(",")) {
     const [, scheme, text] = ITEM.exec(item) ?? [];
-    if (scheme === undefined || text === undefined) throw malformed("an item is not of the form name=value");
+    if (scheme === undefined || text === undefined) throw malformed("an item is not name=value");
     if (scheme === "t") {
-      // Which one was signed must not be a guess.
-      if (timestampText !== undefined) throw malformed("it holds more than one t");
-      if (!TIMESTAMP.test(text))
-        throw malformed("t is not a whole number of seconds in plain decimal digits");
+      // Never guess which one was signed.
+      if (timestampText !== undefined) throw malformed("it has more than one t");
+      if (!TIMESTAMP.test(text)) throw malformed("t is not a whole number of seconds in decimal digits");
       timestampText = text;
     } else if (scheme === "v1") {
-      if (!SIGNATURE.test(text)) throw malformed("a v1 is not 64 lower-case hexadecimal digits");
+      if (!SIGNATURE.test(text)) throw malformed("a v1 is not 64 lowercase hex digits");
       if (signatures.push(bytesOfHex(text)) > SIGNATURES_MAX)
-        throw malformed(`it holds more than ${SIGNATURES_MAX} v1`);
+        throw malformed(`it has more than ${SIGNATURES_MAX} v1`);
     }
-    // Any other scheme is a later one that stands beside v1.
+    // Other schemes are future ones beside v1: ignored.
   }
-  if (timestampText === undefined) throw malformed("it holds no t");
-  if (signatures.length === 0) throw malformed("it holds no v1");
+  if (timestampText === undefined) throw malformed("it has no t");
+  if (signatures.length === 0) throw malformed("it has no v1");
   return { timestampText, timestampSeconds: Number(timestampText), signatures };
 }
 
@@ -58,19 +57,19 @@ function singleHeader(value: unknown): string {
   if (header === undefined || header === null || header === "") {
     throw new WebhookVerificationError(
       "header_missing",
-      `The request has no ${SIGNATURE_HEADER} header. Pass the header's value as it arrived, and see that no proxy ` +
-        "in front of the receiver removes it; a request without it does not come from the service.",
+      `The request has no ${SIGNATURE_HEADER} header. Pass the header's value as received, and check that no proxy ` +
+        "in front of the receiver removes it. A request sent without it is not from the service.",
     );
   }
   if (Array.isArray(header)) throw malformed("it was sent more than once");
-  if (typeof header !== "string") throw malformed(`it is not a string but a value of type ${typeof header}`);
+  if (typeof header !== "string") throw malformed(`it is a ${typeof header}, not a string`);
   if (header.length > HEADER_CHARACTERS_MAX) {
-    throw malformed(`it is ${header.length} characters long, where ${HEADER_CHARACTERS_MAX} are the limit`);
+    throw malformed(`it is ${header.length} characters long; the limit is ${HEADER_CHARACTERS_MAX}`);
   }
   return header;
 }
 
-// By hand, because the parser is shared with runtimes that have no Buffer.
+// Hand-written: the parser is shared with runtimes that have no Buffer.
 function bytesOfHex(hex: string): Uint8Array {
   return Uint8Array.from({ length: hex.length / 2 }, (_, at) =>
     Number.parseInt(hex.slice(2 * at, 2 * at + 2), 16),
@@ -80,7 +79,7 @@ function bytesOfHex(hex: string): Uint8Array {
 function malformed(finding: string): WebhookVerificationError {
   return new WebhookVerificationError(
     "header_malformed",
-    `The ${SIGNATURE_HEADER} header is not of the form t=<seconds>,v1=<hex>: ${finding}. ` +
-      "Pass the header's value unchanged; a request that arrived like this does not come from the service.",
+    `The ${SIGNATURE_HEADER} header is not t=<seconds>,v1=<hex>: ${finding}. ` +
+      "Pass the header's value unchanged. A request that arrived like this is not from the service.",
   );
 }

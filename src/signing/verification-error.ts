@@ -1,7 +1,7 @@
 /**
  * `rejected`: the request is not a genuine, fresh event; answer 400.
- * `misuse`: the receiver's own code or configuration is at fault and nothing was judged; answer 500,
- * so that the event is delivered again once the receiver is mended.
+ * `misuse`: the receiver's own code or configuration is wrong and nothing was verified; answer 500,
+ * so that the event is retried once the receiver is fixed.
  */
 export type WebhookVerificationErrorKind = "rejected" | "misuse";
 
@@ -20,23 +20,23 @@ const KINDS = {
   web_crypto_missing: "misuse",
 } as const satisfies Record<string, WebhookVerificationErrorKind>;
 
-/** Stable: receivers may switch on it. A new code is a new minor version of the library. */
+/** Stable: safe to switch on. A new code means a new minor version of the library. */
 export type WebhookVerificationErrorCode = keyof typeof KINDS;
 
-/** Every code, for those who want to be exhaustive. */
+/** Every code, for exhaustive handling. */
 export const WEBHOOK_VERIFICATION_ERROR_CODES = Object.freeze(
   Object.keys(KINDS),
 ) as readonly WebhookVerificationErrorCode[];
 
 /**
- * Why a delivery was not accepted. The message says what was found and what to do about it; it never holds
- * a secret or a signature, so it may be logged.
+ * Why a delivery was not accepted. The message says what is wrong and how to fix it. It never contains a secret or
+ * a signature, so it is safe to log.
  */
 export class WebhookVerificationError extends Error {
   override readonly name = "WebhookVerificationError";
   readonly code: WebhookVerificationErrorCode;
   readonly kind: WebhookVerificationErrorKind;
-  /** What to answer. Frameworks that read an error's `statusCode` (express, fastify) do so by themselves. */
+  /** The status to answer with. Frameworks that use an error's `statusCode` (express, fastify) do so by default. */
   readonly statusCode: 400 | 500;
 
   constructor(code: WebhookVerificationErrorCode, message: string, options?: { cause: unknown }) {

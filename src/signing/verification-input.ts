@@ -4,23 +4,23 @@ import { WebhookVerificationError } from "./verification-error.ts";
 
 const TOLERANCE_SECONDS_DEFAULT = 300;
 
-// The year 5138 in seconds, and March 1973 in milliseconds: a number above it was meant as milliseconds.
+// The year 5138 in seconds, March 1973 in milliseconds: anything above is in milliseconds by mistake.
 const NOW_SECONDS_MAX = 100_000_000_000;
 
 export interface VerifySignatureInput {
-  /** The request's body exactly as it arrived. */
+  /** The raw request body. */
   readonly body: Uint8Array | ArrayBuffer;
   /** The value of the `extract-signature` header. */
   readonly header: HeaderValue;
-  /** One, or several while a secret is being rotated; a signature by any of them is good. */
+  /** One, or several during a rotation; a signature by any of them is valid. */
   readonly secrets: readonly string[];
-  /** A timestamp this many seconds away from now, or more, is refused. 300 when left out. */
+  /** Reject timestamps this many seconds or more away from now. Default 300. */
   readonly toleranceSeconds?: number | undefined;
-  /** Unix time in seconds. The system's clock when left out. */
+  /** Unix time in seconds. Default: the system clock. */
   readonly nowSeconds?: number | undefined;
 }
 
-/** What is left to do with it: find one signature that belongs to one secret. */
+/** Checked, except for the signatures. */
 export interface CheckedInput {
   readonly body: Uint8Array;
   readonly header: ParsedSignatureHeader;
@@ -28,8 +28,8 @@ export interface CheckedInput {
 }
 
 /**
- * Everything about a delivery that can be judged without a key: the receiver's own mistakes first, so that a wrong
- * setting shows at the first request of any kind, then the header and the time.
+ * Checks everything that needs no key: the receiver's own settings first, so that a mistake shows on the first
+ * request of any kind, then the header and the timestamp.
  *
  * @throws WebhookVerificationError
  */
@@ -44,8 +44,7 @@ export function checkInput(input: VerifySignatureInput): CheckedInput {
 }
 
 /**
- * The secrets, each a text that holds something. A single string in place of the list is refused and not walked
- * through: its characters would each become a secret that anyone can guess.
+ * A string in place of the list is refused, not iterated: each character would become a secret that anyone can guess.
  *
  * @throws WebhookVerificationError `secret_missing` or `secret_empty`
  */
@@ -53,8 +52,8 @@ function checkedSecrets(secrets: unknown): readonly string[] {
   if (!Array.isArray(secrets) || secrets.length === 0) {
     throw new WebhookVerificationError(
       "secret_missing",
-      "No signing secret was given. Pass `secret` (one) or `secrets` (an array, while a secret is being rotated) " +
-        "from your configuration.",
+      "No signing secret was passed. Check that it is set in your configuration, and pass it as `secret` or, during a " +
+        "rotation, as `secrets` (an array).",
     );
   }
   for (const secret of secrets) checkSecret(secret);
@@ -66,26 +65,26 @@ export function checkSecret(secret: unknown): asserts secret is string {
   if (typeof secret !== "string") {
     throw new WebhookVerificationError(
       "secret_missing",
-      `A signing secret is not a string but ${secret === null ? "null" : typeof secret}. ` +
-        "Check that the configuration it is read from is set.",
+      `A signing secret is ${secret === null ? "null" : typeof secret}, not a string. ` +
+        "Check that the configuration it comes from is set.",
     );
   }
-  // HMAC pads its key with zero bytes, so that a key of zero bytes is the empty key.
+  // HMAC pads its key with zero bytes, so a key of zero bytes equals the empty key.
   if (secret.replaceAll("\0", "").trim() === "") {
     throw new WebhookVerificationError(
       "secret_empty",
-      "A signing secret is empty, and anyone could sign with it. Check that the configuration it is read from is set.",
+      "A signing secret is empty, so anyone could sign with it. Check that the configuration it comes from is set.",
     );
   }
 }
 
 /**
- * The bytes of the request's body, as a view on the same memory.
+ * The body's bytes, as a view of the same memory.
  *
  * @throws WebhookVerificationError `body_already_parsed`
  */
 function checkedBody(body: unknown): Uint8Array {
-  // Not `instanceof`: bytes may come from another realm (a test runner's, a worker's).
+  // Not `instanceof`: the bytes may come from another realm (a worker, a test runner).
   if (ArrayBuffer.isView(body) && "BYTES_PER_ELEMENT" in body && body.BYTES_PER_ELEMENT === 1) {
     return new Uint8Array(body.buffer, body.byteOffset, body.byteLength);
   }
@@ -98,25 +97,25 @@ function checkedBody(body: unknown): Uint8Array {
 function bodyFinding(body: unknown): string {
   if (typeof body === "string") {
     return (
-      "The body is a string, already decoded. The signature covers the bytes as they were sent: pass the raw bytes " +
-      "(a Buffer, Uint8Array or ArrayBuffer), or, where the platform gives only text, new TextEncoder().encode(text)."
+      "The body is a string, but the signature covers the bytes that were sent. Pass the raw bytes (a Buffer, " +
+      "Uint8Array or ArrayBuffer), or, if the platform provides only text, new TextEncoder().encode(text)."
     );
   }
   if (body === undefined || body === null) {
     return (
-      `The body is ${body}. Read the request's raw bytes before anything else consumes them, and pass them as a ` +
-      "Buffer, Uint8Array or ArrayBuffer."
+      `The body is ${body}. Read the raw request body before anything else consumes it, and pass it as a Buffer, ` +
+      "Uint8Array or ArrayBuffer."
     );
   }
   return (
-    "The body is already parsed. The signature covers the bytes as they were sent, and JSON.stringify does not give " +
-    "them back: switch the body parser off for this route (express.raw() in place of express.json(), a buffer " +
-    "content-type parser in fastify, request.arrayBuffer() in place of request.json()) and pass the raw bytes."
+    "The body is already parsed. The signature covers the bytes that were sent, which JSON.stringify does not " +
+    "restore. Turn off the body parser for this route (express.raw() instead of express.json(), a buffer content-type " +
+    "parser in fastify, request.arrayBuffer() instead of request.json()) and pass the raw bytes."
   );
 }
 
 /**
- * Whether a timestamp is near enough to now; at the tolerance itself it no longer is.
+ * Refuses timestamps too far from now; the tolerance itself is already too far.
  *
  * @throws WebhookVerificationError `timestamp_too_old`, `timestamp_ahead`, `tolerance_invalid` or `clock_invalid`
  */
@@ -125,33 +124,32 @@ function checkTimestamp(timestampSeconds: number, toleranceSeconds: number, nowS
   if (ageSeconds >= toleranceSeconds) {
     throw new WebhookVerificationError(
       "timestamp_too_old",
-      `The delivery was signed ${Math.round(ageSeconds)} s ago, and ${toleranceSeconds} s or more is refused, so ` +
-        "that nobody can send an old delivery again. If this happens to fresh ones, set the receiver's clock (NTP), " +
-        "and verify before the request waits in a queue.",
+      `The delivery was signed ${Math.round(ageSeconds)} s ago; ${toleranceSeconds} s or more is refused to prevent ` +
+        "replay attacks. If this happens to fresh deliveries, correct the receiver's clock (NTP), and verify before " +
+        "the request waits in a queue.",
     );
   }
   if (-ageSeconds >= toleranceSeconds) {
     throw new WebhookVerificationError(
       "timestamp_ahead",
-      `The delivery's timestamp is ${Math.round(-ageSeconds)} s ahead of the receiver's clock, and ` +
-        `${toleranceSeconds} s or more is refused. Set the receiver's clock (NTP).`,
+      `The delivery's timestamp is ${Math.round(-ageSeconds)} s ahead of the receiver's clock; ` +
+        `${toleranceSeconds} s or more is refused. Correct the receiver's clock (NTP).`,
     );
   }
 }
 
-/** NaN compares as false with everything: unchecked, it would make every age pass. */
+/** NaN compares false with everything: unchecked, it would let any age pass. */
 function checkClock(toleranceSeconds: unknown, nowSeconds: unknown): void {
   if (typeof toleranceSeconds !== "number" || !Number.isFinite(toleranceSeconds) || toleranceSeconds <= 0) {
     throw new WebhookVerificationError(
       "tolerance_invalid",
-      "toleranceSeconds must be a number of seconds above 0. Leave it out for the usual 300.",
+      "toleranceSeconds must be a positive number of seconds. Omit it for the default of 300.",
     );
   }
   if (typeof nowSeconds !== "number" || !(nowSeconds >= 0 && nowSeconds < NOW_SECONDS_MAX)) {
     throw new WebhookVerificationError(
       "clock_invalid",
-      "The current time must be given in Unix seconds; Date.now() counts milliseconds. Leave it out to use the " +
-        "system's clock.",
+      "The current time must be Unix time in seconds; Date.now() returns milliseconds. Omit it to use the system clock.",
     );
   }
 }

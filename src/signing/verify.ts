@@ -6,18 +6,18 @@ import { checkInput, type VerifySignatureInput } from "./verification-input.ts";
 import { signatureInput, type VerifyWebhookInput } from "./webhook-input.ts";
 
 /**
- * Returns when the bytes were signed, with one of the secrets, less than the tolerance away from now.
+ * Returns if the bytes were signed with one of the secrets, less than the tolerance away from now.
  *
- * @throws WebhookVerificationError of any code but `body_not_an_event` and `web_crypto_missing`
+ * @throws WebhookVerificationError with any code except `body_not_an_event` and `web_crypto_missing`
  */
 export function verifySignature(input: VerifySignatureInput): void {
   verifiedBody(input);
 }
 
 /**
- * The event of a delivery that was signed with the secret, or one of the secrets, and is fresh.
+ * Verifies a delivery and returns its event: signed with one of the secrets, and fresh.
  *
- * @throws WebhookVerificationError answer 400 when its `kind` is `rejected`, 500 when it is `misuse`
+ * @throws WebhookVerificationError answer 400 if its `kind` is `rejected`, 500 if it is `misuse`
  */
 export function verifyWebhook(input: VerifyWebhookInput): WebhookEvent {
   return parseEvent(verifiedBody(signatureInput(input)));
@@ -31,7 +31,7 @@ function verifiedBody(input: VerifySignatureInput): Uint8Array {
       .update(`${header.timestampText}.`)
       .update(body)
       .digest();
-    // Every pair is compared, so that the time tells neither which matched nor how nearly.
+    // Compare every pair, so that timing reveals neither which one matched nor how closely.
     for (const signature of header.signatures) matches += Number(timingSafeEqual(expected, signature));
   }
   if (matches === 0) throw noSignatureMatches(secrets);

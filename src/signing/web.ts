@@ -17,26 +17,25 @@ export type { VerifySignatureInput } from "./verification-input.ts";
 export type { VerifyWebhookInput } from "./webhook-input.ts";
 
 /**
- * As in the Node entry, by Web Crypto: resolves when the bytes were signed, with one of the secrets, less than the
+ * As in the Node entry, but with Web Crypto: resolves if the bytes were signed with one of the secrets, less than the
  * tolerance away from now.
  *
- * @throws WebhookVerificationError (as a rejection) of any code but `body_not_an_event`
+ * @throws WebhookVerificationError (as a rejection) with any code except `body_not_an_event`
  */
 export async function verifySignature(input: VerifySignatureInput): Promise<void> {
   await verifiedBody(input);
 }
 
 /**
- * As in the Node entry, by Web Crypto: resolves to the event of a delivery that was signed with the secret, or one
- * of the secrets, and is fresh.
+ * As in the Node entry, but with Web Crypto: verifies a delivery and resolves to its event.
  *
- * @throws WebhookVerificationError (as a rejection); answer 400 when its `kind` is `rejected`, 500 when `misuse`
+ * @throws WebhookVerificationError (as a rejection); answer 400 if its `kind` is `rejected`, 500 if it is `misuse`
  */
 export async function verifyWebhook(input: VerifyWebhookInput): Promise<WebhookEvent> {
   return parseEvent(await verifiedBody(signatureInput(input)));
 }
 
-/** Gives back its own copy: the caller's buffer may be reused while the digest is awaited. */
+/** Returns a copy: the caller may reuse its buffer while the digest is awaited. */
 async function verifiedBody(input: VerifySignatureInput): Promise<Uint8Array> {
   const { body, header, secrets } = checkInput(input);
   const prefix = new TextEncoder().encode(`${header.timestampText}.`);
@@ -58,8 +57,8 @@ async function hmacSha256(secret: string, message: Uint8Array<ArrayBuffer>): Pro
   if (subtle === undefined) {
     throw new WebhookVerificationError(
       "web_crypto_missing",
-      "This runtime has no Web Crypto. Import sealpost-receiver in place of sealpost-receiver/web on Node, and in " +
-        "a browser serve the page over HTTPS.",
+      "This runtime has no Web Crypto. On Node, import sealpost-receiver instead of sealpost-receiver/web; in a " +
+        "browser, serve the page over HTTPS.",
     );
   }
   const algorithm = { name: "HMAC", hash: "SHA-256" };
@@ -67,7 +66,7 @@ async function hmacSha256(secret: string, message: Uint8Array<ArrayBuffer>): Pro
   return new Uint8Array(await subtle.sign("HMAC", key, message));
 }
 
-/** `subtle.verify` would compare as well, but hash the whole body again for every signature in the header. */
+/** Not `subtle.verify`: it would hash the whole body again for every signature in the header. */
 function equalInConstantTime(left: Uint8Array, right: Uint8Array): boolean {
   let difference = left.length ^ right.length;
   for (let at = 0; at < left.length; at += 1) difference |= left[at]! ^ right[at]!;

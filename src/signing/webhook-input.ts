@@ -2,23 +2,23 @@ import type { HeaderValue } from "./signature-header.ts";
 import type { VerifySignatureInput } from "./verification-input.ts";
 
 interface DeliveryInput {
-  /** The request's body exactly as it arrived: bytes, neither a text nor a parsed object. */
+  /** The raw request body: bytes, not a string and not a parsed object. */
   readonly rawBody: Uint8Array | ArrayBuffer;
   /** The value of the `extract-signature` header. */
   readonly header: HeaderValue;
-  /** A timestamp this many seconds away from now, or more, is refused. 300 when left out. */
+  /** Reject timestamps this many seconds or more away from now. Default 300. */
   readonly toleranceSeconds?: number | undefined;
-  /** A Date, or Unix time in seconds. The system's clock when left out. */
+  /** A Date, or Unix time in seconds. Default: the system clock. */
   readonly now?: Date | number | undefined;
 }
 
-/** The account's signing secret; undefined is allowed to be written and is refused when it happens. */
+/** The account's signing secret. The type allows undefined (an unset variable); at run time it is refused. */
 interface OneSecret {
   readonly secret: string | undefined;
   readonly secrets?: undefined;
 }
 
-/** While a secret is being rotated: the new and the old. */
+/** During a rotation: the new and the old one. */
 interface SeveralSecrets {
   readonly secrets: readonly string[];
   readonly secret?: undefined;

@@ -1,20 +1,20 @@
 import { SIGNATURE_HEADER, type SigningKey, signatureHeader } from "../signing/index.ts";
 
-/** The signature over exactly these bytes, by each key. `nowMs` is milliseconds since the epoch. */
+/** The signature of exactly these bytes, one per key. `nowMs` is milliseconds since the epoch. */
 export function webhookSignature(body: Uint8Array, keys: readonly SigningKey[], nowMs: number): string {
   return signatureHeader({ timestampSeconds: Math.floor(nowMs / 1_000), body, keys });
 }
 
 export type WebhookHeaders = {
-  /** Null: none is sent, which only a probe does. */
+  /** Null: send none (only probes do). */
   readonly signature: string | null;
-  /** The trace that published the event; null: none is known. */
+  /** The trace in which the event was published; null if there is none. */
   readonly traceparent: string | null;
-  /** A probe and not a delivery, marked so that a receiver's owner can tell it in the logs. */
+  /** Marks a probe, so that the receiver's owner can tell it from deliveries in the logs. */
   readonly isProbe?: boolean;
 };
 
-/** Every header of a webhook but those of HTTP itself. */
+/** All headers of a webhook except those HTTP itself adds. */
 export function webhookHeaders({
   signature,
   traceparent,

@@ -36,7 +36,7 @@ describe("a delivery in plain words", () => {
     [
       "the first attempt is under way",
       { isInFlight: true, nextAttemptAtMs: null },
-      /^The event has not been delivered yet\. The attempt is being made now\.$/,
+      /^The event has not been delivered yet\. The attempt is in progress\.$/,
     ],
     [
       "it is a test event",
@@ -46,38 +46,38 @@ describe("a delivery in plain words", () => {
     [
       "a replay waits for its turn",
       { run: 2, lastErrorCode: "status_503", attemptsCount: 8 },
-      /^A replay was asked for\. The attempt is due at .* UTC\. Before that: The receiver answered 503.*\.$/,
+      /^A replay was requested\. The attempt is due at .* UTC\. Before that: The receiver returned 503.*\.$/,
     ],
     [
       "a replay waits for the end of the attempt before it",
       { run: 2, isInFlight: true, isWaitingForEarlierRun: true, nextAttemptAtMs: null },
-      /^A replay was asked for\. It begins when the attempt that is under way has ended, and falls away if .*\.$/,
+      /^A replay was requested\. It starts when the attempt in progress has ended, and is dropped if .*\.$/,
     ],
     [
       "the last attempt failed",
       failed,
-      /^The host name .*\. The next attempt is due at 2026-03-01 12:00:05 UTC\. .*\. A replay tries at once\.$/,
+      /^The host name .*\. The next attempt is due at 2026-03-01 12:00:05 UTC\. .*\. To retry immediately, replay it\.$/,
     ],
     [
       "the next attempt is under way",
       { ...failed, isInFlight: true, nextAttemptAtMs: null },
-      /The next attempt is being made now\.(?!.*A replay)/,
+      /The next attempt is in progress\.(?!.*replay)/,
     ],
-    ["the time of the next attempt is not known", { ...failed, nextAttemptAtMs: null }, /follows shortly\./],
+    ["the time of the next attempt is not known", { ...failed, nextAttemptAtMs: null }, /is due shortly\./],
     [
       "it has arrived",
       { status: "succeeded", lastStatusCode: 204, nextAttemptAtMs: null },
-      /^The receiver accepted the event with status 204\. Nothing is left to be done\.$/,
+      /^The receiver accepted the event with status 204\. No action is needed\.$/,
     ],
     [
       "all attempts are used up",
       { status: "abandoned", reason: "attempts_exhausted", lastErrorCode: "status_401", attemptsCount: 8 },
-      /^All attempts failed.*The last attempt: The receiver answered 401.*signature.*until 2026-03-08 12:00:00 UTC/,
+      /^All attempts failed.*The last attempt: The receiver returned 401.*signature.*until 2026-03-08 12:00:00 UTC/,
     ],
     [
       "the time was over before anything could be sent",
       { status: "abandoned", reason: "window_ended" },
-      /^The time for trying was over.*no fault of the receiver's: replay the delivery\. Replays are possible until/,
+      /^The delivery ran out of time.*not the receiver's fault: replay the delivery\. It can be replayed, .* until/,
     ],
     [
       "there was nowhere to go",
@@ -87,12 +87,12 @@ describe("a delivery in plain words", () => {
     [
       "the endpoint was removed between two attempts",
       { status: "abandoned", reason: "no_target", attemptsCount: 3, lastErrorCode: "status_503" },
-      /^The account has no endpoint any more.*The last attempt: The receiver answered 503.*Configure an endpoint/,
+      /^The account's endpoint was removed.*The last attempt: The receiver returned 503.*Configure an endpoint/,
     ],
     [
       "the URL breaks a rule",
       { status: "abandoned", reason: "target_refused", lastErrorCode: "url_not_https" },
-      /^The webhook URL does not begin with https/,
+      /^The webhook URL does not start with https/,
     ],
     ["the URL breaks some rule", { status: "abandoned", reason: "target_refused" }, /public HTTPS address/],
     [
@@ -113,11 +113,13 @@ describe("a delivery in plain words", () => {
       "%s: one that came with the request cannot be changed, an endpoint can",
       (lastErrorCode) => {
         const stays =
-          /The URL came with the request and stays .* publish the result under a new analysis id\./;
+          /The URL came with the request and cannot be changed: .* publish the result under a new analysis id\./;
         expect(explain({ ...gone, ...own, lastErrorCode })).toMatch(stays);
         expect(explain({ ...failed, ...own, lastErrorCode })).toMatch(stays);
         expect(explain({ ...gone, ...endpoint, lastErrorCode })).not.toMatch(stays);
-        expect(explain({ ...gone, ...own, lastErrorCode })).toMatch(/Replays are possible until/);
+        expect(explain({ ...gone, ...own, lastErrorCode })).toMatch(
+          /It can be replayed, and its analysis read, until/,
+        );
       },
     );
 
@@ -135,15 +137,17 @@ describe("a delivery in plain words", () => {
         lastErrorCode: "url_not_https",
       } as const;
       expect(explain({ ...refused, ...own })).toMatch(
-        /^The webhook URL does not begin with https.* new analysis id\. The analysis can be read until 2026-03-08/,
+        /^The webhook URL does not start with https.* new analysis id\. The analysis can be read until 2026-03-08/,
       );
       expect(explain({ ...refused, ...own })).not.toMatch(/[Rr]eplay/);
-      expect(explain({ ...refused, ...endpoint })).toMatch(/Replays are possible until/);
+      expect(explain({ ...refused, ...endpoint })).toMatch(
+        /It can be replayed, and its analysis read, until/,
+      );
     });
   });
 
   test("of one that can be replayed no longer says nothing of replays", () => {
-    expect(explain({ status: "abandoned", reason: "analysis_expired" })).not.toMatch(/Replays/);
+    expect(explain({ status: "abandoned", reason: "analysis_expired" })).not.toMatch(/[Rr]eplay/);
   });
 
   const every = DELIVERY_STATUSES.flatMap((status) =>

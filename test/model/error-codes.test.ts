@@ -71,14 +71,14 @@ describe("the codes of HTTP statuses", () => {
       expect(isErrorCode(code)).toBe(true);
       expect(outcomeOfErrorCode(code)).toBe("rejected");
       const { message, remedy } = explainErrorCode(code);
-      expect(message).toContain(`answered ${status}`);
+      expect(message).toContain(`returned ${status}`);
       expect(remedy).toMatch(/\.$/);
     }
   });
 
   it.each([301, 302, 303, 307, 308])("says of %i that it is not followed", (status) => {
     const { message, remedy } = explainErrorCode(`status_${status}`);
-    expect(message).toContain("never redirected");
+    expect(message).toContain("not followed");
     expect(remedy).toContain("final URL");
   });
 

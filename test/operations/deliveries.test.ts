@@ -73,7 +73,7 @@ describe("reading a delivery", () => {
       target_source: "request",
       last_error_code: null,
       last_status_code: 200,
-      explanation: "The receiver accepted the event with status 200. Nothing is left to be done.",
+      explanation: "The receiver accepted the event with status 200. No action is needed.",
       attempts: [
         {
           run: 1,
@@ -112,13 +112,13 @@ describe("reading a delivery", () => {
     const due = String(body.next_attempt_at).slice(0, 19).replace("T", " ");
     expect(body.explanation).toMatch(
       new RegExp(
-        `^The receiver answered 401.* The next attempt is due at ${due} UTC\\. .*signature.*A replay tries at once\\.$`,
+        `^The receiver returned 401.* The next attempt is due at ${due} UTC\\. .*signature.*To retry immediately, replay it\\.$`,
       ),
     );
     expect((body.attempts as Json[])[0]).toMatchObject({
       outcome: "rejected",
       error_code: "status_401",
-      error_message: expect.stringMatching(/^The receiver answered 401.*signature/),
+      error_message: expect.stringMatching(/^The receiver returned 401.*signature/),
       status_code: 401,
       response_headers: { "retry-after": "1" },
       response_excerpt: "answer 401",

@@ -79,7 +79,7 @@ describe("PostgreSQL's programs", () => {
     const planted = join(folder, "planted");
     await mkdir(planted);
     await chown(planted, NOBODY.uid, NOBODY.gid);
-    await expect(findBinaries(NOBODY, nativeFolder, [planted])).rejects.toThrow(/can hold a copy/);
+    await expect(findBinaries(NOBODY, nativeFolder, [planted])).rejects.toThrow(/Cannot copy PostgreSQL/);
   });
 });
 

@@ -86,7 +86,7 @@ describe("startEmbeddedPostgres", () => {
     expect(error).toBeInstanceOf(FolderInUseError);
     expect((error as Error).message).toBe(
       `The database in ${dataDir} is in use by another running process (process ${owner.pid}). ` +
-        "Stop that one, or choose another folder.",
+        "Stop it, or choose another folder.",
     );
     expect(await (await connect(owner)).value("select 1")).toBe(1);
   });

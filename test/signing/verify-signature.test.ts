@@ -192,7 +192,7 @@ describe("the secrets", () => {
     }
     expect(() =>
       verifySignature({ body: BODY, header: sign(BODY), secrets: [damaged], nowSeconds: NOW_SECONDS }),
-    ).toThrow(/white space/);
+    ).toThrow(/whitespace/);
   });
 });
 

@@ -142,7 +142,7 @@ describe.each([
     );
     // @ts-expect-error no body
     await expect(verify({ ...input, rawBody: undefined })).rejects.toThrow(
-      rejectedWith("body_already_parsed", /before anything else consumes them/),
+      rejectedWith("body_already_parsed", /before anything else consumes it/),
     );
   });
 
@@ -158,18 +158,22 @@ describe.each([
   });
 
   test.each([
-    ["nothing", "", /not JSON/],
-    ["bytes that are not UTF-8", Buffer.from([0x22, 0xff, 0x22]), /not JSON/],
-    ["a byte-order mark", `\ufeff${JSON.stringify(SUCCEEDED)}`, /not JSON/],
-    ["a list", [SUCCEEDED], /not an object/],
-    ["null", "null", /not an object/],
-    ["no id", { ...SUCCEEDED, id: undefined }, /member id /],
-    ["an id that is a number", { ...SUCCEEDED, id: 1 }, /member id /],
-    ["no creation time", { ...SUCCEEDED, created_at: "" }, /member created_at /],
-    ["another event", { ...SUCCEEDED, event: "analysis.started" }, /member event /],
-    ["an event named as a member of every object", { ...SUCCEEDED, event: "constructor" }, /member event /],
-    ["data that is a list", { ...SUCCEEDED, data: [] }, /member data /],
-    ["data without an id", { ...SUCCEEDED, data: { status: "succeeded" } }, /member data /],
+    ["nothing", "", /not UTF-8 JSON/],
+    ["bytes that are not UTF-8", Buffer.from([0x22, 0xff, 0x22]), /not UTF-8 JSON/],
+    ["a byte-order mark", `\ufeff${JSON.stringify(SUCCEEDED)}`, /not UTF-8 JSON/],
+    ["a list", [SUCCEEDED], /not a JSON object/],
+    ["null", "null", /not a JSON object/],
+    ["no id", { ...SUCCEEDED, id: undefined }, /: id is not a/],
+    ["an id that is a number", { ...SUCCEEDED, id: 1 }, /: id is not a/],
+    ["no creation time", { ...SUCCEEDED, created_at: "" }, /: created_at is not a/],
+    ["another event", { ...SUCCEEDED, event: "analysis.started" }, /: event is neither /],
+    [
+      "an event named as a member of every object",
+      { ...SUCCEEDED, event: "constructor" },
+      /: event is neither /,
+    ],
+    ["data that is a list", { ...SUCCEEDED, data: [] }, /: data is not an analysis/],
+    ["data without an id", { ...SUCCEEDED, data: { status: "succeeded" } }, /: data is not an analysis/],
     ["a status that is not the event's", { ...SUCCEEDED, data: FAILED.data }, /data\.status/],
   ])("refuses a body, rightly signed, that holds %s", async (_, content, message) => {
     const body = Buffer.isBuffer(content) ? content : bytes(content);

@@ -17,7 +17,7 @@ type OpenApiOperation = {
 
 export type CheckedAnswer = { readonly status: number; readonly headers: Headers; readonly body: Buffer };
 
-/** Finds the schema of an answer in a document. */
+/** Finds the schema of a response in a document. */
 export type AnswerCheck = {
   readonly document: OpenApiDocument;
   schemaAt(pointer: string): ValidateFunction;
@@ -38,7 +38,7 @@ export function createAnswerCheck(document: OpenApiDocument): AnswerCheck {
   };
 }
 
-/** Headers of HTTP itself, which an OpenAPI document does not list. */
+/** HTTP's own headers, which an OpenAPI document does not list. */
 const GENERAL = new Set([
   "connection",
   "content-length",
@@ -49,7 +49,7 @@ const GENERAL = new Set([
 ]);
 const ALWAYS = ["x-request-id", "ratelimit", "ratelimit-policy"];
 
-/** Says what is wrong with an answer by the document, or null. A 5xx is always wrong. */
+/** What is wrong with a response according to the document, or null. A 5xx is always wrong. */
 export function checkAnswer(
   { document, schemaAt }: AnswerCheck,
   { method, path }: { readonly method: string; readonly path: string },

@@ -65,7 +65,7 @@ function bound(value: unknown, otherwise: number): number {
   return typeof value === "number" ? value : otherwise;
 }
 
-/** Values that hardly any schema allows, and that have broken programs before. */
+/** Values that hardly any schema allows and that often break programs. */
 export const nastyValues: fc.Arbitrary<unknown> = fc.oneof(
   fc.jsonValue(),
   fc.string({ unit: "binary", maxLength: 300 }),

@@ -75,7 +75,7 @@ const named = (
   description: `${summary}, for a test.`,
 });
 
-/** A small API of every kind of operation that the kernel knows. */
+/** A small API with every kind of operation that the kernel knows. */
 export function createBoxOperations(boxes: Boxes): readonly Operation[] {
   const { read, write, callOut, retired } = operationDefiners<keyof typeof boxProblems>();
   const cursors = createCursors(z.string());
@@ -261,7 +261,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
   return [...operations, operationsList(operations)];
 }
 
-/** A raw body is for its operation to judge. Null: it is as documented. */
+/** Raw bodies are validated by their operation. Null: as documented. */
 function mistakeIn(body: Buffer): string | null {
   try {
     return z.looseObject({ id: z.string() }).safeParse(JSON.parse(body.toString())).success

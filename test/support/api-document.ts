@@ -8,7 +8,7 @@ import { generateSource } from "oazapfts";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const run = promisify(execFile);
 
-/** Everything that an outside linter finds wrong with an OpenAPI document, all of its recommended rules on. */
+/** Everything that a public linter reports about an OpenAPI document, with all recommended rules on. */
 export async function lintDocument(document: unknown): Promise<readonly string[]> {
   return inFolder(async (folder) => {
     const file = join(folder, "openapi.json");
@@ -29,15 +29,15 @@ export async function lintDocument(document: unknown): Promise<readonly string[]
   });
 }
 
-/** What a client generated from the document looks like to the one who uses it. */
+/** The interface of a client generated from the document. */
 export type GeneratedClient = {
   readonly defaults: { baseUrl?: string; headers?: Record<string, string>; fetch?: typeof fetch };
   readonly [operation: string]: unknown;
 };
 
 /**
- * Generates a client with types from the document, has the compiler check it together with `usage` (TypeScript that
- * imports from "./client.ts"), and hands both modules over.
+ * Generates a typed client from the document, type-checks it together with `usage` (TypeScript that imports from
+ * "./client.ts"), and returns both modules.
  */
 export async function withGeneratedClient<T>(
   document: unknown,
@@ -61,7 +61,7 @@ export async function withGeneratedClient<T>(
   });
 }
 
-/** A folder of its own inside the repository, where modules find its packages. */
+/** A temporary folder inside the repository, where modules find its packages. */
 async function inFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {
   await mkdir(join(root, ".cache"), { recursive: true });
   const folder = await mkdtemp(join(root, ".cache", "openapi-"));

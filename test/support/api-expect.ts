@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 
-/** Every refusal has exactly these members, and the headers that every answer has. */
+/** Every error has exactly these members, and the headers that every response has. */
 export async function expectProblem(
   response: Response,
   status: number,

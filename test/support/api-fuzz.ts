@@ -7,7 +7,7 @@ import {
 } from "./api-answer-check.ts";
 import { type JsonSchema, nastyValues, valuesOf } from "./api-arbitraries.ts";
 
-/** What the document cannot know: values that exist, such as ids, in place of those made from its schemas. */
+/** Existing values, such as ids, that replace those generated from the schemas: the document cannot know them. */
 export type KnownValues = {
   readonly params?: Readonly<Record<string, fc.Arbitrary<string>>>;
   readonly query?: Readonly<Record<string, fc.Arbitrary<unknown>>>;
@@ -28,7 +28,7 @@ export type FuzzOptions = {
   readonly known?: Readonly<Record<string, KnownValues>>;
 };
 
-/** How often each operation answered with each status. */
+/** How often each operation returned each status. */
 export type FuzzReport = ReadonlyMap<string, ReadonlyMap<number, number>>;
 
 type Request = {
@@ -55,8 +55,8 @@ type Parameter = {
 };
 
 /**
- * Sends each operation of the document right requests and wrong ones. Throws, with the smallest request that shows
- * it, for a 5xx and for an answer that the document does not declare; else reports what was answered.
+ * Sends valid and invalid requests to each operation of the document. Throws, with a minimal request, on a 5xx or a
+ * response that the document does not declare; otherwise reports the responses.
  */
 export async function fuzzApi(options: FuzzOptions): Promise<FuzzReport> {
   const { document, runsPerOperation, seed, known = {} } = options;
@@ -82,7 +82,7 @@ export async function fuzzApi(options: FuzzOptions): Promise<FuzzReport> {
   return report;
 }
 
-/** Answers of an operation whose status is from `from` to `from + 99`. */
+/** An operation's responses with status `from` to `from + 99`. */
 export function countOf(report: FuzzReport, key: string, from: number): number {
   const counts = [...(report.get(key) ?? [])];
   return counts.reduce(
@@ -153,13 +153,13 @@ function rightRequests(
   });
 }
 
-/** Of this operation and seed alone, but a few come again, for another request or for the same. */
+/** Unique to this operation and seed, but some repeat, for the same or another request. */
 function idempotencyKeys(operationKey: string, seed: number): fc.Arbitrary<string> {
   const fresh = fc.uuid().map((uuid) => `${operationKey}-${seed}-${uuid}`);
   return fc.oneof({ weight: 9, arbitrary: fresh }, fc.constantFrom("k1", "k2"));
 }
 
-/** The same request with one thing wrong, or merely strange. */
+/** The same request with one thing wrong or odd. */
 function spoiled(request: Request, { parameters, body }: Operation): fc.Arbitrary<Request> {
   const nastyText = nastyValues.map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
   const names = (place: string) => parameters.filter((one) => one.in === place).map(({ name }) => name);
@@ -200,7 +200,7 @@ function spoiled(request: Request, { parameters, body }: Operation): fc.Arbitrar
   return fc.oneof(...spoilers);
 }
 
-/** One member of the body taken away, replaced, or added. */
+/** One member of the body removed, replaced or added. */
 function memberSpoilers(request: Request): fc.Arbitrary<Request>[] {
   const body: unknown = request.body === undefined ? null : JSON.parse(request.body);
   if (typeof body !== "object" || body === null || Array.isArray(body)) return [];

@@ -55,12 +55,12 @@ export type ToyApi = {
   readonly port: () => number;
 };
 
-/** Its response parsed. */
+/** With the response parsed. */
 type ToldWrite = Omit<RecordedWrite, "responseBody"> & { readonly responseBody: unknown };
 
 export type ToyOverrides = Partial<ApiOptions> & { readonly more?: readonly Operation[] };
 
-/** The API of boxes with everything behind it in memory; `overrides` take the place of its parts. */
+/** The API of boxes with in-memory stores; `overrides` replace its parts. */
 export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi> {
   const { more = [], ...options } = overrides;
   const boxes: Boxes = { rows: new Map(), texts: new Map(), calls: 0, gate: async () => {} };

@@ -4,10 +4,10 @@ import type { Transaction } from "../../src/api/operation.ts";
 import type { CountRequest } from "../../src/api/rate-limits.ts";
 import type { ClaimState, IdempotencyClaim, StoredResponse } from "../../src/model/idempotency.ts";
 
-/** A transaction of the toy stores: what it did is undone, in reverse, when it does not commit. */
+/** A transaction of the toy stores: undone in reverse if it does not commit. */
 type ToyTx = { readonly undo: (() => void)[]; readonly release: (() => void)[] };
 
-/** The kernel hands transactions on unread, so nothing behind its types is needed here. */
+/** The kernel only passes transactions on, so nothing behind the types is needed here. */
 export const toyTx = (tx: Transaction): ToyTx => tx as unknown as ToyTx;
 
 type Entry =
@@ -20,7 +20,7 @@ export type ToyIdempotencyStore = IdempotencyStore & {
   commits(): number;
 };
 
-/** Claims, answers and rollback as the interface demands them, in the memory of one process. */
+/** Claims, stored responses and rollback as the interface requires, in memory. */
 export function createToyIdempotencyStore(): ToyIdempotencyStore {
   const entries = new Map<string, Entry>();
   const locked = new Set<string>();
@@ -88,7 +88,7 @@ function idOf({ accountId, keyId, idempotencyKey }: IdempotencyClaim): string {
   return JSON.stringify([accountId, keyId, idempotencyKey]);
 }
 
-/** Counts requests in windows that never end by themselves. */
+/** Counts requests in windows that never end on their own. */
 export function createToyCounter(): {
   readonly count: CountRequest;
   reset(): void;

@@ -1,4 +1,4 @@
-// Two dispatchers and an API as processes, with receivers that answer, refuse, and are not there, kept busy.
+// Two dispatchers and an API as processes, kept busy with receivers that succeed, fail and are down.
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -25,7 +25,7 @@ export type RunningProcess = {
   stop(): Promise<number | null>;
 };
 
-/** Starts `serve` or `dispatch`, and resolves when it says that it is ready. */
+/** Starts `serve` or `dispatch` and resolves when it reports that it is ready. */
 export async function startProcess(
   command: "serve" | "dispatch",
   env: Record<string, string>,

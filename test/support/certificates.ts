@@ -1,4 +1,4 @@
-// A small certificate authority for tests, so that every kind of good and bad certificate is a real one.
+// A small certificate authority for tests: every kind of good and bad certificate, for real.
 import * as authorities from "../../src/app/certificate-authority.ts";
 import { DAY_MS } from "../../src/model/time.ts";
 
@@ -19,7 +19,7 @@ export type CertificateAuthority = {
   selfSigned(request: CertificateRequest): Promise<authorities.IssuedCertificate>;
 };
 
-/** Makes an authority of its own: what one issues, another's `caPem` does not vouch for. */
+/** Creates a new authority; its certificates are not trusted under another's `caPem`. */
 export async function createCertificateAuthority(
   name = "Sealpost test authority",
 ): Promise<CertificateAuthority> {
@@ -33,7 +33,7 @@ export async function createCertificateAuthority(
 
 let shared: Promise<CertificateAuthority> | null = null;
 
-/** The one authority that all receivers of a test process use unless told otherwise. */
+/** The authority that all receivers of a test process use by default. */
 export function sharedAuthority(): Promise<CertificateAuthority> {
   shared ??= createCertificateAuthority();
   return shared;

@@ -2,8 +2,8 @@ import { accessSync, constants } from "node:fs";
 import { delimiter, join, sep } from "node:path";
 
 /**
- * The path of the machine's own command of this name, null where it has none. Folders of node_modules are passed
- * over: npm puts them first, and the `node` in them is the one that runs the tests.
+ * The path of the machine's own command of this name, or null. Skips node_modules folders: npm puts them first, and
+ * the `node` in them is the one that runs the tests.
  */
 export function commandOnPath(name: string): string | null {
   const folders = (process.env.PATH ?? "").split(delimiter);

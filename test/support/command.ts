@@ -7,10 +7,10 @@ export type Finished = { readonly code: number | null; readonly stdout: string; 
 
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 
-/** Nothing of the tests' own environment but what Node itself needs to run. Several processes share this machine. */
+/** Only what Node needs, nothing else of the tests' environment. Several processes share this machine. */
 const plainEnv = { PATH: process.env.PATH, HOME: process.env.HOME, METRICS_PORT: "0", ...tapped() };
 
-/** What keeps a copy of all that the process writes, to be searched for secrets when all tests have ended. */
+/** Keeps a copy of the process's output, searched for secrets when all tests have ended. */
 function tapped(): Record<string, string> {
   const folder = process.env[OUTPUT_FOLDER_VARIABLE];
   if (folder === undefined) return {};
@@ -18,7 +18,7 @@ function tapped(): Record<string, string> {
   return { [OUTPUT_FOLDER_VARIABLE]: folder, NODE_OPTIONS: `--import=${tap}` };
 }
 
-/** Starts the real command line in a process of its own, on the Node that runs the tests. */
+/** Starts the real command line in its own process, on the Node that runs the tests. */
 export function startSealpost(
   args: readonly string[],
   options: Pick<SpawnOptions, "cwd" | "stdio"> & { readonly env?: Record<string, string> } = {},
@@ -26,7 +26,7 @@ export function startSealpost(
   return spawn(process.execPath, [main, ...args], { ...options, env: { ...plainEnv, ...options.env } });
 }
 
-/** Runs it to its end. `input` is its standard input: bytes, or the descriptor of an open file. */
+/** Runs it to completion. `input` is its standard input: bytes, or the descriptor of an open file. */
 export async function runSealpost(
   args: readonly string[],
   options: { readonly input?: string | Uint8Array | number; readonly env?: Record<string, string> } = {},
@@ -40,7 +40,7 @@ export async function runSealpost(
   return untilFinished(child);
 }
 
-/** Collects what a process writes, until it has ended and its output is closed. */
+/** Collects a process's output until it has exited and its output is closed. */
 export async function untilFinished(child: ChildProcess): Promise<Finished> {
   const texts = { stdout: "", stderr: "" };
   for (const name of ["stdout", "stderr"] as const) {

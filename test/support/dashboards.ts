@@ -1,4 +1,4 @@
-// The dashboards and alerts as files, read for tests.
+// Reads the dashboards and alerts for tests.
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
@@ -33,18 +33,18 @@ export function readDashboards(): readonly Dashboard[] {
   }));
 }
 
-/** An expression with Grafana's own variables filled in; scrapes are a second apart here. */
+/** An expression with Grafana's variables filled in; scrapes are one second apart here. */
 export function filledIn(expression: string): string {
   return expression.replaceAll("$__rate_interval", "15s").replaceAll("$__range", "5m");
 }
 
-/** What an expression names: metrics, and the labels that it asks of them. */
+/** The metrics in an expression, and the labels it uses. */
 export type Named = { readonly metric: string; readonly labels: readonly string[] };
 
-/** Names beside ours that a scrape brings: of Prometheus itself, and of prom-client's process metrics. */
+/** Other metrics in a scrape: Prometheus's own, and prom-client's process metrics. */
 const METRIC = /\b((?:sealpost|nodejs|process)_[a-z0-9_]+|sealpost:[a-z0-9_:]+|up)\b(?:\{([^}]*)\})?/g;
 
-/** The metrics of an expression with the labels of their selectors, `by (…)` of the expression included. */
+/** The metrics of an expression with the labels of their selectors, including `by (…)`. */
 export function namedIn(expression: string): readonly Named[] {
   const groupings = [...expression.matchAll(/\bby\s*\(([^)]*)\)/g)].flatMap(([, list = ""]) =>
     list.split(",").map((label) => label.trim()),

@@ -1,4 +1,4 @@
-// Stands between a process and its database, and plays a network or a database in trouble.
+// A proxy between a process and its database that simulates a failing network or database.
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type NetConnectOpts, type Socket } from "node:net";
 

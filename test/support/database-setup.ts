@@ -15,7 +15,7 @@ declare module "vitest" {
   }
 }
 
-/** vitest's global setup: one server and one migrated template for the whole run. */
+/** vitest global setup: one server and one migrated template database for the whole run. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const server = await startTestServer();
   console.log(

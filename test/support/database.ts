@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import pg from "pg";
 import { inject } from "vitest";
 
-/** A migrated database that belongs to one test or test file. */
+/** A migrated database for one test or test file. */
 export type TestDatabase = {
   readonly url: string;
   readonly pool: pg.Pool;
@@ -10,12 +10,12 @@ export type TestDatabase = {
   drop(): Promise<void>;
 };
 
-/** Clones the template that this test run migrated once. */
+/** Clones the template database that this test run migrated once. */
 export function createTestDatabase(): Promise<TestDatabase> {
   return createFrom(inject("testDatabases").templateName);
 }
 
-/** One that nobody has migrated. */
+/** A database without our schema. */
 export function createEmptyDatabase(): Promise<TestDatabase> {
   return createFrom("template0");
 }

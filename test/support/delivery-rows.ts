@@ -1,4 +1,4 @@
-// Deliveries on a test database, with the clock as an argument, and what their rows look like.
+// Deliveries in a test database, with the clock as an argument, and their rows.
 import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import { type Claim, claimDeliveries, type LeasedDelivery } from "../../src/store/claim.ts";
@@ -9,7 +9,7 @@ import type { TestDatabase } from "./database.ts";
 export const LEASE_MS = 20_000;
 const ATTEMPTS_MAX = 8;
 
-/** The pool that claims and records run on in production: generic plans, no scans. */
+/** The pool for claims and records as in production: generic plans, no scans. */
 export function openDispatchPool(database: TestDatabase): Pool {
   return createDispatchPool({
     databaseUrl: database.url,
@@ -19,7 +19,7 @@ export function openDispatchPool(database: TestDatabase): Pool {
   });
 }
 
-/** Publishes for one account at a moment; `texts` are whole analyses, `ids` become small ones. */
+/** Publishes for one account at a given time; `texts` are complete analyses, `ids` become small ones. */
 export async function publishAt(
   pool: Pool,
   accountId: string,
@@ -61,7 +61,7 @@ export function claim(
   });
 }
 
-/** The only leased one; fails when there is another number of them. */
+/** The only leased one; fails if there is not exactly one. */
 export async function claimOne(
   pool: Pool,
   deliveryId: string,
@@ -73,7 +73,7 @@ export async function claimOne(
   return delivery;
 }
 
-/** What a dispatcher would have recorded of an attempt that it made of this lease. */
+/** What a dispatcher would have recorded for an attempt with this lease. */
 export function attemptOf(
   delivery: LeasedDelivery,
   next: Recording["next"],

@@ -1,4 +1,4 @@
-// A whole dispatcher in the test's own process, on a test database, told of everything that it does.
+// A complete dispatcher in the test's process, on a test database, with everything it does observed.
 import { randomUUID } from "node:crypto";
 import { EventEmitter, once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -34,7 +34,7 @@ export type TestDispatcher = {
   stop(): Promise<void>;
 };
 
-/** `env` as the environment would say it; short times by default. The receivers are what may be reached. */
+/** `env`: environment variables; short times by default. Only the receivers are allowed targets. */
 export function testConfig(receivers: readonly Receiver[], env: Record<string, string> = {}): Config {
   const caFile = join(folder, `${randomUUID()}.pem`);
   writeFileSync(caFile, receivers.map((receiver) => receiver.caPem).join("\n"));
@@ -104,7 +104,7 @@ export function startTestDispatcher(
   };
 }
 
-/** `host:port` of everything that the receivers answer as. */
+/** `host:port` of every name of the receivers. */
 export function unsafeAllowed(receivers: readonly Receiver[]): string[] {
   return receivers.flatMap(({ port }) => [`localhost:${port}`, `127.0.0.1:${port}`, `*.localhost:${port}`]);
 }

@@ -1,4 +1,4 @@
-// An HTTP proxy that takes CONNECT, on 127.0.0.1; or one that fails in a given way.
+// An HTTP CONNECT proxy on 127.0.0.1, or one that fails in a given way.
 import { type AddressInfo, connect as connectTcp, createServer, type Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import type { IssuedCertificate } from "./certificates.ts";
@@ -19,7 +19,7 @@ export type TestEgressProxy = {
   close(): Promise<void>;
 };
 
-/** Tunnels go to 127.0.0.1, whatever name was asked for: this proxy's DNS is a simple one. */
+/** Tunnels go to 127.0.0.1, whatever the name: this proxy's DNS is simple. */
 export async function startEgressProxy(options: EgressProxyOptions = {}): Promise<TestEgressProxy> {
   const heads: string[] = [];
   const sockets = new Set<Socket>();

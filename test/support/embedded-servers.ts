@@ -9,7 +9,7 @@ import { type Owner, type OwnerOptions, type OwnerProcess, startOwner } from "./
 
 const settings = { fsync: "off" };
 
-/** Servers of one test file, started here or in processes of their own, and stopped together. */
+/** The servers of one test file, started here or in other processes, and stopped together. */
 export function createEmbeddedServers() {
   const started: (EmbeddedPostgres | Owner)[] = [];
   return {
@@ -47,13 +47,13 @@ export async function connect({ databaseUrl }: { databaseUrl: string }): Promise
   return { value, lost };
 }
 
-/** What a test writes before it ends a server, and looks for afterwards. */
+/** What a test writes before it stops a server, and looks for afterwards. */
 export async function writeRow({ value }: Connection): Promise<void> {
   await value("drop table if exists kept");
   await value("create table kept as select 7 as n");
 }
 
-/** 7 when the row that `writeRow` wrote is there. */
+/** 7 if the row that `writeRow` wrote exists. */
 export async function readRow(server: { databaseUrl: string }): Promise<unknown> {
   return await (await connect(server)).value("select n from kept");
 }

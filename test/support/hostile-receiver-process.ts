@@ -1,4 +1,4 @@
-// Runs every hostile receiver in a process of its own, so that its floods take no time from the test's event loop.
+// Runs the hostile receivers in their own process, so that floods do not block the test's event loop.
 import { createCertificateAuthority } from "./certificates.ts";
 import { HOSTILE_BEHAVIOURS, type HostileBehaviour, startHostileReceiver } from "./hostile-receiver.ts";
 

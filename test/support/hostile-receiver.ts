@@ -1,5 +1,5 @@
 import { DAY_MS } from "../../src/model/time.ts";
-// Receivers that answer in every wrong way. Each is a server of its own on 127.0.0.1, and counts what it got.
+// Receivers that misbehave in every possible way. Each is its own server on 127.0.0.1 and counts what it got.
 
 import type { AddressInfo } from "node:net";
 import { createServer, type Socket } from "node:net";
@@ -10,7 +10,7 @@ import type { CertificateAuthority, IssuedCertificate } from "./certificates.ts"
 const DRIP_MS = 20;
 const OK_HEAD = "HTTP/1.1 200 OK\r\n";
 
-/** What a connection has to play with: `socket` is the secured one where TLS came about, `raw` the one below. */
+/** The sockets of a connection: `socket` is the TLS one if there is TLS, `raw` the one below. */
 type Stage = { socket: Socket; raw: Socket };
 
 type Behaviour = {
@@ -36,7 +36,7 @@ const writeAndEnd =
   ({ socket }: Stage) =>
     void socket.end(parts.join(""));
 
-/** Writes the beginning, then one more piece every 20 ms. */
+/** Writes the beginning, then one piece every 20 ms. */
 const drip =
   (beginning: string, piece: string) =>
   ({ socket }: Stage) => {
@@ -52,7 +52,7 @@ const dripOnce =
     every(DRIP_MS, socket, () => socket.write(characters.next().value ?? ""));
   };
 
-/** Writes the beginning, then as much as the connection takes, for ever. */
+/** Writes the beginning, then as much as the connection takes, forever. */
 const flood =
   (beginning: string, piece: string | Buffer) =>
   ({ socket }: Stage) => {
@@ -122,6 +122,14 @@ export const HOSTILE_BEHAVIOURS = {
   http_2_status_line: { onRequest: write("HTTP/2.0 200 OK\r\ncontent-length: 2\r\n\r\nok") },
   http_2_status_line_in_pieces: {
     onRequest: write("HT", "TP/2", ".0 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+  },
+  http_2_status_line_later: {
+    onRequest: ({ socket }) => {
+      socket.write(`${OK_HEAD}content-length: 2\r\n\r\nok`);
+      socket.on("data", (chunk: Buffer) => {
+        if (chunk.includes("POST /")) socket.write("HTTP/2.0 200 OK\r\ncontent-length: 2\r\n\r\nok");
+      });
+    },
   },
   http_0_9_status_line: { onRequest: write("HTTP/0.9 200 OK\r\ncontent-length: 2\r\n\r\nok") },
   http_1_0_status_line: { onRequest: writeAndEnd("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok") },

@@ -11,7 +11,7 @@ export type HostileReceivers = {
   close(): Promise<void>;
 };
 
-/** Starts one receiver for each hostile behaviour, all in one process of their own. */
+/** Starts one receiver per hostile behaviour, all in one separate process. */
 export async function startHostileReceivers(): Promise<HostileReceivers> {
   const child: ChildProcess = fork(new URL("./hostile-receiver-process.ts", import.meta.url), {
     execArgv: [],

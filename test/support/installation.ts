@@ -1,5 +1,5 @@
-// What tests put into a database, and what they read of its tables: the one place that knows them beside the SQL's own
-// tests.
+// What tests write to a database and read from its tables: the only place that knows the tables, except for the tests of
+// the SQL itself.
 import { randomBytes } from "node:crypto";
 import type { ClientBase, Pool, QueryResultRow } from "pg";
 import { createApiKey } from "../../src/app/create-api-key.ts";
@@ -13,7 +13,7 @@ type Database = Pool | ClientBase;
 
 export const SECRETS_KEY = Buffer.alloc(32, 7);
 
-/** An account that can sign, its secret, and, with a URL, its endpoint. */
+/** An account with a signing secret and, given a URL, an endpoint. */
 export async function createTestAccount(
   { pool }: { readonly pool: Pool },
   endpointUrl?: string,
@@ -23,7 +23,7 @@ export async function createTestAccount(
   return { accountId, secret: signingSecret };
 }
 
-/** `accountId` null: a staff key. Of the test environment unless `env` says otherwise. */
+/** `accountId` null: a staff key. For the test environment unless `env` says otherwise. */
 export async function createTestKey(
   pool: Pool,
   accountId: string | null,
@@ -34,19 +34,19 @@ export async function createTestKey(
   return await createApiKey(pool, readConfig(env), wish);
 }
 
-/** The new secret; the one before goes on for a minute. */
+/** Returns the new secret; the previous one stays valid for a minute. */
 export async function rotateSecret(pool: Pool, accountId: string): Promise<string> {
   return (await rotateSigningSecret(pool, accountId, 60, SECRETS_KEY)).secret;
 }
 
-/** An account that cannot sign, with an endpoint if one is given: for what stops before the POST. */
+/** An account without a signing secret, with an endpoint if given: for what fails before the POST. */
 export async function insertAccount(database: Database, endpointUrl?: string): Promise<string> {
   const { id } = await insertRow(database, "accounts", { name: "test" });
   if (endpointUrl !== undefined) await insertEndpoint(database, id, endpointUrl);
   return id;
 }
 
-/** Nobody asks whether this target is allowed. */
+/** The target is not checked. */
 export async function insertEndpoint(database: Database, accountId: string, url: string): Promise<void> {
   await insertRow(database, "endpoints", { account_id: accountId, url });
 }
@@ -78,7 +78,7 @@ export async function publishMany(
   return rows[0]!.ids;
 }
 
-/** Deliveries of the log alone, as if they had all succeeded: the first is the youngest, a millisecond older each. */
+/** Log entries only, all succeeded: the first is the newest, each next one a millisecond older. */
 export async function insertLog(
   database: Database,
   accountId: string,
@@ -101,7 +101,7 @@ export async function insertLog(
   );
 }
 
-/** What a pipeline's role is given: nothing but the two functions. */
+/** The grants of a pipeline's role: only the two functions. */
 export async function createPipelineRole(pool: Pool): Promise<{ role: string; drop(): Promise<unknown> }> {
   const role = `pipeline_${randomBytes(4).toString("hex")}`;
   await pool.query(`create role ${role}; grant usage on schema sealpost to ${role};
@@ -114,28 +114,28 @@ export async function allowTargets(database: Database, targets: readonly string[
   await changeRows(database, "settings", {}, { unsafe_allowed_targets: targets });
 }
 
-/** Makes them deliveries whose dispatchers died twice, which are posted alone. */
+/** Makes them deliveries whose dispatchers died twice, which go to quarantine. */
 export async function makeSuspect(database: Database, deliveryIds?: readonly string[]): Promise<void> {
   const where = deliveryIds === undefined ? {} : { delivery_id: deliveryIds };
   await changeRows(database, "open_deliveries", where, { interruptions: 2 });
 }
 
-/** No secret opens any more. */
+/** Makes all secrets undecryptable. */
 export async function spoilSecrets(database: Database): Promise<void> {
   await changeRows(database, "signing_secrets", {}, { sealed: Buffer.alloc(1) });
 }
 
-/** Takes what is to be delivered away, and leaves the log as it is. */
+/** Removes what is due, and leaves the log alone. */
 export async function forgetOpen(database: Database, deliveryIds?: readonly string[]): Promise<void> {
   await deleteRows(database, "open_deliveries", deliveryIds && { delivery_id: deliveryIds });
 }
 
-/** `firstDay`: as PostgreSQL reads a day. */
+/** `firstDay`: a date as PostgreSQL reads it. */
 export async function makePartitionsFrom(database: Database, firstDay: string, days: number): Promise<void> {
   await database.query("select sealpost.make_partitions($1::date, $2)", [firstDay, days]);
 }
 
-/** Drops the partition of the day that is so many ahead of today, and tells its name. */
+/** Drops the partition of the day that many days from today, and returns its name. */
 export async function dropPartitionAhead(database: Database, table: string, days: number): Promise<string> {
   const { rows } = await database.query<{ name: string }>(
     "select $1 || to_char((now() at time zone 'UTC')::date + $2::integer, '_YYYYMMDD') as name",
@@ -145,12 +145,12 @@ export async function dropPartitionAhead(database: Database, table: string, days
   return rows[0]!.name;
 }
 
-/** What this session has read and written is counted now, and not in a while. */
+/** Flushes this session's statistics now. */
 export async function flushStatistics(database: Database): Promise<void> {
   await database.query("select pg_stat_force_next_flush()");
 }
 
-/** Entries read of each index of ours. */
+/** Entries read from each of our indexes. */
 export async function readIndexReads(database: Database): Promise<ReadonlyMap<string, number>> {
   const { rows } = await database.query<{ name: string; reads: number }>(
     `select indexrelname as name, idx_tup_read::float8 as reads from pg_stat_user_indexes
@@ -159,7 +159,7 @@ export async function readIndexReads(database: Database): Promise<ReadonlyMap<st
   return new Map(rows.map(({ name, reads }) => [name, reads]));
 }
 
-/** While `work` goes on every new row of the table is refused. */
+/** Every insert into the table fails while `work` runs. */
 export async function refusingRows<T>(pool: Pool, table: string, work: () => Promise<T>): Promise<T> {
   await pool.query(
     `alter table sealpost.${table} add constraint refused check (account_id is null) not valid`,
@@ -171,7 +171,7 @@ export async function refusingRows<T>(pool: Pool, table: string, work: () => Pro
   }
 }
 
-/** While `work` goes on there is no such table. */
+/** The table is missing while `work` runs. */
 export async function withoutTable<T>(pool: Pool, table: string, work: () => Promise<T>): Promise<T> {
   await pool.query(`alter table sealpost.${table} rename to put_away`);
   try {
@@ -181,14 +181,14 @@ export async function withoutTable<T>(pool: Pool, table: string, work: () => Pro
   }
 }
 
-/** A transaction that somebody holds open; once it has ended it may be ended again. */
+/** An open transaction; ending it twice is allowed. */
 type Transaction = {
   readonly client: ClientBase;
   commit(): Promise<void>;
   rollback(): Promise<void>;
 };
 
-/** Begins one on a connection of its own; `sql`: what it does first. */
+/** Begins one on its own connection; `sql` runs first. */
 export async function begin(pool: Pool, sql = "select"): Promise<Transaction> {
   const client = await pool.connect();
   await client.query(`begin; ${sql}`);
@@ -202,12 +202,12 @@ export async function begin(pool: Pool, sql = "select"): Promise<Transaction> {
   return { client, commit: () => end("commit"), rollback: () => end("rollback") };
 }
 
-/** Nobody gets at the table until the transaction ends. */
+/** Locks the table until the transaction ends. */
 export async function lockTable(pool: Pool, table: string): Promise<Transaction> {
   return await begin(pool, `lock table sealpost.${table} in access exclusive mode`);
 }
 
-/** Resolves with the processes of the sessions that wait for a lock, once there are some. */
+/** Resolves to the pids of sessions that wait for a lock, once there are any. */
 export async function untilSomebodyWaits(pool: Pool): Promise<readonly number[]> {
   for (;;) {
     const { rows } = await pool.query<{ pid: number }>(
@@ -217,7 +217,7 @@ export async function untilSomebodyWaits(pool: Pool): Promise<readonly number[]>
   }
 }
 
-/** Ends the sessions: of these processes, or of everybody else. */
+/** Terminates the sessions with these pids, or everybody else's. */
 export async function endSessions(pool: Pool, pids?: readonly number[]): Promise<void> {
   await pool.query(
     `select pg_terminate_backend(pid) from pg_stat_activity
@@ -226,10 +226,10 @@ export async function endSessions(pool: Pool, pids?: readonly number[]): Promise
   );
 }
 
-/** Columns and what they hold; in a condition null is no value, and an array any of several. */
+/** Columns and their values; in a condition, null means null and an array means any of them. */
 type Values = Readonly<Record<string, unknown>>;
 
-/** Rows of a table of ours, or of another schema's by its whole name, in the order of their first column. */
+/** Rows of one of our tables, or, by its qualified name, of another schema's, ordered by the first column. */
 export async function rowsOf(
   database: Database,
   table: string,

@@ -1,4 +1,4 @@
-// A name server on loopback that answers as it is told, so that tests see real DNS and nobody else's.
+// A scripted name server on loopback, so that tests use real DNS but nobody else's.
 
 import { createSocket, type Socket as UdpSocket } from "node:dgram";
 import { once } from "node:events";
@@ -128,7 +128,7 @@ export async function startNameServer(): Promise<NameServer> {
   };
 }
 
-/** The same port for both protocols; somebody else may hold one of the two, so it is tried a few times. */
+/** The same port for UDP and TCP; one of the two may be taken, so it tries a few times. */
 async function listenOnBoth(): Promise<{ udp: UdpSocket; tcp: Server; port: number }> {
   for (let tries = 10; ; tries -= 1) {
     const tcp = createServer().listen(0, "127.0.0.1");

@@ -1,9 +1,9 @@
-// vitest's global setup: nothing that the whole suite's processes log may hold a secret.
+// vitest global setup: no process of the suite may log a secret.
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Where processes keep what they write; see output-tap.mjs. */
+/** Where processes keep a copy of their output; see output-tap.mjs. */
 export const OUTPUT_FOLDER_VARIABLE = "SEALPOST_TEST_OUTPUT";
 
 const secrets: readonly RegExp[] = [
@@ -17,7 +17,7 @@ const secrets: readonly RegExp[] = [
   /planted-secret/,
 ];
 
-/** The lines of a log, or of standard error, that hold a secret. What a command answers (a new key) may be one. */
+/** Lines of a log or of standard error that contain a secret. A command's result (a new key) may be one. */
 export function leaksIn(text: string): readonly string[] {
   return text
     .split("\n")

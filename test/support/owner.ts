@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 
-/** A process of its own that has started an embedded PostgreSQL and stays. */
+/** A separate process that owns an embedded PostgreSQL. */
 export type Owner = {
   readonly pid: number;
   readonly databaseUrl: string;
@@ -39,7 +39,7 @@ export type OwnerProcess = {
   readonly gid?: number;
 };
 
-/** Starts one; throws what its start threw. */
+/** Starts one; rethrows its error. */
 export async function startOwner(options: OwnerOptions, from: OwnerProcess = {}): Promise<Owner> {
   const { moduleUrl = EMBEDDED, execPath = process.execPath, ...ids } = from;
   const child = spawn(

@@ -1,4 +1,4 @@
-// Run before each test file: the limits that end a test that hangs.
+// Runs before each test file: sets the limits that end a hanging test.
 import { vi } from "vitest";
 import { patience } from "./time-limits.ts";
 

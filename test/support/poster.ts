@@ -1,4 +1,4 @@
-// A poster as the service makes it, with the real connector, for receivers on loopback.
+// A poster as in the service, with the real connector, for receivers on loopback.
 import type { Socket } from "node:net";
 import { createDirectConnector } from "../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../src/egress/dns/resolver.ts";
@@ -48,12 +48,12 @@ export function createTestPoster(options: TestPosterOptions): Poster {
   });
 }
 
-/** Posts over a connector of the test's own, with nothing lifted. */
+/** Posts over the test's own connector, with no exemptions. */
 export function egressOf(connect: Connect): Egress {
   return { connect, unsafeAllowedTargets: NO_UNSAFE_ALLOWED_TARGETS };
 }
 
-/** A small request; `deadlineMs` is 5,000 unless given. */
+/** A small request; `deadlineMs` defaults to 5,000. */
 export function postRequest(url: URL, more: Partial<PostRequest> = {}): PostRequest {
   return {
     url,

@@ -1,4 +1,4 @@
-// A real Prometheus (Debian's package has one), scraping every second and asked by its own API.
+// A real Prometheus (from Debian's package), scraping every second and queried through its API.
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -24,14 +24,14 @@ export type Prometheus = {
 
 const POLL_MS = 250;
 
-/** Null where the programs are not installed. */
+/** Null if the programs are not installed. */
 export function findPrometheus(): { readonly prometheus: string; readonly promtool: string } | null {
   const prometheus = commandOnPath("prometheus");
   const promtool = commandOnPath("promtool");
   return prometheus === null || promtool === null ? null : { prometheus, promtool };
 }
 
-/** `jobs`: `host:port` of what is scraped, by the job's name. */
+/** `jobs`: scrape targets (`host:port`) by job name. */
 export async function startPrometheus(
   program: string,
   jobs: Readonly<Record<string, readonly string[]>>,
@@ -110,7 +110,7 @@ export async function startPrometheus(
   };
 }
 
-/** Runs promtool and says what it said, whether it was content or not. */
+/** Runs promtool and returns its output, whether it succeeded or not. */
 export function runPromtool(
   program: string,
   args: readonly string[],

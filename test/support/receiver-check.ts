@@ -1,4 +1,4 @@
-// The receiver check as the service makes it, for receivers on loopback.
+// The receiver check as in the service, for receivers on loopback.
 import { randomUUID } from "node:crypto";
 import { createDirectConnector } from "../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../src/egress/dns/resolver.ts";
@@ -8,7 +8,7 @@ import { unsafeAllowed } from "./dispatching.ts";
 import type { Receiver } from "./receiver.ts";
 import { patience } from "./time-limits.ts";
 
-/** `deadlineMs`: of an attempt; 15,000 unless given. */
+/** `deadlineMs`: per attempt, default 15,000. */
 export function createTestCheck(receiver: Receiver, deadlineMs = patience(15_000)): CheckReceiver {
   const now = () => performance.now();
   const unsafeAllowedTargets = parseUnsafeAllowedTargets(unsafeAllowed([receiver]));

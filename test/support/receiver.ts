@@ -1,4 +1,4 @@
-// A real HTTPS server on 127.0.0.1 that plays the customer's webhook receiver in tests.
+// A real HTTPS server on 127.0.0.1 as the customer's webhook receiver.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
@@ -6,7 +6,7 @@ import { createSecureContext, type SecureContext, type TlsOptions } from "node:t
 import { type CertificateAuthority, type IssuedCertificate, sharedAuthority } from "./certificates.ts";
 import { patience, patientSignal } from "./time-limits.ts";
 
-/** What the receiver got; `body` is the exact bytes. */
+/** What the receiver got; `body` has the exact bytes. */
 export type ReceivedRequest = {
   method: string;
   path: string;
@@ -21,7 +21,7 @@ export type ReceivedRequest = {
   servername: string | false | null;
 };
 
-/** An answer to give; one without a status is 200. */
+/** A response; its status defaults to 200. */
 export type ScriptedAnswer = {
   status?: number;
   headers?: Record<string, string>;
@@ -32,7 +32,7 @@ export type ScriptedAnswer = {
   hangUp?: boolean;
 };
 
-/** Decides what to answer: returns an answer, or writes to `response` itself and returns nothing. */
+/** Returns the response, or writes to `response` itself and returns nothing. */
 export type ReceiverHandler = (
   request: ReceivedRequest,
   response: ServerResponse,

@@ -1,4 +1,4 @@
-// The real API on a test database: everything but the process around it.
+// The real API on a test database, without a process of its own.
 import { randomUUID } from "node:crypto";
 import type { AddressInfo } from "node:net";
 import { Writable } from "node:stream";
@@ -55,7 +55,7 @@ export type TestApi = {
   close(): Promise<void>;
 };
 
-/** Listens on loopback. `env` as the environment would say it; requests are hardly limited by default. */
+/** Listens on loopback. `env`: environment variables; by default with a very high rate limit. */
 export async function startTestApi(
   database: TestDatabase,
   env: Record<string, string> = {},

@@ -4,7 +4,7 @@ import { NO_UNSAFE_ALLOWED_TARGETS } from "../../src/egress/rules/unsafe-allowed
 import { createSealpostRegistry } from "../../src/operations/operations.ts";
 import { CHECK_POLICY } from "../../src/operations/receivers.ts";
 
-/** Every operation as it is declared, with nothing behind it. */
+/** Every operation as declared, with nothing behind it. */
 export function declaredOperations(): readonly Operation[] {
   return createSealpostRegistry({
     pool: new pg.Pool(),

@@ -1,4 +1,4 @@
-// Real processes of the command line beside a test database.
+// Real command line processes on a test database.
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { startSealpost } from "./command.ts";

@@ -1,10 +1,10 @@
-// A thread that measures every second how long a fixed piece of work takes, and keeps the slowness in a file.
+// A thread that measures every second how long a fixed piece of work takes, and writes the slowness to a file.
 import { renameSync, writeFileSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";
 import { parentPort, workerData } from "node:worker_threads";
 
 const ROUNDS = 10_000_000;
-/** What the rounds take on an idle core of the machine that this was written on, and beside the suite itself. */
+/** What the rounds took on an idle core of the reference machine, and alongside the suite. */
 const IDLE_MS = 17;
 const USUAL_MS = 2 * IDLE_MS;
 const SLOWNESS_MAX = 20;
@@ -12,7 +12,7 @@ const SLOWNESS_MAX = 20;
 const FIRST_SAMPLES = 3;
 const EVERY_MS = 1_000;
 const REMEMBERED_MS = 60_000;
-/** One sample may be unlucky. */
+/** A single sample may be an outlier. */
 const AVERAGED_SAMPLES = 3;
 
 function work(): number {
@@ -43,14 +43,14 @@ function sample(): void {
   while (averages[0]!.at < now - REMEMBERED_MS) averages.shift();
 }
 
-/** Replaced whole, so that nobody reads half a number. */
+/** Replaced atomically, so that nobody reads half a number. */
 function tell(): void {
   const slowness = Math.max(...averages.map(({ ms }) => ms)) / USUAL_MS;
   writeFileSync(`${file}.new`, Math.min(Math.max(slowness, 1), SLOWNESS_MAX).toFixed(1));
   renameSync(`${file}.new`, file);
 }
 
-// Until it is compiled it is slow.
+// Slow until it is compiled.
 measureMs();
 for (let n = 0; n < FIRST_SAMPLES; n++) sample();
 tell();

@@ -1,4 +1,4 @@
-// vitest's global setup: says how long the suite takes, and measures for its time limits how slow the machine is.
+// vitest global setup: prints how long the suite takes, and measures how slow the machine is, for its time limits.
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";

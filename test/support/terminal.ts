@@ -1,7 +1,7 @@
 import { PassThrough } from "node:stream";
 import { runProgram } from "../../src/cli/program.ts";
 
-/** Runs a command line in this process, as if somebody sat at a terminal. */
+/** Runs a command line in this process, as if at a terminal. */
 export async function runAtTerminal(
   args: readonly string[],
   input: string,

@@ -21,14 +21,14 @@ type TestServerOptions = {
 const CONTAINER_IMAGE = "postgres:18-alpine";
 const ENGINE_ANSWER_MS = 500;
 
-/** A crash may lose these databases. With `fsync` off creating one takes a fifth of the time. */
+/** These databases may be lost in a crash. With `fsync` off, creating one takes a fifth of the time. */
 const THROW_AWAY_SETTINGS = {
   fsync: "off",
   full_page_writes: "off",
   max_connections: "300",
 };
 
-/** TEST_DATABASE_URL's server, else a container where an engine has the image, else an embedded one. */
+/** The server at TEST_DATABASE_URL, else a container if an engine has the image, else an embedded one. */
 export async function startTestServer(options: TestServerOptions = {}): Promise<TestServer> {
   const settings = { ...THROW_AWAY_SETTINGS, ...options.settings };
   const nativeFolder = options.nativeFolder ?? process.env.TEST_POSTGRES_NATIVE_FOLDER;
@@ -83,7 +83,7 @@ async function startContainer(settings: Readonly<Record<string, string>>): Promi
   };
 }
 
-/** Asks for the image, too: an engine that must fetch it first is slower than the embedded server, or offline. */
+/** Checks for the image too: an engine that must pull it first is slower than the embedded server, or offline. */
 function hasContainerImage(): Promise<boolean> {
   return new Promise((resolve) => {
     const call = request(

@@ -4,13 +4,13 @@ import { claimFolder } from "../../src/postgres/ownership.ts";
 
 const PREFIX = "sealpost-test-";
 const MEMORY_BYTES_MIN = 4 * 1024 ** 3;
-/** A younger folder may belong to a server that is just starting and does not answer yet. */
+/** A newer folder may belong to a server that is still starting. */
 const LEFTOVER_AGE_MIN_MS = 10 * 60_000;
 
 /**
- * A new folder for a server whose data may be lost: in memory where there is plenty, as making a database writes 400
- * files, which took 10 to 20 times as long on a virtual machine's disk. Not the system's temporary folder: for
- * root that is often a private one. Nothing in it can be run: /dev/shm may be mounted `noexec`.
+ * A new folder for a server whose data may be lost: in memory if there is plenty, because creating a database writes
+ * 400 files, which is much slower on a virtual machine's disk. Not the system's temporary folder, which is often private
+ * for root. Nothing in it can be executed: /dev/shm may be mounted `noexec`.
  */
 export async function makeThrowAwayFolder(): Promise<string> {
   const parent = (await hasRoomInMemory()) ? "/dev/shm" : "/tmp";
@@ -24,7 +24,7 @@ async function hasRoomInMemory(): Promise<boolean> {
   return shared !== null && shared.bavail * shared.bsize >= MEMORY_BYTES_MIN;
 }
 
-/** What test runs left that were killed: their servers ended by themselves, their folders did not. */
+/** Removes the folders of killed test runs; their servers stop by themselves. */
 async function removeLeftovers(parent: string): Promise<void> {
   for (const name of await readdir(parent)) {
     const folder = join(parent, name);

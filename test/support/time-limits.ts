@@ -1,18 +1,18 @@
-// Time limits that hold on a busy machine: each is multiplied by how slow the machine is at that moment.
+// Time limits for busy machines: each is multiplied by the machine's current slowness.
 import { readFileSync } from "node:fs";
 
-/** Names the file to which slowness-probe.ts writes its latest figure. */
+/** The file to which slowness-probe.ts writes its latest figure. */
 export const SLOWNESS_FILE_VARIABLE = "SEALPOST_TEST_SLOWNESS";
 
-/** How many times slower than usual the machine has been in the last minute, 1 to 20; 1 where nothing measures it. */
+/** How many times slower than usual the machine was in the last minute, 1 to 20; 1 if it is not measured. */
 export function slowness(): number {
   const file = process.env[SLOWNESS_FILE_VARIABLE];
   return file === undefined ? 1 : Number(readFileSync(file, "utf8"));
 }
 
 /**
- * What `ms` on a quiet machine amount to on this one now. For upper limits only: how long to wait for something, how
- * late it may be. Where the product waits for a time of its own, only what comes on top of it is multiplied.
+ * Scales `ms` on a quiet machine to this one now. For upper limits only: how long to wait for something, how late it
+ * may be. Where the product itself waits for a fixed time, scale only what comes on top of it.
  */
 export function patience(ms: number): number {
   return Math.ceil(ms * slowness());

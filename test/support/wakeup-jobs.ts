@@ -1,9 +1,9 @@
 import type { Pool } from "pg";
 
-// The jobs of graphile-worker that tests look at or change. What is known of its private tables, src/ keeps in
-// src/store/graphile-worker.ts; its canary test says when an upgrade changes them.
+// The graphile-worker jobs that tests read or change. In src/, only src/store/graphile-worker.ts knows its private tables;
+// its canary test fails if an upgrade changes them.
 
-/** Every job in the queue, whosesoever and whether or not it is locked. */
+/** Every job in the queue, locked or not. */
 export async function countJobs(pool: Pool): Promise<number> {
   const { rows } = await pool.query<{ n: number }>(
     "select count(*)::integer as n from graphile_worker._private_jobs",
@@ -11,7 +11,7 @@ export async function countJobs(pool: Pool): Promise<number> {
   return rows[0]!.n;
 }
 
-/** Takes all wake-ups that wait out of the queue, as a dispatcher would. */
+/** Takes all waiting wake-ups from the queue, as a dispatcher would. */
 export async function takeWakeups(pool: Pool): Promise<{ ids: string[]; jobs: number }> {
   const { rows } = await pool.query<{ payload: { ids: string[] } }>(
     "delete from graphile_worker._private_jobs returning payload",
@@ -19,7 +19,7 @@ export async function takeWakeups(pool: Pool): Promise<{ ids: string[]; jobs: nu
   return { ids: rows.flatMap((row) => row.payload.ids), jobs: rows.length };
 }
 
-/** As a worker had them that took them so long ago. `jobIds` null: all jobs. */
+/** Locks them as a worker that took them that long ago. `jobIds` null: all jobs. */
 export async function lockJobs(
   pool: Pool,
   ago = "0 seconds",
@@ -40,7 +40,7 @@ export async function jobIds(pool: Pool): Promise<readonly string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** What the newest job says. */
+/** The payload of the newest job. */
 export async function newestPayload(pool: Pool): Promise<unknown> {
   const { rows } = await pool.query<{ payload: unknown }>(
     "select payload from graphile_worker._private_jobs order by id desc limit 1",
@@ -48,7 +48,7 @@ export async function newestPayload(pool: Pool): Promise<unknown> {
   return rows[0]?.payload;
 }
 
-/** Jobs of a task without a payload; `deliver` are wake-ups that wake nobody. */
+/** Jobs of a task without a payload; as `deliver`, wake-ups for no delivery. */
 export async function addJobs(pool: Pool, task: string, count = 1): Promise<void> {
   await pool.query("select graphile_worker.add_job($1) from generate_series(1, $2::integer)", [task, count]);
 }

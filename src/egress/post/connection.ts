@@ -63,8 +63,8 @@ export function openConnection(
 }
 
 /**
- * Whether the answer claims to be another HTTP than 1.0 or 1.1, which undici takes for one of those without a word. Told
- * by the first head of an answer, be it an informational one.
+ * Whether the answer claims to be another HTTP than 1.0 or 1.1, which undici takes for one of those. Its first head
+ * tells, be it an informational one.
  */
 export function speaksOtherHttp({ beginning }: Connection): boolean {
   return /HTTP\/(?!1\.[01])/.test(beginning);

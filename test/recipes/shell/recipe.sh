@@ -1,5 +1,5 @@
 # verify_webhook BODY_FILE HEADER TOLERANCE NOW SECRET...   (bash and coreutils; 300 and $(date +%s) are usual)
-# Returns 0 when right, 1 when not, 2 without a secret or body. No secret shows in the list of processes.
+# Returns 0 if valid, 1 if not, 2 without a secret or body. Secrets never show in the process list.
 verify_webhook() {
   local LC_ALL=C body=$1 header=$2 tolerance=$3 now=$4 secret item items time= times=0 age salt expected matches=0
   shift 4
@@ -16,7 +16,7 @@ verify_webhook() {
   salt=$(head -c 16 /dev/urandom | od -An -tx1)
   for secret; do
     expected=$(hmac_sha256 "$secret" < <(printf %s. "$time" && cat <"$body"))
-    for item in "${items[@]}"; do # Salted digests are compared, so that the time tells nothing.
+    for item in "${items[@]}"; do # Compares salted digests, so that timing reveals nothing.
       [ "$(printf %s "${salt}v1=$expected" | sha256sum)" = "$(printf %s "$salt$item" | sha256sum)" ] &&
         matches=$((matches + 1))
     done

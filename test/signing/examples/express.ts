@@ -6,16 +6,16 @@ import {
   type WebhookEvent,
 } from "../../../src/signing/index.ts";
 
-/** Mount it before `app.use(express.json())`: what that has parsed can no longer be verified. */
+/** Mount it before `app.use(express.json())`: a parsed body cannot be verified. */
 export function createReceiver(options: {
   secret: string | undefined;
   inbox: DeliveryInbox;
   store: (event: WebhookEvent) => Promise<void>;
 }): Router {
   const router = express.Router();
-  // An analysis may be 1 MiB; express.raw stops at 100 KB unless it is told.
+  // An analysis can be 1 MiB; the default limit of express.raw is 100 KB.
   router.post("/webhooks", express.raw({ type: () => true, limit: "2mb" }), async (request, response) => {
-    // What it throws carries the status to answer.
+    // Its errors carry the status to answer with.
     const event = verifyWebhook({
       rawBody: request.body,
       header: request.headers[SIGNATURE_HEADER],

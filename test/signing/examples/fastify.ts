@@ -6,7 +6,7 @@ import {
   type WebhookEvent,
 } from "../../../src/signing/index.ts";
 
-/** A plugin, so that the rest of the application keeps its own body parsers. */
+/** A plugin, so that the rest of the application keeps its body parsers. */
 export async function receiver(
   app: FastifyInstance,
   options: {
@@ -18,9 +18,9 @@ export async function receiver(
   app.removeAllContentTypeParsers();
   app.addContentTypeParser<Buffer>("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 
-  // An analysis may be 1 MiB, which is fastify's limit, and the event is a little more.
+  // An analysis can be 1 MiB, fastify's default limit, and the event is slightly larger.
   app.post<{ Body: Buffer }>("/webhooks", { bodyLimit: 2 * 1024 * 1024 }, async (request, reply) => {
-    // What it throws carries the status to answer.
+    // Its errors carry the status to answer with.
     const event = verifyWebhook({
       rawBody: request.body,
       header: request.headers[SIGNATURE_HEADER],

@@ -12,7 +12,7 @@ const BODY_BYTES_MAX = 2 * 1024 * 1024;
 export function createReceiver(options: {
   secret: string | undefined;
   inbox: DeliveryInbox;
-  /** Puts the event where your own worker finds it: a table, a queue. */
+  /** Puts the event where your worker finds it: a table, a queue. */
   store: (event: WebhookEvent) => Promise<void>;
 }): Server {
   return createServer(async (request, response) => {

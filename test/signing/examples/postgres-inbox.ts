@@ -1,16 +1,13 @@
 import type { Pool, PoolClient } from "pg";
 import type { DeliveryInbox } from "../../../src/signing/index.ts";
 
-/**
- * A row may go once its analysis can no longer be read (after 7 days, unless you were told another time): from then on
- * nothing is replayed.
- */
+/** Delete a row once its analysis has expired (by default after 7 days): from then on it cannot be replayed. */
 export const ACCEPTED_DELIVERIES_TABLE = `
   create table accepted_deliveries (id text primary key, accepted_at timestamptz not null default now())`;
 
 /**
- * The id and what `accept` writes with the client are one transaction: both are there afterwards, or neither. Of two
- * calls with the same id at once, the second waits in its insert for the first one's end.
+ * The id and what `accept` writes with the client are one transaction: both are stored, or neither. Of two concurrent
+ * calls with the same id, the second waits in its insert until the first has ended.
  */
 export function createPostgresInbox(pool: Pool): DeliveryInbox<PoolClient> {
   return {
@@ -27,7 +24,7 @@ export function createPostgresInbox(pool: Pool): DeliveryInbox<PoolClient> {
         client.release();
         return rowCount === 1 ? "accepted" : "duplicate";
       } catch (error) {
-        // Closing the connection undoes the transaction, even where the connection is what failed.
+        // Closing the connection rolls the transaction back, even if the connection itself failed.
         client.release(true);
         throw error;
       }
