@@ -1,14 +1,16 @@
 # One image for every command: `docker run … serve`, `dispatch`, `migrate`, `account create`, …
 # PostgreSQL is not included, so set DATABASE_URL; `start` and `demo` with the embedded one need an npm install.
 
-FROM node:26-bookworm-slim AS packages
+# A tag can be moved. docs/operating.md says how to pin the image by its digest.
+ARG NODE_IMAGE=node:26-bookworm-slim
+FROM ${NODE_IMAGE} AS packages
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 # Optional packages are the embedded PostgreSQL and a Node binary, neither needed here. No package needs its install
 # script, so none is run and nothing is compiled.
 RUN npm ci --omit=dev --omit=optional --ignore-scripts
 
-FROM node:26-bookworm-slim
+FROM ${NODE_IMAGE}
 # Node strips types itself, but not below node_modules, so the program is in its own folder.
 WORKDIR /app
 # 127.0.0.1 would not be reachable from outside the container.

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { arrows, circles } from "./tidy/arrows.ts";
 import { banRules } from "./tidy/bans.ts";
 import { exceptions } from "./tidy/exceptions.ts";
+import { lockFile } from "./tidy/lock-file.ts";
 import { metrics } from "./tidy/metrics.ts";
 import { fileLength, fileNames, lineLength, medianLength } from "./tidy/shapes.ts";
 import { type Rule, readSourceFiles } from "./tidy/source-files.ts";
@@ -15,6 +16,7 @@ const rules: readonly Rule[] = [
   medianLength,
   fileNames,
   metrics,
+  lockFile,
 ];
 
 function rule(name: string): Rule {
@@ -42,6 +44,19 @@ describe("the repository", () => {
     const forbidden = breaches.filter((breach) => !paths.has(breach.path));
     expect(forbidden.map(({ path, message }) => `${path} ${message}`)).toEqual([]);
   });
+});
+
+const SHA512 = `sha512-${"a".repeat(86)}==`;
+const locked = (entry: object) =>
+  JSON.stringify({ packages: { "": { name: "sealpost" }, "node_modules/a": entry } });
+
+test.each([
+  { integrity: "sha1-0000000000000000000000000000" },
+  { integrity: SHA512, resolved: "https://registry.example.com/a.tgz" },
+  { integrity: SHA512, resolved: "" },
+])("a package that is locked with %j is no better", (entry) => {
+  const files = [{ path: "package-lock.json", text: locked({ version: "1.0.0", ...entry }) }];
+  expect(rule("lock file").find(files)).toHaveLength(1);
 });
 
 /** For each rule: files that breach it, and their neighbours that do not. */
@@ -200,6 +215,10 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "grafana/dashboards/a.json": '{"expr": "sealpost_due{lane=\\"idle\\", job=\\"x\\"}"}',
       "grafana/prometheus/b.yml": "expr: rate(sealpost_wait_seconds_bucket[5m]) > 1",
     },
+  },
+  "lock file": {
+    wrong: { "package-lock.json": locked({ version: "1.0.0" }) },
+    right: { "package-lock.json": locked({ version: "1.0.0", integrity: SHA512 }) },
   },
 };
 

@@ -1,13 +1,23 @@
 import { type IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import { inSlices } from "./body-slices.ts";
+import {
+  CONNECTION_LIMITS,
+  type ConnectionLimits,
+  type ConnectionObserver,
+  createLimitedServer,
+  type IsTrustedProxy,
+} from "./connections.ts";
 import * as limits from "./limits.ts";
 import { invalidRequest } from "./problems.ts";
 import { requestIdOf } from "./request-context.ts";
 
-export type HttpAppOptions = {
-  /** Whose X-Forwarded-For is trusted: nobody's, everybody's, that of so many proxies, or of those addresses. */
-  readonly trustProxy: boolean | number | string;
+export type HttpAppOptions = ConnectionObserver & {
+  /** Whose X-Forwarded-For is believed; null: nobody's. */
+  readonly isTrustedProxy: IsTrustedProxy | null;
+  /** Absent: those of limits.ts. */
+  readonly connectionLimits?: ConnectionLimits | undefined;
   readonly newRequestId: () => string;
   /** Malformed HTTP, or a request that did not arrive in time: there is no request object. */
   readonly onClientError: (error: Error, socket: Socket) => void;
@@ -17,22 +27,34 @@ export type HttpAppOptions = {
 
 /** Fastify as this API needs it: limits on everything, bodies as bytes, and no error texts of its own. */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
-  const { trustProxy, newRequestId, onClientError, onUnroutableUrl } = options;
+  const { isTrustedProxy, newRequestId, onClientError, onUnroutableUrl } = options;
   const app: FastifyInstance = Fastify({
     logger: false,
-    trustProxy: typeof trustProxy === "number" ? (_address, hop) => hop < trustProxy : trustProxy,
+    trustProxy: isTrustedProxy ?? false,
     exposeHeadRoutes: false,
     // Its 503 while closing is no problem document; late requests are still served.
     return503OnClosing: false,
     routerOptions: { maxParamLength: limits.PATH_PARAM_CHARS_MAX },
     bodyLimit: limits.JSON_BODY_BYTES_MAX,
-    requestTimeout: limits.REQUEST_WITHIN_MS,
-    keepAliveTimeout: limits.KEEP_ALIVE_MS,
-    http: {
-      headersTimeout: limits.HEADERS_WITHIN_MS,
-      connectionsCheckingInterval: limits.CONNECTIONS_CHECKED_EVERY_MS,
-      // Node would answer with a bare 400; `refuseMissingHost` answers with a problem.
-      requireHostHeader: false,
+    serverFactory: (handle) => {
+      const server = {
+        ...options,
+        isTrustedProxy: isTrustedProxy ?? (() => false),
+        connectionLimits: options.connectionLimits ?? CONNECTION_LIMITS,
+        http: {
+          headersTimeout: limits.HEADERS_WITHIN_MS,
+          requestTimeout: limits.REQUEST_WITHIN_MS,
+          keepAliveTimeout: limits.KEEP_ALIVE_MS,
+          connectionsCheckingInterval: limits.CONNECTIONS_CHECKED_EVERY_MS,
+          // Node would answer with a bare 400; `refuseBadHost` answers with a problem.
+          requireHostHeader: false,
+        },
+      };
+      if (isTrustedProxy === null) return createLimitedServer(server, handle);
+      return createLimitedServer(server, (request, response) => {
+        removeForwardedPorts(request);
+        handle(request, response);
+      });
     },
     genReqId: (request) => {
       const header = request.headers["x-request-id"];
@@ -50,9 +72,12 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     isClosing = true;
     done();
   });
-  app.addHook("onSend", (_request, reply, payload, done) => {
+  app.addHook("onSend", (request, reply, payload, done) => {
     if (isClosing) reply.header("connection", "close");
-    done(null, payload);
+    if (!Buffer.isBuffer(payload) || payload.length <= limits.UNSLICED_BODY_BYTES_MAX)
+      return done(null, payload);
+    reply.header("content-length", payload.length);
+    done(null, request.method === "HEAD" ? null : inSlices(payload));
   });
   // An unknown Expect header is ignored, not answered with a bare 417.
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
@@ -74,8 +99,24 @@ function respondToConnect(server: Server, request: IncomingMessage, socket: Sock
   server.emit("request", request, response);
 }
 
-/** HTTP/1.1 requires Host; probes may still speak 1.0 without one. */
-export function refuseMissingHost(request: FastifyRequest): void {
-  if (request.headers.host !== undefined || request.raw.httpVersion !== "1.1") return;
-  throw invalidRequest("header.host", "Missing.");
+/** Some proxies write the client's port, too (`ip:port`, `[ipv6]:port`): each of its connections would be a client. */
+function removeForwardedPorts({ headers }: IncomingMessage): void {
+  const forwarded = headers["x-forwarded-for"];
+  if (typeof forwarded !== "string") return;
+  headers["x-forwarded-for"] = forwarded
+    .split(",")
+    .map((one) => {
+      const [, ipv6, ipv4] = /^\s*(?:\[([^\]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+)\s*$/.exec(one) ?? [];
+      return ipv6 ?? ipv4 ?? one;
+    })
+    .join(",");
+}
+
+/** HTTP/1.1 requires one Host; probes may still speak 1.0 without any. */
+export function refuseBadHost(request: FastifyRequest): void {
+  const { rawHeaders, httpVersion } = request.raw;
+  // Node keeps the first of several; whoever is in front of us may go by another.
+  const count = rawHeaders.filter((name, at) => at % 2 === 0 && /^host$/i.test(name)).length;
+  if (count > 1) throw invalidRequest("header.host", "There is more than one.");
+  if (count === 0 && httpVersion === "1.1") throw invalidRequest("header.host", "Missing.");
 }

@@ -59,3 +59,24 @@ export const REMEMBERED_BUCKETS_MAX = 10_000;
 export const CALL_CLAIM_MS = 120_000;
 /** An error response waits at most this long for its claim to be released. */
 export const RELEASE_WITHIN_MS = 500;
+
+/** Connections that one process serves at a time; more are refused. A slow reader's takes about 45 KB. */
+export const CONNECTIONS_MAX = 5_000;
+
+/** Of those, one client's (an IPv4 address, or the /64 of an IPv6 one). Trusted proxies have no such limit. */
+export const CONNECTIONS_PER_ADDRESS_MAX = 500;
+
+/** Requests that wait on one connection for their responses. Clients that pipeline at all send fewer ahead. */
+export const PIPELINED_REQUESTS_MAX = 32;
+
+/**
+ * A connection is cut when it takes longer than `SEND_WITHIN_MS` to take `SEND_BYTES_MIN` of a waiting response: about
+ * 0.5 KiB/s. There is no limit on a whole response: whoever reads slowly but steadily gets all of it.
+ */
+export const SEND_BYTES_MIN = 16_384;
+export const SEND_WITHIN_MS = 30_000;
+export const SEND_CHECKED_EVERY_MS = 5_000;
+
+/** A body larger than this is sent in slices, each when the one before has left: only so is its progress seen. */
+export const UNSLICED_BODY_BYTES_MAX = 65_536;
+export const BODY_SLICE_BYTES = 16_384;

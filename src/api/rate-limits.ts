@@ -129,10 +129,14 @@ function stateOf(
  * controls at least that many.
  */
 export function addressBucket(address: string): string {
+  const plain = plainAddress(address);
+  return `address:${isIPv6(plain) ? `${firstFourGroups(plain)}::/64` : plain}`;
+}
+
+/** Without an IPv6 zone; an IPv4 address that a socket of both families shows as `::ffff:192.0.2.1`, as IPv4. */
+export function plainAddress(address: string): string {
   const unzoned = address.split("%", 1)[0] ?? address;
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(unzoned);
-  if (mapped) return `address:${mapped[1]}`;
-  return `address:${isIPv6(unzoned) ? `${firstFourGroups(unzoned)}::/64` : unzoned}`;
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(unzoned)?.[1] ?? unzoned;
 }
 
 function firstFourGroups(address: string): string {

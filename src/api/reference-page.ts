@@ -1,5 +1,8 @@
 import { hash } from "node:crypto";
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { inSlices } from "./body-slices.ts";
 import { invalidRequest } from "./problems.ts";
 
 const REFERENCE_PATH = "/reference";
@@ -17,12 +20,16 @@ export async function addReferencePage(
   // Loaded only by processes that serve it: the library keeps its 4 MB script in memory.
   const { default: apiReference } = await import("@scalar/fastify-api-reference");
   await app.register(async (pages) => {
-    pages.addHook("onSend", async (_request, reply, payload) => {
+    const chooseScript = createScript();
+    pages.addHook("onSend", async (request, reply, payload) => {
       if (typeof payload !== "string") return payload;
-      const isPage = String(reply.getHeader("content-type")).startsWith("text/html");
-      reply.header("cache-control", isPage ? "no-cache" : "public, max-age=3600");
-      if (isPage) reply.header("content-security-policy", policyOf(payload));
-      return payload;
+      if (String(reply.getHeader("content-type")).startsWith("text/html")) {
+        reply.headers({ "cache-control": "no-cache", "content-security-policy": policyOf(payload) });
+        return payload;
+      }
+      const { headers, bytes } = await chooseScript(payload, request.headers["accept-encoding"]);
+      reply.headers({ "cache-control": "public, max-age=3600", ...headers });
+      return inSlices(bytes);
     });
     await pages.register(apiReference, {
       routePrefix: REFERENCE_PATH,
@@ -48,6 +55,40 @@ export async function addReferencePage(
     });
   });
   return [REFERENCE_PATH, `${REFERENCE_PATH}/`, `${REFERENCE_PATH}/js/scalar.js`];
+}
+
+type Script = { readonly headers: Readonly<Record<string, string | number>>; readonly bytes: Buffer };
+
+/**
+ * The 4 MB script's bytes, plain and compressed. Both are made once, for the first who asks, and sent to everybody:
+ * @fastify/compress would compress for each request anew, and each string sent would be copied for its connection.
+ */
+function createScript(): (text: string, acceptEncoding: string | undefined) => Promise<Script> {
+  let made: Promise<Record<"plain" | "compressed", Script>> | null = null;
+  const make = async (text: string) => {
+    const plain = Buffer.from(text);
+    const compressed = await promisify(gzip)(plain);
+    const vary = { vary: "accept-encoding" };
+    return {
+      plain: { bytes: plain, headers: { ...vary, "content-length": plain.length } },
+      compressed: {
+        bytes: compressed,
+        headers: { ...vary, "content-encoding": "gzip", "content-length": compressed.length },
+      },
+    };
+  };
+  return async (text, acceptEncoding = "") => {
+    made ??= make(text);
+    const { plain, compressed } = await made;
+    return acceptsGzip(acceptEncoding) ? compressed : plain;
+  };
+}
+
+/** `*` is not taken for it: who means gzip says so. */
+function acceptsGzip(acceptEncoding: string): boolean {
+  return acceptEncoding
+    .split(",")
+    .some((coding) => /^\s*gzip\s*(?:;|$)/i.test(coding) && !/;\s*q=0(?:\.0*)?\s*$/i.test(coding));
 }
 
 /** Allows the page's inline scripts by their digests, and the one from this server. */

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
 import { createClientErrorHandler } from "./client-errors.ts";
-import { createHttpApp, refuseMissingHost } from "./http-app.ts";
+import { createHttpApp, type HttpAppOptions, refuseBadHost } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
 import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
 import { REFUSED_BODY_BYTES_MAX } from "./limits.ts";
@@ -15,31 +15,30 @@ import { type CountRequest, createRateLimits, type RateLimitPolicy } from "./rat
 import { beginRequest, type CompletedRequest, completedRequest, contextOf } from "./request-context.ts";
 import { type AccountExists, createRequestGuards, type RequestGuards } from "./request-guards.ts";
 
-export type ApiOptions = PageOptions & {
-  readonly registry: OperationRegistry;
-  readonly findApiKey: FindApiKey;
-  /** The prefix of the keys of this environment, from `apiKeyPrefix`. */
-  readonly keyPrefix: string;
-  readonly accountExists: AccountExists;
-  readonly countRequest: CountRequest;
-  readonly policies: { readonly key: RateLimitPolicy; readonly address: RateLimitPolicy };
-  readonly idempotencyStore: IdempotencyStore;
-  /** Called for every write in its own transaction. */
-  readonly recordWrite: RecordWrite;
-  /** Whose X-Forwarded-For is trusted: nobody's, everybody's, that of so many proxies, or of those addresses. */
-  readonly trustProxy: boolean | number | string;
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
-  /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
-  readonly newId: () => string;
-  /** Validate what handlers return against what they declare; for tests. */
-  readonly isChecking?: boolean;
-  readonly onCompleted: (completed: CompletedRequest) => void;
-  /** An internal error, to be logged. */
-  readonly onInternalError: (error: unknown, requestId: string) => void;
-  /** A request was let through because the rate limiter's store failed. */
-  readonly onRateLimitFailure: (error: unknown) => void;
-};
+export type ApiOptions = PageOptions &
+  Omit<HttpAppOptions, "newRequestId" | "onClientError" | "onUnroutableUrl"> & {
+    readonly registry: OperationRegistry;
+    readonly findApiKey: FindApiKey;
+    /** The prefix of the keys of this environment, from `apiKeyPrefix`. */
+    readonly keyPrefix: string;
+    readonly accountExists: AccountExists;
+    readonly countRequest: CountRequest;
+    readonly policies: { readonly key: RateLimitPolicy; readonly address: RateLimitPolicy };
+    readonly idempotencyStore: IdempotencyStore;
+    /** Called for every write in its own transaction. */
+    readonly recordWrite: RecordWrite;
+    /** Milliseconds since the epoch. */
+    readonly now: () => number;
+    /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
+    readonly newId: () => string;
+    /** Validate what handlers return against what they declare; for tests. */
+    readonly isChecking?: boolean;
+    readonly onCompleted: (completed: CompletedRequest) => void;
+    /** An internal error, to be logged. */
+    readonly onInternalError: (error: unknown, requestId: string) => void;
+    /** A request was let through because the rate limiter's store failed. */
+    readonly onRateLimitFailure: (error: unknown) => void;
+  };
 
 /** The whole HTTP server: operations and public pages. Ready to listen. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
@@ -58,7 +57,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);
 
   const app = createHttpApp({
-    trustProxy: options.trustProxy,
+    ...options,
     newRequestId: newId,
     onClientError: createClientErrorHandler({
       renderProblem,
@@ -80,7 +79,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
 
   app.addHook("onRequest", (request, reply, done) => {
     addStandardHeaders(request, reply);
-    refuseMissingHost(request);
+    refuseBadHost(request);
     // Rejected here and not in the handler, so that the body is not read.
     if (request.is404) refuseUnknown(request, reply).catch(done);
     else done();

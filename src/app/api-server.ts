@@ -3,12 +3,14 @@ import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { apiKeyPrefix } from "../api/api-keys.ts";
+import type { IsTrustedProxy } from "../api/connections.ts";
 import type { Operation } from "../api/operation.ts";
 import { TemporarilyUnavailable } from "../api/problems.ts";
-import type { RateLimitPolicy } from "../api/rate-limits.ts";
+import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
 import type { CompletedRequest } from "../api/request-context.ts";
 import { createApi } from "../api/server.ts";
 import type { Config } from "../config/config.ts";
+import { createAddressSet } from "../egress/rules/address.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
@@ -82,7 +84,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     policies: { key: { name: "default", ...limit }, address: { name: "address", ...limit } },
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     recordWrite: recordStaffWrite,
-    trustProxy: proxiesOf(config),
+    isTrustedProxy: trustedProxies(config.trustProxy),
     now,
     newId: randomUUID,
     isChecking,
@@ -94,6 +96,9 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.faults.of({}).add();
       log.error({ err, request_id: requestId }, "internal error");
     },
+    onConnections: (open) => metrics.connections.of({}).set(open),
+    onConnectionRefused: (limit) => metrics.connectionsRefused.of({ limit }).add(),
+    onConnectionCut: (reason) => metrics.connectionsCut.of({ reason }).add(),
     onRateLimitFailure: (err) => {
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
@@ -141,7 +146,10 @@ function countRequest(
   if (status === 429) metrics.limiterRefusals.of({ policy: keyId === null ? "address" : "key" }).add();
 }
 
-/** In the form that Fastify takes. */
-function proxiesOf({ trustProxy }: Config): boolean | number | string {
-  return typeof trustProxy === "object" ? trustProxy.join(",") : trustProxy;
+/** Null where nobody's X-Forwarded-For is believed. */
+export function trustedProxies(trustProxy: Config["trustProxy"]): IsTrustedProxy | null {
+  if (trustProxy === false) return null;
+  if (typeof trustProxy === "number") return (_address, hop) => hop < trustProxy;
+  const isProxy = createAddressSet(trustProxy);
+  return (address) => isProxy(plainAddress(address));
 }

@@ -1,7 +1,5 @@
 import { InvalidArgumentError } from "@commander-js/extra-typings";
-import { UsageError } from "../app/usage-error.ts";
 import { DAY_SECONDS } from "../model/time.ts";
-import { importSigningKey, WebhookVerificationError } from "../signing/index.ts";
 
 /** A whole number in decimal digits, from `min` to `max` inclusive. */
 export function parseWholeNumber(min: number, max: number): (text: string) => number {
@@ -47,14 +45,4 @@ export function parseName(text: string): string {
 /** For options that can be repeated. */
 export function collect(text: string, previous: readonly string[] | undefined): readonly string[] {
   return [...(previous ?? []), text];
-}
-
-/** @throws UsageError for an empty secret, which would otherwise only fail with the first webhook */
-export function requireValidSecrets(secrets: readonly string[]): void {
-  try {
-    for (const secret of secrets) importSigningKey(secret);
-  } catch (error) {
-    if (error instanceof WebhookVerificationError) throw new UsageError(error.message, { cause: error });
-    throw error;
-  }
 }

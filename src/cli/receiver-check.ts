@@ -7,7 +7,8 @@ import { readConfig } from "../config/read-config.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { receiverCheckBody } from "../operations/receiver-check-schema.ts";
 import type { ReceiverReport } from "../receivers/receiver-check.ts";
-import { collect, requireValidSecrets } from "./options.ts";
+import { collect } from "./options.ts";
+import { readSigningSecrets, SECRET_FILE_OPTION, SECRET_OPTION } from "./signing-secrets.ts";
 
 const MORE_HELP = `
 It sends 14 probes in parallel, within 20 seconds, each with the header sealpost-probe: 1. A correct receiver accepts
@@ -19,20 +20,17 @@ export function addReceiverCheck(receiver: Command, context: ProcessContext): vo
     .command("check")
     .description("check that a receiver accepts valid webhooks and refuses forgeries")
     .requiredOption("--url <url>", "the receiver's URL: a public https:// URL")
-    .requiredOption(
-      "--secret <secret>",
-      "the signing secret; repeat for the old one during a rotation",
-      collect,
-    )
+    .option("--secret <secret>", SECRET_OPTION, collect)
+    .option("--secret-file <path>", SECRET_FILE_OPTION)
     .option("--json", "print JSON, even on a terminal")
     .addHelpText("after", MORE_HELP)
     .action(async (options) => {
       const config = readConfig(context.env);
       const judged = judgeTargetUrl(options.url, targetRulesOf(config));
       if (judged.verdict === "refuse") throw refusedTarget(judged, config);
-      requireValidSecrets(options.secret);
+      const secrets = await readSigningSecrets(context, options);
       const atMs = context.now();
-      const report = await createReceiverChecking(config)({ url: judged.url, secrets: options.secret, atMs });
+      const report = await createReceiverChecking(config)({ url: judged.url, secrets, atMs });
       const value = receiverCheckBody(judged.href, atMs, report);
       printResult(context, options, value, reportText(judged.href, report));
       context.setExitCode(report.verdict === "right" ? 0 : 1);

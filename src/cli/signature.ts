@@ -4,6 +4,7 @@ import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { verifySignature, WebhookVerificationError } from "../signing/index.ts";
 import { collect, parseWholeNumber } from "./options.ts";
+import { readSigningSecrets, SECRET_FILE_OPTION, SECRET_OPTION } from "./signing-secrets.ts";
 import { readStandardInput } from "./standard-input.ts";
 
 // More than the body of any webhook has.
@@ -19,20 +20,18 @@ export function addSignatureCommands(program: Command, context: ProcessContext):
       "verify the body on standard input; the exit code is 0 when the signature is valid, 1 when it is not",
     )
     .requiredOption("--header <value>", "the extract-signature header of the request")
-    .requiredOption(
-      "--secret <secret>",
-      "the signing secret; repeat for the old one during a rotation",
-      collect,
-    )
+    .option("--secret <secret>", SECRET_OPTION, collect)
+    .option("--secret-file <path>", SECRET_FILE_OPTION)
     .option("--now <seconds>", "Unix time of arrival (default: now)", parseWholeNumber(0, SECONDS_MAX))
     .option("--tolerance <seconds>", "maximum age", parseWholeNumber(1, SECONDS_MAX), 300)
     .option("--json", "print JSON, even on a terminal")
     .action(async (options) => {
+      const secrets = await readSigningSecrets(context, options);
       const body = await readStandardInput(context, BODY_BYTES_MAX);
       const rejection = findRejection({
         body,
         header: options.header,
-        secrets: options.secret,
+        secrets,
         toleranceSeconds: options.tolerance,
         nowSeconds: options.now ?? Math.floor(context.now() / 1_000),
       });

@@ -11,7 +11,10 @@ export type Variable<T> = {
 
 export const DAY_SECONDS = 86_400;
 
-/** All variables that Sealpost reads, in the order of the README's table. Nothing else reads the environment. */
+/**
+ * All variables that Sealpost reads, in the order of the README's table. Nothing else reads the environment, but for
+ * SEALPOST_SECRET: the receivers' own, in src/cli/signing-secrets.ts.
+ */
 export const variables = {
   DATABASE_URL: optional(
     kinds.secret(

@@ -38,5 +38,23 @@ export function createApiMetrics(registry: MetricsRegistry) {
       unit: "requests",
       labels: {},
     }),
+    connections: registry.gauge({
+      name: "sealpost_api_connections",
+      help: "Open connections of clients and of the proxies in front.",
+      unit: "connections",
+      labels: {},
+    }),
+    connectionsRefused: registry.counter({
+      name: "sealpost_api_connections_refused_total",
+      help: "Connections closed at once because there were too many: in all, or of one client address.",
+      unit: "connections",
+      labels: { limit: ["all", "address"] },
+    }),
+    connectionsCut: registry.counter({
+      name: "sealpost_api_connections_cut_total",
+      help: "Connections cut because the client hardly read its response, or pipelined too many requests.",
+      unit: "connections",
+      labels: { reason: ["slow_reader", "pipelining"] },
+    }),
   };
 }

@@ -64,6 +64,20 @@ describe("broken HTTP", () => {
     expect(probe).toMatch(/^HTTP\/1\.1 200 /);
   });
 
+  test.each(["Host: x\r\nHost: y", "Host: x\r\nhOST: x", "Host: x\r\na: Host\r\nhost:"])(
+    "that names two hosts is refused: %j",
+    async (headers) => {
+      await start();
+      await api.listen();
+      const { head, problem } = await sendRaw(
+        `GET /healthz HTTP/1.1\r\n${headers}\r\nConnection: close\r\n\r\n`,
+      );
+      expect(head).toMatch(/^HTTP\/1\.1 400 /);
+      const errors = [{ path: "header.host", message: "There is more than one." }];
+      expect(problem).toMatchObject({ code: "invalid_request", errors });
+    },
+  );
+
   test("that never ends is answered when its time is up", async () => {
     await start();
     const errors: (Error & { code?: string })[] = [];

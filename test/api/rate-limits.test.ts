@@ -1,6 +1,7 @@
 import { parseItem } from "structured-headers";
 import { afterEach, describe, expect, test } from "vitest";
 import { addressBucket } from "../../src/api/rate-limits.ts";
+import { trustedProxies } from "../../src/app/api-server.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
 import { patience } from "../support/time-limits.ts";
 
@@ -132,12 +133,27 @@ describe("RateLimit", () => {
       [false, "address:127.0.0.1"],
       [1, "address:203.0.113.9"],
       [2, "address:198.51.100.1"],
-      ["127.0.0.1", "address:203.0.113.9"],
+      [["127.0.0.1"], "address:203.0.113.9"],
+      [["127.0.0.1", "203.0.113.0/24"], "address:198.51.100.1"],
     ] as const) {
-      await start({ trustProxy });
+      await start({ isTrustedProxy: trustedProxies(trustProxy) });
       await get("/v1/boxes", forwarded);
       expect(api.counter.of(bucket), String(trustProxy)).toBe(1);
-      if (trustProxy !== "127.0.0.1") await api.app.close();
+      await api.app.close();
     }
+  });
+
+  test.each([
+    ["203.0.113.9:50123", "address:203.0.113.9"],
+    ["[2001:db8:1:2::9]:50123", "address:2001:db8:1:2::/64"],
+    ["[2001:db8:1:2::9]", "address:2001:db8:1:2::/64"],
+    ["2001:db8:1:2::9", "address:2001:db8:1:2::/64"],
+    ["198.51.100.1:1, 203.0.113.9:50123", "address:203.0.113.9"],
+    ["203.0.113.9:50123, 192.0.2.7:443", "address:203.0.113.9"],
+    ["192.0.2.7:443,203.0.113.9:x", "address:203.0.113.9:x"],
+  ])("takes no port that a proxy writes for part of the address: %s", async (forwarded, bucket) => {
+    await start({ isTrustedProxy: trustedProxies(["127.0.0.1", "192.0.2.7"]) });
+    await get("/v1/boxes", { "x-forwarded-for": forwarded });
+    expect(api.counter.of(bucket)).toBe(1);
   });
 });

@@ -16,7 +16,9 @@ describe("on a terminal", () => {
   });
 
   test("a signature that is not valid is explained", async () => {
-    const { text, code } = await runAtTerminal(["signature", "verify", "--header", "", "--secret", "x"], "");
+    const { text, code } = await runAtTerminal(["signature", "verify", "--header", ""], "", {
+      SEALPOST_SECRET: "x",
+    });
     expect(text).toMatch(/^Not valid\. The request has no extract-signature header\./);
     expect(code).toBe(1);
   });

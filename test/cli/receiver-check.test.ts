@@ -32,8 +32,9 @@ const right: ReceiverHandler = ({ body, headers }) => {
 
 async function start(handler: ReceiverHandler) {
   receiver = await startReceiver({ handler });
-  const args = ["receiver", "check", "--url", receiver.url("/webhooks").href, "--secret", SECRET];
-  return { args, env: { TARGET_CA_FILE: caFile, UNSAFE_ALLOWED_TARGETS: `localhost:${receiver.port}` } };
+  const args = ["receiver", "check", "--url", receiver.url("/webhooks").href];
+  const env = { SEALPOST_SECRET: SECRET, TARGET_CA_FILE: caFile };
+  return { args, env: { ...env, UNSAFE_ALLOWED_TARGETS: `localhost:${receiver.port}` } };
 }
 
 describe("receiver check", () => {
@@ -90,8 +91,9 @@ describe("receiver check", () => {
     [["--url", "https://10.0.0.1/"], /public/],
     [["--url", "https://example.com/", "--secret", " "], /empty/],
   ])("sends nothing and ends with 2 for %s", async (more, message) => {
-    const args = ["receiver", "check", "--secret", SECRET, ...more];
-    const { code, stdout, stderr } = await runSealpost(args);
+    const { code, stdout, stderr } = await runSealpost(["receiver", "check", ...more], {
+      env: { SEALPOST_SECRET: SECRET },
+    });
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(message);
     expect(stderr.trim().split("\n")).toHaveLength(1);

@@ -21,8 +21,9 @@ afterEach(async () => {
 });
 
 async function listen(...more: readonly string[]) {
-  const args = ["receiver", "listen", "--port", "0", "--secret", SECRET, ...more];
-  const child = startSealpost(args, { stdio: ["ignore", "pipe", "pipe"] });
+  const args = ["receiver", "listen", "--port", "0", ...more];
+  const env = { SEALPOST_SECRET: `${SECRET} ${OLD_SECRET}` };
+  const child = startSealpost(args, { stdio: ["ignore", "pipe", "pipe"], env });
   running = child;
   // It keeps the lines that come before they are asked for.
   const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
@@ -77,7 +78,7 @@ describe("receiver listen", () => {
   });
 
   test("refuses the rest and prints why", async () => {
-    const { url, next } = await listen("--secret", OLD_SECRET, "--tolerance", "60", "--json");
+    const { url, next } = await listen("--tolerance", "60", "--json");
     expect(await post(url, webhook({ secrets: [OLD_SECRET] }))).toBe(204);
     expect(JSON.parse(await next())).toMatchObject({ is_valid: true });
     expect(await post(url, webhook({ secrets: ["whsec_anotherOne"] }))).toBe(400);
@@ -123,11 +124,13 @@ describe("receiver listen", () => {
 
   test.each([
     [["--secret", " "], "empty"],
-    [["--secret", SECRET, "--host", "192.0.2.1"], "cannot listen"],
-    [["--secret", SECRET, "--ca-file", "x.pem"], "--https"],
-    [["--secret", SECRET, "--https", "--ca-file", "/no/such/folder/x.pem"], "cannot be written (ENOENT)"],
+    [["--host", "192.0.2.1"], "cannot listen"],
+    [["--ca-file", "x.pem"], "--https"],
+    [["--https", "--ca-file", "/no/such/folder/x.pem"], "cannot be written (ENOENT)"],
   ])("says what is wrong with %s", async (args, text) => {
-    const { code, stderr } = await runSealpost(["receiver", "listen", "--port", "0", ...args]);
+    const { code, stderr } = await runSealpost(["receiver", "listen", "--port", "0", ...args], {
+      env: { SEALPOST_SECRET: SECRET },
+    });
     expect(code).toBe(2);
     expect(stderr).toContain(text);
     expect(stderr.split("\n")).toHaveLength(2);

@@ -1,6 +1,7 @@
-import { closeSync, openSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { describe, expect, test } from "vitest";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
 import { importSigningKey, signatureHeader } from "../../src/signing/index.ts";
 import { runSealpost } from "../support/command.ts";
 
@@ -17,15 +18,18 @@ function headerAt(timestampSeconds: number, ...secrets: string[]): string {
   return signatureHeader({ timestampSeconds, body, keys: secrets.map(importSigningKey) });
 }
 
+const env = { SEALPOST_SECRET: secret };
+
 function verify(header: string, ...others: string[]) {
   return runSealpost(["signature", "verify", "--header", header, "--now", `${now}`, ...others], {
     input: body,
+    env,
   });
 }
 
 describe("a valid signature", () => {
   test("ends with 0", async () => {
-    const { code, stdout, stderr } = await verify(headerAt(now, secret), "--secret", secret, "--json");
+    const { code, stdout, stderr } = await verify(headerAt(now, secret), "--json");
     expect(JSON.parse(stdout)).toEqual({ valid: true, reason: null });
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   });
@@ -38,8 +42,52 @@ describe("a valid signature", () => {
 
   test("is judged by the clock when no time is given", async () => {
     const header = headerAt(Math.floor(Date.now() / 1_000), secret);
-    const args = ["signature", "verify", "--header", header, "--secret", secret];
-    expect((await runSealpost(args, { input: body })).code).toBe(0);
+    const args = ["signature", "verify", "--header", header];
+    expect((await runSealpost(args, { input: body, env })).code).toBe(0);
+  });
+});
+
+describe("the secret", () => {
+  const folder = mkdtempSync(join(tmpdir(), "sealpost-secret-"));
+  afterAll(() => rmSync(folder, { recursive: true }));
+  const args = ["signature", "verify", "--header", headerAt(now, secret), "--now", `${now}`];
+  const run = (more: readonly string[], variable = "") =>
+    runSealpost([...args, ...more], { input: body, env: { SEALPOST_SECRET: variable } });
+
+  function file(content: string): readonly string[] {
+    const path = join(folder, `${content.length}.txt`);
+    writeFileSync(path, content);
+    return ["--secret-file", path];
+  }
+
+  test.each([
+    ["a file", file(`${secret}\n`), ""],
+    ["a file of several, as in a rotation", file(`whsec_other\n\n${secret}`), "whsec_unused"],
+    ["the environment", [], secret],
+    ["the environment, several", [], `whsec_other ${secret}`],
+  ])("is taken from %s, without a word", async (_, more, variable) => {
+    expect(await run(more, variable)).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test("on the command line works, and is warned of", async () => {
+    const { code, stderr } = await run(["--secret", secret], "whsec_unused");
+    expect(code).toBe(0);
+    expect(stderr).toBe(
+      "--secret is shown to everybody on this machine, such as by ps: use --secret-file or SEALPOST_SECRET.\n",
+    );
+  });
+
+  test.each([
+    ["no such file", ["--secret-file", join(folder, "none.txt")], "cannot be read (ENOENT)."],
+    ["a folder", ["--secret-file", folder], "cannot be read (EISDIR)."],
+    ["an empty file", file("\n"), "is empty."],
+    ["an endless file", ["--secret-file", "/dev/zero"], "is longer than 16384 bytes."],
+    ["nothing", [], "No signing secret: give --secret-file, or set SEALPOST_SECRET."],
+  ])("that is not there ends with 2: %s", async (_, more, message) => {
+    const { code, stderr } = await run(more);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^[A-Z][^\n]+[.]\n$/);
+    expect(stderr).toContain(message);
   });
 });
 
@@ -52,14 +100,14 @@ describe("a signature that is not valid", () => {
     ["missing", "", [], "header_missing"],
     ["malformed", "t=now,v1=abc", [], "header_malformed"],
   ])("%s ends with 1", async (_, header, others, reason) => {
-    const { code, stdout, stderr } = await verify(header, "--secret", secret, ...others);
+    const { code, stdout, stderr } = await verify(header, ...others);
     expect(JSON.parse(stdout)).toEqual({ valid: false, reason });
     expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
   });
 
   test("of changed bytes ends with 1", async () => {
     const args = ["signature", "verify", "--header", headerAt(now, secret), "--now", `${now}`];
-    const { code } = await runSealpost([...args, "--secret", secret], { input: Buffer.concat([body, body]) });
+    const { code } = await runSealpost(args, { input: Buffer.concat([body, body]), env });
     expect(code).toBe(1);
   });
 });
@@ -84,16 +132,16 @@ describe("a usage error ends with 2 and one sentence", () => {
 
   test("standard input that cannot be read", async () => {
     const folder = openSync(tmpdir(), "r");
-    const args = ["signature", "verify", "--header", header, "--secret", secret];
-    const { code, stderr } = await runSealpost(args, { input: folder });
+    const args = ["signature", "verify", "--header", header];
+    const { code, stderr } = await runSealpost(args, { input: folder, env });
     closeSync(folder);
     expect({ code, stderr }).toEqual({ code: 2, stderr: "Standard input cannot be read (EISDIR).\n" });
   });
 
   test("standard input without end is read no further than the limit", async () => {
     const zeros = openSync("/dev/zero", "r");
-    const args = ["signature", "verify", "--header", header, "--secret", secret];
-    const { code, stderr } = await runSealpost(args, { input: zeros });
+    const args = ["signature", "verify", "--header", header];
+    const { code, stderr } = await runSealpost(args, { input: zeros, env });
     closeSync(zeros);
     expect({ code, stderr }).toEqual({ code: 2, stderr: "Standard input is longer than 33554432 bytes.\n" });
   });

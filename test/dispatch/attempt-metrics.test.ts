@@ -47,7 +47,7 @@ function attempt(changes: Partial<AttemptRow> = {}): AttemptRow {
     errorCode: null,
     statusCode: 200,
   } as const;
-  const target = { targetUrl: "https://a.example/", remoteAddress: null, responseHeaders: null };
+  const target = { targetUrl: "https://a.example.com/", remoteAddress: null, responseHeaders: null };
   return { number: 1, startedAtMs, ...steps, ...ends, ...target, responseExcerpt: null, ...changes };
 }
 

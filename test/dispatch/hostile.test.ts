@@ -63,6 +63,12 @@ const EXPECTED: Record<HostileBehaviour, Expected> = {
   http_0_9: garbage,
   http_2_preface: garbage,
   line_feeds_only: garbage,
+  http_2_status_line: garbage,
+  http_2_status_line_in_pieces: garbage,
+  // Its first answer is right; test/egress/post/connection-pool.test.ts asks for a second one.
+  http_2_status_line_later: success,
+  http_0_9_status_line: garbage,
+  http_1_0_status_line: { errorCode: null, excerpt: "ok" },
   status_000: garbage,
   status_99: garbage,
   status_999: { errorCode: "status_999", excerpt: "no" },

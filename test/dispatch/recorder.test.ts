@@ -14,7 +14,7 @@ const ATTEMPT: AttemptRow = {
   statusCode: 503,
   outcome: "rejected",
   errorCode: "status_503",
-  targetUrl: "https://receiver.example/",
+  targetUrl: "https://receiver.example.com/",
   remoteAddress: "192.0.2.1",
   responseHeaders: '{"server":"x"}',
   responseExcerpt: "busy",

@@ -28,7 +28,12 @@ describe("a pipeline in TypeScript", () => {
   test.each([
     ["is not JSON", { analysis: "{" }, "invalid_analysis", "analysis at index 1: it is not JSON"],
     ["has no id of an account", { accountId: "ada" }, "unknown_account", "its account id is not a UUID"],
-    ["goes to no public URL", { webhookUrl: "http://a.example" }, "target_refused", "does not begin with"],
+    [
+      "goes to no public URL",
+      { webhookUrl: "http://a.example.com" },
+      "target_refused",
+      "does not begin with",
+    ],
   ])("is told which element %s", async (_what, bad, code, message) => {
     const publications = [
       { accountId, analysis: GOOD },

@@ -63,7 +63,9 @@ describe("a session of any kind", () => {
     expect(await rowsOf(id)).toHaveLength(1);
     const hidden = `{"id":"${next()}","status":"failed","\\u0069d":"other"}`;
     expect(await codeOf(publish(client, accountId, hidden, HOOK))).toBe("SP002");
-    expect(await codeOf(publish(client, accountId, analysis(next()), "https://a.example\\b/"))).toBe("SP004");
+    expect(await codeOf(publish(client, accountId, analysis(next()), "https://a.example.com\\b/"))).toBe(
+      "SP004",
+    );
   });
 
   it("cannot put its own tables and functions in the place of ours", async () => {

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { PRIVATE_NAMES } from "../../src/egress/rules/host-name.ts";
 import { judgeTargetUrl } from "../../src/egress/rules/target-url.ts";
 import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -37,6 +38,21 @@ describe("what SQL says of a webhook_url", () => {
     expect(await faults(allowed.map(({ url }) => url))).toEqual(allowed.map(() => null));
   });
 
+  it("refuses the names that can never be public, and what is under them, as the full rules do", async () => {
+    const names = [...PRIVATE_NAMES].flatMap((name) => [name, `x.${name}`, `x.y.${name}`]);
+    const urls = names.map((name) => `https://${name}/`);
+    expect(urls.filter((url) => judgeTargetUrl(url).verdict === "allow")).toEqual([]);
+    const found = await faults(urls);
+    expect(urls.filter((_, at) => found[at] === null)).toEqual([]);
+  });
+
+  it("allows their neighbours, as the full rules do", async () => {
+    const names = [...PRIVATE_NAMES].flatMap((name) => [`${name}.com`, `${name}.example.com`]);
+    const urls = names.map((name) => `https://${name}/`);
+    expect(urls.filter((url) => judgeTargetUrl(url).verdict === "refuse")).toEqual([]);
+    expect((await faults(urls)).filter((fault) => fault !== null)).toEqual([]);
+  });
+
   it.each(["ipv4-plain", "backslash", "fragment-query", "scheme", "userinfo"])(
     "refuses all that is plainly refused: %s",
     async (category) => {
@@ -59,8 +75,8 @@ describe("what SQL says of a webhook_url", () => {
       fc.integer({ min: 0, max: 2 ** 32 - 1 }).map(String),
       fc.integer({ min: 0, max: 2 ** 32 - 1 }).map((n) => `0x${n.toString(16)}`),
       fc.ipV6().map((address) => `[${address}]`),
-      fc.constantFrom("[2606:4700:4700::1111]", "bücher.example", "例え.jp", "1。1。1。1", "%31.1.1.1"),
-      label.map((name) => `${name}.local`),
+      fc.constantFrom("[2606:4700:4700::1111]", "bücher.example.com", "例え.jp", "1。1。1。1", "%31.1.1.1"),
+      fc.tuple(label, fc.constantFrom(...PRIVATE_NAMES)).map((labels) => labels.join(".")),
     );
     const port = fc.oneof(
       fc.constant(""),

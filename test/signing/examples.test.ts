@@ -68,7 +68,7 @@ const RECEIVERS: Record<string, (options: Options) => Promise<Send>> = {
   fetch: async (options) => {
     const receive = createFetchReceiver(options);
     return async (body, headers) =>
-      (await receive(new Request("https://receiver.example/webhooks", { method: "POST", body, headers })))
+      (await receive(new Request("https://receiver.example.com/webhooks", { method: "POST", body, headers })))
         .status;
   },
 };

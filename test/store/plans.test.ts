@@ -90,7 +90,7 @@ async function addAccounts(count: number): Promise<void> {
     async () => {
       await pool.query(
         "insert into sealpost.endpoints (account_id, url) " +
-          "select id, 'https://a.example/' from sealpost.accounts where name = 'other'",
+          "select id, 'https://a.example.com/' from sealpost.accounts where name = 'other'",
       );
     },
     { index: "accounts_pkey", reads: count },

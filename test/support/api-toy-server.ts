@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
+import type { ConnectionCut, ConnectionRefusal } from "../../src/api/connections.ts";
 import type { RecordedWrite } from "../../src/api/idempotent-write.ts";
 import type { Operation } from "../../src/api/operation.ts";
 import { createOperationRegistry } from "../../src/api/operation-registry.ts";
@@ -44,6 +45,11 @@ export type ToyApi = {
   readonly faults: unknown[];
   readonly limiterFailures: unknown[];
   readonly recorded: ToldWrite[];
+  readonly connections: {
+    open: number;
+    readonly refused: ConnectionRefusal[];
+    readonly cut: ConnectionCut[];
+  };
   /** `http://127.0.0.1:port`, once it listens. */
   listen(): Promise<string>;
   readonly port: () => number;
@@ -65,6 +71,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
   const faults: unknown[] = [];
   const limiterFailures: unknown[] = [];
   const recorded: ToldWrite[] = [];
+  const connections: ToyApi["connections"] = { open: 0, refused: [], cut: [] };
   const operations = [...createBoxOperations(boxes), ...more];
 
   const app = await createApi({
@@ -89,7 +96,12 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
       });
       toyTx(tx).undo.push(() => recorded.pop());
     },
-    trustProxy: false,
+    isTrustedProxy: null,
+    onConnections: (open) => {
+      connections.open = open;
+    },
+    onConnectionRefused: (limit) => connections.refused.push(limit),
+    onConnectionCut: (reason) => connections.cut.push(reason),
     now: () => TOY_NOW,
     newId: randomUUID,
     isChecking: true,
@@ -101,7 +113,20 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
   const key = keys.add({ accountId: ADA, scopes: new Set(ALL_SCOPES) });
   const port = (): number => (app.server.address() as AddressInfo).port;
   return {
-    ...{ app, boxes, keys, store, counter, key, answered, faults, limiterFailures, recorded, port },
+    ...{
+      app,
+      boxes,
+      keys,
+      store,
+      counter,
+      key,
+      answered,
+      faults,
+      limiterFailures,
+      recorded,
+      connections,
+      port,
+    },
     listen: () => app.listen({ host: "127.0.0.1", port: 0 }),
   };
 }

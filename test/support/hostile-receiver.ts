@@ -119,6 +119,20 @@ export const HOSTILE_BEHAVIOURS = {
   http_0_9: { onRequest: writeAndEnd("<html>hello</html>") },
   http_2_preface: { onRequest: ({ socket }) => void socket.write(Buffer.from("000000040000000000", "hex")) },
   line_feeds_only: { onRequest: write("HTTP/1.1 200 OK\ncontent-length: 2\n\nok") },
+  http_2_status_line: { onRequest: write("HTTP/2.0 200 OK\r\ncontent-length: 2\r\n\r\nok") },
+  http_2_status_line_in_pieces: {
+    onRequest: write("HT", "TP/2", ".0 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+  },
+  http_2_status_line_later: {
+    onRequest: ({ socket }) => {
+      socket.write(`${OK_HEAD}content-length: 2\r\n\r\nok`);
+      socket.on("data", (chunk: Buffer) => {
+        if (chunk.includes("POST /")) socket.write("HTTP/2.0 200 OK\r\ncontent-length: 2\r\n\r\nok");
+      });
+    },
+  },
+  http_0_9_status_line: { onRequest: write("HTTP/0.9 200 OK\r\ncontent-length: 2\r\n\r\nok") },
+  http_1_0_status_line: { onRequest: writeAndEnd("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok") },
   status_000: { onRequest: write("HTTP/1.1 000 Nothing\r\ncontent-length: 2\r\n\r\nok") },
   status_99: { onRequest: write("HTTP/1.1 99 Odd\r\ncontent-length: 2\r\n\r\nok") },
   status_999: { onRequest: write("HTTP/1.1 999 Denied\r\ncontent-length: 2\r\n\r\nno") },

@@ -5,13 +5,14 @@ import { runProgram } from "../../src/cli/program.ts";
 export async function runAtTerminal(
   args: readonly string[],
   input: string,
+  env: Readonly<Record<string, string>> = {},
 ): Promise<{ readonly text: string; readonly code: number }> {
   const stdin = new PassThrough();
   const stdout = Object.assign(new PassThrough(), { isTTY: true });
   let code = 0;
   stdin.end(input);
   await runProgram(args, {
-    env: {},
+    env,
     stdin,
     stdout,
     stderr: stdout,

@@ -20,7 +20,11 @@ export type Connection = {
   idleSinceMs: number;
   /** Why it ended, or null while it is open. */
   endedBy: Error | null;
+  /** The first characters that came since it was last emptied. */
+  beginning: string;
 };
+
+const BEGINNING_CHARS = 16;
 
 /** A request's connection had ended before a byte of the request was written. */
 export class ConnectionEndedError extends Error {
@@ -52,8 +56,30 @@ export function openConnection(
     isNewcomer: true,
     idleSinceMs: nowMs,
     endedBy: null,
+    beginning: "",
   };
+  keepBeginning(connection);
   return connection;
+}
+
+/**
+ * Whether the answer claims to be another HTTP than 1.0 or 1.1, which undici takes for one of those. Its first head
+ * tells, be it an informational one.
+ */
+export function speaksOtherHttp({ beginning }: Connection): boolean {
+  return /HTTP\/(?!1\.[01])/.test(beginning);
+}
+
+/** undici hands on everything of a status line but the version, and reads its socket in no other way. */
+function keepBeginning(connection: Connection): void {
+  const { socket } = connection;
+  const read = socket.read.bind(socket);
+  socket.read = (bytes) => {
+    const chunk: Buffer | null = read(bytes);
+    const missing = BEGINNING_CHARS - connection.beginning.length;
+    if (missing > 0 && chunk !== null) connection.beginning += chunk.toString("latin1", 0, missing);
+    return chunk;
+  };
 }
 
 /** A client for this one socket: it never opens another. */

@@ -3,10 +3,11 @@ const NAME_LENGTH_MAX = 253;
 const LABEL_LENGTH_MAX = 63;
 
 /**
- * Names that are never public, with everything under them: reserved for local use (RFC 6761, 6762, 7686, 8375,
- * 9476, ICANN's .internal), used inside offices and clusters, or a cloud's metadata service.
+ * Names that are never public, with everything under them. SQL refuses the same (`webhook_url_fault`); a test compares.
+ * Top levels that are reserved (RFC 2606, 6761, 6762, 7686, 8375, 9476; ICANN's .internal and those it will not
+ * delegate), or used inside offices and clusters; and clouds' metadata services that have names elsewhere.
  */
-const PRIVATE_NAMES: ReadonlySet<string> = new Set([
+export const PRIVATE_NAMES: ReadonlySet<string> = new Set([
   "localhost",
   "localdomain",
   "local",
@@ -16,14 +17,22 @@ const PRIVATE_NAMES: ReadonlySet<string> = new Set([
   "home.arpa",
   "lan",
   "corp",
+  "mail",
   "private",
   "cluster.local",
+  "svc",
+  "consul",
   "test",
+  "example",
   "invalid",
   "alt",
   "onion",
   "arpa",
   "metadata.goog",
+  "metadata.tencentyun.com",
+  "metadata.platformequinix.com",
+  "metadata.packet.net",
+  "api.metadata.cloud.ibm.com",
 ]);
 
 export type NameFault = { kind: "malformed" | "not_public"; what: string };

@@ -98,6 +98,17 @@ describe("a kept connection", () => {
     expect(receiver.connectionsCount).toBe(2);
   });
 
+  it("is judged by each answer's own status line", async () => {
+    const authority = await sharedAuthority();
+    const receiver = await startHostileReceiver("http_2_status_line_later", authority);
+    const poster = createTestPoster({ ports: [receiver.port], caPem: authority.caPem });
+    open.push(receiver, poster);
+    const request = postRequest(new URL(`https://localhost:${receiver.port}/`));
+    expect(await poster.post(request)).toMatchObject({ outcome: "succeeded" });
+    expect(await poster.post(request)).toMatchObject({ errorCode: "bad_response" });
+    expect(receiver.connectionsCount).toBe(1);
+  });
+
   it("is not kept beyond its number of requests", async () => {
     const { receiver, poster } = await setUp({ limits: { requestsPerConnectionMax: 3 } });
     for (let n = 0; n < 7; n += 1) {

@@ -1,0 +1,121 @@
+import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
+import type { Socket } from "node:net";
+import * as limits from "./limits.ts";
+import { addressBucket } from "./rate-limits.ts";
+
+/** Whether the proxy at `address` is believed. Hop 0 is who connects to us, hop 1 whom that one names, and so on. */
+export type IsTrustedProxy = (address: string, hop: number) => boolean;
+
+export type ConnectionRefusal = "all" | "address";
+export type ConnectionCut = "slow_reader" | "pipelining";
+
+export type ConnectionObserver = {
+  /** Connections open now, after one was opened or closed. */
+  onConnections(open: number): void;
+  /** Closed unseen: too many in all, or of this client's address. */
+  onConnectionRefused(limit: ConnectionRefusal): void;
+  /** Closed in the middle of its responses. */
+  onConnectionCut(reason: ConnectionCut): void;
+};
+
+export type ConnectionLimits = {
+  readonly connectionsMax: number;
+  readonly perAddressMax: number;
+  readonly sendWithinMs: number;
+  readonly sendCheckedEveryMs: number;
+};
+
+export const CONNECTION_LIMITS: ConnectionLimits = {
+  connectionsMax: limits.CONNECTIONS_MAX,
+  perAddressMax: limits.CONNECTIONS_PER_ADDRESS_MAX,
+  sendWithinMs: limits.SEND_WITHIN_MS,
+  sendCheckedEveryMs: limits.SEND_CHECKED_EVERY_MS,
+};
+
+export type LimitedServerOptions = ConnectionObserver & {
+  readonly http: ServerOptions;
+  readonly isTrustedProxy: IsTrustedProxy;
+  readonly connectionLimits: ConnectionLimits;
+};
+
+type Connection = {
+  requestsWaiting: number;
+  /** Since when fewer than SEND_BYTES_MIN have left, in monotonic milliseconds, and how many had left by then. */
+  sinceMs: number;
+  sentBytes: number;
+};
+
+/**
+ * Node's HTTP server with limits on connections. Node itself bounds how slowly a request may arrive, but neither how
+ * slowly a response is read, nor how many requests are worked on for one connection, nor whose connections there are.
+ */
+export function createLimitedServer(options: LimitedServerOptions, handle: RequestListener): Server {
+  const { connectionsMax, perAddressMax, sendWithinMs, sendCheckedEveryMs } = options.connectionLimits;
+  const connections = new Map<Socket, Connection>();
+  options.onConnections(0);
+  const perAddress = new Map<string, number>();
+
+  function cut(socket: Socket, reason: ConnectionCut): void {
+    if (socket.destroyed) return;
+    options.onConnectionCut(reason);
+    socket.destroy();
+  }
+
+  /** False for a client that has too many already. Behind a proxy the address is everybody's. */
+  function admit(socket: Socket): boolean {
+    const address = socket.remoteAddress;
+    if (address === undefined || options.isTrustedProxy(address, 0)) return true;
+    const bucket = addressBucket(address);
+    const count = (perAddress.get(bucket) ?? 0) + 1;
+    if (count > perAddressMax) return false;
+    perAddress.set(bucket, count);
+    socket.once("close", () => {
+      const left = (perAddress.get(bucket) ?? 0) - 1;
+      if (left > 0) perAddress.set(bucket, left);
+      else perAddress.delete(bucket);
+    });
+    return true;
+  }
+
+  const server = createServer(options.http, (request, response) => {
+    const connection = connections.get(request.socket);
+    if (connection) {
+      connection.requestsWaiting += 1;
+      response.once("close", () => {
+        connection.requestsWaiting -= 1;
+      });
+      if (connection.requestsWaiting > limits.PIPELINED_REQUESTS_MAX) cut(request.socket, "pipelining");
+    }
+    // What the parser had read already still comes here.
+    if (!request.socket.destroyed) handle(request, response);
+  });
+  server.maxConnections = connectionsMax;
+  server.on("drop", () => options.onConnectionRefused("all"));
+  server.on("connection", (socket: Socket) => {
+    if (!admit(socket)) {
+      options.onConnectionRefused("address");
+      socket.destroy();
+      return;
+    }
+    connections.set(socket, { requestsWaiting: 0, sinceMs: performance.now(), sentBytes: 0 });
+    options.onConnections(connections.size);
+    socket.once("close", () => {
+      connections.delete(socket);
+      options.onConnections(connections.size);
+    });
+  });
+
+  const checking = setInterval(() => {
+    const nowMs = performance.now();
+    for (const [socket, connection] of connections) {
+      const sentBytes = socket.bytesWritten - socket.writableLength;
+      const isMoving =
+        socket.writableLength === 0 || sentBytes - connection.sentBytes >= limits.SEND_BYTES_MIN;
+      if (isMoving) Object.assign(connection, { sinceMs: nowMs, sentBytes });
+      else if (nowMs - connection.sinceMs >= sendWithinMs) cut(socket, "slow_reader");
+    }
+  }, sendCheckedEveryMs);
+  checking.unref();
+  server.once("close", () => clearInterval(checking));
+  return server;
+}
