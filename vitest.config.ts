@@ -10,7 +10,7 @@ export default defineConfig({
       "test/support/database-setup.ts",
     ],
     setupFiles: ["test/support/patient-tests.ts"],
-    exclude: ["test/**/*.long.test.ts", "test/faults/long/**", "test/bench/**"],
+    exclude: ["test/**/*.long.test.ts", "test/bench/**"],
     provide: {
       // As last measured on an otherwise idle machine.
       suite: { minutes: 5.7, cores: 2 },
