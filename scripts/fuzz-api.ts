@@ -1,4 +1,4 @@
-// Fuzzes the API with schemathesis, from the OpenAPI document. It needs Python, so it is not part of the tests, and gets
+// Fuzzes the API with schemathesis, from the OpenAPI document. It needs Python, so it is not part of the tests and gets
 // its own virtual environment in .cache/.
 //
 //   npm run fuzz:api                       a few minutes

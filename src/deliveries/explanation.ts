@@ -43,7 +43,7 @@ function explainStatus(delivery: Explainable, analysisRetentionMs: number): read
         lastFailure(delivery),
         whatIsNext(delivery, "The next attempt"),
         lastRemedy(delivery),
-        delivery.isInFlight ? "" : "To retry immediately, replay it.",
+        delivery.isInFlight ? "" : "To retry at once, replay it.",
       ];
     case "succeeded":
       return [`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed."];
@@ -94,7 +94,7 @@ function remedyFor({ webhookUrl }: Explainable, { remedy, concernsUrl }: Explana
 }
 
 const URL_STAYS =
-  "The URL came with the request and cannot be changed: to use another one, publish the result under a new analysis id.";
+  "The URL came with the request and cannot be changed: to use another, publish the result under a new analysis id.";
 
 function withStatus({ lastStatusCode }: Explainable): string {
   return lastStatusCode === null ? "" : ` with status ${lastStatusCode}`;

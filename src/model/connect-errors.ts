@@ -25,7 +25,7 @@ export const CONNECT_ERRORS = {
       "The host name of the webhook URL resolves to an address that is not public, so nothing was sent. " +
       "Webhooks are sent to public addresses only.",
     remedy:
-      "Make sure that every A and AAAA record of the host name is a public address: one private address blocks them all.",
+      "Make sure that every A and AAAA record of the name is a public address: one private address blocks them all.",
   },
 
   // Connecting.

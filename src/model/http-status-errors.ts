@@ -35,7 +35,7 @@ const KNOWN: Readonly<Record<number, Explanation>> = {
   403: {
     message: "The receiver returned 403: it denied access.",
     remedy:
-      "Exempt the webhook's path from bot protection, CSRF checks and firewall rules, and verify the signature instead.",
+      "Exempt the webhook's path from bot protection, CSRF checks and firewall rules; verify the signature instead.",
   },
   404: {
     message: "The receiver returned 404: there is nothing at that path.",

@@ -52,8 +52,8 @@ function checkedSecrets(secrets: unknown): readonly string[] {
   if (!Array.isArray(secrets) || secrets.length === 0) {
     throw new WebhookVerificationError(
       "secret_missing",
-      "No signing secret was passed. Check that it is set in your configuration, and pass it as `secret` or, during a " +
-        "rotation, as `secrets` (an array).",
+      "No signing secret was passed. Check that it is set in your configuration, and pass it as `secret` or, during " +
+        "a rotation, as `secrets` (an array).",
     );
   }
   for (const secret of secrets) checkSecret(secret);
@@ -109,8 +109,8 @@ function bodyFinding(body: unknown): string {
   }
   return (
     "The body is already parsed. The signature covers the bytes that were sent, which JSON.stringify does not " +
-    "restore. Turn off the body parser for this route (express.raw() instead of express.json(), a buffer content-type " +
-    "parser in fastify, request.arrayBuffer() instead of request.json()) and pass the raw bytes."
+    "restore. Turn off the body parser for this route (express.raw() instead of express.json(), a buffer " +
+    "content-type parser in fastify, request.arrayBuffer() instead of request.json()) and pass the raw bytes."
   );
 }
 
@@ -149,7 +149,7 @@ function checkClock(toleranceSeconds: unknown, nowSeconds: unknown): void {
   if (typeof nowSeconds !== "number" || !(nowSeconds >= 0 && nowSeconds < NOW_SECONDS_MAX)) {
     throw new WebhookVerificationError(
       "clock_invalid",
-      "The current time must be Unix time in seconds; Date.now() returns milliseconds. Omit it to use the system clock.",
+      "The current time must be Unix time in seconds; Date.now() returns milliseconds. Omit it for the system clock.",
     );
   }
 }

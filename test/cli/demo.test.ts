@@ -7,7 +7,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { startSealpost, untilFinished } from "../support/command.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { countRows } from "../support/installation.ts";
-import { patience } from "../support/time-limits.ts";
+import { patience, slowness } from "../support/time-limits.ts";
 
 type DemoEvent = { readonly event: string; readonly [field: string]: unknown };
 
@@ -41,25 +41,34 @@ function startDemo(args: readonly string[] = [], env: Record<string, string> = {
 
 const startedAt = (step: string) => (one: DemoEvent) => one.event === "started" && one.step === step;
 
+/** The demo gives itself 80 s, and on a machine that is slow enough it says that they are over. */
+const wasTooSlow = (events: readonly DemoEvent[]) =>
+  slowness() > 3 && events.some(({ reason }) => String(reason).includes("the machine may be too busy"));
+const TOO_SLOW = "the machine is too slow now for the demo's own time limit";
+
 describe("the demo", { timeout: patience(120_000) }, () => {
-  test("with --use-server uses a temporary database, and leaves none behind", async () => {
+  test("with --use-server uses a temporary database, and leaves none behind", async ({ skip }) => {
     const database = await createTestDatabase();
     const { finished, events } = startDemo(["--use-server"], { DATABASE_URL: database.url });
     const demos = "select datname from pg_database where datname like 'sealpost\\_demo\\_%'";
-    expect((await finished).code, JSON.stringify(events)).toBe(0);
+    const { code } = await finished;
     expect((await database.pool.query(demos)).rows).toEqual([]);
+    skip(wasTooSlow(events), TOO_SLOW);
+    expect(code, JSON.stringify(events)).toBe(0);
     expect(await countRows(database.pool, "deliveries")).toBe(0);
     await database.drop();
   });
 
-  test("delivers, retries, abandons, replays and refuses; stays with --stay; leaves nothing behind", async () => {
+  test("delivers, retries, abandons, replays and refuses; stays with --stay; leaves nothing behind", async ({
+    skip,
+  }) => {
     const { child, events, until, finished, folder } = startDemo(["--stay"]);
     const path = await folder();
     expect(existsSync(path)).toBe(true);
-    const { url, api_key } = await Promise.race([
-      until(({ event }) => event === "staying"),
-      finished.then(() => Promise.reject(new Error(`It did not stay: ${JSON.stringify(events)}`))),
-    ]);
+    const { url, api_key } = await until(({ event }) => event === "staying").catch((error: unknown) => {
+      skip(wasTooSlow(events), TOO_SLOW);
+      throw error;
+    });
     expect(events).toContainEqual({ event: "verdict", is_right: true });
     const headers = { authorization: `Bearer ${api_key}` };
     const response = await fetch(`${url}/v1/webhooks/deliveries`, { headers });

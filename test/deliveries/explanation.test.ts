@@ -56,7 +56,7 @@ describe("a delivery in plain words", () => {
     [
       "the last attempt failed",
       failed,
-      /^The host name .*\. The next attempt is due at 2026-03-01 12:00:05 UTC\. .*\. To retry immediately, replay it\.$/,
+      /^The host name .*\. The next attempt is due at 2026-03-01 12:00:05 UTC\. .*\. To retry at once, replay it\.$/,
     ],
     [
       "the next attempt is under way",

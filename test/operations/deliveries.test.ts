@@ -112,7 +112,8 @@ describe("reading a delivery", () => {
     const due = String(body.next_attempt_at).slice(0, 19).replace("T", " ");
     expect(body.explanation).toMatch(
       new RegExp(
-        `^The receiver returned 401.* The next attempt is due at ${due} UTC\\. .*signature.*To retry immediately, replay it\\.$`,
+        `^The receiver returned 401.* The next attempt is due at ${due} UTC\\. ` +
+          ".*signature.*To retry at once, replay it\\.$",
       ),
     );
     expect((body.attempts as Json[])[0]).toMatchObject({

@@ -1,5 +1,5 @@
-// What tests write to a database and read from its tables: the only place that knows the tables, except for the tests of
-// the SQL itself.
+// What tests write to a database and read from its tables: the only place that knows the tables, except for the tests
+// of the SQL itself.
 import { randomBytes } from "node:crypto";
 import type { ClientBase, Pool, QueryResultRow } from "pg";
 import { createApiKey } from "../../src/app/create-api-key.ts";

@@ -9,8 +9,8 @@ const LEFTOVER_AGE_MIN_MS = 10 * 60_000;
 
 /**
  * A new folder for a server whose data may be lost: in memory if there is plenty, because creating a database writes
- * 400 files, which is much slower on a virtual machine's disk. Not the system's temporary folder, which is often private
- * for root. Nothing in it can be executed: /dev/shm may be mounted `noexec`.
+ * 400 files, which is much slower on a virtual machine's disk. Not the system's temporary folder, which for root is
+ * often private. Nothing in it can be executed: /dev/shm may be mounted `noexec`.
  */
 export async function makeThrowAwayFolder(): Promise<string> {
   const parent = (await hasRoomInMemory()) ? "/dev/shm" : "/tmp";

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 
-// The graphile-worker jobs that tests read or change. In src/, only src/store/graphile-worker.ts knows its private tables;
-// its canary test fails if an upgrade changes them.
+// The graphile-worker jobs that tests read or change. In src/, only src/store/graphile-worker.ts knows its private
+// tables; its canary test fails if an upgrade changes them.
 
 /** Every job in the queue, locked or not. */
 export async function countJobs(pool: Pool): Promise<number> {

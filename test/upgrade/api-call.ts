@@ -1,3 +1,4 @@
+import { patientSignal } from "../support/time-limits.ts";
 export type ApiCall = {
   readonly method: "GET" | "POST" | "PUT";
   readonly path: string;
@@ -22,7 +23,7 @@ export async function call(url: string, asked: ApiCall): Promise<ApiReply> {
       ...(idempotencyKey !== undefined && { "idempotency-key": idempotencyKey }),
     },
     ...(body !== undefined && { body }),
-    signal: AbortSignal.timeout(TIMEOUT_MS),
+    signal: patientSignal(TIMEOUT_MS),
   });
   return { status: response.status, text: await response.text() };
 }

@@ -9,6 +9,7 @@ import type { Verdict } from "../faults/harness/checker.ts";
 import { inWords } from "../faults/harness/figures.ts";
 import { countsOf, expectSafe, type Figures, until } from "../faults/harness/scenario.ts";
 import type { SealpostProcess } from "../faults/harness/sealpost-process.ts";
+import { patience } from "../support/time-limits.ts";
 import { type ApiReply, call } from "./api-call.ts";
 import { type Api, answerOf, Installation, type Tenant } from "./installation.ts";
 import { OldWorld } from "./old-world.ts";
@@ -19,7 +20,7 @@ const ATTEMPTS = 15;
 /** As pino writes it. */
 const WARNING = 40;
 
-describe.concurrent("from the version before to this one, under load", { timeout: 180_000 }, () => {
+describe.concurrent("from the version before to this one, under load", { timeout: patience(180_000) }, () => {
   test("old and new work side by side, then the old are ended with SIGTERM", async () => {
     await inOldWorld(async (world) => {
       const { installation, api: oldApi, dispatcher: oldDispatcher, tenant, down, pipeline } = world;

@@ -159,7 +159,7 @@ export const zombie: Scenario = {
 };
 
 /** Asked by SIGUSR2, it does nothing else for this long. */
-const BLOCKED_MS = 12_000;
+const BLOCKED_MS = 2 * LEASE_MS;
 const blocks = `process.on("SIGUSR2", () => { const end = Date.now() + ${BLOCKED_MS}; while (Date.now() < end); })`;
 
 export const blockedEventLoop: Scenario = {
