@@ -37,14 +37,13 @@ begin
 end
 $$;
 
--- For a lane that gets back what it had to let go: its rows in the order of their ids, without reading anybody else's.
--- Its columns never change, so claims stay HOT.
-create index open_deliveries_lane on sealpost.open_deliveries (account_id, lane, delivery_id);
-
 -- Up to rows_max ids of one lane, from `from_id` on, that are due and that nobody has at hand: they are this caller's
--- to queue, and the promoter looks at them again only later. next_id: where more may follow; null: that was all. The
--- promoter waits a second longer for them than for others, by which another dispatcher sees, for that second, that they
--- are taken.
+-- to queue. next_id: where more may follow; null: that was all. The promoter waits a second longer for them than for
+-- others, by which another dispatcher sees, for that second, that they are taken.
+--
+-- At most looks_max rows of all lanes are looked at, by the primary key. An index by account and lane would find those
+-- of the lane alone, but it costs every publish, and a plan made for an empty table looks single ids up in it by
+-- reading all of it.
 create function sealpost.take_let_go(
   of_account uuid, of_lane bigint, from_id uuid, rows_max integer, at timestamptz, out ids uuid[], out next_id uuid
 )
@@ -59,26 +58,36 @@ as $$
 declare
   wake_after constant interval := '15 seconds';
   taken_for constant interval := '1 second';
+  looks_max constant integer := 10000;
 begin
-  with page as (
-    select ctid as place, delivery_id,
-      due_at <= at and (lease_until is null or lease_until <= at) and wake_at <= at + wake_after as is_free
+  with looked as materialized (
+    select ctid as place, delivery_id, account_id, lane
     from sealpost.open_deliveries
-    where account_id = of_account and lane = of_lane and delivery_id >= from_id
+    where delivery_id >= from_id
+    order by delivery_id
+    limit looks_max
+  ), page as (
+    select place, delivery_id, row_number() over (order by delivery_id) as n
+    from looked where account_id = of_account and lane = of_lane
     order by delivery_id
     limit rows_max + 1
-    for update skip locked
-  ), numbered as (
-    select *, row_number() over (order by delivery_id) as n from page
+  ), free as (
+    select o.ctid as place
+    from page join sealpost.open_deliveries as o on o.ctid = page.place
+    where page.n <= rows_max and o.delivery_id = page.delivery_id
+      and o.due_at <= at and (o.lease_until is null or o.lease_until <= at) and o.wake_at <= at + wake_after
+    for update of o skip locked
   ), moved as (
     update sealpost.open_deliveries as o
     set wake_at = at + wake_after + taken_for
-    from numbered
-    where o.ctid = numbered.place and is_free and n <= rows_max
+    from free
+    where o.ctid = free.place
     returning o.delivery_id
   )
   select (select coalesce(array_agg(delivery_id order by delivery_id), '{}') from moved),
-    (select delivery_id from numbered where n > rows_max)
+    coalesce(
+      (select delivery_id from page where n > rows_max),
+      (select delivery_id from looked order by delivery_id offset looks_max - 1 limit 1))
   into ids, next_id;
 end
 $$;

@@ -1,5 +1,6 @@
+import { DAY_SECONDS } from "../model/time.ts";
 import { type Config, ConfigError } from "./config.ts";
-import { DAY_SECONDS, type Variable, variables } from "./variables.ts";
+import { type Variable, variables } from "./variables.ts";
 
 /**
  * Reads and validates the environment. An empty variable counts as unset.

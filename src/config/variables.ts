@@ -1,3 +1,4 @@
+import { DAY_SECONDS } from "../model/time.ts";
 import * as kinds from "./kinds.ts";
 
 /** An environment variable: its kind, its default and its meaning. */
@@ -8,8 +9,6 @@ export type Variable<T> = {
   /** One sentence for the README's table. Says what unset means where `fallback` is null. */
   readonly meaning: string;
 };
-
-export const DAY_SECONDS = 86_400;
 
 /**
  * All variables that Sealpost reads, in the order of the README's table. Nothing else reads the environment, but for

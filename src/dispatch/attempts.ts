@@ -17,7 +17,7 @@ export type AttemptsOptions = {
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
   readonly isRefusedData: (error: unknown) => boolean;
   readonly observer: DispatchObserver;
-  /** Whether this process posts one delivery at a time, so that a poisonous one takes nobody along. */
+  /** Whether this process posts one delivery at a time, so that a poisonous one harms no other. */
   readonly isInQuarantine: boolean;
 };
 

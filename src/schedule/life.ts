@@ -82,5 +82,5 @@ export function dueAfterRelease(
   });
 }
 
-/** Interrupted this often in a row, a delivery goes into quarantine, so that a poisonous one takes nobody along. */
+/** Interrupted this often in a row, a delivery goes into quarantine, so that a poisonous one harms no other. */
 export const INTERRUPTIONS_BEFORE_QUARANTINE = 2;

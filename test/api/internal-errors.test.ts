@@ -166,7 +166,7 @@ describe("a database that is away", () => {
     expect(api.limiterFailures).toHaveLength(2 * needingNothing.length);
   });
 
-  test("is told from a fault of our own, which stays one even where no key is needed", async () => {
+  test("is told from an internal error, which stays one even where no key is needed", async () => {
     const auth = await start({ findApiKey: () => Promise.reject(new Error("no such column")) });
     const response = await fetch(`${await api.listen()}/v1/openapi.json`, { headers: auth });
     await expectProblem(response, 500, "internal_error");

@@ -298,7 +298,7 @@ describe("recording", () => {
     await until(() => recorded.length === 2_800, 25_000);
   });
 
-  it("gives the lease back after a fault of our own, without charging the receiver", async () => {
+  it("gives the lease back after an internal error, without charging the receiver", async () => {
     const waiting = await publishIn(1, 1);
     const id = waiting[0]!.deliveryId;
     await spoilSecrets(database.pool);

@@ -110,7 +110,7 @@ describe("a delivery in quarantine", () => {
     expect(await openRow(database.pool, id)).toBeNull();
   });
 
-  it("is given back after a fault of our own, not abandoned for it", async () => {
+  it("is given back after an internal error, not abandoned for it", async () => {
     const id = await publishQuarantined();
     await spoilSecrets(database.pool);
     const { outcome, failures } = postInQuarantine(id);

@@ -5,7 +5,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
   // Ground: facts and rules that know nothing of a database, an API or a process.
   model: [],
   signing: [],
-  config: [],
+  config: ["model"],
   metrics: ["model"],
   postgres: [],
   schedule: ["model"],
