@@ -1,4 +1,4 @@
-import { abortableDelay, backoffMs } from "../schedule/backoff.ts";
+import { abortableDelay, type Backoff, createBackoff } from "../schedule/backoff.ts";
 import type { LaneKey, Lanes, LetGo } from "./lanes.ts";
 
 const LANES_PER_STATEMENT_MAX = 1_000;
@@ -33,17 +33,23 @@ export class LaneUpkeep {
   readonly #options: LaneUpkeepOptions;
   readonly #running = new Map<Work, Promise<void>>();
   readonly #stopping = new AbortController();
-  #failures = 0;
+  readonly #backoffs: Readonly<Record<Work, Backoff>>;
+  /** Drained from the lanes and not yet in the database. */
+  #unremembered: readonly LaneKey[] = [];
 
   constructor(lanes: Lanes, options: LaneUpkeepOptions) {
     this.#lanes = lanes;
     this.#options = options;
+    // One each: what works must not shorten the pauses of what fails, nor be slowed down by it.
+    const newBackoff = () => createBackoff(BACKOFF, options.random);
+    this.#backoffs = { find: newBackoff(), remember: newBackoff(), take_back: newBackoff() };
   }
 
   /** Begins what there is to do, unless it is being done. */
   look(): void {
     this.#begin("find", this.#lanes.createdCount, () => this.#find());
-    this.#begin("remember", this.#lanes.answeredCount, () => this.#remember());
+    const answered = this.#unremembered.length + this.#lanes.answeredCount;
+    this.#begin("remember", answered, () => this.#remember());
     this.#begin("take_back", this.#lanes.letGoCount, () => this.#takeBack());
   }
 
@@ -54,7 +60,7 @@ export class LaneUpkeep {
 
   #begin(work: Work, count: number, step: () => Promise<void>): void {
     if (count === 0 || this.#running.has(work) || this.#stopping.signal.aborted) return;
-    const done = this.#repeat(step).then(() => {
+    const done = this.#try(work, step).then(() => {
       this.#running.delete(work);
       // What came in the very last turn.
       this.look();
@@ -63,16 +69,13 @@ export class LaneUpkeep {
   }
 
   /** One step; one that fails is followed by a pause. */
-  async #repeat(step: () => Promise<void>): Promise<void> {
+  async #try(work: Work, step: () => Promise<void>): Promise<void> {
     try {
       await step();
-      this.#failures = 0;
+      this.#backoffs[work].reset();
     } catch (error) {
       this.#options.onError(error);
-      await abortableDelay(
-        backoffMs(this.#failures++, BACKOFF, this.#options.random()),
-        this.#stopping.signal,
-      );
+      await abortableDelay(this.#backoffs[work].nextMs(), this.#stopping.signal);
     }
   }
 
@@ -87,7 +90,11 @@ export class LaneUpkeep {
 
   async #remember(): Promise<void> {
     await abortableDelay(REMEMBER_AFTER_MS, this.#stopping.signal);
-    await this.#options.rememberAnswered(this.#lanes.drainAnswered(LANES_PER_STATEMENT_MAX));
+    if (this.#unremembered.length === 0)
+      this.#unremembered = this.#lanes.drainAnswered(LANES_PER_STATEMENT_MAX);
+    // What fails stays for the next step: lost, these receivers would be silent ones after the next deploy.
+    await this.#options.rememberAnswered(this.#unremembered);
+    this.#unremembered = [];
   }
 
   async #takeBack(): Promise<void> {

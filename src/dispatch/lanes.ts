@@ -329,6 +329,7 @@ export class Lanes {
   #forget(lane: Lane): void {
     this.#idle.delete(lane);
     this.#created.delete(lane);
+    this.#answered.delete(lane);
     this.#wanted.delete(lane);
     lane.account.lanes.delete(lane.key);
     if (lane.account.lanes.size === 0) this.#accounts.delete(lane.account.id);

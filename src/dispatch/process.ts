@@ -30,10 +30,15 @@ import { Wakeups } from "./wakeups.ts";
 /** The share of attempts in flight that silent receivers may hold. */
 const SILENT_SHARE = 0.25;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
-const DISPATCH_CONNECTIONS = 4;
-const WAKEUP_CONNECTIONS = 4;
-/** For promoting, replaying and housekeeping, none of which waits for another. */
-const HOUSE_CONNECTIONS = 3;
+/** Of one dispatcher, by pool; its metrics and probes have one more, and a quarantine's process two of its own. */
+export const DISPATCHER_CONNECTIONS = {
+  dispatch: 4,
+  wakeups: 4,
+  /** For promoting, replaying and housekeeping, none of which waits for another. */
+  leader: 3,
+  /** For what lanes need apart from claims: slow housekeeping must not leave a lane without work. */
+  lanes: 2,
+} as const;
 
 export type DispatchProcessOptions = DeliveringOptions & {
   readonly databaseUrl: string;
@@ -59,18 +64,23 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   const common = (name: PoolName) => ({ databaseUrl, onError, onQuery: metrics.database.observer(name) });
   const pool = createDispatchPool({
     ...common("dispatch"),
-    connectionsMax: DISPATCH_CONNECTIONS,
+    connectionsMax: DISPATCHER_CONNECTIONS.dispatch,
     applicationName: "sealpost dispatch",
   });
   const wakeupPool = createWakeupPool({
     ...common("wakeups"),
-    connectionsMax: WAKEUP_CONNECTIONS,
+    connectionsMax: DISPATCHER_CONNECTIONS.wakeups,
     applicationName: "sealpost wakeups",
   });
   const housePool = createGeneralPool({
     ...common("leader"),
-    connectionsMax: HOUSE_CONNECTIONS,
+    connectionsMax: DISPATCHER_CONNECTIONS.leader,
     applicationName: "sealpost leader",
+  });
+  const lanesPool = createGeneralPool({
+    ...common("lanes"),
+    connectionsMax: DISPATCHER_CONNECTIONS.lanes,
+    applicationName: "sealpost lanes",
   });
 
   const delivering = createDelivering(options);
@@ -84,9 +94,9 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
       laneInFlightMax: config.laneInFlightMax,
     },
     upkeep: {
-      findAnswered: (lanes) => findAnsweredLanes(housePool, lanes),
-      rememberAnswered: (lanes) => rememberAnsweredLanes(housePool, lanes),
-      takeBack: (letGo) => takeBackLetGo(housePool, letGo),
+      findAnswered: (lanes) => findAnsweredLanes(lanesPool, lanes),
+      rememberAnswered: (lanes) => rememberAnsweredLanes(lanesPool, lanes),
+      takeBack: (letGo) => takeBackLetGo(lanesPool, letGo),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),
     write: countRecords(metrics, (recordings) => recordOutcomes(pool, recordings)),
@@ -129,6 +139,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   metrics.database.watch("dispatch", pool);
   metrics.database.watch("wakeups", wakeupPool);
   metrics.database.watch("leader", housePool);
+  metrics.database.watch("lanes", lanesPool);
   wakeups.start();
   leader.start();
   return {
@@ -137,7 +148,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
       await Promise.all([wakeups.stop(), leader.stop(), dispatcher.stop()]);
       await dispatcher.giveBackWaiting();
       await delivering.poster.close();
-      await Promise.all([pool.end(), wakeupPool.end(), housePool.end()]);
+      await Promise.all([pool, wakeupPool, housePool, lanesPool].map((one) => one.end()));
     },
   };
 }

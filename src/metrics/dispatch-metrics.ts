@@ -92,9 +92,9 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
     }),
     faults: registry.counter({
       name: "sealpost_faults_total",
-      help: "Internal or database errors while claiming, delivering or recording; each is retried.",
+      help: "Internal or database errors while claiming, delivering, recording or tending lanes; each is retried.",
       unit: "faults",
-      labels: { work: ["claim", "deliver", "record"] },
+      labels: { work: ["claim", "deliver", "record", "lanes"] },
     }),
     wakeupRunnerRestarts: registry.counter({
       name: "sealpost_wakeup_runner_restarts_total",

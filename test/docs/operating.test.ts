@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { readConfig } from "../../src/config/read-config.ts";
+import { DISPATCHER_CONNECTIONS } from "../../src/dispatch/process.ts";
 import { metricsTable } from "../../src/metrics/metrics-table.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
@@ -31,6 +32,19 @@ const sqlOf = (role: string, part: string) =>
 
 test("the document shows the metrics as they are declared", () => {
   expect(document).toContain(`<!-- metrics -->\n\n${metricsTable()}\n\n`);
+});
+
+test("the document counts a dispatcher's connections, and those of a quarantine's process", () => {
+  const pools = Object.values<number>(DISPATCHER_CONNECTIONS).reduce(
+    (sum, connections) => sum + connections,
+    0,
+  );
+  const withMetrics = pools + 1;
+  expect(document).toMatch(
+    new RegExp(`^\\| \`dispatch\` \\|.*\\| ${withMetrics}, and briefly 2 more \\|$`, "m"),
+  );
+  expect(document).toContain(`${withMetrics + 2} per \`dispatch\``);
+  expect(document).toContain(`Each adds ${withMetrics + 2} connections`);
 });
 
 test("the configuration takes the way out to nowhere that a copy of production is given", () => {
