@@ -67,6 +67,10 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     checkPolicy: options.checkPolicy ?? CHECK_POLICY,
     now,
   });
+  // A series that starts at 1 shows no increase to rate().
+  for (const [code, { isRaised = true }] of Object.entries(problems)) {
+    if (isRaised) metrics.problems.of({ code });
+  }
   const limit = { requestsMax: config.rateLimitRequests, windowSeconds: config.rateLimitWindowSeconds };
   return await createApi({
     registry: {
@@ -139,10 +143,11 @@ function logFields(request: CompletedRequest) {
 
 function countRequest(
   metrics: ApiMetrics,
-  { operationKey, status, durationMs, keyId }: CompletedRequest,
+  { operationKey, status, durationMs, keyId, problemCode }: CompletedRequest,
 ): void {
   metrics.requests.of({ operation: operationKey, status: String(status) }).add();
   metrics.requestSeconds.of({ operation: operationKey }).observe(durationMs / 1_000);
+  if (problemCode !== null) metrics.problems.of({ code: problemCode }).add();
   if (status === 429) metrics.limiterRefusals.of({ policy: keyId === null ? "address" : "key" }).add();
 }
 

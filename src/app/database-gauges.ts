@@ -53,6 +53,10 @@ export function createQueueGauges(options: QueueGaugesOptions): (isDatabaseUp: b
     queue.oldestDue.of({ lane: "at_work" }).set(levels.oldestDueAtWorkSeconds);
     queue.wakeupsWaiting.of({}).set(levels.wakeupsWaiting);
     queue.replaysRunning.of({}).set(levels.replaysRunning);
+    queue.replaysRunningOfOne.of({}).set(levels.replaysRunningOfOne);
+    queue.replayDeliveriesWaiting.of({}).set(levels.replayDeliveriesWaiting);
+    queue.replayDeliveriesWaitingOfOne.of({}).set(levels.replayDeliveriesWaitingOfOne);
+    queue.answeredLanes.of({}).set(levels.answeredLanes);
     // PostgreSQL resets its statistics after a crash and counts from 0 again.
     published.add(Math.max(0, levels.publishedEver - (publishedBefore ?? levels.publishedEver)));
     publishedBefore = levels.publishedEver;

@@ -63,6 +63,11 @@ export class AccountTurns<Account extends Share> {
     return this.#inFlight;
   }
 
+  /** Of those, attempts to receivers that gave no answer last time, or never did. */
+  get silentInFlight(): number {
+    return this.#silentInFlight;
+  }
+
   /** Accounts with something waiting or in flight. */
   get activeAccounts(): number {
     return this.#activeAccounts;

@@ -18,6 +18,15 @@ export class BytesInFlight {
     this.#setHeld = setHeld;
   }
 
+  get total(): number {
+    return this.#total;
+  }
+
+  /** Accounts that start nothing until they hold less. */
+  get heldAccounts(): number {
+    return this.#held.size;
+  }
+
   get free(): number {
     return BYTES_MAX - this.#total;
   }

@@ -38,10 +38,10 @@ export type DispatcherOptions = Omit<AttemptsOptions, "isInQuarantine"> & {
  */
 export class Dispatcher {
   readonly lanes: Lanes;
+  readonly bytes: BytesInFlight;
   readonly #options: DispatcherOptions;
   readonly #attempts: Attempts;
   readonly #upkeep: LaneUpkeep;
-  readonly #bytes: BytesInFlight;
   #running = 0;
   #isClaiming = false;
   #claiming: Promise<void> = Promise.resolve();
@@ -51,7 +51,7 @@ export class Dispatcher {
   constructor(options: DispatcherOptions) {
     this.#options = options;
     this.lanes = new Lanes(options.lanes);
-    this.#bytes = new BytesInFlight((accountId, isHeld) => this.lanes.setHeld(accountId, isHeld));
+    this.bytes = new BytesInFlight((accountId, isHeld) => this.lanes.setHeld(accountId, isHeld));
     this.#upkeep = new LaneUpkeep(this.lanes, {
       ...options.upkeep,
       onChanged: () => this.#pump(),
@@ -101,7 +101,7 @@ export class Dispatcher {
   }
 
   async #claimNext(): Promise<void> {
-    const bytesMax = Math.min(CLAIM_BYTES_MAX, this.#bytes.free);
+    const bytesMax = Math.min(CLAIM_BYTES_MAX, this.bytes.free);
     const hasRoom = !this.#isStopping && bytesMax > 0 && this.recorder.backlog < UNRECORDED_MAX;
     const taken = hasRoom ? this.#withoutTwins(this.lanes.take(CLAIM_ROWS_MAX)) : [];
     if (taken.length > 0) await this.#claim(taken, bytesMax);
@@ -174,12 +174,12 @@ export class Dispatcher {
 
   async #run(delivery: LeasedDelivery, taken: TakenDelivery, askedAtMs: number): Promise<void> {
     this.#running++;
-    this.#bytes.count(taken.accountId, delivery.bodyBytes);
+    this.bytes.count(taken.accountId, delivery.bodyBytes);
     await this.#attempts.run(delivery, askedAtMs, (delivered) => {
       this.lanes.release(taken, answerOf(delivered));
       this.#pump();
     });
-    this.#bytes.count(taken.accountId, -delivery.bodyBytes);
+    this.bytes.count(taken.accountId, -delivery.bodyBytes);
     this.#running--;
     if (this.#running === 0) for (const resolve of this.#idleWaiters.splice(0)) resolve();
     // What is unrecorded holds up claiming, in number and in bytes; nothing else would start it again.

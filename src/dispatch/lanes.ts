@@ -66,6 +66,11 @@ export class Lanes {
     return this.#turns.inFlight;
   }
 
+  /** Of those, attempts to receivers that gave no answer last time, or never did. */
+  get silentInFlight(): number {
+    return this.#turns.silentInFlight;
+  }
+
   get waitingIds(): number {
     return this.#ids;
   }
@@ -73,6 +78,15 @@ export class Lanes {
   /** Accounts with something waiting or in flight. */
   get activeAccounts(): number {
     return this.#turns.activeAccounts;
+  }
+
+  /** Accounts that have ids waiting but are at their limit. */
+  get cappedAccounts(): number {
+    let count = 0;
+    for (const { ids, inFlight } of this.#accounts.values()) {
+      if (ids > 0 && inFlight >= this.#limits.accountInFlightMax) count++;
+    }
+    return count;
   }
 
   /** Lanes that have ids waiting but are at their limit. */
@@ -83,6 +97,11 @@ export class Lanes {
   /** Lanes whose receiver gave no answer last time, or never did. */
   get silentLanes(): number {
     return this.#count((lane) => lane.isSilent);
+  }
+
+  /** Lanes that have let something go and not got it back yet. */
+  get lettingGoLanes(): number {
+    return this.#count((lane) => lane.letGoFrom !== null || lane.isAskedFor);
   }
 
   /** False: let go, because the lane, its account or the process remembers enough. Its row stays due. */

@@ -4,6 +4,7 @@ import { createDispatchMetrics, type DispatchMetrics } from "../metrics/dispatch
 import type { MetricsRegistry } from "../metrics/registry.ts";
 import type { Recording } from "../store/record.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import type { LaneLimits } from "./lane-limits.ts";
 import type { LeaderOptions, LeaderWork } from "./leader.ts";
 
 /** All metrics of a dispatcher's process. */
@@ -89,17 +90,24 @@ export function watchDispatcher(
   { registry, dispatch }: ProcessMetrics,
   dispatcher: Dispatcher,
   poster: Poster,
-  inFlightMax: number,
+  { inFlightMax, silentInFlightMax }: Pick<LaneLimits, "inFlightMax" | "silentInFlightMax">,
 ): void {
   dispatch.inFlightMax.of({}).set(inFlightMax);
+  dispatch.silentInFlightMax.of({}).set(silentInFlightMax);
   dispatch.leads.of({}).set(0);
   registry.onRead(() => {
-    const { lanes, recorder } = dispatcher;
+    const { lanes, bytes, recorder } = dispatcher;
     dispatch.inFlight.of({}).set(lanes.inFlight);
+    dispatch.silentInFlight.of({}).set(lanes.silentInFlight);
+    dispatch.bytesInFlight.of({}).set(bytes.total);
+    dispatch.accounts.of({ state: "active" }).set(lanes.activeAccounts);
+    dispatch.accounts.of({ state: "capped" }).set(lanes.cappedAccounts);
+    dispatch.accounts.of({ state: "held" }).set(bytes.heldAccounts);
     dispatch.waiting.of({}).set(lanes.waitingIds);
     dispatch.unrecordedNow.of({}).set(recorder.backlog);
     dispatch.lanes.of({ state: "held" }).set(lanes.heldLanes);
     dispatch.lanes.of({ state: "silent" }).set(lanes.silentLanes);
+    dispatch.lanes.of({ state: "letting_go" }).set(lanes.lettingGoLanes);
     const { openConnections, idleConnections } = poster.gauges();
     dispatch.connections.of({ state: "busy" }).set(openConnections - idleConnections);
     dispatch.connections.of({ state: "idle" }).set(idleConnections);

@@ -84,15 +84,16 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   });
 
   const delivering = createDelivering(options);
+  const laneLimits = {
+    ...LANE_LIMITS,
+    inFlightMax: config.dispatchInFlightMax,
+    silentInFlightMax: Math.max(1, Math.floor(config.dispatchInFlightMax * SILENT_SHARE)),
+    accountInFlightMax: config.accountInFlightMax ?? config.dispatchInFlightMax,
+    laneInFlightMax: config.laneInFlightMax,
+  };
   const dispatcher = new Dispatcher({
     delivering,
-    lanes: {
-      ...LANE_LIMITS,
-      inFlightMax: config.dispatchInFlightMax,
-      silentInFlightMax: Math.max(1, Math.floor(config.dispatchInFlightMax * SILENT_SHARE)),
-      accountInFlightMax: config.accountInFlightMax ?? config.dispatchInFlightMax,
-      laneInFlightMax: config.laneInFlightMax,
-    },
+    lanes: laneLimits,
     upkeep: {
       findAnswered: (lanes) => findAnsweredLanes(lanesPool, lanes),
       rememberAnswered: (lanes) => rememberAnsweredLanes(lanesPool, lanes),
@@ -135,7 +136,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     onError: (work, err) => log.warn({ err, work }, "the leader's work failed; trying again"),
   });
 
-  watchDispatcher(metrics, dispatcher, delivering.poster, config.dispatchInFlightMax);
+  watchDispatcher(metrics, dispatcher, delivering.poster, laneLimits);
   metrics.database.watch("dispatch", pool);
   metrics.database.watch("wakeups", wakeupPool);
   metrics.database.watch("leader", housePool);

@@ -20,6 +20,12 @@ export function createApiMetrics(registry: MetricsRegistry) {
       labels: { operation: null },
       buckets: REQUEST_SECONDS,
     }),
+    problems: registry.counter({
+      name: "sealpost_api_problems_total",
+      help: "Requests refused or failed, by the code of the problem that they got (too_many_replays, for example).",
+      unit: "requests",
+      labels: { code: null },
+    }),
     limiterRefusals: registry.counter({
       name: "sealpost_limiter_refusals_total",
       help: "Requests rejected with 429, by what they were counted by: API key or client address.",

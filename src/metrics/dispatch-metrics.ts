@@ -86,7 +86,9 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
     }),
     wakeupsLetGo: registry.counter({
       name: "sealpost_wakeups_let_go_total",
-      help: "Wake-ups dropped because their lane's queue was full; the promoter re-issues them.",
+      help:
+        "Due deliveries let go because their lane, account or dispatcher has enough in memory; taken back once there " +
+        "is room.",
       unit: "deliveries",
       labels: {},
     }),
@@ -152,6 +154,32 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
       unit: "attempts",
       labels: {},
     }),
+    silentInFlight: registry.gauge({
+      name: "sealpost_silent_attempts_in_flight",
+      help: "Of the attempts in flight, those to silent receivers: no answer last time, or never one.",
+      unit: "attempts",
+      labels: {},
+    }),
+    silentInFlightMax: registry.gauge({
+      name: "sealpost_silent_attempts_in_flight_max",
+      help: "Maximum number of those: a quarter of DISPATCH_IN_FLIGHT_MAX.",
+      unit: "attempts",
+      labels: {},
+    }),
+    bytesInFlight: registry.gauge({
+      name: "sealpost_body_bytes_in_flight",
+      help: "Size of the bodies in flight in this dispatcher; at most 64 MiB.",
+      unit: "bytes",
+      labels: {},
+    }),
+    accounts: registry.gauge({
+      name: "sealpost_accounts",
+      help:
+        "Accounts with deliveries in this dispatcher (active); those at ACCOUNT_IN_FLIGHT_MAX with more waiting " +
+        "(capped), or paused because of the size of their bodies in flight (held).",
+      unit: "accounts",
+      labels: { state: ["active", "capped", "held"] },
+    }),
     waiting: registry.gauge({
       name: "sealpost_deliveries_in_memory",
       help: "Due deliveries queued in this dispatcher's memory.",
@@ -166,9 +194,11 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
     }),
     lanes: registry.gauge({
       name: "sealpost_lanes",
-      help: "Lanes (one receiver of one account) of this dispatcher: at their cap with more waiting, or silent.",
+      help:
+        "Lanes (one receiver of one account) of this dispatcher: at their cap with more waiting (held), silent, or " +
+        "with due deliveries let go and not taken back yet (letting_go).",
       unit: "lanes",
-      labels: { state: ["held", "silent"] },
+      labels: { state: ["held", "silent", "letting_go"] },
     }),
     connections: registry.gauge({
       name: "sealpost_target_connections",

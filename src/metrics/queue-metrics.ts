@@ -51,6 +51,30 @@ export function createQueueMetrics(registry: MetricsRegistry) {
       unit: "replays",
       labels: {},
     }),
+    replaysRunningOfOne: registry.gauge({
+      name: "sealpost_replays_running_account_max",
+      help: "Bulk replays in progress of the account that has most; at most REPLAYS_RUNNING_MAX.",
+      unit: "replays",
+      labels: {},
+    }),
+    replayDeliveriesWaiting: registry.gauge({
+      name: "sealpost_replay_deliveries_waiting",
+      help: "Deliveries that bulk replays have yet to start.",
+      unit: "deliveries",
+      labels: {},
+    }),
+    replayDeliveriesWaitingOfOne: registry.gauge({
+      name: "sealpost_replay_deliveries_waiting_account_max",
+      help: "Those of the account that has most; at most REPLAY_DELIVERIES_WAITING_MAX.",
+      unit: "deliveries",
+      labels: {},
+    }),
+    answeredLanes: registry.gauge({
+      name: "sealpost_answered_lanes",
+      help: "Receivers remembered as having answered, by PostgreSQL's estimate; at most 10,000 of an account.",
+      unit: "lanes",
+      labels: {},
+    }),
     partitionsAhead: registry.gauge({
       name: "sealpost_partitions_ahead",
       help: "Consecutive days after today that have a partition; -1: today's is missing and publishing fails.",

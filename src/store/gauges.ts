@@ -18,6 +18,13 @@ export type QueueLevels = {
   readonly oldestDueAtWorkSeconds: number;
   readonly wakeupsWaiting: number;
   readonly replaysRunning: number;
+  /** Of the account that has most. */
+  readonly replaysRunningOfOne: number;
+  /** Deliveries that running bulk replays have yet to start, and those of the account that has most. */
+  readonly replayDeliveriesWaiting: number;
+  readonly replayDeliveriesWaitingOfOne: number;
+  /** As PostgreSQL's statistics have it. */
+  readonly answeredLanes: number;
   /** Rows inserted into the registry of analyses since PostgreSQL's statistics began. */
   readonly publishedEver: number;
 };
@@ -44,6 +51,10 @@ with looked_at as materialized (
     max(due_for) filter (where not is_leased) as oldest
   from looked_at
   group by lane
+), replaying as (
+  select count(*)::integer as running, sum(matched - replayed - skipped)::integer as waiting
+  from sealpost.replays where status = 'running'
+  group by account_id
 )
 select
   coalesce(sum(due), 0)::integer as due,
@@ -52,7 +63,11 @@ select
   greatest(max(oldest) filter (where not is_at_work), 0) as oldest_idle,
   greatest(max(oldest) filter (where is_at_work), 0) as oldest_at_work,
   (select count(*)::integer from (${WAITING_WAKEUPS} limit ${WAKEUPS_COUNTED_MAX}) as jobs) as wakeups_waiting,
-  (select count(*)::integer from sealpost.replays where status = 'running') as replays_running,
+  (select coalesce(sum(running), 0)::integer from replaying) as replays_running,
+  (select coalesce(max(running), 0) from replaying) as replays_running_of_one,
+  (select coalesce(sum(waiting), 0)::integer from replaying) as replay_deliveries_waiting,
+  (select coalesce(max(waiting), 0) from replaying) as replay_deliveries_waiting_of_one,
+  pg_stat_get_live_tuples('sealpost.answered_lanes'::regclass)::float8 as answered_lanes,
   pg_stat_get_tuples_inserted('sealpost.analyses'::regclass)::float8 as published_ever
 from lanes`;
 
@@ -65,6 +80,10 @@ export async function readQueueLevels(pool: Pool): Promise<QueueLevels> {
     oldest_at_work: number;
     wakeups_waiting: number;
     replays_running: number;
+    replays_running_of_one: number;
+    replay_deliveries_waiting: number;
+    replay_deliveries_waiting_of_one: number;
+    answered_lanes: number;
     published_ever: number;
   }>({ name: "queue_levels", text: QUEUE });
   const row = rows[0]!;
@@ -76,6 +95,10 @@ export async function readQueueLevels(pool: Pool): Promise<QueueLevels> {
     oldestDueAtWorkSeconds: row.oldest_at_work,
     wakeupsWaiting: row.wakeups_waiting,
     replaysRunning: row.replays_running,
+    replaysRunningOfOne: row.replays_running_of_one,
+    replayDeliveriesWaiting: row.replay_deliveries_waiting,
+    replayDeliveriesWaitingOfOne: row.replay_deliveries_waiting_of_one,
+    answeredLanes: row.answered_lanes,
     publishedEver: row.published_ever,
   };
 }

@@ -18,8 +18,9 @@ test("an account alone gets nearly half of the memory for bodies, and goes on wh
   expect(held.size).toBe(0);
   bytes.count("a", 1);
   expect([...held]).toEqual(["a"]);
+  expect([bytes.total, bytes.heldAccounts]).toEqual([28 * MIB + 1, 1]);
   bytes.count("a", -1);
-  expect(held.size).toBe(0);
+  expect([held.size, bytes.heldAccounts]).toEqual([0, 0]);
 });
 
 test("twenty greedy accounts leave room for the next", () => {

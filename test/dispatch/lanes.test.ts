@@ -170,7 +170,9 @@ describe("places in flight", () => {
     bench.fill("a/1", 50);
     for (let n = 0; n < 20; n++) bench.fill(`a/new${n}`, 1);
     expect(bench.takeAll()).toHaveLength(10);
+    expect(bench.lanes.cappedAccounts).toBe(1);
     bench.end(`${bench.taken[0]!.accountId}/${bench.taken[0]!.lane}`, UNKNOWN);
+    expect(bench.lanes.cappedAccounts).toBe(0);
     expect(bench.takeAll()).toHaveLength(1);
   });
 
@@ -199,6 +201,7 @@ describe("silent receivers", () => {
     const bench = new Bench();
     for (let n = 0; n < 4_000; n++) bench.fill(`flood/${n}`, 1);
     expect(bench.takeAll(), "125, to a power of two").toHaveLength(128);
+    expect([bench.lanes.silentInFlight, bench.lanes.activeAccounts]).toEqual([128, 1]);
     bench.fill("new/1", 1);
     expect(bench.takeAll(), "a new account's first attempt starts at once").toEqual(["new/1#00000000"]);
   });
@@ -308,6 +311,7 @@ describe("what is remembered", () => {
       { accountId: "a", lane: "1", fromId: "a/1#00000010", room: 5 },
     ]);
     expect(bench.lanes.drainLetGo(10), "once").toEqual([]);
+    expect(bench.lanes.lettingGoLanes, "until it has it back").toBe(1);
     bench.lanes.refill({ accountId: "a", lane: "1" }, ["a/1#00000010", "a/1#00000011"], "a/1#00000012");
     expect(bench.lanes.waitingIds).toBe(7);
     bench.drainTo(5);
@@ -317,6 +321,7 @@ describe("what is remembered", () => {
     bench.lanes.refill({ accountId: "a", lane: "1" }, [], null);
     bench.takeAll();
     expect(bench.lanes.drainLetGo(10), "that was all").toEqual([]);
+    expect(bench.lanes.lettingGoLanes).toBe(0);
   });
 
   it("is asked for again when a silent receiver answers, and let go when one falls silent", () => {

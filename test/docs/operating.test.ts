@@ -4,8 +4,9 @@ import { readFileSync } from "node:fs";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { readConfig } from "../../src/config/read-config.ts";
+import { variables } from "../../src/config/variables.ts";
 import { DISPATCHER_CONNECTIONS } from "../../src/dispatch/process.ts";
-import { metricsTable } from "../../src/metrics/metrics-table.ts";
+import { declaredMetrics, metricsTable } from "../../src/metrics/metrics-table.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import {
@@ -32,6 +33,18 @@ const sqlOf = (role: string, part: string) =>
 
 test("the document shows the metrics as they are declared", () => {
   expect(document).toContain(`<!-- metrics -->\n\n${metricsTable()}\n\n`);
+});
+
+test("the document names metrics and variables that exist, and their defaults", () => {
+  const declared = declaredMetrics().map(({ name }) => name);
+  const named = [...document.matchAll(/`(sealpost_[a-z_]+)/g)].map(([, name = ""]) => name);
+  expect(named.filter((name) => !declared.some((one) => one === name))).toEqual([]);
+  const budgets = /### Budgets\n([\s\S]*?)\n## /.exec(document)?.[1] ?? "";
+  const rows = [...budgets.matchAll(/^\| [^|]+ \| ([\d,]*)[^|]* \| `([A-Z_]+)` \|/gm)];
+  const written = rows.map(([, value = "", name = ""]) => [name, value.replaceAll(",", "") || null]);
+  const defaults = new Map(Object.entries(variables).map(([name, { fallback }]) => [name, fallback]));
+  expect(written).toHaveLength(5);
+  expect(written).toEqual(written.map(([name]) => [name, defaults.get(name ?? "")]));
 });
 
 test("the document counts a dispatcher's connections, and those of a quarantine's process", () => {

@@ -37,6 +37,16 @@ test.each(["serve", "dispatch"] as const)("%s counts, is ready, and ends in peac
       ? /^sealpost_limiter_failures_total 0$/m
       : /^sealpost_partitions_ahead\{table="bodies"\} 14$/m,
   );
+  if (command === "serve") {
+    const problems = async () => (await read(`${started.metricsUrl}/metrics`)).text;
+    expect(text).toMatch(/^sealpost_api_problems_total\{code="too_many_replays"\} 0$/m);
+    expect((await read(`${started.url}/nowhere`)).status).toBe(404);
+    await expect.poll(problems).toMatch(/^sealpost_api_problems_total\{code="not_found"\} 1$/m);
+  } else {
+    expect(text).toMatch(/^sealpost_silent_attempts_in_flight_max 250$/m);
+    expect(text).toMatch(/^sealpost_accounts\{state="capped"\} 0$/m);
+    expect(text).toMatch(/^sealpost_body_bytes_in_flight 0$/m);
+  }
   expect(await started.stop()).toBe(0);
   await database.drop();
 });

@@ -1,5 +1,6 @@
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { rememberAnsweredLanes } from "../../src/store/answered-lanes.ts";
 import { readDatabaseClock, readPartitionLevels, readQueueLevels } from "../../src/store/gauges.ts";
 import { createGaugePool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -8,6 +9,7 @@ import {
   flushStatistics,
   forgetOpen,
   insertAccount,
+  insertRow,
   makePartitionsFrom,
   publish,
 } from "../support/installation.ts";
@@ -64,6 +66,10 @@ describe("the queue's levels", () => {
       oldestDueAtWorkSeconds: 0,
       wakeupsWaiting: 0,
       replaysRunning: 0,
+      replaysRunningOfOne: 0,
+      replayDeliveriesWaiting: 0,
+      replayDeliveriesWaitingOfOne: 0,
+      answeredLanes: 0,
     });
   });
 
@@ -91,6 +97,32 @@ describe("the queue's levels", () => {
     expect(await readQueueLevels(pool)).toMatchObject({ wakeupsWaiting: 3 });
     await lockJobs(database.pool);
     expect(await readQueueLevels(pool)).toMatchObject({ wakeupsWaiting: 0 });
+  });
+
+  test("count running bulk replays and what waits in them, of all and of the account that has most", async () => {
+    const insertReplays = async (of: string, count: number, status = "running") => {
+      const paced = { rate_per_second: 10, created_at: new Date(), paced_at: new Date() };
+      const row = { ...paced, account_id: of, status, filter: {}, matched: 10, replayed: 3, skipped: 1 };
+      for (let n = 0; n < count; n++) await insertRow(database.pool, "replays", row);
+    };
+    await insertReplays(accountId, 3);
+    await insertReplays(await insertAccount(database.pool), 1);
+    await insertReplays(accountId, 2, "delivering");
+    expect(await readQueueLevels(pool)).toMatchObject({
+      replaysRunning: 4,
+      replaysRunningOfOne: 3,
+      replayDeliveriesWaiting: 24,
+      replayDeliveriesWaitingOfOne: 18,
+    });
+  });
+
+  test("know about how many receivers are remembered", async () => {
+    await rememberAnsweredLanes(database.pool, [
+      { accountId, lane: "1" },
+      { accountId, lane: "2" },
+    ]);
+    await flushStatistics(database.pool);
+    await expect.poll(async () => (await readQueueLevels(pool)).answeredLanes).toBe(2);
   });
 
   test("are read from at most 20,000 rows, by the index", async () => {
