@@ -23,6 +23,8 @@ export type Behaviour = {
   readonly jitterMs?: number;
   /** Never answers. */
   readonly isSilent?: boolean;
+  /** Answers so many, and then never again. */
+  readonly answersMax?: number;
 };
 
 export type ToReceiver =

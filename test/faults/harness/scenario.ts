@@ -62,8 +62,13 @@ export function countsOf(verdict: Verdict): Figures {
 
 /** The value below which 99 of 100 are; null when there is none. */
 export function p99(values: readonly number[]): number | null {
+  return quantile(values, 0.99);
+}
+
+/** The value below which `share` of them are, 1: the largest; null when there is none. */
+export function quantile(values: readonly number[], share: number): number | null {
   const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * 0.99))] ?? null;
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? null;
 }
 
 export const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));

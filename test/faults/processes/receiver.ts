@@ -11,6 +11,8 @@ const BEFORE_DATA = '"data":';
 let secrets: readonly string[] = [];
 let trouble: Behaviour | null = null;
 const behaviours = new Map<string, Behaviour>();
+/** By path, since it was told how to behave. */
+const answers = new Map<string, number>();
 const underWay = new Map<string, number>();
 let arrivals = 0;
 
@@ -49,7 +51,9 @@ async function answer(nth: number, path: string) {
   const behaviour = { ...behaviours.get(path), ...trouble };
   const delayMs = (behaviour.delayMs ?? 0) + Math.random() * (behaviour.jitterMs ?? 0);
   if (delayMs > 0) await wait(delayMs);
-  if (behaviour.isSilent) return undefined;
+  const answered = answers.get(path) ?? 0;
+  if (behaviour.isSilent || answered >= (behaviour.answersMax ?? Number.POSITIVE_INFINITY)) return undefined;
+  answers.set(path, answered + 1);
   const status = behaviour.status ?? 200;
   tell({ kind: "answered", nth, status, atMs: Date.now() });
   return { status, body: "", ...(behaviour.headers && { headers: behaviour.headers }) };
@@ -82,8 +86,10 @@ function tell(message: FromReceiver): void {
 
 process.on("message", (message: ToReceiver) => {
   if (message.kind === "secrets") secrets = message.secrets;
-  else if (message.kind === "behave") behaviours.set(message.path, message.behaviour);
-  else trouble = message.trouble;
+  else if (message.kind === "behave") {
+    behaviours.set(message.path, message.behaviour);
+    answers.delete(message.path);
+  } else trouble = message.trouble;
   tell({ kind: "done" });
 });
 process.on("disconnect", () => process.exit());
