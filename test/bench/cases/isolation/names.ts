@@ -1,0 +1,42 @@
+import { memoryMib } from "../../measuring/processes.ts";
+import type { Published } from "../../processes/publisher-process.ts";
+import type { Flood } from "./flood.ts";
+
+const NAMES = 100_000;
+const BATCH = 100;
+const CLIENTS = 4;
+
+/** One account publishes to that many hosts, each named once; all of them take the POST and never answer. */
+export const names: Flood = {
+  name: "flood of names",
+  prepare: async ({ bench, dispatcherPid, publisher, accountIds: [accountId] }) => {
+    const count = NAMES * bench.scale;
+    const { silentNames: namesBefore } = await bench.received();
+    let beforeMib = 0;
+    return {
+      start: async () => {
+        beforeMib = memoryMib(dispatcherPid).now;
+        await publisher.ask("publishAhead", {
+          accountIds: [accountId],
+          batch: BATCH,
+          clients: CLIENTS,
+          aheadMax: Number.MAX_SAFE_INTEGER,
+          total: count,
+          webhookUrls: { pattern: bench.webhookUrl("silent-{n}"), count },
+        });
+      },
+      stop: async () => {
+        const { published } = await publisher.ask<Published>("stop");
+        const { now, peak } = memoryMib(dispatcherPid);
+        const { silentNames } = await bench.received();
+        return [
+          { name: "names", value: published, unit: "" },
+          { name: "names that got a POST", value: silentNames - namesBefore, unit: "" },
+          { name: "RSS of the dispatcher before", value: beforeMib, unit: "MiB" },
+          { name: "after", value: now, unit: "MiB" },
+          { name: "at most", value: peak, unit: "MiB" },
+        ];
+      },
+    };
+  },
+};
