@@ -31,7 +31,11 @@ export type AheadWish = StreamWish & {
 };
 
 /** The pace is the same whatever the batch. */
-export type PacedWish = StreamWish & { readonly perSecond: number };
+export type PacedWish = StreamWish & {
+  readonly perSecond: number;
+  /** Stops by itself after so many; null or absent: when it is told to. */
+  readonly total?: number | null;
+};
 
 export type Published = {
   readonly published: number;
@@ -132,7 +136,8 @@ async function publishPaced(wish: PacedWish): Promise<void> {
   const everyMs = (wish.batch * 1000) / wish.perSecond;
   const underWay = new Set<Promise<void>>();
   const startedAtMs = performance.now();
-  for (let transactions = 0; !isStopping; transactions++) {
+  const transactionsMax = (wish.total ?? Number.POSITIVE_INFINITY) / wish.batch;
+  for (let transactions = 0; !isStopping && transactions < transactionsMax; transactions++) {
     const dueAtMs = startedAtMs + transactions * everyMs;
     const earlyMs = dueAtMs - performance.now();
     if (earlyMs > 0.5) await wait(earlyMs);
