@@ -79,7 +79,7 @@ describe("bulk replays of one account", () => {
     }
   });
 
-  it("wakes what a step starts together, so that nobody's first attempt queues behind a thousand wake-ups", async () => {
+  it("wakes what a step starts together, so that nobody queues behind a thousand wake-ups", async () => {
     await deleteRows(database.pool, "replays");
     const started = await Promise.all(Array.from({ length: 120 }, abandoned));
     const replay = await inTransaction(
