@@ -32,7 +32,7 @@ function publishPaced({ publisher, accountIds }: Ground): PreparedFlood {
     start: () => publisher.ask("publishPaced", { accountIds, perSecond: PER_SECOND, batch: 1 }),
     stop: async () => {
       const { published } = await publisher.ask<Published>("stop");
-      return [{ name: "published", value: published, unit: "" }];
+      return [{ name: "published by it", value: published, unit: "" }];
     },
   };
 }

@@ -28,7 +28,7 @@ export const httpPublishes: Flood = {
         const { published, refused } = await publisher.ask<Published>("stop");
         await api.stop();
         return [
-          { name: "published", value: published, unit: "" },
+          { name: "published by it", value: published, unit: "" },
           { name: "answered 429", value: refused, unit: "" },
         ];
       },

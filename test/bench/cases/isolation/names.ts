@@ -30,11 +30,11 @@ export const names: Flood = {
         const { now, peak } = memoryMib(dispatcherPid);
         const { silentNames } = await bench.received();
         return [
-          { name: "names", value: published, unit: "" },
+          { name: "names published to", value: published, unit: "" },
           { name: "names that got a POST", value: silentNames - namesBefore, unit: "" },
           { name: "RSS of the dispatcher before", value: beforeMib, unit: "MiB" },
-          { name: "after", value: now, unit: "MiB" },
-          { name: "at most", value: peak, unit: "MiB" },
+          { name: "RSS of the dispatcher after", value: now, unit: "MiB" },
+          { name: "RSS of the dispatcher at most", value: peak, unit: "MiB" },
         ];
       },
     };

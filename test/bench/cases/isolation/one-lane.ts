@@ -20,8 +20,8 @@ export const oneLane: Flood = {
     stop: async () => {
       const { published } = await publisher.ask<Published>("stop");
       return [
-        { name: "published", value: published, unit: "" },
-        { name: "delivered", value: await countDelivered(database, accountId), unit: "" },
+        { name: "published by it", value: published, unit: "" },
+        { name: "of that, delivered", value: await countDelivered(database, accountId), unit: "" },
       ];
     },
   }),

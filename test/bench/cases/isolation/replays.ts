@@ -40,8 +40,8 @@ export const replays: Flood = {
         );
         return [
           { name: "replays", value: count, unit: `of ${deliveries.toLocaleString("en")}` },
-          { name: "started", value: rows[0]?.started ?? 0, unit: "" },
-          { name: "delivered", value: await countDelivered(database, accountId), unit: "" },
+          { name: "deliveries started", value: rows[0]?.started ?? 0, unit: "" },
+          { name: "deliveries that arrived", value: await countDelivered(database, accountId), unit: "" },
         ];
       },
     };
