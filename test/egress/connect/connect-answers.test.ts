@@ -39,6 +39,11 @@ describe("a proxy's answer to CONNECT", () => {
       "HTTP/1.1 503 Service Unavailable\r\nX-Squid-Error: ERR_CONNECT_FAIL 111",
       "target_unreachable",
     ],
+    [
+      "a name that Squid before 6.3 cannot resolve",
+      "HTTP/1.1 500 Internal Server Error\r\nX-Squid-Error: ERR_CANNOT_FORWARD 0",
+      "target_unreachable",
+    ],
     ["a name that smokescreen cannot resolve", "HTTP/1.1 502 Bad gateway", "target_unreachable"],
     ["a server that smokescreen waits for in vain", "HTTP/1.1 504 Gateway timeout", "target_unreachable"],
     ["a server that Envoy cannot reach", "HTTP/1.1 503 Service Unavailable", "target_unreachable"],
@@ -53,6 +58,16 @@ describe("a proxy's answer to CONNECT", () => {
       "proxy_failed",
     ],
     ["smokescreen out of tunnels", "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1", "proxy_failed"],
+    [
+      "Squid not knowing the client, by deny_info",
+      "HTTP/1.1 401 Unauthorized\r\nX-Squid-Error: 401:ERR_ACCESS_DENIED 0",
+      "proxy_failed",
+    ],
+    [
+      "another error of Squid's",
+      "HTTP/1.1 500 Internal Server Error\r\nX-Squid-Error: ERR_SOCKET_FAILURE 24",
+      "proxy_failed",
+    ],
     ["smokescreen's own error", "HTTP/1.1 500 Internal server error", "proxy_failed"],
     [
       "Envoy's circuit breaker",
@@ -65,7 +80,7 @@ describe("a proxy's answer to CONNECT", () => {
   });
 
   it("is the proxy's failure wherever nothing else is known", () => {
-    const meanings = every.map((status) => [status, meaningOf({ status, fieldNames: new Set() })] as const);
+    const meanings = every.map((status) => [status, meaningOf({ status, fields: new Map() })] as const);
     const known = meanings.filter(([, meaning]) => meaning !== "proxy_failed");
     expect(known.filter(([, meaning]) => meaning === "tunnel").map(([status]) => status)).toEqual(
       Array.from({ length: 100 }, (_, index) => 200 + index),
@@ -79,12 +94,12 @@ describe("a proxy's answer to CONNECT", () => {
     ]);
   });
 
-  it.each(["Retry-After", "Proxy-Authenticate", "X-Envoy-Overloaded"])(
+  it.each(["Retry-After", "Proxy-Authenticate", "X-Envoy-Overloaded", "X-Squid-Error"])(
     "never becomes a tunnel, and loses none, by a field: %s",
     (name) => {
-      const fieldNames = new Set([name.toLowerCase()]);
+      const fields = new Map([[name.toLowerCase(), "1"]]);
       for (const status of every) {
-        expect(meaningOf({ status, fieldNames }) === "tunnel").toBe(status >= 200 && status < 300);
+        expect(meaningOf({ status, fields }) === "tunnel").toBe(status >= 200 && status < 300);
       }
     },
   );
@@ -95,7 +110,7 @@ describe("a proxy's answer to CONNECT", () => {
     ["but not by its value", "HTTP/1.1 407 No\r\nx-error: proxy-authenticate: Basic", "target_refused"],
     ["but not in the reason", "HTTP/1.1 407 proxy-authenticate: Basic", "target_refused"],
     ["but not in a folded line", "HTTP/1.1 407 No\r\nx-a: b\r\n proxy-authenticate: c", "target_refused"],
-  ])("is told apart by a field's name, %s", (_how, head, meaning) => {
+  ])("is told apart by a field, %s", (_how, head, meaning) => {
     expect(meaningOfHead(head)).toBe(meaning);
   });
 
