@@ -4,10 +4,18 @@ import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { advanceReplays, createReplay, findReplay, type StoredReplay } from "../../src/store/replays.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { deleteRows, insertAccount, publish, publishMany, rowOf } from "../support/installation.ts";
+import {
+  deleteRows,
+  insertAccount,
+  insertRow,
+  publish,
+  publishMany,
+  rowOf,
+} from "../support/installation.ts";
 import { takeWakeups } from "../support/wakeup-jobs.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
+const LONG_AGO = new Date(2 ** 40);
 const LIMITS = { runningMax: 100, waitingMax: 1_000_000 };
 let database: TestDatabase;
 let accountId: string;
@@ -91,5 +99,56 @@ describe("bulk replays of one account", () => {
     const { ids, jobs } = await takeWakeups(database.pool);
     expect(ids.sort()).toEqual(started.sort());
     expect(jobs, "of 50 each").toBe(3);
+  });
+
+  /** An account that asks for this many at once, in replays of these sizes. */
+  async function asking(...sizes: number[]): Promise<string> {
+    const of = await insertAccount(database.pool);
+    for (const size of sizes) {
+      const paced = { rate_per_second: 1_000, created_at: LONG_AGO, paced_at: LONG_AGO, count_at: LONG_AGO };
+      const row = { ...paced, account_id: of, status: "running", filter: {}, matched: size };
+      await insertRow(database.pool, "replays", row);
+    }
+    return of;
+  }
+
+  async function sharesOf(...accounts: string[]): Promise<number[][]> {
+    const { rows } = await database.pool.query<{ account_id: string; allowed: number }>(
+      "select account_id, allowed from sealpost.replay_shares(now(), 1000) order by allowed",
+    );
+    return accounts.map((of) => rows.filter(({ account_id }) => account_id === of).map((row) => row.allowed));
+  }
+
+  it("gives all to whoever asks for little, and the rest equally to all others", async () => {
+    await deleteRows(database.pool, "replays");
+    const [little, more] = [await asking(40), await asking(160)];
+    const greedy = [await asking(2_000), await asking(1_500), await asking(500, 700), await asking(900)];
+    expect(await sharesOf(little, more, ...greedy)).toEqual([[40], [160], [200], [200], [100, 100], [200]]);
+  });
+
+  it("shares within an account in the same way", async () => {
+    await deleteRows(database.pool, "replays");
+    const accounts = [await asking(50, 1_000, 2_000), await asking(1_000)];
+    expect(await sharesOf(...accounts)).toEqual([[50, 225, 225], [500]]);
+  });
+
+  it("lets nobody's thousands of replays take another's turn, and each of them has its own", async () => {
+    await deleteRows(database.pool, "replays");
+    const many = await asking(...Array.from({ length: 600 }, () => 10));
+    const one = await asking(700);
+    const [ofMany, ofOne] = await sharesOf(many, one);
+    expect([ofMany?.length, ofOne]).toEqual([500, [500]]);
+    const { rowCount } = await database.pool.query(
+      `update sealpost.replays set paced_at = now() - interval '10 seconds'
+       where id in (select id from sealpost.replay_shares(now(), 1000)) and account_id = $1`,
+      [many],
+    );
+    expect(rowCount).toBe(500);
+    const { rows } = await database.pool.query<{ first: number }>(
+      `select count(*)::integer as first from sealpost.replay_shares(now(), 1000) as s
+       join sealpost.replays as r on r.id = s.id where s.account_id = $1 and r.paced_at = $2`,
+      [many, LONG_AGO],
+    );
+    expect(rows, "the hundred that had none come first").toEqual([{ first: 100 }]);
   });
 });
