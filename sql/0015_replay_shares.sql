@@ -1,5 +1,5 @@
--- A step of the bulk replays is shared max-min fairly, as it was meant to be. The level at which what all ask for is cut
--- was taken from the largest account that is cut; it is that of the smallest. Beside two greedy accounts or more,
+-- A step of the bulk replays is shared max-min fairly, as it was meant to be. The level at which what all ask for is
+-- cut was taken from the largest account that is cut; it is that of the smallest. Beside two greedy accounts or more,
 -- everybody's replays went on by one item a step.
 
 -- The running replays that may go on, in the order of their turns, and how many items of each: as many as its pace
