@@ -83,18 +83,19 @@ describe("a bulk replay of 50 at 100 a second starts all of them within 5 second
     ["the 5 that each of 20 neighbours may have", 5],
     ["30 of each of 20 neighbours, with the cap lifted", 30],
   ])("beside %s", { timeout: patience(180_000) }, async (_, each) => {
-    for (const accountId of neighbours) {
-      for (let n = 0; n < each; n++) {
-        expect(await replayAll(accountId, 1_000, each)).toMatchObject({ status: "running" });
-      }
-      if (each === 5) expect(await replayAll(accountId, 1_000, each)).toBe("too_many_replays");
-    }
+    await Promise.all(
+      neighbours.map(async (accountId) => {
+        for (let n = 0; n < each; n++) {
+          expect(await replayAll(accountId, 1_000, each)).toMatchObject({ status: "running" });
+        }
+        expect(await replayAll(accountId, 1_000, each)).toBe("too_many_replays");
+      }),
+    );
     const accountId = await accountWithAbandoned(50);
     const leader = startLeader();
     try {
       const signal = patientSignal(60_000);
       await leader.step(signal);
-      const askedAtMs = performance.now();
       const stepsBefore = leader.steps();
       const { id } = (await replayAll(accountId, 100, 5)) as StoredReplay;
       let replay = await findReplay(database.pool, accountId, id);
@@ -102,12 +103,11 @@ describe("a bulk replay of 50 at 100 a second starts all of them within 5 second
         await leader.step(signal);
         replay = await findReplay(database.pool, accountId, id);
       }
-      const tookMs = performance.now() - askedAtMs;
       expect(leader.errors).toEqual([]);
       expect(replay).toMatchObject({ status: "delivering", replayed: 50, skipped: 0 });
-      // The one that was under way when it was made, and two for 50 at 100 a second of which a step gives it 47.
+      // One a second, however slow this machine is: the one that was under way when it was made, and two or three for
+      // 50 at 100 a second, of which a step gives it 47.
       expect(leader.steps() - stepsBefore, "steps of the leader").toBeLessThanOrEqual(4);
-      expect(tookMs).toBeLessThan(patience(5_000));
       const running = await countRows(database.pool, "replays", { status: "running" });
       expect(running, "the neighbours' are still at it").toBeGreaterThan(NEIGHBOURS);
     } finally {
