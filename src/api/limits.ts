@@ -60,6 +60,12 @@ export const CALL_CLAIM_MS = 120_000;
 /** An error response waits at most this long for its claim to be released. */
 export const RELEASE_WITHIN_MS = 500;
 
+/**
+ * Requests at work on the database at a time, in one process; one account has at most three quarters of these, which are
+ * fewer than the connections that `serve` has. Others wait their turn.
+ */
+export const WORK_PLACES_MAX = 12;
+
 /** Connections that one process serves at a time; more are refused. A slow reader's takes about 45 KB. */
 export const CONNECTIONS_MAX = 5_000;
 

@@ -12,10 +12,12 @@ import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-cont
 import { authorizedCaller, type RequestGuards } from "./request-guards.ts";
 import { compileRequestValidator, refuseMediaType } from "./request-validation.ts";
 import { compileResponse, type OperationResponse, successHeaders } from "./responses.ts";
+import type { WorkPlaces } from "./work-places.ts";
 
 type RouteOptions = {
   readonly guards: RequestGuards;
   readonly idempotentWrites: IdempotentWrites;
+  readonly places: WorkPlaces;
   /** Check what handlers return against what they declare; for tests. */
   readonly isChecking: boolean;
 };
@@ -24,7 +26,7 @@ type Valid = OperationRequest<unknown, unknown, unknown, string>;
 
 /** One route for one operation: authorize, validate, do the work, respond. */
 export function addOperationRoute(app: FastifyInstance, operation: Operation, options: RouteOptions): void {
-  const { guards, idempotentWrites, isChecking } = options;
+  const { guards, idempotentWrites, places, isChecking } = options;
   const { work, holdsSecret, key: operationKey } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
@@ -50,7 +52,8 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
     const waitMs = msLeft(contextOf(request));
     switch (work.kind) {
       case "read": {
-        const result = await withDeadline(waitMs, "the read", work.handle(valid));
+        const reading = places.run(valid.accountId, waitMs, () => work.handle(valid));
+        const result = await withDeadline(waitMs, "the read", reading);
         return send(request, reply, toResponse(result), false);
       }
       case "write": {

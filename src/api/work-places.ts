@@ -1,0 +1,101 @@
+import { withDeadline } from "./deadline.ts";
+
+type Waiting = { readonly start: () => void };
+
+/** Of the free places, how many times as many one account may hold: alone, three quarters of all. */
+const SHARE_OF_FREE = 3;
+
+/**
+ * Places for requests at work on the database, shared by account: the next one goes to whoever waits and has the fewest.
+ * An account gets another only while it holds less than a multiple of what is free (a dynamic threshold, Choudhury and
+ * Hahne, 1998), so a greedy one leaves room for the next account; and when many have taken all, whoever has none is
+ * the first to get one.
+ *
+ * Losing option: the pool's own queue, first come, first served. Forty slow requests of one account had everybody else
+ * answered with 503.
+ */
+export class WorkPlaces {
+  readonly #atWork = new Map<string, number>();
+  readonly #waiting = new Map<string, Set<Waiting>>();
+  #free: number;
+
+  constructor(placesMax: number) {
+    this.#free = placesMax;
+  }
+
+  /**
+   * Runs the work once its account has a place, which it holds until the work itself has settled.
+   * @throws TemporarilyUnavailable when none was free within `waitMs`; the work is not begun then
+   */
+  async run<T>(accountId: string, waitMs: number, work: () => Promise<T>): Promise<T> {
+    if (this.#mayStart(accountId)) this.#start(accountId);
+    else await this.#wait(accountId, waitMs);
+    try {
+      return await work();
+    } finally {
+      this.#end(accountId);
+    }
+  }
+
+  #mayStart(accountId: string): boolean {
+    return this.#held(accountId) < SHARE_OF_FREE * this.#free;
+  }
+
+  #start(accountId: string): void {
+    this.#free--;
+    this.#atWork.set(accountId, this.#held(accountId) + 1);
+  }
+
+  #end(accountId: string): void {
+    this.#free++;
+    const left = this.#held(accountId) - 1;
+    if (left > 0) this.#atWork.set(accountId, left);
+    else this.#atWork.delete(accountId);
+    this.#startNext();
+  }
+
+  async #wait(accountId: string, waitMs: number): Promise<void> {
+    const { promise, resolve: start } = Promise.withResolvers<void>();
+    const waiting: Waiting = { start };
+    const own = this.#waiting.get(accountId) ?? new Set();
+    this.#waiting.set(accountId, own.add(waiting));
+    try {
+      await withDeadline(waitMs, "a place among the account's requests", promise);
+    } catch (error) {
+      // The place may have come in the very moment that the wait was over.
+      if (own.has(waiting)) this.#leave(accountId, own, waiting);
+      else this.#end(accountId);
+      throw error;
+    }
+  }
+
+  #startNext(): void {
+    for (;;) {
+      let next: string | null = null;
+      for (const accountId of this.#waiting.keys()) {
+        if (!this.#mayStart(accountId)) continue;
+        if (next === null || this.#held(accountId) < this.#held(next)) next = accountId;
+      }
+      if (next === null) return;
+      const own = this.#waiting.get(next)!;
+      const [first] = own;
+      this.#leave(next, own, first!);
+      // To the end of the turn among those that hold as many.
+      if (own.size > 0) {
+        this.#waiting.delete(next);
+        this.#waiting.set(next, own);
+      }
+      this.#start(next);
+      first!.start();
+    }
+  }
+
+  #held(accountId: string): number {
+    return this.#atWork.get(accountId) ?? 0;
+  }
+
+  #leave(accountId: string, own: Set<Waiting>, waiting: Waiting): void {
+    own.delete(waiting);
+    if (own.size === 0) this.#waiting.delete(accountId);
+  }
+}
