@@ -25,6 +25,8 @@ export type RecordWrite = (tx: Transaction, write: RecordedWrite) => Promise<voi
 /** One write under its Idempotency-Key. */
 export type Write = {
   readonly claim: IdempotencyClaim;
+  /** Of `WorkPlaces`, as many as the request is worth. */
+  readonly places: number;
   readonly holdsSecret: boolean;
   readonly caller: Caller;
   readonly requestId: string;
@@ -86,7 +88,7 @@ export function createIdempotentWrites(options: {
         await store.complete(tx, claim, toStoredResponse(response, holdsSecret));
         return { response, isReplayed: false };
       };
-      const working = places.run(claim.accountId, waitMs, () => store.transaction(work));
+      const working = places.run(claim.accountId, write.places, waitMs, () => store.transaction(work));
       return withDeadline(waitMs, "the transaction", working);
     },
 

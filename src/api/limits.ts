@@ -66,6 +66,13 @@ export const RELEASE_WITHIN_MS = 500;
  */
 export const WORK_PLACES_MAX = 12;
 
+/**
+ * A large body takes a place for each of these bytes, up to `BODY_PLACES_MAX`, an account's share. Parsing a megabyte of
+ * small members takes 60 ms of the process's only thread: one account has one such request at work at a time.
+ */
+export const BODY_BYTES_PER_PLACE = 102_400;
+export const BODY_PLACES_MAX = 9;
+
 /** Connections that one process serves at a time; more are refused. A slow reader's takes about 45 KB. */
 export const CONNECTIONS_MAX = 5_000;
 

@@ -3,7 +3,7 @@ import { withDeadline } from "./deadline.ts";
 import { matchesEntityTag } from "./entity-tags.ts";
 import { fingerprintOf, readIdempotencyKey } from "./idempotency.ts";
 import type { IdempotentWrites, Write } from "./idempotent-write.ts";
-import { JSON_BODY_BYTES_MAX } from "./limits.ts";
+import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX, JSON_BODY_BYTES_MAX } from "./limits.ts";
 import type { Operation, OperationRequest, Transaction } from "./operation.ts";
 import { routerPath } from "./operation-registry.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
@@ -52,7 +52,7 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
     const waitMs = msLeft(contextOf(request));
     switch (work.kind) {
       case "read": {
-        const reading = places.run(valid.accountId, waitMs, () => work.handle(valid));
+        const reading = places.run(valid.accountId, 1, waitMs, () => work.handle(valid));
         const result = await withDeadline(waitMs, "the read", reading);
         return send(request, reply, toResponse(result), false);
       }
@@ -94,7 +94,8 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
     const idempotencyKey = readIdempotencyKey(idempotencyHeader(request));
     const fingerprint = fingerprintOf({ operationKey, params, query, body });
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
-    return { claim, holdsSecret, caller, requestId, params, body };
+    const places = placesFor(request.body as Buffer | undefined);
+    return { claim, places, holdsSecret, caller, requestId, params, body };
   }
 
   app.route({
@@ -104,6 +105,10 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
     onRequest: guard,
     handler: isChecking ? handleChecked : handle,
   });
+}
+
+function placesFor(body: Buffer | undefined): number {
+  return Math.min(BODY_PLACES_MAX, 1 + Math.floor((body?.length ?? 0) / BODY_BYTES_PER_PLACE));
 }
 
 /** A problem that the operation does not declare is a bug of ours. Null for any other error. */

@@ -1,6 +1,6 @@
 import { withDeadline } from "./deadline.ts";
 
-type Waiting = { readonly start: () => void };
+type Waiting = { readonly places: number; readonly start: () => void };
 
 /** Of the free places, how many times as many one account may hold: alone, three quarters of all. */
 const SHARE_OF_FREE = 3;
@@ -24,16 +24,17 @@ export class WorkPlaces {
   }
 
   /**
-   * Runs the work once its account has a place, which it holds until the work itself has settled.
+   * Runs the work once it is its account's turn; it holds its places until the work itself has settled. Large work takes
+   * more than one, perhaps more than are free: it would never get its turn if it had to wait for all of them.
    * @throws TemporarilyUnavailable when none was free within `waitMs`; the work is not begun then
    */
-  async run<T>(accountId: string, waitMs: number, work: () => Promise<T>): Promise<T> {
-    if (this.#mayStart(accountId)) this.#start(accountId);
-    else await this.#wait(accountId, waitMs);
+  async run<T>(accountId: string, places: number, waitMs: number, work: () => Promise<T>): Promise<T> {
+    if (this.#mayStart(accountId)) this.#start(accountId, places);
+    else await this.#wait(accountId, places, waitMs);
     try {
       return await work();
     } finally {
-      this.#end(accountId);
+      this.#end(accountId, places);
     }
   }
 
@@ -41,22 +42,22 @@ export class WorkPlaces {
     return this.#held(accountId) < SHARE_OF_FREE * this.#free;
   }
 
-  #start(accountId: string): void {
-    this.#free--;
-    this.#atWork.set(accountId, this.#held(accountId) + 1);
+  #start(accountId: string, places: number): void {
+    this.#free -= places;
+    this.#atWork.set(accountId, this.#held(accountId) + places);
   }
 
-  #end(accountId: string): void {
-    this.#free++;
-    const left = this.#held(accountId) - 1;
+  #end(accountId: string, places: number): void {
+    this.#free += places;
+    const left = this.#held(accountId) - places;
     if (left > 0) this.#atWork.set(accountId, left);
     else this.#atWork.delete(accountId);
     this.#startNext();
   }
 
-  async #wait(accountId: string, waitMs: number): Promise<void> {
+  async #wait(accountId: string, places: number, waitMs: number): Promise<void> {
     const { promise, resolve: start } = Promise.withResolvers<void>();
-    const waiting: Waiting = { start };
+    const waiting: Waiting = { places, start };
     const own = this.#waiting.get(accountId) ?? new Set();
     this.#waiting.set(accountId, own.add(waiting));
     try {
@@ -64,7 +65,7 @@ export class WorkPlaces {
     } catch (error) {
       // The place may have come in the very moment that the wait was over.
       if (own.has(waiting)) this.#leave(accountId, own, waiting);
-      else this.#end(accountId);
+      else this.#end(accountId, places);
       throw error;
     }
   }
@@ -85,7 +86,7 @@ export class WorkPlaces {
         this.#waiting.delete(next);
         this.#waiting.set(next, own);
       }
-      this.#start(next);
+      this.#start(next, first!.places);
       first!.start();
     }
   }

@@ -15,8 +15,8 @@ class Bench {
     this.#places = new WorkPlaces(placesMax);
   }
 
-  ask(accountId: string, waitMs = LONG_MS): Promise<void> {
-    return this.#places.run(accountId, waitMs, () => {
+  ask(accountId: string, { waitMs = LONG_MS, places = 1 } = {}): Promise<void> {
+    return this.#places.run(accountId, places, waitMs, () => {
       this.started.push(accountId);
       const { promise, resolve: end } = Promise.withResolvers<void>();
       this.#underWay.push({ accountId, end });
@@ -77,16 +77,32 @@ describe("places at work", () => {
   it("that do not come in time are refused, and the work is not begun", async () => {
     const bench = new Bench(1);
     await bench.askMany("a", 1);
-    await expect(bench.ask("b", 1)).rejects.toThrow(TemporarilyUnavailable);
+    await expect(bench.ask("b", { waitMs: 1 })).rejects.toThrow(TemporarilyUnavailable);
     await bench.end("a");
     expect(bench.started).toEqual(["a"]);
     await bench.askMany("c", 1);
     expect(bench.held("c")).toBe(1);
   });
 
+  it("are held by large work as if it were many, one at a time of an account, and still there is one for others", async () => {
+    const bench = new Bench(12);
+    for (let n = 0; n < 3; n++) void bench.ask("large", { places: 9 });
+    await bench.askMany("next", 1);
+    expect(bench.started).toEqual(["large", "next"]);
+    await bench.end("next");
+    void bench.ask("other", { places: 9 });
+    await turn();
+    expect(bench.held("other"), "though fewer are free").toBe(1);
+    await bench.askMany("next", 1);
+    expect(bench.held("next")).toBe(0);
+    await bench.end("large");
+    await bench.end("other");
+    expect(bench.started.slice(2), "in turn").toEqual(["other", "large", "next"]);
+  });
+
   it("are free again after work that fails", async () => {
     const places = new WorkPlaces(1);
-    const failing = () => places.run("a", LONG_MS, () => Promise.reject(new Error("x")));
+    const failing = () => places.run("a", 1, LONG_MS, () => Promise.reject(new Error("x")));
     for (let n = 0; n < 3; n++) await expect(failing()).rejects.toThrow("x");
   });
 });
