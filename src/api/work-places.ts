@@ -6,10 +6,10 @@ type Waiting = { readonly places: number; readonly start: () => void };
 const SHARE_OF_FREE = 3;
 
 /**
- * Places for requests at work on the database, shared by account: the next one goes to whoever waits and has the fewest.
- * An account gets another only while it holds less than a multiple of what is free (a dynamic threshold, Choudhury and
- * Hahne, 1998), so a greedy one leaves room for the next account; and when many have taken all, whoever has none is
- * the first to get one.
+ * Places for requests at work on the database, shared by account: the next one goes to whoever waits and has the
+ * fewest. An account gets another only while it holds less than a multiple of what is free (a dynamic threshold,
+ * Choudhury and Hahne, 1998), so a greedy one leaves room for the next account; and when many have taken all, whoever
+ * has none is the first to get one.
  *
  * Losing option: the pool's own queue, first come, first served. Forty slow requests of one account had everybody else
  * answered with 503.
@@ -24,8 +24,8 @@ export class WorkPlaces {
   }
 
   /**
-   * Runs the work once it is its account's turn; it holds its places until the work itself has settled. Large work takes
-   * more than one, perhaps more than are free: it would never get its turn if it had to wait for all of them.
+   * Runs the work once it is its account's turn; it holds its places until the work itself has settled. Large work
+   * takes several, perhaps more than are free: if it had to wait for all of them, small work would always come first.
    * @throws TemporarilyUnavailable when none was free within `waitMs`; the work is not begun then
    */
   async run<T>(accountId: string, places: number, waitMs: number, work: () => Promise<T>): Promise<T> {

@@ -84,7 +84,7 @@ describe("places at work", () => {
     expect(bench.held("c")).toBe(1);
   });
 
-  it("are held by large work as if it were many, one at a time of an account, and still there is one for others", async () => {
+  it("are several for large work, and one account has one of that at a time", async () => {
     const bench = new Bench(12);
     for (let n = 0; n < 3; n++) void bench.ask("large", { places: 9 });
     await bench.askMany("next", 1);
