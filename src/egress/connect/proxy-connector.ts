@@ -35,6 +35,7 @@ export function createProxyConnector(options: ProxyConnectorOptions): Connect {
     authorization: authorizationFor(options.proxyUrl),
     secureContext: createTargetSecureContext(options.ca),
     sessions: createTlsSessions(() => performance.now()),
+    answeredAtMs: Number.NEGATIVE_INFINITY,
   };
 
   return async (target, parent) => {
@@ -71,9 +72,11 @@ type EgressProxy = {
   readonly authorization: string;
   readonly secureContext: ReturnType<typeof createTargetSecureContext>;
   readonly sessions: TlsSessions;
+  /** When it last answered any CONNECT; monotonic milliseconds. */
+  answeredAtMs: number;
 };
 
-/** @throws EgressProxyError, or TargetError target_refused_by_proxy or connect_failed */
+/** @throws EgressProxyError, or TargetError target_refused_by_proxy, connect_failed or connect_timeout */
 async function openTunnel(
   { hostname, port }: Target,
   proxy: EgressProxy,
@@ -85,7 +88,14 @@ async function openTunnel(
     `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${proxy.authorization}Connection: keep-alive\r\n\r\n`,
     "latin1",
   );
-  const answer = await readAnswer(socket, signal);
+  const askedAtMs = performance.now();
+  const answer = await readAnswer(socket, signal).catch((error: unknown) => {
+    // A proxy that answers others meanwhile is not down: it waits for this target, longer than we do.
+    const isTargetSlow = signal.aborted && proxy.answeredAtMs > askedAtMs;
+    if (!isTargetSlow) throw error;
+    throw new TargetError("connect_timeout", `The egress proxy could not reach ${authority} in time.`);
+  });
+  proxy.answeredAtMs = performance.now();
   const meaning = meaningOf(answer);
   if (meaning === "tunnel") return socket;
   socket.destroy();

@@ -167,6 +167,17 @@ describe("an egress proxy that fails", () => {
     expect(result.durationMs).toBeLessThan(200 + patience(200));
   });
 
+  it("is the target's failure if the proxy answers others while it waits for this one", async () => {
+    const { proxy, receiver } = await setUp({ black: "black.many.localhost" });
+    const poster = await posterThrough(`http://localhost:${proxy.port}`, 500);
+    const black = poster.post(postRequest(receiver.url("/", "black.many.localhost")));
+    await expect.poll(() => proxy.heads.length).toBe(1);
+    expect((await poster.post(postRequest(receiver.url("/", "good.many.localhost")))).outcome).toBe(
+      "succeeded",
+    );
+    expect(await black).toMatchObject({ outcome: "unreachable", errorCode: "connect_timeout" });
+  });
+
   it("is our failure if it hangs beyond the attempt's deadline", async () => {
     const { receiver, poster } = await setUp({ answer: "" });
     const result = await poster.post(postRequest(receiver.url(), { deadlineMs: 200 }));
