@@ -4,7 +4,7 @@ import { createClientErrorHandler } from "./client-errors.ts";
 import { createHttpApp, type HttpAppOptions, refuseBadHost } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
 import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
-import { REFUSED_BODY_BYTES_MAX } from "./limits.ts";
+import { REFUSED_BODY_BYTES_MAX, WORK_PLACES_MAX } from "./limits.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { createAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
@@ -14,6 +14,7 @@ import { addPublicPages, type PageOptions } from "./public-routes.ts";
 import { type CountRequest, createRateLimits, type RateLimitPolicy } from "./rate-limits.ts";
 import { beginRequest, type CompletedRequest, completedRequest, contextOf } from "./request-context.ts";
 import { type AccountExists, createRequestGuards, type RequestGuards } from "./request-guards.ts";
+import { WorkPlaces } from "./work-places.ts";
 
 export type ApiOptions = PageOptions &
   Omit<HttpAppOptions, "newRequestId" | "onClientError" | "onUnroutableUrl"> & {
@@ -53,7 +54,14 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const authenticate = createAuthenticate({ findApiKey, prefix, now });
   const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
   const { idempotencyStore: store, recordWrite } = options;
-  const idempotentWrites = createIdempotentWrites({ store, recordWrite, newToken: newId, onInternalError });
+  const places = new WorkPlaces(WORK_PLACES_MAX);
+  const idempotentWrites = createIdempotentWrites({
+    store,
+    places,
+    recordWrite,
+    newToken: newId,
+    onInternalError,
+  });
   const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);
 
   const app = createHttpApp({
@@ -94,7 +102,12 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   });
 
   for (const operation of registry.operations) {
-    addOperationRoute(app, operation, { guards, idempotentWrites, isChecking: options.isChecking ?? false });
+    addOperationRoute(app, operation, {
+      guards,
+      idempotentWrites,
+      places,
+      isChecking: options.isChecking ?? false,
+    });
   }
   const pageRoutes = await addPublicPages(app, registry, options, guards);
   const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes]);
