@@ -5,6 +5,8 @@ export type Share = {
   inFlight: number;
   /** Of those, to receivers that gave no answer last time, or never did. */
   silentInFlight: number;
+  /** Of its silent receivers, how many more have answered lately than have not: so many more it may try at once. */
+  silentCredit: number;
   /** It starts nothing for now, whatever it may hold. */
   isHeld: boolean;
   /** Something waits, or is in flight. */
@@ -25,7 +27,15 @@ const RESERVE_THRESHOLD = 1 / 4;
 const CLASSES = 15;
 
 export function newShare(): Share {
-  return { inFlight: 0, silentInFlight: 0, isHeld: false, isActive: false, turn: null, silentTurn: null };
+  return {
+    inFlight: 0,
+    silentInFlight: 0,
+    silentCredit: 0,
+    isHeld: false,
+    isActive: false,
+    turn: null,
+    silentTurn: null,
+  };
 }
 
 /**
@@ -35,12 +45,17 @@ export function newShare(): Share {
  * What cannot be taken back is kept back: an eighth of the places is for accounts that hold few, by a dynamic threshold
  * (Choudhury and Hahne, 1998: a queue may grow while it is shorter than a multiple of the free space), half of it for
  * those that hold none. So an account alone gets nearly all, and a hundred greedy ones, even one after the other, leave
- * room for the next. Silent receivers, and those that have never answered, share a budget of their own in the same way.
+ * room for the next. Silent receivers, and those that have never answered, share a budget of their own in the same way;
+ * an account begins with a few of them (slow start), because each is a new connection, whose handshake takes a processor
+ * longer than anything else here.
  *
  * Losing option: deficit round robin shares starts, not places; accounts whose receivers hang would hold them all.
  */
 export class AccountTurns<Account extends Share> {
-  readonly #limits: Pick<LaneLimits, "inFlightMax" | "silentInFlightMax" | "accountInFlightMax">;
+  readonly #limits: Pick<
+    LaneLimits,
+    "inFlightMax" | "silentInFlightMax" | "accountInFlightMax" | "accountSilentMin"
+  >;
   readonly #reserved: number;
   readonly #strictlyReserved: number;
   readonly #silentReserved: number;
@@ -101,14 +116,21 @@ export class AccountTurns<Account extends Share> {
     this.#silentInFlight += change;
   }
 
+  /** A receiver of the account that was silent has answered, or has not. */
+  learnOfSilent(account: Account, hasAnswered: boolean): void {
+    const credit = account.silentCredit + (hasAnswered ? 1 : -1);
+    account.silentCredit = Math.max(0, Math.min(credit, this.#limits.silentInFlightMax));
+  }
+
   /** Puts an account where it belongs now; where that is where it was, it keeps its place in the turns. */
   seat(account: Account, can: { start: boolean; startSilent: boolean; isActive: boolean }): void {
     if (can.isActive !== account.isActive) this.#activeAccounts += can.isActive ? 1 : -1;
     account.isActive = can.isActive;
     const isHeld = account.isHeld || account.inFlight >= this.#limits.accountInFlightMax;
     const turn = !isHeld && can.start ? this.#turns[classOf(account.inFlight)]! : null;
-    const silentTurn =
-      !isHeld && can.startSilent ? this.#silentTurns[classOf(account.silentInFlight)]! : null;
+    const hasSilentRoom = account.silentInFlight < this.#limits.accountSilentMin + account.silentCredit;
+    const mayStartSilent = !isHeld && can.startSilent && hasSilentRoom;
+    const silentTurn = mayStartSilent ? this.#silentTurns[classOf(account.silentInFlight)]! : null;
     account.turn = moved(account, account.turn, turn);
     account.silentTurn = moved(account, account.silentTurn, silentTurn);
   }

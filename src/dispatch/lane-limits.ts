@@ -3,6 +3,8 @@ export type LaneLimits = {
   readonly inFlightMax: number;
   /** Of those, how many may go to receivers that gave no answer last time, or never did. */
   readonly silentInFlightMax: number;
+  /** Of these, how many of one account before any of them has answered; each that does adds one. */
+  readonly accountSilentMin: number;
   /** Attempts in flight of one account. */
   readonly accountInFlightMax: number;
   /** Attempts in flight in one lane, however fast it answers. */
@@ -26,6 +28,7 @@ export const LANE_LIMITS: Omit<
   LaneLimits,
   "inFlightMax" | "silentInFlightMax" | "accountInFlightMax" | "laneInFlightMax"
 > = {
+  accountSilentMin: 32,
   idsMax: 100_000,
   laneIdsMax: 10_000,
   silentLaneIdsMax: 100,

@@ -147,6 +147,9 @@ export class Lanes {
     lane.inFlight--;
     const before = { isSilent: lane.isSilent, hasAnswered: lane.hasAnswered };
     learn(lane, answer, epoch, this.#limits.laneInFlightMax);
+    if (before.isSilent && answer.kind !== "unknown") {
+      this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
+    }
     if (lane.isSilent !== before.isSilent) this.#changeSides(lane);
     if (lane.hasAnswered && !before.hasAnswered) this.#answered.add(lane);
     this.#seat(lane);

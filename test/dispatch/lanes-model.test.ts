@@ -15,6 +15,7 @@ import { Lanes, type TakenDelivery } from "../../src/dispatch/lanes.ts";
 const LIMITS: LaneLimits = {
   inFlightMax: 16,
   silentInFlightMax: 6,
+  accountSilentMin: 2,
   accountInFlightMax: 11,
   laneInFlightMax: 8,
   idsMax: 24,

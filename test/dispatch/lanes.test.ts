@@ -197,8 +197,23 @@ describe("places in flight", () => {
 });
 
 describe("silent receivers", () => {
+  it("of one account are few at first, one more with each that answers, one less with each that does not", () => {
+    const bench = new Bench({ accountSilentMin: 4 });
+    for (let n = 0; n < 100; n++) bench.fill(`a/${n}`, 1);
+    expect(bench.takeAll()).toEqual([0, 1, 2, 3].map((n) => `a/${n}#00000000`));
+    for (const n of [0, 1, 2]) bench.end(`a/${n}`, ANSWERED);
+    bench.end("a/3", UNKNOWN);
+    expect(bench.takeAll()).toHaveLength(7);
+    for (const n of [4, 5]) bench.end(`a/${n}`, SILENT);
+    expect(bench.takeAll()).toHaveLength(0);
+    bench.end("a/6", ANSWERED);
+    expect(bench.takeAll()).toHaveLength(2);
+    bench.fill("b/1", 1);
+    expect(bench.takeAll(), "another account's").toHaveLength(1);
+  });
+
   it("of one account hold half of what silent ones may, and leave the rest to others", () => {
-    const bench = new Bench();
+    const bench = new Bench({ accountSilentMin: 250 });
     for (let n = 0; n < 4_000; n++) bench.fill(`flood/${n}`, 1);
     expect(bench.takeAll(), "125, to a power of two").toHaveLength(128);
     expect([bench.lanes.silentInFlight, bench.lanes.activeAccounts]).toEqual([128, 1]);
