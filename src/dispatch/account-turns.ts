@@ -46,8 +46,8 @@ export function newShare(): Share {
  * (Choudhury and Hahne, 1998: a queue may grow while it is shorter than a multiple of the free space), half of it for
  * those that hold none. So an account alone gets nearly all, and a hundred greedy ones, even one after the other, leave
  * room for the next. Silent receivers, and those that have never answered, share a budget of their own in the same way;
- * an account begins with a few of them (slow start), because each is a new connection, whose handshake takes a processor
- * longer than anything else here.
+ * an account begins with a few of them (slow start): each is a new connection, and a hundred handshakes at once hold up
+ * everybody.
  *
  * Losing option: deficit round robin shares starts, not places; accounts whose receivers hang would hold them all.
  */

@@ -36,7 +36,7 @@ describe("the document", () => {
   test.each([
     ["search path", "Nothing that stands in `public`", "test/store/search-path.test.ts"],
     ["slow readers", "Slow readers share", "test/app/slow-readers.test.ts"],
-    ["a flood of host names", "A flood of host names", "test/dispatch/lanes.test.ts"],
+    ["a flood of host names", "A flood of host names", "test/dispatch/silent-lanes.test.ts"],
     ["bulk replays", "Bulk replays have a budget", "test/store/replay-shares.test.ts"],
     ["slow requests to the API", "slow requests to the API", "test/operations/fair-requests.test.ts"],
     ["colliding lanes", "No account shares a lane", "test/dispatch/colliding-lanes.test.ts"],
