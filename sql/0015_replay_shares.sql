@@ -59,13 +59,12 @@ begin
 end
 $$;
 
--- As before, with these shares.
-create or replace function sealpost.advance_replays(analysis_retention interval, at timestamptz) returns integer
+-- As before, with these shares, and at most items_max items.
+create function sealpost.advance_replays(analysis_retention interval, at timestamptz, items_max integer) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  items_max constant integer := 1000;
   replay record;
   item record;
   turn record;
@@ -116,5 +115,12 @@ begin
   return total;
 end
 $$;
+
+-- For dispatchers of the version before: a step a second.
+create or replace function sealpost.advance_replays(analysis_retention interval, at timestamptz) returns integer
+language sql volatile
+begin atomic
+  select sealpost.advance_replays(analysis_retention, at, 1000);
+end;
 
 revoke execute on all functions in schema sealpost from public;

@@ -1,4 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { abortableDelay } from "../schedule/backoff.ts";
 
 /** How often the leader looks for what is due: the S in "sent again within lease + sweep". */
 const SWEEP_MAX_MS = 1_000;
@@ -12,6 +13,8 @@ export function sweepMs(windowMs: number): number {
 /** Much less than an attempt's shortest lease (5 s), so that a dead leader has a successor before any lease ends. */
 const LEADER_LEASE_MS = 2_500;
 const SWEEP_JOBS_EVERY_MS = 60_000;
+/** Bulk replays go on in small steps: what a whole second brings at once, everybody else's deliveries would notice. */
+export const REPLAY_STEPS_PER_SWEEP = 5;
 
 export type LeaderOptions = {
   readonly sweepMs: number;
@@ -81,9 +84,20 @@ export class Leader {
 
   #advanceReplays(): void {
     if (this.#stopping.signal.aborted) return;
-    this.#replaying ??= this.#try("advance_replays", this.#options.advanceReplays).then(() => {
+    this.#replaying ??= this.#stepReplays().then(() => {
       this.#replaying = null;
     });
+  }
+
+  /** The steps of one sweep, for as long as there is something to do; we may not be the leader for longer. */
+  async #stepReplays(): Promise<void> {
+    const everyMs = this.#options.sweepMs / REPLAY_STEPS_PER_SWEEP;
+    for (let step = 1; ; step++) {
+      const startedAt = performance.now();
+      const taken = await this.#try("advance_replays", this.#options.advanceReplays);
+      if (!taken || step === REPLAY_STEPS_PER_SWEEP || this.#stopping.signal.aborted) return;
+      await abortableDelay(everyMs - (performance.now() - startedAt), this.#stopping.signal);
+    }
   }
 
   async #sweepJobs(nowMs: number): Promise<void> {

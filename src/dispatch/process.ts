@@ -11,7 +11,7 @@ import { freeLeases } from "../store/leases.ts";
 import { createDispatchPool, createGeneralPool, isRefusedData, isUnreadableData } from "../store/pools.ts";
 import { lead, promoteDue, sweepStuckJobs, takeBackLetGo, wakeSoon } from "../store/promote.ts";
 import { recordOutcomes } from "../store/record.ts";
-import { advanceReplays } from "../store/replays.ts";
+import { advanceReplays, REPLAY_STEP_MAX } from "../store/replays.ts";
 import { createDelivering, type DeliveringOptions } from "./deliver.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { keepHouse } from "./housekeeping.ts";
@@ -122,7 +122,8 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     ...countLeaderWork(metrics, {
       lead: (holder, leaseMs) => lead(housePool, holder, leaseMs),
       promote: () => promoteDue(housePool, null),
-      advanceReplays: () => advanceReplays(housePool, config.analysisRetentionSeconds * 1000, null),
+      advanceReplays: () =>
+        advanceReplays(housePool, config.analysisRetentionSeconds * 1000, null, REPLAY_STEP_MAX),
       sweepJobs: () => sweepStuckJobs(housePool),
       keepHouse: (signal) =>
         keepHouse(housePool, {

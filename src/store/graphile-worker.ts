@@ -24,8 +24,11 @@ export const WAITING_WAKEUPS = `
 
 /** Wake-ups handled at once. A handler puts ids into memory and returns, so this many are plenty. */
 const CONCURRENT_JOBS = 8;
-/** Fetched at once: pipelines that publish one at a time leave many small jobs. */
-const JOBS_FETCHED_MAX = 33;
+/**
+ * Fetched at once: pipelines that publish one at a time leave many small jobs, and behind a flood of them everybody's
+ * next first attempt waits.
+ */
+const JOBS_FETCHED_MAX = 200;
 const POLL_MS = 100;
 
 /** Brings graphile-worker's own schema to the pinned version. */

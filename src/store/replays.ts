@@ -223,17 +223,24 @@ export async function cancelReplay(
   return await findReplay(client, accountId, replayId);
 }
 
-/** One paced step of every running replay. Returns how many deliveries had their turn. `at` null: now. */
+/** Deliveries of all bulk replays that a step of the leader starts: 1,000 a second. */
+export const REPLAY_STEP_MAX = 200;
+
+/**
+ * One paced step of every running replay, of at most `itemsMax` deliveries in all. Returns how many had their turn.
+ * `at` null: now.
+ */
 export async function advanceReplays(
   database: Pool | ClientBase,
   analysisRetentionMs: number,
   at: Date | null,
+  itemsMax = 1_000,
 ): Promise<number> {
   const { rows } = await database.query<{ taken: number }>({
     name: "advance_replays",
     text: `select sealpost.advance_replays(
-      $1::float8 * interval '1 millisecond', coalesce($2::timestamptz, now())) as taken`,
-    values: [analysisRetentionMs, at],
+      $1::float8 * interval '1 millisecond', coalesce($2::timestamptz, now()), $3) as taken`,
+    values: [analysisRetentionMs, at, itemsMax],
   });
   // Apart: a count of 100,000 that takes too long must not take the step along, for it would the next one, too.
   await countNextReplay(database, at);

@@ -132,6 +132,15 @@ describe("a leader's work", () => {
     for await (const [nth] of on(leads, "asked", soon())) if (nth === 2) break;
   });
 
+  it("takes several steps of the replays in a sweep, as long as there is something to do", async () => {
+    let promoted = 0;
+    let steps = 0;
+    const { events } = startLeader({ sweepMs: 5_000, advanceReplays: async () => ++steps });
+    events.on("promote", () => promoted++);
+    await expect.poll(() => steps, { timeout: patience(4_000) }).toBe(2);
+    expect(promoted).toBe(1);
+  });
+
   it("is not held up by a slow step of the replays, of which there is one at a time", async () => {
     let steps = 0;
     const { promise, resolve } = Promise.withResolvers<number>();

@@ -18,6 +18,8 @@ export type Ground = {
 
 export type Flood = {
   readonly name: string;
+  /** There is nothing here that could keep the healthy accounts from noticing it. */
+  readonly isControl?: true;
   /** Lays ready what it needs, before anything is measured. The receivers are timing. */
   readonly prepare: (ground: Ground) => Promise<PreparedFlood>;
 };

@@ -1,17 +1,29 @@
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
+import { setPriority } from "node:os";
 import { type Bench, HOSTS } from "../../bench.ts";
 import type { BenchCase, Figure } from "../../figures.ts";
 import { cpuBetween, takeSnapshot, type Watched } from "../../measuring/snapshot.ts";
 import { type Timed, timeStream } from "../../timed.ts";
 import { deadNameServers, timeouts } from "./broken-endpoints.ts";
+import { busyMachine } from "./busy-machine.ts";
 import type { Flood } from "./flood.ts";
 import { httpPublishes } from "./http-publishes.ts";
 import { names } from "./names.ts";
 import { oneLane } from "./one-lane.ts";
 import { replays } from "./replays.ts";
 
-const FLOODS: readonly Flood[] = [timeouts, deadNameServers, oneLane, names, replays, httpPublishes];
+const FLOODS: readonly Flood[] = [
+  busyMachine,
+  timeouts,
+  deadNameServers,
+  oneLane,
+  names,
+  replays,
+  httpPublishes,
+];
+/** Whoever floods has a machine of his own: his process gets what ours leave of this one. */
+const LOWEST_PRIORITY = 19;
 
 /** For the healthy accounts, one a transaction: less than a tenth of what two processors manage. */
 const PER_SECOND = 300;
@@ -31,7 +43,7 @@ export const isolation: BenchCase<Bench> = {
   name: "isolation",
   says:
     "COMMIT to first byte for 800 healthy accounts, 300 a second, one a transaction: 20 s alone, then 30 s from the " +
-    "moment when somebody floods the same dispatcher. Six floods, each with a database and a dispatcher of its own.",
+    "moment when somebody floods the same dispatcher. Six floods and a control, each with a database and a dispatcher of its own.",
   run: async (bench, tell) => {
     const figures: Figure[] = [];
     for (const flood of FLOODS) figures.push(...(await measure(bench, flood, tell)));
@@ -49,6 +61,7 @@ async function measure(bench: Bench, flood: Flood, tell: (line: string) => void)
   });
   const publisher = bench.startPublisher(database);
   const hostile = bench.startPublisher(database);
+  setPriority(hostile.pid, LOWEST_PRIORITY);
   const accounts = accountsOf(bench);
   await bench.behave({ isTiming: true });
   const prepared = await flood.prepare({
@@ -97,7 +110,7 @@ async function measure(bench: Bench, flood: Flood, tell: (line: string) => void)
   await dispatcher.kill();
   nameServer.close();
   await database.drop();
-  return [...compare(alone, flooded), ...told].map((figure) => ({
+  return [...compare(alone, flooded, flood.isControl ?? false), ...told].map((figure) => ({
     ...figure,
     name: `${flood.name}: ${figure.name}`,
   }));
@@ -105,20 +118,21 @@ async function measure(bench: Bench, flood: Flood, tell: (line: string) => void)
 
 type PhaseWish = { readonly warmUpMs: number; readonly durationMs: number };
 
-function compare(alone: Timed, flooded: Timed): Figure[] {
+function compare(alone: Timed, flooded: Timed, isControl: boolean): Figure[] {
+  const goal = (atMost: number) => (isControl ? {} : { goal: { atMost } });
   const unit = "ms";
   return [
     { name: "p50 alone", value: alone.p50Ms, unit },
     { name: "p50", value: flooded.p50Ms, unit },
     { name: "p99 alone", value: alone.p99Ms, unit },
     { name: "p99", value: flooded.p99Ms, unit },
-    { name: "p99 ÷ alone", value: flooded.p99Ms / alone.p99Ms, unit: "", goal: { atMost: RATIO_MAX } },
+    { name: "p99 ÷ alone", value: flooded.p99Ms / alone.p99Ms, unit: "", ...goal(RATIO_MAX) },
     { name: "p99 of the worst second alone", value: alone.p99OfWorstSecondMs, unit },
     {
       name: "p99 of the worst second",
       value: flooded.p99OfWorstSecondMs,
       unit,
-      goal: { atMost: WORST_SECOND_MAX_MS },
+      ...goal(WORST_SECOND_MAX_MS),
     },
     { name: "longest", value: flooded.longestMs, unit },
   ];
