@@ -43,7 +43,8 @@ export const isolation: BenchCase<Bench> = {
   name: "isolation",
   says:
     "COMMIT to first byte for 800 healthy accounts, 300 a second, one a transaction: 20 s alone, then 30 s from the " +
-    "moment when somebody floods the same dispatcher. Six floods and a control, each with a database and a dispatcher of its own.",
+    "moment when somebody floods the same dispatcher. Six floods and a control, each with a database and a " +
+    "dispatcher of its own.",
   run: async (bench, tell) => {
     const figures: Figure[] = [];
     for (const flood of FLOODS) figures.push(...(await measure(bench, flood, tell)));
