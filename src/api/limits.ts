@@ -60,6 +60,14 @@ export const CALL_CLAIM_MS = 120_000;
 /** An error response waits at most this long for its claim to be released. */
 export const RELEASE_WITHIN_MS = 500;
 
+/** Writes that share a transaction, and the bytes they bring. */
+export const WRITES_PER_BATCH_MAX = 64;
+export const WRITTEN_BYTES_PER_BATCH_MAX = 1_048_576;
+/** How long a batch waits for a lock that somebody else holds before it is taken apart. */
+export const LOCK_WAIT_IN_BATCH_MS = 50;
+/** Writes remembered for having waited for a lock. */
+export const SLOW_NAMES_MAX = 10_000;
+
 /** Connections that one process serves at a time; more are refused. A slow reader's takes about 45 KB. */
 export const CONNECTIONS_MAX = 5_000;
 

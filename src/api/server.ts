@@ -14,6 +14,7 @@ import { addPublicPages, type PageOptions } from "./public-routes.ts";
 import { type CountRequest, createRateLimits, type RateLimitPolicy } from "./rate-limits.ts";
 import { beginRequest, type CompletedRequest, completedRequest, contextOf } from "./request-context.ts";
 import { type AccountExists, createRequestGuards, type RequestGuards } from "./request-guards.ts";
+import { createWriteBatches } from "./write-batches.ts";
 
 export type ApiOptions = PageOptions &
   Omit<HttpAppOptions, "newRequestId" | "onClientError" | "onUnroutableUrl"> & {
@@ -94,7 +95,12 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   });
 
   for (const operation of registry.operations) {
-    addOperationRoute(app, operation, { guards, idempotentWrites, isChecking: options.isChecking ?? false });
+    addOperationRoute(app, operation, {
+      guards,
+      idempotentWrites,
+      createBatches: (performEach) => createWriteBatches({ store, recordWrite, performEach }),
+      isChecking: options.isChecking ?? false,
+    });
   }
   const pageRoutes = await addPublicPages(app, registry, options, guards);
   const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes]);

@@ -29,3 +29,8 @@ export function isDatabaseAway(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return NOT_NOW.test(code);
   return SOCKET_SAYS.test(code) || DRIVER_SAYS.some((text) => error.message.startsWith(text));
 }
+
+/** Whether a lock was not to be had within `lock_timeout`. */
+export function isLockWait(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && error.code === "55P03";
+}

@@ -1,0 +1,147 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { publishAnalyses } from "../../src/store/publications.ts";
+import { inTransaction } from "../../src/store/transaction.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { countRows } from "../support/installation.ts";
+import { type AskOptions, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { patience } from "../support/time-limits.ts";
+
+let database: TestDatabase;
+let api: TestApi;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startTestApi(database);
+});
+afterAll(async () => {
+  await api.close();
+  await database.drop();
+});
+
+const HOOK = "https://hooks.example.com/x";
+const analysis = (id: string, more: object = {}) => ({ id, status: "succeeded", ...more });
+const publish = (id: string, options: AskOptions = {}, more: object = {}) =>
+  api.ask("POST", "/v1/analyses", { body: { analysis: analysis(id, more), webhook_url: HOOK }, ...options });
+
+/** How many transactions wrote the analyses whose id begins so. */
+async function transactionsOf(prefix: string): Promise<number> {
+  const { rows } = await database.pool.query(
+    "select count(distinct xmin::text)::integer as n from sealpost.analyses where id like $1 || '%'",
+    [prefix],
+  );
+  return rows[0].n;
+}
+
+describe("requests that come at once", () => {
+  test("are published in few transactions, each with its own answer", async () => {
+    const ids = Array.from({ length: 200 }, (_, n) => `many-${n}`);
+    const answers = await Promise.all(ids.map((id) => publish(id)));
+    expect(answers.map(({ status }) => status)).toEqual(ids.map(() => 202));
+    expect(answers.map(({ body }) => body.analysis_id)).toEqual(ids);
+    expect(new Set(answers.map(({ body }) => body.delivery_id)).size).toBe(200);
+    expect(await transactionsOf("many-")).toBeLessThan(50);
+  });
+
+  test("are refused one by one, and a refused one costs the others nothing", async () => {
+    const known = await publish("refused-known");
+    const answers = await Promise.all([
+      publish("refused-0"),
+      publish("refused/no-id"),
+      publish("refused-known", {}, { other: "text" }),
+      publish("refused-1"),
+      api.ask("POST", "/v1/analyses", { body: { analysis: analysis("refused-2"), webhook_url: "http://x" } }),
+      publish("refused-known"),
+      api.ask("POST", "/v1/analyses", { body: "{" }),
+      publish("refused-3"),
+    ]);
+    expect(answers.map(({ status, body }) => [status, body.code])).toEqual([
+      [202, undefined],
+      [422, "invalid_analysis"],
+      [409, "analysis_conflict"],
+      [202, undefined],
+      [422, "target_refused"],
+      [202, undefined],
+      [400, "invalid_request"],
+      [202, undefined],
+    ]);
+    expect(answers[5]!.body).toEqual(known.body);
+    expect(await countRows(database.pool, "deliveries", { analysis_id: "refused-2" })).toBe(0);
+  });
+
+  test("are one request where they have one Idempotency-Key", async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => publish("same-key", { idempotencyKey: "the-same-key" })),
+    );
+    expect(new Set(answers.map(({ status, bytes }) => `${status} ${bytes}`)).size).toBe(1);
+    expect(answers[0]!.status).toBe(202);
+    const replayed = answers.filter(({ headers }) => headers.get("idempotent-replayed") === "true");
+    expect(replayed).toHaveLength(19);
+  });
+
+  test("are one delivery where they have one analysis, and a conflict where it has two texts", async () => {
+    const [one, other, third] = await Promise.all([
+      publish("same-id"),
+      publish("same-id"),
+      publish("same-id", {}, { other: "text" }),
+    ]);
+    expect([one.status, other.status, third.status]).toEqual([202, 202, 409]);
+    expect(other.body).toEqual(one.body);
+  });
+
+  test("keep their traces apart", async () => {
+    const trace = (n: number) => `00-${"a".repeat(31)}${n}-${"b".repeat(16)}-01`;
+    await Promise.all(
+      [1, 2, 3].map((n) => publish(`trace-${n}`, { headers: n === 3 ? {} : { traceparent: trace(n) } })),
+    );
+    const { rows } = await database.pool.query(
+      `select d.analysis_id, b.traceparent from sealpost.deliveries as d join sealpost.bodies as b
+         on b.delivery_id = d.id where d.analysis_id like 'trace-%' order by 1`,
+    );
+    expect(rows.map(({ traceparent }) => traceparent)).toEqual([trace(1), trace(2), null]);
+  });
+});
+
+describe("an analysis that somebody else's open transaction is publishing", () => {
+  test("waits by itself, and is that one's delivery once it has committed", async () => {
+    const { accountId } = api.account;
+    let isOver = false;
+    let answered = 0;
+    await inTransaction(database.pool, async (client) => {
+      const text = '{"id":"held","status":"succeeded"}';
+      const [deliveryId] = await publishAnalyses(client, [{ accountId, analysis: text, webhookUrl: HOOK }]);
+      const waiting = publish("held").then((answer) => ({ answer, isOver }));
+
+      // Others, again and again, while it waits.
+      for (let round = 0; round < 20; round++) {
+        const startMs = performance.now();
+        const ids = Array.from({ length: 20 }, (_, n) => `beside-${round}-${n}`);
+        const answers = await Promise.all(ids.map((id) => publish(id)));
+        answered += answers.filter(({ status }) => status === 202).length;
+        // Within the first round it is found out; afterwards nobody waits for it.
+        if (round > 0) expect(performance.now() - startMs).toBeLessThan(patience(1_000));
+      }
+      isOver = true;
+      await client.query("commit");
+      const { answer, isOver: wasOver } = await waiting;
+      // It was answered by then, or given up: the test's rounds may take longer than a statement may.
+      if (answer.status === 202) expect([wasOver, answer.body.delivery_id]).toEqual([true, deliveryId]);
+      else expect(answer.status).toBe(503);
+      expect((await publish("held")).body).toEqual({ analysis_id: "held", delivery_id: deliveryId });
+    });
+    expect(answered).toBe(400);
+  });
+
+  test("is given up in time when that never ends, and delays nobody but itself", async () => {
+    const account: TestAccount = await api.newAccount();
+    await inTransaction(database.pool, async (client) => {
+      const text = '{"id":"held-long","status":"succeeded"}';
+      await publishAnalyses(client, [{ accountId: account.accountId, analysis: text, webhookUrl: HOOK }]);
+      const waiting = publish("held-long", { key: account.key });
+      const beside = await Promise.all([
+        publish("held-beside"),
+        publish("held-beside", { key: account.key }),
+      ]);
+      expect(beside.map(({ status }) => status)).toEqual([202, 202]);
+      expect((await waiting).status).toBe(503);
+    });
+  });
+});
