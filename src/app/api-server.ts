@@ -81,7 +81,13 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     keyPrefix: apiKeyPrefix(config.apiKeyBrand, keyClassOf(config)),
     accountExists: createAccountExists(pool, outageAs503),
     countRequest: createRequestCounter(pool),
-    policies: { key: { name: "default", ...limit }, address: { name: "address", ...limit } },
+    policies: {
+      key: { name: "default", ...limit },
+      address: { name: "address", ...limit },
+      operations: new Map([
+        ["analyses.publish", { name: "publish", requestsMax: config.publishRatePerSecond, windowSeconds: 1 }],
+      ]),
+    },
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     recordWrite: recordStaffWrite,
     isTrustedProxy: trustedProxies(config.trustProxy),

@@ -100,6 +100,15 @@ describe("requests that come at once", () => {
   });
 });
 
+test("have a limit of their own, by account and second", async () => {
+  const limited = await startTestApi(database, { PUBLISH_RATE_PER_SECOND: "7", RATE_LIMIT_REQUESTS: "3" });
+  const { headers } = await limited.ask("POST", "/v1/analyses", { body: { analysis: analysis("limited") } });
+  expect(headers.get("ratelimit-policy")).toBe('"publish";q=7;w=1');
+  const read = await limited.ask("GET", "/v1/analyses/limited");
+  expect(read.headers.get("ratelimit")).toMatch(/^"default";r=2;/);
+  await limited.close();
+});
+
 describe("an analysis that somebody else's open transaction is publishing", () => {
   test("waits by itself, and is that one's delivery once it has committed", async () => {
     const { accountId } = api.account;
