@@ -40,7 +40,10 @@ export type IdempotencyStore = {
   releaseCall(tx: Transaction, claim: IdempotencyClaim, token: string): Promise<void>;
 };
 
-/** Somebody else holds a lock for longer than was to be waited. Nothing was written. */
+/**
+ * Another transaction was in the way: it holds a lock for longer than was to be waited, or the database chose ours to
+ * end of two that could not both go on. Nothing was written; the same again may succeed.
+ */
 export class LockWaitError extends Error {
   override readonly name = "LockWaitError";
 }

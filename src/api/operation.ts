@@ -42,8 +42,8 @@ export type ErasedResult =
   | { readonly other: unknown }
   | undefined;
 
-/** What a request of a batch asks for. Two with one `name` (of one account) are never in one transaction. */
-export type BatchItem<Item> = { readonly item: Item; readonly name: string };
+/** What a request of a batch asks for. Two with one `name` (of one account) are never in one transaction; null: none. */
+export type BatchItem<Item> = { readonly item: Item; readonly name: string | null };
 
 /** The work of a write that many ask for at once. */
 export type Batched<Request, Item, Result> = {

@@ -45,3 +45,34 @@ function takeTurn<Item>(turn: Turn<Item>, take: (item: Item) => Offered): boolea
   }
   return false;
 }
+
+/** Does the work for each item, at most so many at a time, owners in turn. `work` never rejects. */
+export function inTurns<Item>(
+  runningMax: number,
+  work: (item: Item) => Promise<void>,
+): (owner: string, item: Item) => void {
+  const queue = new TurnQueue<Item>();
+  let running = 0;
+  async function next(): Promise<void> {
+    const [item] = running < runningMax ? takeOne(queue) : [];
+    if (item === undefined) return;
+    running++;
+    await work(item);
+    running--;
+    next();
+  }
+  return (owner, item) => {
+    queue.add(owner, item);
+    next();
+  };
+}
+
+function takeOne<Item>(queue: TurnQueue<Item>): readonly Item[] {
+  const taken: Item[] = [];
+  queue.offer((item) => {
+    if (taken.length > 0) return "stop";
+    taken.push(item);
+    return "gone";
+  });
+  return taken;
+}

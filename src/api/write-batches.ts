@@ -1,6 +1,6 @@
 import type { IdempotencyClaim } from "../model/idempotency.ts";
 import { TtlMap } from "../model/ttl-map.ts";
-import { withDeadline } from "./deadline.ts";
+import { settlesWithin, withDeadline } from "./deadline.ts";
 import { type IdempotencyStore, LockWaitError } from "./idempotency.ts";
 import {
   earlierResponse,
@@ -11,14 +11,15 @@ import {
 } from "./idempotent-write.ts";
 import {
   LOCK_WAIT_IN_BATCH_MS,
-  SLOW_NAMES_MAX,
+  LOCKS_NOTED_MAX,
+  WRITE_BYTES_IN_BATCH_MAX,
   WRITES_PER_BATCH_MAX,
   WRITTEN_BYTES_PER_BATCH_MAX,
 } from "./limits.ts";
 import type { Transaction } from "./operation.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import { type OperationResponse, toStoredResponse } from "./responses.ts";
-import { TurnQueue } from "./turn-queue.ts";
+import { inTurns, TurnQueue } from "./turn-queue.ts";
 
 /** A write that may share its transaction with others. */
 export type BatchedWrite<Item> = Write & {
@@ -56,81 +57,116 @@ type Waiting<Item> = {
   isGone: boolean;
 };
 
-/** How long a name that was locked is tried alone from the start. */
-const SLOW_FOR_MS = 60_000;
-/** Writes that run alone at a time: what a failed batch is taken apart into, and those that wait for locks. */
-const ALONE_MAX = 3;
-const PATIENT_MAX = 2;
+/** Those that may be in one batch; one batch runs after the other. */
+type Company<Item> = { readonly queue: TurnQueue<Waiting<Item>>; isRunning: boolean };
+
+/** How long a name that was locked is tried alone from the start, and its account kept from the others' batches. */
+const NAME_LOCKED_FOR_MS = 60_000;
+const ACCOUNT_WARY_FOR_MS = 10_000;
+/** Transactions at a time: for large writes and parts of failed batches, and for those that meet locks. */
+const APART_MAX = 3;
+const LOCKED_MAX = 2;
+/** The next batch does not wait longer than this (for one whose connection is dead, say), with at most so many left. */
+const LATE_AFTER_MS = 250;
+const LATE_MAX = 2;
 
 /**
  * Writes of one operation that come while a transaction runs go together in the next one (a group commit): one flush of
  * the disk for all. Accounts take turns, so that a flood of one leaves the others their places.
  *
  * Each is judged alone. When one cannot be, because of a lock that somebody holds for long or because the database
- * refuses it, the batch is taken apart and each runs alone; whoever meets a lock again then waits for it by itself.
+ * refuses it, the batch is taken apart by accounts, and what fails again into single writes. One that meets a lock then
+ * tries again and again, in turn with others, until its caller is gone: to wait for one lock would hold a connection
+ * that finds many others free.
  */
 export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): WriteBatches<Item> {
   const { store } = options;
-  const queue = new TurnQueue<Waiting<Item>>();
+  const calm: Company<Item> = { queue: new TurnQueue(), isRunning: false };
+  const wary: Company<Item> = { queue: new TurnQueue(), isRunning: false };
   const held = new Set<string>();
-  const slow = new TtlMap<string, true>({ entriesMax: SLOW_NAMES_MAX, now: () => performance.now() });
-  const alone = runLimited(ALONE_MAX, (waiting: Waiting<Item>) => run([waiting], LOCK_WAIT_IN_BATCH_MS));
-  const patient = runLimited(PATIENT_MAX, (waiting: Waiting<Item>) => run([waiting], null));
-  let isRunning = false;
+  const noted = { entriesMax: LOCKS_NOTED_MAX, now: () => performance.now() };
+  const lockedNames = new TtlMap<string, true>(noted);
+  const waryAccounts = new TtlMap<string, true>(noted);
+  const runApart = inTurns(APART_MAX, run);
+  const runLocked = inTurns(LOCKED_MAX, run);
+  let late = 0;
 
-  /** Runs batches until none can be made. */
-  async function look(): Promise<void> {
-    if (isRunning) return;
-    isRunning = true;
-    // What this turn of the event loop brings goes together.
-    await new Promise(setImmediate);
-    for (let batch = take(); batch.length > 0; batch = take()) await run(batch, LOCK_WAIT_IN_BATCH_MS);
-    isRunning = false;
+  /** Something came, or a name is free again. */
+  function look(): void {
+    for (const company of [calm, wary]) if (!company.isRunning) runBatches(company);
   }
 
-  function take(): readonly Waiting<Item>[] {
+  async function runBatches(company: Company<Item>): Promise<void> {
+    company.isRunning = true;
+    // What this turn of the event loop brings goes together.
+    await new Promise(setImmediate);
+    for (let batch = take(company); batch.length > 0; batch = take(company)) {
+      const running = run(batch);
+      if (late >= LATE_MAX) await running;
+      else if (!(await settlesWithin(LATE_AFTER_MS, running))) {
+        late++;
+        running.finally(() => late--);
+      }
+    }
+    company.isRunning = false;
+  }
+
+  function take({ queue }: Company<Item>): readonly Waiting<Item>[] {
     const batch: Waiting<Item>[] = [];
     let bytes = 0;
     queue.offer((waiting) => {
-      if (waiting.isGone) return "gone";
+      const { write, names, isGone } = waiting;
+      if (isGone) return "gone";
       if (batch.length >= WRITES_PER_BATCH_MAX) return "stop";
-      if (batch.length > 0 && bytes + waiting.write.bytes > WRITTEN_BYTES_PER_BATCH_MAX) return "stop";
-      if (waiting.names.some((name) => held.has(name))) return "stays";
-      for (const name of waiting.names) held.add(name);
-      if (slow.has(waiting.names.at(-1)!)) patient(waiting);
-      else batch.push(waiting);
-      bytes += waiting.write.bytes;
+      if (names.some((name) => held.has(name))) return "stays";
+      const goesApart = write.bytes > WRITE_BYTES_IN_BATCH_MAX;
+      const isLocked = lockedNames.has(names.at(-1)!);
+      if (!goesApart && !isLocked) {
+        if (bytes + write.bytes > WRITTEN_BYTES_PER_BATCH_MAX) return "stop";
+        bytes += write.bytes;
+        batch.push(waiting);
+      }
+      for (const name of names) held.add(name);
+      if (isLocked) runLocked(write.claim.accountId, [waiting]);
+      else if (goesApart) runApart(write.claim.accountId, [waiting]);
       return "gone";
     });
     return batch;
   }
 
-  async function run(batch: readonly Waiting<Item>[], lockWaitMs: number | null): Promise<void> {
-    const wanted = batch.filter(({ isGone }) => !isGone);
-    for (const { names, isGone } of batch) if (isGone) for (const name of names) held.delete(name);
+  /** Never rejects. */
+  async function run(batch: readonly Waiting<Item>[]): Promise<void> {
+    const { gone = [], wanted = [] } = Object.groupBy(batch, ({ isGone }) => (isGone ? "gone" : "wanted"));
+    gone.forEach(release);
     if (wanted.length === 0) return;
     try {
       const writes = wanted.map(({ write }) => write);
       const work = (tx: Transaction) => perform(tx, writes);
-      const outcomes = await (lockWaitMs === null
-        ? store.transaction(work)
-        : store.transactionWithin(lockWaitMs, work));
+      const outcomes = await store.transactionWithin(LOCK_WAIT_IN_BATCH_MS, work);
       for (const [index, waiting] of wanted.entries()) end(waiting, settled(outcomes[index]!));
     } catch (error) {
-      if (wanted.length > 1 && !(error instanceof TemporarilyUnavailable)) wanted.forEach(alone);
-      else if (error instanceof LockWaitError) for (const waiting of wanted) wait(waiting);
-      else for (const waiting of wanted) end(waiting, Promise.reject(error));
+      const [first] = wanted;
+      if (wanted.length === 1 && error instanceof LockWaitError) runAgain(first!);
+      else if (wanted.length === 1 || error instanceof TemporarilyUnavailable)
+        for (const waiting of wanted) end(waiting, Promise.reject(error));
+      else for (const part of partsOf(wanted)) runApart(part[0]!.write.claim.accountId, part);
     }
   }
 
-  function wait(waiting: Waiting<Item>): void {
-    slow.set(waiting.names.at(-1)!, true, SLOW_FOR_MS);
-    patient(waiting);
+  function runAgain(waiting: Waiting<Item>): void {
+    const { accountId } = waiting.write.claim;
+    lockedNames.set(waiting.names.at(-1)!, true, NAME_LOCKED_FOR_MS);
+    waryAccounts.set(accountId, true, ACCOUNT_WARY_FOR_MS);
+    runLocked(accountId, [waiting]);
   }
 
-  function end({ names, settle }: Waiting<Item>, result: Promise<WriteResult>): void {
+  function end(waiting: Waiting<Item>, result: Promise<WriteResult>): void {
+    waiting.settle(result);
+    release(waiting);
+  }
+
+  function release({ names }: Waiting<Item>): void {
     for (const name of names) held.delete(name);
-    settle(result);
     look();
   }
 
@@ -175,7 +211,8 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
       let waiting: Waiting<Item>;
       const result = new Promise<WriteResult>((settle) => {
         waiting = { write, names: namesOf(write), settle, isGone: false };
-        queue.add(write.claim.accountId, waiting);
+        const { accountId } = write.claim;
+        (waryAccounts.has(accountId) ? wary : calm).queue.add(accountId, waiting);
       });
       look();
       return withDeadline(waitMs, "the transaction", result).finally(() => {
@@ -206,19 +243,8 @@ function settled(outcome: WriteResult | Problem): Promise<WriteResult> {
   return outcome instanceof Problem ? Promise.reject(outcome) : Promise.resolve(outcome);
 }
 
-/** Does the work for each item, at most so many at a time. `work` never rejects. */
-function runLimited<T>(runningMax: number, work: (item: T) => Promise<void>): (item: T) => void {
-  const waiting: T[] = [];
-  let running = 0;
-  async function next(): Promise<void> {
-    if (running >= runningMax || waiting.length === 0) return;
-    running++;
-    await work(waiting.shift()!);
-    running--;
-    next();
-  }
-  return (item) => {
-    waiting.push(item);
-    next();
-  };
+/** By account; those of one account one by one. */
+function partsOf<Item>(batch: readonly Waiting<Item>[]): readonly (readonly Waiting<Item>[])[] {
+  const parts = [...Map.groupBy(batch, ({ write }) => write.claim.accountId).values()];
+  return parts.length > 1 ? parts : batch.map((waiting) => [waiting]);
 }

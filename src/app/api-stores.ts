@@ -6,7 +6,7 @@ import type { AccountExists } from "../api/request-guards.ts";
 import { accountExists } from "../store/accounts.ts";
 import { findApiKey, noteApiKeyUse } from "../store/api-keys.ts";
 import { writeAuditEntry } from "../store/audit-log.ts";
-import { isLockWait } from "../store/availability.ts";
+import { isInTheWay } from "../store/availability.ts";
 import { coalesceByTurn } from "../store/coalesce.ts";
 import {
   claimIdempotencyKey,
@@ -60,12 +60,12 @@ export function createIdempotencyStore(
   };
 }
 
-/** A lock that was not to be had in time, in the kernel's words. */
+/** What another transaction was in the way of, in the kernel's words. */
 async function lockWaits<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (cause) {
-    throw isLockWait(cause) ? new LockWaitError("a lock was not to be had in time", { cause }) : cause;
+    throw isInTheWay(cause) ? new LockWaitError("another transaction was in the way", { cause }) : cause;
   }
 }
 

@@ -79,7 +79,8 @@ export function analysisOperations(dependencies: Dependencies): readonly Operati
         const { analysis, parsed, webhookUrl } = readBody(body);
         const analysisId = idOf(parsed);
         const item = { accountId, analysis, analysisId, webhookUrl: readWebhookUrl(webhookUrl), traceparent };
-        return { item, name: analysisId };
+        // Without an id it is refused, however many there are.
+        return { item, name: analysisId === "" ? null : analysisId };
       },
       handleEach: async (items, tx) => {
         const results = await publishEach(tx, items, { unsafeAllowedTargets }).catch((error: unknown) => {

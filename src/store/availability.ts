@@ -30,7 +30,7 @@ export function isDatabaseAway(error: unknown): boolean {
   return SOCKET_SAYS.test(code) || DRIVER_SAYS.some((text) => error.message.startsWith(text));
 }
 
-/** Whether a lock was not to be had within `lock_timeout`. */
-export function isLockWait(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && error.code === "55P03";
+/** Whether another transaction was in the way: a lock was not to be had within `lock_timeout`, or class 40. */
+export function isInTheWay(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && /^(?:55P03|40)/.test(error.code ?? "");
 }

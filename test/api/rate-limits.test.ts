@@ -2,7 +2,14 @@ import { parseItem } from "structured-headers";
 import { afterEach, describe, expect, test } from "vitest";
 import { addressBucket } from "../../src/api/rate-limits.ts";
 import { trustedProxies } from "../../src/app/api-server.ts";
-import { ADA, ALL_SCOPES, BOB, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
+import {
+  ADA,
+  ALL_SCOPES,
+  BOB,
+  createToyApi,
+  type ToyApi,
+  type ToyOverrides,
+} from "../support/api-toy-server.ts";
 import { patience } from "../support/time-limits.ts";
 
 let api: ToyApi;
