@@ -10,7 +10,9 @@ import {
 import { Problem, TemporarilyUnavailable } from "../../src/api/problems.ts";
 import { createWriteBatches } from "../../src/api/write-batches.ts";
 import { createToyIdempotencyStore, type ToyIdempotencyStore, toyTx } from "../support/api-toy-stores.ts";
-import { patience } from "../support/time-limits.ts";
+
+/** Longer than a test may take. */
+const FOR_EVER_MS = 10_000_000;
 
 type Asked = {
   readonly account?: string;
@@ -156,8 +158,8 @@ describe("writes that come while a transaction runs", () => {
       add("one", { name: "same" }),
       add("other", { name: "same" }),
       add("one", { name: "same", account: "b" }),
-      add("keyed", { key: "k" }),
-      add("keyed", { key: "k" }),
+      add("keyed", { key: "k", name: "one name" }),
+      add("keyed", { key: "k", name: "another" }),
       add("unnamed", { name: null }),
       add("unnamed", { name: null }),
     ]);
@@ -290,6 +292,19 @@ describe("a write that meets a lock", () => {
     expect(await repeat).toBe("held");
   });
 
+  test("lets the next of its name go on, answered or given up, when nothing else comes", async () => {
+    const { add, locked, batches } = open();
+    locked.add("held").add("given up");
+    const both = [add("held"), add("held")];
+    const first = add("given up", { waitMs: LOCK_WAIT_IN_BATCH_MS });
+    await tried(batches, "given up", 2);
+    const second = add("next", { name: "given up" });
+    await expect(first).rejects.toThrow(TemporarilyUnavailable);
+    expect(await second).toBe("next");
+    locked.clear();
+    expect(await Promise.all(both)).toEqual(["held", "held"]);
+  });
+
   test("leaves a place for others that meet one, however many there are of its account", async () => {
     const { add, locked, batches } = open();
     for (const item of [...numbered("held", 60), "neighbour"]) locked.add(item);
@@ -346,10 +361,10 @@ const scripts = fc.array(
     account: fc.constantFrom(...accounts),
     key: fc.constantFrom(...keys, undefined, undefined, undefined),
     bytes: fc.constantFrom(10, WRITE_BYTES_IN_BATCH_MAX, WRITE_BYTES_IN_BATCH_MAX + 1),
-    waitMs: fc.constantFrom(5, 30_000, 30_000),
+    waitMs: fc.constantFrom(5, FOR_EVER_MS, FOR_EVER_MS),
     pause: fc.constantFrom("none", "turn", "lock", "free", "poison", "cure", "away", "back"),
   }),
-  { minLength: 1, maxLength: 60 },
+  { minLength: 1, maxLength: 60, size: "max" },
 );
 
 propertyTest.prop([scripts], { numRuns: 60 })(
