@@ -31,6 +31,17 @@ async function transactionsOf(prefix: string): Promise<number> {
   return rows[0].n;
 }
 
+/** Resolves when a transaction waits for the end of another one. */
+async function untilSomebodyWaits(): Promise<void> {
+  for (let waiting = 0; waiting === 0; ) {
+    const { rows } = await database.pool.query(
+      `select count(*)::integer as n from pg_stat_activity
+       where datname = current_database() and wait_event = 'transactionid'`,
+    );
+    waiting = rows[0].n;
+  }
+}
+
 describe("requests that come at once", () => {
   test("are published in few transactions, each with its own answer", async () => {
     const ids = Array.from({ length: 200 }, (_, n) => `many-${n}`);
@@ -65,6 +76,41 @@ describe("requests that come at once", () => {
     ]);
     expect(answers[5]!.body).toEqual(known.body);
     expect(await countRows(database.pool, "deliveries", { analysis_id: "refused-2" })).toBe(0);
+  });
+
+  test("are stored byte for byte, or refused, whatever is in the texts beside them", async () => {
+    const texts = {
+      surrogate: '"\\ud800 \\udc00\\ud800"',
+      nul: '"\\u0000 \\"\\u0000\\""',
+      duplicate: '{"id":"a","id":"b","\\u0069d":1e999,"id":-0.0}',
+      large: `"${"\\\\".repeat(500_000)}"`,
+      brackets: `[${"[],".repeat(60_000)}[]]`,
+      levels: `${"[".repeat(511)}${"]".repeat(511)}`,
+    };
+    const odd = Object.entries(texts).map(([name, text]) => ({
+      id: `odd-${name}`,
+      text: `{ "id": "odd-${name}","status":"succeeded", "odd":${text}}`,
+    }));
+    const send = (text: string, url: string = JSON.stringify(HOOK)) =>
+      api.ask("POST", "/v1/analyses", { body: `{"webhook_url":${url},"analysis":${text}}` });
+    const refused = [
+      send('{"id":"odd\\u0000","status":"succeeded"}'),
+      send('{"status":"succeeded"}'),
+      send('{"status":"succeeded"}'),
+      send('{"id":"odd-url","status":"succeeded"}', '"https://hooks.example.com/\\u0000"'),
+      send('{"id":"odd-host","status":"succeeded"}', '"https://hooks.\\ud800.example.com/"'),
+      send(`{"id":"odd-deep","status":"failed","odd":${"[".repeat(512)}${"]".repeat(512)}}`),
+    ];
+    const good = [
+      ...odd.map(({ text }) => send(text)),
+      ...Array.from({ length: 20 }, (_, n) => publish(`odd-beside-${n}`)),
+    ];
+    expect((await Promise.all(good)).map(({ status }) => status)).toEqual(good.map(() => 202));
+    expect((await Promise.all(refused)).map(({ status }) => status)).toEqual(refused.map(() => 422));
+    for (const { id, text } of odd) {
+      const { bytes } = await api.ask("GET", `/v1/analyses/${id}`);
+      expect(bytes.equals(Buffer.from(text)), id).toBe(true);
+    }
   });
 
   test("are one request where they have one Idempotency-Key", async () => {
@@ -137,6 +183,26 @@ describe("an analysis that somebody else's open transaction is publishing", () =
       expect((await publish("held")).body).toEqual({ analysis_id: "held", delivery_id: deliveryId });
     });
     expect(answered).toBe(400);
+  });
+
+  test("does not end that one, though it goes on with another of theirs", async () => {
+    const { accountId } = api.account;
+    const text = (id: string) => `{"id":"${id}","status":"succeeded"}`;
+    for (let round = 0; round < 5; round++) {
+      const [first, second] = [`crossed-${round}-a`, `crossed-${round}-b`];
+      const [requests, deliveries] = await inTransaction(database.pool, async (client) => {
+        const publishHere = (id: string) =>
+          publishAnalyses(client, [{ accountId, analysis: text(id), webhookUrl: HOOK }]);
+        const [ofSecond] = await publishHere(second);
+        // In the order of ids: the batch has the first when it waits for the second, and this one asks for the first.
+        const asked = Promise.all([publish(first), publish(second)]);
+        await untilSomebodyWaits();
+        const [ofFirst] = await publishHere(first);
+        return [asked, [ofFirst, ofSecond]] as const;
+      }).then(async ([asked, ids]) => [await asked, ids] as const);
+      expect(requests.map(({ status }) => status)).toEqual([202, 202]);
+      expect(requests.map(({ body }) => body.delivery_id)).toEqual(deliveries);
+    }
   });
 
   test("is given up in time when that never ends, and delays nobody but itself", async () => {
