@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type Offered, TurnQueue } from "../../src/api/turn-queue.ts";
+import { inTurns, type Offered, TurnQueue } from "../../src/api/turn-queue.ts";
 
 function queueOf(items: readonly string[]): TurnQueue<string> {
   const queue = new TurnQueue<string>();
@@ -44,4 +44,20 @@ it("passes over what has to stay, and keeps its place", () => {
   queue.add("a", "a3");
   expect(take(queue, 9)).toEqual(["a1", "a3"]);
   expect(take(queue, 9)).toEqual([]);
+});
+
+it("works for so many at a time, owners in turn", async () => {
+  const started: string[] = [];
+  const ends: (() => void)[] = [];
+  const add = inTurns(2, (item: string) => {
+    started.push(item);
+    return new Promise<void>((end) => ends.push(end));
+  });
+  for (const item of ["a1", "a2", "a3", "a4", "b1"]) add(item[0]!, item);
+  expect(started).toEqual(["a1", "a2"]);
+  while (ends.length > 0) {
+    ends.shift()!();
+    await new Promise(setImmediate);
+  }
+  expect(started).toEqual(["a1", "a2", "a3", "b1", "a4"]);
 });
