@@ -5,6 +5,7 @@ import { CALL_CLAIM_MS, RELEASE_WITHIN_MS } from "./limits.ts";
 import type { Caller, Transaction } from "./operation.ts";
 import { Problem } from "./problems.ts";
 import { fromStoredResponse, type OperationResponse, toStoredResponse } from "./responses.ts";
+import type { WorkPlaces } from "./work-places.ts";
 
 /** A write that took effect, reported in its own transaction: what an audit log is made of. */
 export type RecordedWrite = {
@@ -24,6 +25,8 @@ export type RecordWrite = (tx: Transaction, write: RecordedWrite) => Promise<voi
 /** One write under its Idempotency-Key. */
 export type Write = {
   readonly claim: IdempotencyClaim;
+  /** Of `WorkPlaces`, as many as the request is worth. */
+  readonly places: number;
   readonly holdsSecret: boolean;
   readonly caller: Caller;
   readonly requestId: string;
@@ -50,24 +53,26 @@ export type IdempotentWrites = {
 
 export function createIdempotentWrites(options: {
   readonly store: IdempotencyStore;
+  readonly places: WorkPlaces;
   readonly recordWrite: RecordWrite;
   readonly newToken: () => string;
   readonly onInternalError: (error: unknown, requestId: string) => void;
 }): IdempotentWrites {
-  const { store, recordWrite, newToken, onInternalError } = options;
+  const { store, places, recordWrite, newToken, onInternalError } = options;
 
   return {
     inTransaction: (write, waitMs, perform) => {
       const { claim, holdsSecret } = write;
-      const work = store.transaction(async (tx): Promise<WriteResult> => {
+      const work = async (tx: Transaction): Promise<WriteResult> => {
         const earlier = earlierResponse(await store.claim(tx, claim), claim);
         if (earlier) return { response: earlier, isReplayed: true };
         const response = await perform(tx);
         await recordWrite(tx, recordedWrite(write, response));
         await store.complete(tx, claim, toStoredResponse(response, holdsSecret));
         return { response, isReplayed: false };
-      });
-      return withDeadline(waitMs, "the transaction", work);
+      };
+      const working = places.run(claim.accountId, write.places, waitMs, () => store.transaction(work));
+      return withDeadline(waitMs, "the transaction", working);
     },
 
     aroundCall: async (write, { waitMs, deadlineMs }, perform) => {

@@ -72,6 +72,19 @@ export const LOCK_WAIT_IN_BATCH_MS = 50;
 /** Names, and accounts, remembered for having met a lock. */
 export const LOCKS_NOTED_MAX = 10_000;
 
+/**
+ * Requests at work on the database at a time, in one process; one account has at most three quarters of these, fewer
+ * than there are connections. Others wait their turn.
+ */
+export const WORK_PLACES_MAX = 12;
+
+/**
+ * A large body takes one more place for every so many bytes, up to `BODY_PLACES_MAX`, an account's share. Parsing a
+ * megabyte of small members holds up the process for 60 ms: one account has one such request at work at a time.
+ */
+export const BODY_BYTES_PER_PLACE = 102_400;
+export const BODY_PLACES_MAX = 9;
+
 /** Connections that one process serves at a time; more are refused. A slow reader's takes about 45 KB. */
 export const CONNECTIONS_MAX = 5_000;
 

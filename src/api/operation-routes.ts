@@ -3,7 +3,7 @@ import { withDeadline } from "./deadline.ts";
 import { matchesEntityTag } from "./entity-tags.ts";
 import { fingerprintOf, readIdempotencyKey } from "./idempotency.ts";
 import type { IdempotentWrites, Write } from "./idempotent-write.ts";
-import { JSON_BODY_BYTES_MAX } from "./limits.ts";
+import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX, JSON_BODY_BYTES_MAX } from "./limits.ts";
 import type { Operation, OperationRequest, Transaction, Work } from "./operation.ts";
 import { routerPath } from "./operation-registry.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
@@ -12,12 +12,14 @@ import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-cont
 import { authorizedCaller, type RequestGuards } from "./request-guards.ts";
 import { compileRequestValidator, refuseMediaType } from "./request-validation.ts";
 import { compileResponse, type OperationResponse, successHeaders } from "./responses.ts";
+import type { WorkPlaces } from "./work-places.ts";
 import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
 
 type RouteOptions = {
   readonly guards: RequestGuards;
   readonly idempotentWrites: IdempotentWrites;
   readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
+  readonly places: WorkPlaces;
   /** Check what handlers return against what they declare; for tests. */
   readonly isChecking: boolean;
 };
@@ -26,7 +28,7 @@ type Valid = OperationRequest<unknown, unknown, unknown, string>;
 
 /** One route for one operation: authorize, validate, do the work, respond. */
 export function addOperationRoute(app: FastifyInstance, operation: Operation, options: RouteOptions): void {
-  const { guards, idempotentWrites, createBatches, isChecking } = options;
+  const { guards, idempotentWrites, createBatches, places, isChecking } = options;
   const { work, holdsSecret, key: operationKey } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
@@ -53,7 +55,8 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
     const waitMs = msLeft(contextOf(request));
     switch (work.kind) {
       case "read": {
-        const result = await withDeadline(waitMs, "the read", work.handle(valid));
+        const reading = places.run(valid.accountId, 1, waitMs, () => work.handle(valid));
+        const result = await withDeadline(waitMs, "the read", reading);
         return send(request, reply, toResponse(result), false);
       }
       case "write": {
@@ -105,7 +108,8 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
     const idempotencyKey = readIdempotencyKey(idempotencyHeader(request));
     const fingerprint = fingerprintOf({ operationKey, params, query, body });
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
-    return { claim, holdsSecret, caller, requestId, params, body };
+    const places = placesFor(request.body as Buffer | undefined);
+    return { claim, places, holdsSecret, caller, requestId, params, body };
   }
 
   function batchedWriteOf(
@@ -130,6 +134,10 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
     onRequest: guard,
     handler: isChecking ? handleChecked : handle,
   });
+}
+
+function placesFor(body: Buffer | undefined): number {
+  return Math.min(BODY_PLACES_MAX, 1 + Math.floor((body?.length ?? 0) / BODY_BYTES_PER_PLACE));
 }
 
 /** A problem that the operation does not declare is a bug of ours. Null for any other error. */

@@ -4,7 +4,7 @@ import { createClientErrorHandler } from "./client-errors.ts";
 import { createHttpApp, type HttpAppOptions, refuseBadHost } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
 import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
-import { REFUSED_BODY_BYTES_MAX } from "./limits.ts";
+import { REFUSED_BODY_BYTES_MAX, WORK_PLACES_MAX } from "./limits.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { createAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
@@ -19,6 +19,7 @@ import {
   type RateLimitPolicies,
   type RequestGuards,
 } from "./request-guards.ts";
+import { WorkPlaces } from "./work-places.ts";
 import { createWriteBatches } from "./write-batches.ts";
 
 export type ApiOptions = PageOptions &
@@ -59,7 +60,14 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const authenticate = createAuthenticate({ findApiKey, prefix, now });
   const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
   const { idempotencyStore: store, recordWrite } = options;
-  const idempotentWrites = createIdempotentWrites({ store, recordWrite, newToken: newId, onInternalError });
+  const places = new WorkPlaces(WORK_PLACES_MAX);
+  const idempotentWrites = createIdempotentWrites({
+    store,
+    places,
+    recordWrite,
+    newToken: newId,
+    onInternalError,
+  });
   const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);
 
   const app = createHttpApp({
@@ -104,6 +112,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
       guards,
       idempotentWrites,
       createBatches: (performEach) => createWriteBatches({ store, recordWrite, performEach }),
+      places,
       isChecking: options.isChecking ?? false,
     });
   }

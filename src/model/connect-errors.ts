@@ -27,6 +27,15 @@ export const CONNECT_ERRORS = {
     remedy:
       "Make sure that every A and AAAA record of the name is a public address: one private address blocks them all.",
   },
+  target_refused_by_proxy: {
+    outcome: "target_refused",
+    message:
+      "Our outbound proxy does not allow connections to the host or port of the webhook URL, so nothing was sent. " +
+      "Usually the host name resolves to an address that is not public.",
+    remedy:
+      "Make sure that every A and AAAA record of the name is a public address. If all are, contact support: " +
+      "our proxy may have a rule against this host or port.",
+  },
 
   // Connecting.
   connect_refused: {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { type BenchDatabase, type BenchServer, startBenchServer } from "./database.ts";
-import { type RunningApi, startApi } from "./processes/api.ts";
+import { RAISED_RATE_LIMIT, type RunningApi, startApi } from "./processes/api.ts";
 import { type AskedProcess, startAsked } from "./processes/asking.ts";
 import { type RunningDispatcher, startDispatcher } from "./processes/dispatcher.ts";
 import type { LimitMeasured, LimitWay, LimitWish } from "./processes/limit-process.ts";
@@ -37,6 +37,8 @@ export type BenchOptions = {
 export type Bench = BenchOptions & {
   readonly server: BenchServer;
   readonly receiverPid: number;
+  /** At a host of that label, which may hold the `{n}` of a pattern; those that begin with `silent-` never answer. */
+  webhookUrl(label: string): string;
   behave(manners: Partial<ReceiverManners>): Promise<void>;
   received(): Promise<Received>;
   /** On the shared clock, by sequence number below `count`; 0: has not come. */
@@ -45,15 +47,15 @@ export type Bench = BenchOptions & {
   startDispatcher(database: BenchDatabase, options: DispatcherWish): Promise<RunningDispatcher>;
   /** The real `dispatch` with its own defaults, logging to a file. */
   startDefaultDispatcher(database: BenchDatabase): Promise<RunningDispatcher>;
-  /** The real `serve`, logging to a file. */
+  /** The real `serve`, logging to a file, with its rate limit raised … */
   startApi(database: BenchDatabase): Promise<RunningApi>;
+  /** … and with its own defaults. */
+  startDefaultApi(database: BenchDatabase): Promise<RunningApi>;
   startPublisher(database: BenchDatabase): AskedProcess;
   startBareFastify(database: BenchDatabase): AskedProcess;
   /** Ends what a case that failed has left running. */
   endLeftovers(): Promise<void>;
-  /** What the case of that name has found, for those that come after it. Deliveries per second; null: not yet. */
-  throughputPerSecond: number | null;
-  /** Posts per second by `client.request`; null: not yet. */
+  /** What the case of that name has found, for those after it: posts per second by `client.request`. Null: not yet. */
   limitPerSecond: number | null;
   stop(): Promise<void>;
 };
@@ -78,8 +80,9 @@ export type Limit = LimitMeasured & {
 
 const ALL_BUT_AS_GOOD = 0.9;
 
+const DOMAIN = "many.localhost";
 /** The endpoint of account `index`: five accounts share a host. */
-const hostOf = (index: number) => `h${index % HOSTS}.many.localhost`;
+const hostOf = (index: number) => `h${index % HOSTS}.${DOMAIN}`;
 
 export async function openBench(options: BenchOptions): Promise<Bench> {
   const folder = await mkdtemp(join(tmpdir(), "sealpost-bench-"));
@@ -88,7 +91,11 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
   const caFile = join(folder, "ca.pem");
   await writeFile(caFile, caPem);
   const server = await startBenchServer(
-    { count: ACCOUNTS, endpointUrl: (index) => `https://${hostOf(index)}:${port}/hook/${index}` },
+    {
+      count: ACCOUNTS,
+      endpointUrl: (index) => `https://${hostOf(index)}:${port}/hook/${index}`,
+      allowedTarget: `*.${DOMAIN}:${port}`,
+    },
     options.settings,
   );
 
@@ -109,6 +116,11 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
     started.push(dispatcher.kill);
     return dispatcher;
   };
+  const startServe = async ({ url }: BenchDatabase, env: Readonly<Record<string, string>>) => {
+    const api = await startApi({ databaseUrl: url, logFile, env });
+    started.push(api.stop);
+    return api;
+  };
   const keepTrack = (asked: AskedProcess) => {
     started.push(asked.stop);
     return asked;
@@ -116,10 +128,10 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
   return {
     ...options,
     endLeftovers,
-    throughputPerSecond: null,
     limitPerSecond: null,
     server,
     receiverPid: receiver.pid,
+    webhookUrl: (label) => `https://${label}.${DOMAIN}:${port}/hook`,
     behave: (manners) => receiver.ask("behave", { delayMs: 0, silentHosts: 0, isTiming: false, ...manners }),
     received: () => receiver.ask<Received>("received"),
     firstBytesAtMs: (count) => receiver.ask<Float64Array>("firstBytes", { count }),
@@ -131,11 +143,8 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
         env: { LOG_LEVEL: "info" },
         outputFile: logFile,
       }),
-    startApi: async (database) => {
-      const api = await startApi(database.url, logFile);
-      started.push(api.stop);
-      return api;
-    },
+    startApi: (database) => startServe(database, { RATE_LIMIT_REQUESTS: String(RAISED_RATE_LIMIT) }),
+    startDefaultApi: (database) => startServe(database, {}),
     startPublisher: ({ publisherUrl }) =>
       keepTrack(startAsked("publisher-process.ts", { databaseUrl: publisherUrl })),
     startBareFastify: ({ publisherUrl }) =>

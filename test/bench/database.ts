@@ -3,10 +3,12 @@ import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import pg from "pg";
+import { readConfig } from "../../src/config/read-config.ts";
 import { startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
 import { createAccount } from "../../src/store/accounts.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import { migrate } from "../../src/store/migrate.ts";
+import { writeSettings } from "../../src/store/publications.ts";
 import { SECRETS_KEY } from "./processes/dispatcher.ts";
 
 /** Several runs may share one server. */
@@ -46,7 +48,12 @@ export type BenchDatabase = {
   drop(): Promise<void>;
 };
 
-export type Accounts = { readonly count: number; readonly endpointUrl: (index: number) => string };
+export type Accounts = {
+  readonly count: number;
+  readonly endpointUrl: (index: number) => string;
+  /** Which analyses may name although it is not public, as in UNSAFE_ALLOWED_TARGETS. */
+  readonly allowedTarget: string;
+};
 
 export async function startBenchServer(
   accounts: Accounts,
@@ -154,6 +161,10 @@ async function fillTemplate(url: string, accounts: Accounts, countsStatements: b
     await setEndpoint(client, accountId, accounts.endpointUrl(index));
     accountIds.push(accountId);
   }
+  await writeSettings(client, {
+    analysisBytesMax: readConfig({}).analysisBytesMax,
+    unsafeAllowedTargets: [accounts.allowedTarget],
+  });
   await client.query("commit");
   // In every database: pg_stat_statements shows what its own extension was made in.
   if (countsStatements) await client.query("create extension pg_stat_statements");

@@ -4,7 +4,6 @@
  *   -- --scale 0.1                a quick run: a tenth of the deliveries and seconds
  *   -- --profile                  where the time of a delivery goes; this alone
  *   -- --json                     figures for machines on standard output
- *   -- --throughput 2000         deliveries a second that isolation goes by, in place of measuring them
  *   -- --in-flight 256            DISPATCH_IN_FLIGHT_MAX, in place of the number at which the limit is best
  *   -- --node-flags="…"          Node's flags for the dispatcher, in place of the recommended ones
  *   -- --postgres a=b,c=d         PostgreSQL settings besides the recommended ones
@@ -15,9 +14,10 @@ import { parseArgs } from "node:util";
 import { type Bench, openBench } from "./bench.ts";
 import { apiReads } from "./cases/api-reads.ts";
 import { backlog } from "./cases/backlog.ts";
+import { deploy } from "./cases/deploy.ts";
 import { httpEndpoint } from "./cases/http-endpoint.ts";
 import { httpLatency } from "./cases/http-latency.ts";
-import { isolation } from "./cases/isolation.ts";
+import { isolation } from "./cases/isolation/isolation.ts";
 import { latency } from "./cases/latency.ts";
 import { limit } from "./cases/limit.ts";
 import { log } from "./cases/log.ts";
@@ -43,6 +43,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   backlog,
   latency,
   isolation,
+  deploy,
   scaleOut,
   log,
   retention,
@@ -58,7 +59,6 @@ const { values: wishes } = parseArgs({
     scale: { type: "string", default: "1" },
     profile: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
-    throughput: { type: "string" },
     "in-flight": { type: "string" },
     "node-flags": { type: "string" },
     postgres: { type: "string" },
@@ -84,7 +84,6 @@ const bench = await openBench({
 });
 
 process.stderr.write(`${bench.server.description}\n`);
-if (wishes.throughput !== undefined) bench.throughputPerSecond = Number(wishes.throughput);
 const reports: CaseReport[] = [];
 try {
   for (const each of chosen) {

@@ -1,5 +1,6 @@
 // Fills the log by SQL, as deliveries of earlier days would have left it.
 import type pg from "pg";
+import { analysisText } from "./analysis.ts";
 
 export type SeededDays = {
   /** The youngest of the days, counted back from today. */
@@ -68,5 +69,26 @@ export async function seedLog(
     const isOpen = !withBodies;
     await pool.query(SEED_DAY, [day, perDay, largeAccountId, accountIds, isOpen, withBodies]);
   }
+  await pool.query("vacuum analyze");
+}
+
+/** Of today, after 8 attempts that are not seeded; their analyses are still there to be replayed. */
+export async function seedAbandoned(pool: pg.Pool, accountId: string, count: number): Promise<void> {
+  await pool.query(
+    `with numbered as (
+       select sealpost.uuid_v7(now()) as id from generate_series(1, $2::integer)
+     ), logged as (
+       insert into sealpost.deliveries (id, account_id, event, status, reason, analysis_id, attempts_count,
+         last_error_code, last_status_code)
+       select id, $1, 'analysis.succeeded', 'abandoned', 'attempts_exhausted', 'seeded-' || id, 8, 'status_503', 503
+       from numbered
+     ), registered as (
+       insert into sealpost.analyses (account_id, id, delivery_id, digest)
+       select $1, 'seeded-' || id, id, '\\x00' from numbered
+     )
+     insert into sealpost.bodies (delivery_id, account_id, event, analysis)
+     select id, $1, 'analysis.succeeded', $3 from numbered`,
+    [accountId, count, analysisText("seeded", 0)],
+  );
   await pool.query("vacuum analyze");
 }

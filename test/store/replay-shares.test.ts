@@ -5,6 +5,7 @@ import { advanceReplays, createReplay, findReplay, type StoredReplay } from "../
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { deleteRows, insertAccount, publish, publishMany, rowOf } from "../support/installation.ts";
+import { takeWakeups } from "../support/wakeup-jobs.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
 const LIMITS = { runningMax: 100, waitingMax: 1_000_000 };
@@ -76,5 +77,19 @@ describe("bulk replays of one account", () => {
     for (const { id } of replays) {
       expect(await rowOf(database.pool, "replays", { id })).toMatchObject({ replayed: 50 });
     }
+  });
+
+  it("wakes what a step starts together, so that nobody queues behind a thousand wake-ups", async () => {
+    await deleteRows(database.pool, "replays");
+    const started = await Promise.all(Array.from({ length: 120 }, abandoned));
+    const replay = await inTransaction(
+      database.pool,
+      (client) => make(client, 1_000) as Promise<StoredReplay>,
+    );
+    await takeWakeups(database.pool);
+    await advanceReplays(database.pool, RETENTION_MS, new Date(replay.createdAt.getTime() + 2_000));
+    const { ids, jobs } = await takeWakeups(database.pool);
+    expect(ids.sort()).toEqual(started.sort());
+    expect(jobs, "of 50 each").toBe(3);
   });
 });

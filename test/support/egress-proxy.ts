@@ -6,6 +6,8 @@ import type { IssuedCertificate } from "./certificates.ts";
 export type EgressProxyOptions = {
   /** In place of a tunnel: what is written on CONNECT; nothing at all for an empty text. */
   answer?: string;
+  /** Targets beginning so are never answered, as if nothing listened there; others are served. */
+  black?: string;
   /** Ends the connection after the answer. */
   hangsUp?: boolean;
   /** Serves TLS. */
@@ -33,6 +35,7 @@ export async function startEgressProxy(options: EgressProxyOptions = {}): Promis
     track(client).once("data", (chunk: Buffer) => {
       const head = chunk.toString("latin1");
       heads.push(head);
+      if (options.black !== undefined && head.startsWith(`CONNECT ${options.black}`)) return;
       if (options.answer !== undefined) {
         if (options.hangsUp) client.end(options.answer);
         else client.write(options.answer);

@@ -1,6 +1,7 @@
 import { connect, type Socket } from "node:net";
 import type { Connect, Target } from "../egress.ts";
 import { bareHost } from "../rules/host-name.ts";
+import { type ConnectAnswer, meaningOf, parseConnectAnswer } from "./connect-answers.ts";
 import { startDeadline, untilEvent } from "./deadline.ts";
 import { TargetError } from "./target-error.ts";
 import { createTargetSecureContext, createTlsSessions, openTls, type TlsSessions } from "./tls.ts";
@@ -34,6 +35,7 @@ export function createProxyConnector(options: ProxyConnectorOptions): Connect {
     authorization: authorizationFor(options.proxyUrl),
     secureContext: createTargetSecureContext(options.ca),
     sessions: createTlsSessions(() => performance.now()),
+    answeredAtMs: Number.NEGATIVE_INFINITY,
   };
 
   return async (target, parent) => {
@@ -70,9 +72,11 @@ type EgressProxy = {
   readonly authorization: string;
   readonly secureContext: ReturnType<typeof createTargetSecureContext>;
   readonly sessions: TlsSessions;
+  /** When it last answered any CONNECT; monotonic milliseconds. */
+  answeredAtMs: number;
 };
 
-/** @throws EgressProxyError, or TargetError connect_failed if the proxy could not reach the target */
+/** @throws EgressProxyError, or TargetError target_refused_by_proxy, connect_failed or connect_timeout */
 async function openTunnel(
   { hostname, port }: Target,
   proxy: EgressProxy,
@@ -84,17 +88,33 @@ async function openTunnel(
     `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${proxy.authorization}Connection: keep-alive\r\n\r\n`,
     "latin1",
   );
-  const status = await readStatus(socket, signal);
-  if (status >= 200 && status < 300) return socket;
+  const askedAtMs = performance.now();
+  const answer = await readAnswer(socket, signal).catch((error: unknown) => {
+    // A proxy that answers others meanwhile is not down: it waits for this target, longer than we do.
+    const isTargetSlow = signal.aborted && proxy.answeredAtMs > askedAtMs;
+    if (!isTargetSlow) throw error;
+    throw new TargetError("connect_timeout", `The egress proxy could not reach ${authority} in time.`);
+  });
+  proxy.answeredAtMs = performance.now();
+  const meaning = meaningOf(answer);
+  if (meaning === "tunnel") return socket;
   socket.destroy();
-  // 502 to 504 blame what is behind the gateway. Anything else is between the proxy and us.
-  if (status >= 502 && status <= 504) {
-    throw new TargetError(
-      "connect_failed",
-      `The egress proxy could not reach ${authority}: it answered ${status}.`,
-    );
+  switch (meaning) {
+    case "target_refused":
+      throw new TargetError(
+        "target_refused_by_proxy",
+        `The egress proxy refuses ${authority}: it answered ${answer.status}.`,
+      );
+    case "target_unreachable":
+      throw new TargetError(
+        "connect_failed",
+        `The egress proxy could not reach ${authority}: it answered ${answer.status}.`,
+      );
+    case "proxy_failed":
+      throw new EgressProxyError(`The egress proxy answered ${answer.status} to CONNECT ${authority}.`);
+    default:
+      throw new Error(`Unknown meaning ${meaning satisfies never}`);
   }
-  throw new EgressProxyError(`The egress proxy answered ${status} to CONNECT ${authority}.`);
 }
 
 async function openProxy(
@@ -120,8 +140,8 @@ async function openProxy(
   }
 }
 
-/** The status of the proxy's response. The socket is left paused just behind the response's head. */
-function readStatus(socket: Socket, signal: AbortSignal): Promise<number> {
+/** The proxy's response. The socket is left paused just behind its head. */
+function readAnswer(socket: Socket, signal: AbortSignal): Promise<ConnectAnswer> {
   return new Promise((resolve, reject) => {
     let read = Buffer.alloc(0);
     function release(): void {
@@ -142,15 +162,15 @@ function readStatus(socket: Socket, signal: AbortSignal): Promise<number> {
         if (read.length > RESPONSE_BYTES_MAX) fail("The egress proxy's answer to CONNECT is too long.");
         return;
       }
-      const status = /^HTTP\/1\.[01] (\d{3})(?: |\r\n)/.exec(read.toString("latin1", 0, end + 2))?.[1];
-      // In TLS the client speaks first, so nothing can follow the head.
-      if (status === undefined || (status === "200" && read.length > end + 4)) {
+      const answer = parseConnectAnswer(read.toString("latin1", 0, end));
+      // In TLS the client speaks first, so nothing can follow the head of a tunnel.
+      if (answer === null || (meaningOf(answer) === "tunnel" && read.length > end + 4)) {
         fail("The egress proxy does not answer CONNECT in HTTP/1.1.");
         return;
       }
       release();
       socket.pause();
-      resolve(Number(status));
+      resolve(answer);
     }
     if (signal.aborted) onAbort();
     else {

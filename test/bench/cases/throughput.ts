@@ -21,7 +21,6 @@ export const throughput: BenchCase<Bench> = {
       deliver(bench, { inFlight, tell }),
     );
     const { perSecond, statements, walBytes } = result.measured;
-    bench.throughputPerSecond = perSecond;
     return [
       { name: "deliveries", value: perSecond, unit: "/s" },
       { name: "÷ limit", value: perSecond / limits.perSecond, unit: "", goal: { atLeast: 0.3 } },
@@ -41,17 +40,6 @@ export function cpuFigures({ cpu }: Measured): Figure[] {
   return [...cpu]
     .filter(([, spent]) => spent >= 0.5)
     .map(([name, spent]) => ({ name: `CPU of ${name}`, value: spent, unit: "µs per delivery" }));
-}
-
-/** What the case has found, or a shorter run of it. */
-export async function knownThroughput(bench: Bench, tell: (line: string) => void): Promise<number> {
-  if (bench.throughputPerSecond === null) {
-    const inFlight = bench.inFlightMax ?? 256;
-    const { measured } = await deliver({ ...bench, scale: bench.scale / 2 }, { inFlight, tell });
-    bench.throughputPerSecond = measured.perSecond;
-    tell(`throughput: ${Math.round(measured.perSecond)}/s`);
-  }
-  return bench.throughputPerSecond;
 }
 
 type Delivered = {

@@ -17,8 +17,16 @@ const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 /** Requests of a key in a minute. The default of 600 would end a measurement of anything at 10 a second. */
 export const RAISED_RATE_LIMIT = 1_000_000;
 
-/** Resolves when it listens. It logs every request, as in production, to the file. */
-export async function startApi(databaseUrl: string, logFile: string): Promise<RunningApi> {
+export type ApiOptions = {
+  readonly databaseUrl: string;
+  /** Every request is logged there, as in production. */
+  readonly logFile: string;
+  /** Instead of the default. */
+  readonly env: Readonly<Record<string, string>>;
+};
+
+/** Resolves when it listens. */
+export async function startApi({ databaseUrl, logFile, env }: ApiOptions): Promise<RunningApi> {
   const output = openSync(logFile, "a");
   const child = fork(MAIN, ["serve"], {
     env: {
@@ -28,7 +36,7 @@ export async function startApi(databaseUrl: string, logFile: string): Promise<Ru
       SECRETS_KEY: SECRETS_KEY.toString("base64"),
       PORT: "0",
       METRICS_PORT: "0",
-      RATE_LIMIT_REQUESTS: String(RAISED_RATE_LIMIT),
+      ...env,
     },
     stdio: ["ignore", output, "inherit", "ipc"],
   });

@@ -1,5 +1,6 @@
 // The ways in which the publisher can be made to publish, and two that the baselines are measured by.
 import { randomUUID } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
 import type pg from "pg";
 import { Pool as HttpPool } from "undici";
 
@@ -17,6 +18,8 @@ export type Via =
       readonly url: string;
       /** By account. */
       readonly apiKeys: ReadonlyMap<string, string>;
+      /** Of 429: an answer that publishes nothing, or one to repeat after Retry-After, as a customer does. */
+      readonly whenLimited: "counted" | "repeated";
     };
 
 /** More than are ever in flight while a service keeps up: opened when all others are busy. */
@@ -28,10 +31,15 @@ export type Batch = {
   readonly accountIds: readonly string[];
   readonly ids: readonly string[];
   readonly texts: readonly string[];
+  /** Null: the account's endpoint. Only statements and transactions have any. */
+  readonly webhookUrls: readonly (string | null)[];
 };
 
-/** Resolves when the batch is committed. `onSent` is called as what commits it is sent. */
-export type PublishCall = (batch: Batch, onSent: () => void) => Promise<void>;
+/**
+ * Resolves when the batch is committed; to false when nothing was, because there were too many requests. `onSent` is
+ * called as what commits it is sent.
+ */
+export type PublishCall = (batch: Batch, onSent: () => void) => Promise<boolean>;
 
 export function createPublishCall(via: Via, pool: pg.Pool): PublishCall {
   switch (via.kind) {
@@ -39,6 +47,7 @@ export function createPublishCall(via: Via, pool: pg.Pool): PublishCall {
       return async (batch, onSent) => {
         onSent();
         await pool.query(publishStatement(batch));
+        return true;
       };
     case "transaction":
       return async (batch, onSent) => {
@@ -49,11 +58,13 @@ export function createPublishCall(via: Via, pool: pg.Pool): PublishCall {
         onSent();
         await connection.query("commit");
         connection.release();
+        return true;
       };
     case "insert":
       return async ({ ids, texts }, onSent) => {
         onSent();
         await pool.query(plainInsert(ids[0], texts[0]));
+        return true;
       };
     case "http":
       return createHttpCall(via);
@@ -71,8 +82,8 @@ export function plainInsert(id: string | undefined, text: string | undefined): p
   };
 }
 
-function publishStatement({ accountIds, texts }: Batch): pg.QueryConfig {
-  if (texts.length === 1) {
+function publishStatement({ accountIds, texts, webhookUrls }: Batch): pg.QueryConfig {
+  if (texts.length === 1 && webhookUrls[0] === null) {
     return {
       name: "publish_one",
       text: "select sealpost.publish_analysis($1::uuid, $2::json)",
@@ -82,42 +93,50 @@ function publishStatement({ accountIds, texts }: Batch): pg.QueryConfig {
   return {
     name: "publish",
     text: "select sealpost.publish_analyses($1::uuid[], $2::json[], $3::text[])",
-    values: [accountIds, texts, new Array(texts.length).fill(null)],
+    values: [accountIds, texts, webhookUrls],
   };
 }
 
 /** By undici's cheapest way, as the client shares the processors with what it measures. */
-function createHttpCall({ url, apiKeys }: Extract<Via, { kind: "http" }>): PublishCall {
+function createHttpCall({ url, apiKeys, whenLimited }: Extract<Via, { kind: "http" }>): PublishCall {
   const connections =
     httpPools.get(url) ?? new HttpPool(url, { connections: HTTP_CONNECTIONS_MAX, keepAliveTimeout: 600_000 });
   httpPools.set(url, connections);
-  return ({ accountIds, texts }, onSent) => {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
+  function send(batch: Batch, headers: Record<string, string>): Promise<boolean> {
+    const { promise, resolve, reject } = Promise.withResolvers<boolean>();
     const refusal: Buffer[] = [];
     let status = 0;
-    const headers = {
-      authorization: `Bearer ${apiKeys.get(accountIds[0] ?? "")}`,
-      "content-type": "application/json",
-      "idempotency-key": randomUUID(),
-    };
-    onSent();
+    let retryAfterSeconds = 1;
     connections.dispatch(
-      { method: "POST", path: "/v1/analyses", headers, body: `{"analysis":${texts[0]}}` },
+      { method: "POST", path: "/v1/analyses", headers, body: `{"analysis":${batch.texts[0]}}` },
       {
         onRequestStart: () => undefined,
-        onResponseStart: (_controller, statusCode) => {
+        onResponseStart: (_controller, statusCode, answered) => {
           status = statusCode;
+          if (status === 429) retryAfterSeconds = Number(answered["retry-after"]);
         },
         onResponseData: (_controller, chunk) => {
           if (status !== 202) refusal.push(chunk);
         },
         onResponseEnd: () => {
-          if (status === 202) resolve();
+          if (status === 202) resolve(true);
+          else if (status === 429 && whenLimited === "counted") resolve(false);
+          else if (status === 429) resolve(wait(1_000 * retryAfterSeconds).then(() => send(batch, headers)));
           else reject(new Error(`A publish was answered ${status}: ${Buffer.concat(refusal)}`));
         },
         onResponseError: (_controller, error) => reject(error),
       },
     );
     return promise;
+  }
+
+  return (batch, onSent) => {
+    const headers = {
+      authorization: `Bearer ${apiKeys.get(batch.accountIds[0] ?? "")}`,
+      "content-type": "application/json",
+      "idempotency-key": randomUUID(),
+    };
+    onSent();
+    return send(batch, headers);
   };
 }

@@ -14,7 +14,12 @@ type StreamWish = {
   /** Numbers its analyses, and keeps when each was sent. Streams that are timed share the numbers. */
   readonly isTimed?: boolean;
   readonly via?: Via;
+  /** Null or absent: the accounts' endpoints. */
+  readonly webhookUrls?: WebhookUrls | null;
 };
+
+/** The first `count` of them, in turn: `{n}` in the pattern is the number, from 0. */
+export type WebhookUrls = { readonly pattern: string; readonly count: number };
 
 export type AheadWish = StreamWish & {
   /** Transactions, or requests, at a time. */
@@ -26,10 +31,16 @@ export type AheadWish = StreamWish & {
 };
 
 /** The pace is the same whatever the batch. */
-export type PacedWish = StreamWish & { readonly perSecond: number };
+export type PacedWish = StreamWish & {
+  readonly perSecond: number;
+  /** Stops by itself after so many; null or absent: when it is told to. */
+  readonly total?: number | null;
+};
 
 export type Published = {
   readonly published: number;
+  /** Requests that were answered 429. */
+  readonly refused: number;
   /** By sequence number, on the shared clock: when COMMIT, or the request, was sent. Empty when nothing was timed. */
   readonly sentAtMs: Float64Array;
   /** By sequence number: which of its stream's accounts it was published for. */
@@ -54,6 +65,7 @@ const pool = new pg.Pool({
 pool.on("error", () => undefined);
 
 let published = 0;
+let refused = 0;
 let answered = 0;
 let unique = 0;
 let timed = 0;
@@ -69,10 +81,11 @@ let since = { atMs: 0, published: 0, lastAnswerAtMs: 0, longestGapMs: 0 };
 async function publishBatch(call: PublishCall, wish: StreamWish, next: number): Promise<void> {
   const first = wish.isTimed ? timed + 1 : null;
   if (first !== null) timed += wish.batch;
-  await call(batchFor(wish, next, first), () => {
+  const isPublished = await call(batchFor(wish, next, first), () => {
     if (first !== null) sentAtMs.fill(sharedClockMs(), first, first + wish.batch);
   });
-  published += wish.batch;
+  if (isPublished) published += wish.batch;
+  else refused += wish.batch;
   const nowMs = sharedClockMs();
   since.longestGapMs = Math.max(since.longestGapMs, nowMs - since.lastAnswerAtMs);
   since.lastAnswerAtMs = nowMs;
@@ -83,6 +96,7 @@ function batchFor(wish: StreamWish, next: number, first: number | null): Batch {
   const accountIds: string[] = [];
   const ids: string[] = [];
   const texts: string[] = [];
+  const webhookUrls: (string | null)[] = [];
   for (let n = 0; n < wish.batch; n++) {
     const account = (next + n) % wish.accountIds.length;
     const id = `a-${process.pid}-${unique++}`;
@@ -90,8 +104,13 @@ function batchFor(wish: StreamWish, next: number, first: number | null): Batch {
     accountIds.push(wish.accountIds[account] ?? "");
     ids.push(id);
     texts.push(analysisText(id, first === null ? 0 : first + n));
+    webhookUrls.push(webhookUrlFor(wish, next + n));
   }
-  return { accountIds, ids, texts };
+  return { accountIds, ids, texts, webhookUrls };
+}
+
+function webhookUrlFor({ webhookUrls }: StreamWish, n: number): string | null {
+  return webhookUrls ? webhookUrls.pattern.replace("{n}", String(n % webhookUrls.count)) : null;
 }
 
 async function publishAhead(wish: AheadWish): Promise<void> {
@@ -117,7 +136,8 @@ async function publishPaced(wish: PacedWish): Promise<void> {
   const everyMs = (wish.batch * 1000) / wish.perSecond;
   const underWay = new Set<Promise<void>>();
   const startedAtMs = performance.now();
-  for (let transactions = 0; !isStopping; transactions++) {
+  const transactionsMax = (wish.total ?? Number.POSITIVE_INFINITY) / wish.batch;
+  for (let transactions = 0; !isStopping && transactions < transactionsMax; transactions++) {
     const dueAtMs = startedAtMs + transactions * everyMs;
     const earlyMs = dueAtMs - performance.now();
     if (earlyMs > 0.5) await wait(earlyMs);
@@ -170,6 +190,7 @@ answerQuestions({
     if (failure !== null) throw failure;
     return {
       published,
+      refused,
       sentAtMs: sentAtMs.slice(0, timed + 1),
       accountIndexes: accountIndexes.slice(0, timed + 1),
       perSecond: ((published - since.published) * 1000) / (since.lastAnswerAtMs - since.atMs),

@@ -18,11 +18,15 @@ export type ReceiverManners = {
 export type Received = {
   /** POSTs that were answered since the process began. */
   readonly answered: number;
-  /** POSTs that hosts took which never answer. */
+  /** POSTs that hosts took which never answer, … */
   readonly swallowed: number;
+  /** … and how many such hosts there were. */
+  readonly silentNames: number;
   readonly connections: number;
 };
 
+/** Whatever else is asked for, these take the POST and never answer. */
+const SILENT_NAMES = "silent-";
 const SEQUENCES_MAX = 10 ** SEQUENCE_DIGITS;
 const HEAD_END = Buffer.from("\r\n\r\n");
 const LENGTH_HEADER = Buffer.from("content-length: ");
@@ -33,10 +37,12 @@ let manners: ReceiverManners = { delayMs: 0, silentHosts: 0, isTiming: false };
 let firstBytesAtMs = new Float64Array(0);
 let answered = 0;
 let swallowed = 0;
+const silentNames = new Set<string>();
 let connections = 0;
 
 function serve(socket: TLSSocket): void {
-  const host = Number(/^h(\d+)\./.exec(String(socket.servername))?.[1] ?? -1);
+  const name = String(socket.servername);
+  const host = Number(/^h(\d+)\./.exec(name)?.[1] ?? -1);
   let pending: Buffer | null = null;
   let requestEnd = -1;
   let firstByteAtMs = 0;
@@ -53,8 +59,9 @@ function serve(socket: TLSSocket): void {
     }
     pending = null;
     requestEnd = -1;
-    if (host >= 0 && host < manners.silentHosts) {
+    if (name.startsWith(SILENT_NAMES) || (host >= 0 && host < manners.silentHosts)) {
       swallowed += 1;
+      silentNames.add(name);
       return;
     }
     if (manners.isTiming) keep(received, firstByteAtMs);
@@ -99,6 +106,6 @@ answerQuestions({
     manners = wanted;
     if (wanted.isTiming) firstBytesAtMs = new Float64Array(SEQUENCES_MAX);
   },
-  received: (): Received => ({ answered, swallowed, connections }),
+  received: (): Received => ({ answered, swallowed, silentNames: silentNames.size, connections }),
   firstBytes: ({ count }: { count: number }) => firstBytesAtMs.slice(0, count),
 });

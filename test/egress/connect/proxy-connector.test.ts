@@ -92,12 +92,45 @@ describe("a POST through an egress proxy", () => {
   });
 });
 
+describe("an egress proxy that works, but opens no tunnel", () => {
+  it.each([
+    ["403 Forbidden\r\nx-squid-error: ERR_ACCESS_DENIED 0", "target_refused", "target_refused_by_proxy"],
+    ["407 Request rejected by proxy\r\nx-smokescreen-error: x", "target_refused", "target_refused_by_proxy"],
+    ["502 Bad gateway", "unreachable", "connect_failed"],
+    ["503 Service Unavailable\r\nx-squid-error: ERR_DNS_FAIL 0", "unreachable", "connect_failed"],
+    ["504 Gateway timeout", "unreachable", "connect_failed"],
+  ])("charges the target: %j", async (answer, outcome, errorCode) => {
+    // With a body, as proxies send one.
+    const { receiver, poster } = await setUp({
+      answer: `HTTP/1.1 ${answer}\r\ncontent-length: 7\r\n\r\n<html>\n`,
+    });
+    const result = await poster.post(postRequest(receiver.url()));
+    expect(result).toMatchObject({ outcome, errorCode, remoteAddress: null, mayHaveWritten: false });
+    expect(result.durationMs).toBeLessThan(CONNECT_TIMEOUT_MS / 2);
+    expect(receiver.connectionsCount).toBe(0);
+    expect(poster.gauges().openConnections).toBe(0);
+  });
+});
+
 describe("an egress proxy that fails", () => {
   it.each<[string, EgressProxyOptions]>([
-    ["wants a password", { answer: "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n" }],
-    ["forbids the target", { answer: "HTTP/1.1 403 Forbidden\r\n\r\n" }],
+    [
+      "wants a password",
+      { answer: 'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="x"\r\n\r\n' },
+    ],
+    ["does not understand", { answer: "HTTP/1.1 400 Bad Request\r\n\r\n" }],
+    ["does not know us", { answer: "HTTP/1.1 401 Unauthorized\r\n\r\n" }],
+    ["has no route for CONNECT", { answer: "HTTP/1.1 404 Not Found\r\n\r\n" }],
+    ["has no CONNECT", { answer: "HTTP/1.1 405 Method Not Allowed\r\n\r\n" }],
+    ["limits us", { answer: "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\n\r\n" }],
+    ["is overloaded", { answer: "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\r\n" }],
+    [
+      "is at its own limit",
+      { answer: "HTTP/1.1 503 Service Unavailable\r\nx-envoy-overloaded: true\r\n\r\n" },
+    ],
     ["is broken", { answer: "HTTP/1.1 500 Internal Server Error\r\n\r\n" }],
     ["redirects", { answer: "HTTP/1.1 302 Found\r\nlocation: http://localhost/\r\n\r\n" }],
+    ["answers for the time being", { answer: "HTTP/1.1 102 Processing\r\n\r\n" }],
     ["goes on after its answer", { answer: "HTTP/1.1 200 OK\r\n\r\n<html>" }],
     ["speaks another protocol", { answer: "SSH-2.0-OpenSSH_9.9\r\n\r\n" }],
     ["answers without end", { answer: `HTTP/1.1 200 OK\r\nx-a: ${"b".repeat(20_000)}` }],
@@ -132,6 +165,17 @@ describe("an egress proxy that fails", () => {
     expect(result).toMatchObject(EGRESS_PROXY_FAILED);
     expect(result.durationMs).toBeGreaterThanOrEqual(199);
     expect(result.durationMs).toBeLessThan(200 + patience(200));
+  });
+
+  it("is the target's failure if the proxy answers others while it waits for this one", async () => {
+    const { proxy, receiver } = await setUp({ black: "black.many.localhost" });
+    const poster = await posterThrough(`http://localhost:${proxy.port}`, 500);
+    const black = poster.post(postRequest(receiver.url("/", "black.many.localhost")));
+    await expect.poll(() => proxy.heads.length).toBe(1);
+    expect((await poster.post(postRequest(receiver.url("/", "good.many.localhost")))).outcome).toBe(
+      "succeeded",
+    );
+    expect(await black).toMatchObject({ outcome: "unreachable", errorCode: "connect_timeout" });
   });
 
   it("is our failure if it hangs beyond the attempt's deadline", async () => {
