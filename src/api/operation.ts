@@ -42,7 +42,7 @@ export type ErasedResult =
   | { readonly other: unknown }
   | undefined;
 
-/** What a request of a batch asks for. Two with one `name` (of one account) are never in one transaction; null: none. */
+/** What a request of a batch asks for. Two with one `name`, if any, of one account are never in one transaction. */
 export type BatchItem<Item> = { readonly item: Item; readonly name: string | null };
 
 /** The work of a write that many ask for at once. */

@@ -1,6 +1,5 @@
 import { fc, test as propertyTest } from "@fast-check/vitest";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { LockWaitError } from "../../src/api/idempotency.ts";
 import {
   LOCK_WAIT_IN_BATCH_MS,
   WRITE_BYTES_IN_BATCH_MAX,
@@ -8,90 +7,8 @@ import {
   WRITTEN_BYTES_PER_BATCH_MAX,
 } from "../../src/api/limits.ts";
 import { Problem, TemporarilyUnavailable } from "../../src/api/problems.ts";
-import { createWriteBatches } from "../../src/api/write-batches.ts";
-import { createToyIdempotencyStore, type ToyIdempotencyStore, toyTx } from "../support/api-toy-stores.ts";
-
-/** Longer than a test may take. */
-const FOR_EVER_MS = 10_000_000;
-
-type Asked = {
-  readonly account?: string;
-  readonly key?: string;
-  readonly name?: string | null;
-  readonly bytes?: number;
-  readonly waitMs?: number;
-  /** Refused before it is written. */
-  readonly problem?: Problem;
-};
-
-/** Batches over the toy store. An item is its text; whatever the database would do to one is in these sets. */
-function open(change: (store: ToyIdempotencyStore) => Partial<ToyIdempotencyStore> = () => ({})) {
-  const toy = createToyIdempotencyStore();
-  const store = { ...toy, ...change(toy) };
-  const world = {
-    toy,
-    /** What was performed together, each time, failed ones included. */
-    batches: [] as (readonly string[])[],
-    /** What took effect: committed, in order. */
-    effects: [] as string[],
-    /** Names whose locks somebody else holds. */
-    locked: new Set<string>(),
-    /** Items that the database refuses, and what it throws. */
-    poison: new Map<string, Error>(),
-    /** Items refused one by one. */
-    refused: new Set<string>(),
-    /** What a batch waits for before it ends. */
-    gate: async (_items: readonly string[]): Promise<void> => {},
-  };
-  const batches = createWriteBatches<string>({
-    store,
-    recordWrite: async () => {},
-    performEach: async (items, tx) => {
-      world.batches.push(items);
-      await world.gate(items);
-      for (const item of items) {
-        const error = world.poison.get(item);
-        if (error !== undefined) throw error;
-        if (!world.locked.has(item)) continue;
-        await new Promise(setImmediate);
-        throw new LockWaitError("held");
-      }
-      return items.map((item) => {
-        if (world.refused.has(item)) return new Problem("box_sealed");
-        world.effects.push(item);
-        toyTx(tx).undo.push(() => world.effects.splice(world.effects.lastIndexOf(item), 1));
-        const body = Buffer.from(item);
-        return { status: 201, headers: {}, body, etag: null };
-      });
-    },
-  });
-  let keys = 0;
-  const add = async (item: string, asked: Asked = {}): Promise<string> => {
-    const { account = "a", key = `key-${++keys}`, name = item, bytes = 100, waitMs = FOR_EVER_MS } = asked;
-    const { response, isReplayed } = await batches.add(
-      {
-        claim: {
-          accountId: account,
-          keyId: "k",
-          idempotencyKey: key,
-          operationKey: "boxes.post",
-          fingerprint: Buffer.from(item),
-        },
-        holdsSecret: false,
-        caller: { keyId: "k", isStaff: false },
-        requestId: "r",
-        params: {},
-        body: undefined,
-        item: asked.problem ?? item,
-        name,
-        bytes,
-      },
-      waitMs,
-    );
-    return `${isReplayed ? "again " : ""}${response.body}`;
-  };
-  return { ...world, world, add };
-}
+import { FOR_EVER_MS, openBatches } from "../support/api-toy-batches.ts";
+import type { ToyIdempotencyStore } from "../support/api-toy-stores.ts";
 
 /** A gate that is shut until it is opened, and tells when somebody stands before it. */
 function gate() {
@@ -109,7 +26,7 @@ const numbered = (prefix: string, count: number) => Array.from({ length: count }
 
 describe("writes that come while a transaction runs", () => {
   test("go together in the next one, accounts in turn", async () => {
-    const { world, add, batches } = open();
+    const { world, add, batches } = openBatches();
     const first = gate();
     world.gate = first.pass;
     const running = add("first");
@@ -125,7 +42,7 @@ describe("writes that come while a transaction runs", () => {
   });
 
   test("are so many at most, and so many bytes", async () => {
-    const { add, batches } = open();
+    const { add, batches } = openBatches();
     await Promise.all(numbered("n", WRITES_PER_BATCH_MAX + 1).map((item) => add(item)));
     expect(batches.map(({ length }) => length)).toEqual([WRITES_PER_BATCH_MAX, 1]);
     batches.length = 0;
@@ -136,7 +53,7 @@ describe("writes that come while a transaction runs", () => {
   });
 
   test("have one transaction each where they are large", async () => {
-    const { add, batches } = open();
+    const { add, batches } = openBatches();
     const bytes = WRITE_BYTES_IN_BATCH_MAX + 1;
     await Promise.all([add("large", { bytes }), add("small"), add("another", { bytes }), add("small too")]);
     expect(batches.toSorted((one, other) => one.length - other.length)).toEqual([
@@ -147,7 +64,7 @@ describe("writes that come while a transaction runs", () => {
   });
 
   test("are apart where they have one name, or one key", async () => {
-    const { add, batches, effects } = open();
+    const { add, batches, effects } = openBatches();
     const answers = await Promise.all([
       add("one", { name: "same" }),
       add("other", { name: "same" }),
@@ -164,7 +81,7 @@ describe("writes that come while a transaction runs", () => {
   });
 
   test("are refused one by one, and a repeat of what was answered is answered all the same", async () => {
-    const { add, refused, effects } = open();
+    const { add, refused, effects } = openBatches();
     refused.add("sealed");
     const problem = new Problem("invalid_request");
     await add("known", { key: "k" });
@@ -188,7 +105,7 @@ describe("writes that come while a transaction runs", () => {
 
 describe("a batch that fails", () => {
   test("is taken apart by accounts, then into single writes; only the culprit fails", async () => {
-    const { add, poison, batches, effects } = open();
+    const { add, poison, batches, effects } = openBatches();
     poison.set("bad", new Error("refused by the database"));
     const results = await Promise.allSettled([
       add("a0"),
@@ -230,7 +147,7 @@ describe("a batch that fails", () => {
       }),
     ],
   ])("while %s, too", async (_, change) => {
-    const { add, effects } = open(change);
+    const { add, effects } = openBatches(change);
     const results = await Promise.allSettled([add("good"), add("bad", { key: "bad" }), add("fine")]);
     expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
     expect(effects.toSorted()).toEqual(["fine", "good"]);
@@ -238,7 +155,7 @@ describe("a batch that fails", () => {
 
   test("after its commit, without saying so, is no second effect", async () => {
     let fails = 1;
-    const { add, effects } = open((toy) => ({
+    const { add, effects } = openBatches((toy) => ({
       transactionWithin: async (ms, work) => {
         const result = await toy.transactionWithin(ms, work);
         if (fails-- > 0) throw new Error("who knows");
@@ -250,7 +167,7 @@ describe("a batch that fails", () => {
   });
 
   test("because the database is away fails as a whole, and what comes then does not", async () => {
-    const { add, world, batches } = open();
+    const { add, world, batches } = openBatches();
     world.gate = () => Promise.reject(new TemporarilyUnavailable("away"));
     const results = await Promise.allSettled(numbered("n", 5).map((item) => add(item)));
     expect(results.map(({ status }) => status)).toEqual(Array(5).fill("rejected"));
@@ -262,7 +179,7 @@ describe("a batch that fails", () => {
 
 describe("a write that meets a lock", () => {
   test("is tried until it is free, and those of other accounts no longer go with its account's", async () => {
-    const { add, locked, batches } = open();
+    const { add, locked, batches } = openBatches();
     locked.add("held");
     const waiting = [add("held"), add("beside"), add("neighbour", { account: "b" })];
     expect(await Promise.all(waiting.slice(1))).toEqual(["beside", "neighbour"]);
@@ -276,7 +193,7 @@ describe("a write that meets a lock", () => {
   });
 
   test("is given up with its caller, and a repeat is found when the lock is free", async () => {
-    const { add, locked } = open();
+    const { add, locked } = openBatches();
     locked.add("held");
     await expect(add("held", { key: "k", waitMs: LOCK_WAIT_IN_BATCH_MS })).rejects.toThrow(
       TemporarilyUnavailable,
@@ -287,7 +204,7 @@ describe("a write that meets a lock", () => {
   });
 
   test("lets the next of its name go on, answered or given up, when nothing else comes", async () => {
-    const { add, locked } = open();
+    const { add, locked } = openBatches();
     locked.add("held").add("given up");
     const both = [add("held"), add("held")];
     const results = await Promise.allSettled([
@@ -303,7 +220,7 @@ describe("a write that meets a lock", () => {
   });
 
   test("leaves a place for others that meet one, however many there are of its account", async () => {
-    const { add, locked, batches } = open();
+    const { add, locked, batches } = openBatches();
     for (const item of [...numbered("held", 60), "neighbour"]) locked.add(item);
     const flood = numbered("held", 60).map((item) => add(item));
     await tried(batches, "held59", 1);
@@ -327,7 +244,7 @@ async function tried(batches: readonly (readonly string[])[], item: string, time
 }
 
 test("a batch that hangs does not keep the others from going on", async () => {
-  const { world, add } = open();
+  const { world, add } = openBatches();
   const hanging = gate();
   world.gate = (items) => (items[0] === "hangs" ? hanging.pass() : Promise.resolve());
   const first = add("hangs");
@@ -338,7 +255,7 @@ test("a batch that hangs does not keep the others from going on", async () => {
 });
 
 test("a large request that hangs, or many, keep no small one from going on", async () => {
-  const { world, add } = open();
+  const { world, add } = openBatches();
   const hanging = gate();
   world.gate = (items) => (items[0]!.startsWith("large") ? hanging.pass() : Promise.resolve());
   const large = numbered("large", 20).map((item) => add(item, { bytes: WRITE_BYTES_IN_BATCH_MAX + 1 }));
@@ -367,7 +284,7 @@ const scripts = fc.array(
 propertyTest.prop([scripts], { numRuns: 60 })(
   "whatever comes: everyone is answered, nothing happens twice, and no name stays held",
   async (script) => {
-    const { world, add, locked, poison, effects, batches } = open();
+    const { world, add, locked, poison, effects, batches } = openBatches();
     const answers: Promise<PromiseSettledResult<string>>[] = [];
     const settle = async (work: Promise<string>) => (await Promise.allSettled([work]))[0]!;
     let isAway = false;
