@@ -12,6 +12,10 @@ export function operationDefiners<DomainCode extends string = never>(): Operatio
       const work = { kind: "write", handle: declaration.handle } as Work;
       return operation(declaration, "write", work);
     },
+    batchedWrite: (declaration) => {
+      const { prepare, handleEach } = declaration;
+      return operation(declaration, "write", { kind: "batched_write", prepare, handleEach } as Work);
+    },
     callOut: (declaration) => {
       const { handle, callsOut } = declaration;
       const work = { kind: "call_out", handle, deadlineMs: callsOut.deadlineMs } as Work;

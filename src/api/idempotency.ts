@@ -12,12 +12,23 @@ import { invalidRequest, Problem } from "./problems.ts";
 export type IdempotencyStore = {
   /** Runs `work` in one transaction: committed if it resolves, rolled back if it rejects, and settled like it. */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
+  /**
+   * The same, but gives up when a lock is not to be had within `lockWaitMs`.
+   * @throws LockWaitError
+   */
+  transactionWithin<T>(lockWaitMs: number, work: (tx: Transaction) => Promise<T>): Promise<T>;
   /** Claims until the transaction ends, or returns why not. */
   claim(tx: Transaction, claim: IdempotencyClaim): Promise<ClaimState>;
+  /** The same for several with different keys, in their order. */
+  claimAll(tx: Transaction, claims: readonly IdempotencyClaim[]): Promise<readonly ClaimState[]>;
   /** Claims beyond the transaction, under `token`, until `completeCall` or `releaseCall`, at most for `leaseMs`. */
   claimCall(tx: Transaction, claim: IdempotencyClaim, lease: CallLease): Promise<ClaimState>;
   /** Stores the response in the transaction of the effect. */
   complete(tx: Transaction, claim: IdempotencyClaim, response: StoredResponse): Promise<void>;
+  completeAll(
+    tx: Transaction,
+    completed: readonly { readonly claim: IdempotencyClaim; readonly response: StoredResponse }[],
+  ): Promise<void>;
   /** The same for a call. Does nothing when the claim is no longer held under `token`. */
   completeCall(
     tx: Transaction,
@@ -28,6 +39,14 @@ export type IdempotencyStore = {
   /** Releases the claim of a failed call, so the request can be retried. */
   releaseCall(tx: Transaction, claim: IdempotencyClaim, token: string): Promise<void>;
 };
+
+/**
+ * Another transaction was in the way: it holds a lock for longer than was to be waited, or the database chose ours to
+ * end of two that could not both go on. Nothing was written; the same again may succeed.
+ */
+export class LockWaitError extends Error {
+  override readonly name = "LockWaitError";
+}
 
 const PLACE = "header.idempotency-key";
 const BARE = /^[\x20-\x7e]+$/;

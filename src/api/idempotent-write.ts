@@ -60,23 +60,6 @@ export function createIdempotentWrites(options: {
 }): IdempotentWrites {
   const { store, places, recordWrite, newToken, onInternalError } = options;
 
-  const record = (tx: Transaction, write: Write, response: OperationResponse): Promise<void> => {
-    const { claim, holdsSecret, caller, requestId, params, body } = write;
-    const { operationKey, accountId } = claim;
-    const { status } = response;
-    const responseBody = holdsSecret ? null : response.body;
-    return recordWrite(tx, {
-      operationKey,
-      accountId,
-      caller,
-      requestId,
-      params,
-      body,
-      status,
-      responseBody,
-    });
-  };
-
   return {
     inTransaction: (write, waitMs, perform) => {
       const { claim, holdsSecret } = write;
@@ -84,7 +67,7 @@ export function createIdempotentWrites(options: {
         const earlier = earlierResponse(await store.claim(tx, claim), claim);
         if (earlier) return { response: earlier, isReplayed: true };
         const response = await perform(tx);
-        await record(tx, write, response);
+        await recordWrite(tx, recordedWrite(write, response));
         await store.complete(tx, claim, toStoredResponse(response, holdsSecret));
         return { response, isReplayed: false };
       };
@@ -106,7 +89,7 @@ export function createIdempotentWrites(options: {
         try {
           const response = await perform();
           await store.transaction(async (tx) => {
-            await record(tx, write, response);
+            await recordWrite(tx, recordedWrite(write, response));
             await store.completeCall(tx, claim, token, toStoredResponse(response, holdsSecret));
           });
           return { response, isReplayed: false };
@@ -129,8 +112,18 @@ export function createIdempotentWrites(options: {
   };
 }
 
-/** The stored response, or null when the claim is ours and the work is still to be done. */
-function earlierResponse(found: ClaimState, claim: IdempotencyClaim): OperationResponse | null {
+export function recordedWrite(write: Write, response: OperationResponse): RecordedWrite {
+  const { claim, holdsSecret, caller, requestId, params, body } = write;
+  const { operationKey, accountId } = claim;
+  const responseBody = holdsSecret ? null : response.body;
+  return { operationKey, accountId, caller, requestId, params, body, status: response.status, responseBody };
+}
+
+/**
+ * The stored response, or null when the claim is ours and the work is still to be done.
+ * @throws Problem when it is another request's
+ */
+export function earlierResponse(found: ClaimState, claim: IdempotencyClaim): OperationResponse | null {
   switch (found.state) {
     case "claimed":
       return null;

@@ -61,6 +61,18 @@ export const CALL_CLAIM_MS = 120_000;
 export const RELEASE_WITHIN_MS = 500;
 
 /**
+ * Writes that share a transaction, and the bytes they bring: reading 1 MiB of the worst JSON takes PostgreSQL half a
+ * second, for which all in it would wait. A larger write has a transaction of its own.
+ */
+export const WRITES_PER_BATCH_MAX = 64;
+export const WRITTEN_BYTES_PER_BATCH_MAX = 262_144;
+export const WRITE_BYTES_IN_BATCH_MAX = 65_536;
+/** How long a batch waits for a lock that somebody else holds before it is taken apart. */
+export const LOCK_WAIT_IN_BATCH_MS = 50;
+/** Names, and accounts, remembered for having met a lock. */
+export const LOCKS_NOTED_MAX = 10_000;
+
+/**
  * Requests at work on the database at a time, in one process; one account has at most three quarters of these, fewer
  * than there are connections. Others wait their turn.
  */

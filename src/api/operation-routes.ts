@@ -4,7 +4,7 @@ import { matchesEntityTag } from "./entity-tags.ts";
 import { fingerprintOf, readIdempotencyKey } from "./idempotency.ts";
 import type { IdempotentWrites, Write } from "./idempotent-write.ts";
 import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX, JSON_BODY_BYTES_MAX } from "./limits.ts";
-import type { Operation, OperationRequest, Transaction } from "./operation.ts";
+import type { Operation, OperationRequest, Transaction, Work } from "./operation.ts";
 import { routerPath } from "./operation-registry.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
 import { Problem } from "./problems.ts";
@@ -13,10 +13,12 @@ import { authorizedCaller, type RequestGuards } from "./request-guards.ts";
 import { compileRequestValidator, refuseMediaType } from "./request-validation.ts";
 import { compileResponse, type OperationResponse, successHeaders } from "./responses.ts";
 import type { WorkPlaces } from "./work-places.ts";
+import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
 
 type RouteOptions = {
   readonly guards: RequestGuards;
   readonly idempotentWrites: IdempotentWrites;
+  readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
   readonly places: WorkPlaces;
   /** Check what handlers return against what they declare; for tests. */
   readonly isChecking: boolean;
@@ -26,11 +28,12 @@ type Valid = OperationRequest<unknown, unknown, unknown, string>;
 
 /** One route for one operation: authorize, validate, do the work, respond. */
 export function addOperationRoute(app: FastifyInstance, operation: Operation, options: RouteOptions): void {
-  const { guards, idempotentWrites, places, isChecking } = options;
+  const { guards, idempotentWrites, createBatches, places, isChecking } = options;
   const { work, holdsSecret, key: operationKey } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
   const send = compileSend(operation);
+  const batches = work.kind === "batched_write" ? createBatches(respondEach(work)) : null;
 
   async function guard(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     beginRequest(request, operationKey);
@@ -61,6 +64,10 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
         const written = await idempotentWrites.inTransaction(writeOf(request, valid), waitMs, perform);
         return send(request, reply, written.response, written.isReplayed);
       }
+      case "batched_write": {
+        const written = await batches!.add(batchedWriteOf(work, request, valid), waitMs);
+        return send(request, reply, written.response, written.isReplayed);
+      }
       case "call_out": {
         const perform = async () => toResponse(await work.handle(valid));
         const bounds = { waitMs, deadlineMs: work.deadlineMs };
@@ -72,6 +79,13 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
       default:
         throw new Error(`Unknown kind of work: ${JSON.stringify(work satisfies never)}`);
     }
+  }
+
+  function respondEach({ handleEach }: Extract<Work, { kind: "batched_write" }>): PerformEach {
+    return async (items, tx) => {
+      const results = await handleEach(items, tx);
+      return results.map((result) => (result instanceof Problem ? result : toResponse(result)));
+    };
   }
 
   function validRequest(request: FastifyRequest): Valid {
@@ -96,6 +110,21 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
     const places = placesFor(request.body as Buffer | undefined);
     return { claim, places, holdsSecret, caller, requestId, params, body };
+  }
+
+  function batchedWriteOf(
+    { prepare }: Extract<Work, { kind: "batched_write" }>,
+    request: FastifyRequest,
+    valid: Valid,
+  ): BatchedWrite<unknown> {
+    const bytes = Buffer.isBuffer(valid.body) ? valid.body.length : 0;
+    const write = writeOf(request, valid);
+    try {
+      return { ...write, ...prepare(valid), bytes };
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      return { ...write, item: error, name: null, bytes };
+    }
   }
 
   app.route({

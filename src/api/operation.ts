@@ -42,10 +42,22 @@ export type ErasedResult =
   | { readonly other: unknown }
   | undefined;
 
+/** What a request of a batch asks for. Two with one `name`, if any, of one account are never in one transaction. */
+export type BatchItem<Item> = { readonly item: Item; readonly name: string | null };
+
+/** The work of a write that many ask for at once. */
+export type Batched<Request, Item, Result> = {
+  /** Reads one request. @throws Problem that refuses it */
+  prepare(request: Request): BatchItem<Item>;
+  /** Results, or the problems that refuse single items, in their order; a throw undoes the whole batch. */
+  handleEach(items: readonly Item[], tx: Transaction): Promise<readonly (Result | Problem)[]>;
+};
+
 /** How an operation does its work. */
 export type Work =
   | { readonly kind: "read"; handle(request: ErasedRequest): Promise<ErasedResult> }
   | { readonly kind: "write"; handle(request: ErasedRequest, tx: Transaction): Promise<ErasedResult> }
+  | ({ readonly kind: "batched_write" } & Batched<ErasedRequest, unknown, ErasedResult>)
   | {
       readonly kind: "call_out";
       readonly deadlineMs: number;
@@ -147,6 +159,16 @@ export type WriteDeclaration<Params, Query, Body, Response, Code extends string>
   [tx: Transaction]
 >;
 
+/**
+ * A write whose requests share transactions with others of their kind, each with its own claim, result and stored
+ * response.
+ */
+export type BatchedWriteDeclaration<Params, Query, Body, Response, Code extends string, Item> = Omit<
+  WriteDeclaration<Params, Query, Body, Response, Code>,
+  "handle"
+> &
+  Batched<OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>, Item, ResultOf<Response>>;
+
 /** A write that calls another system: claim, call, respond, with no transaction open while it waits. */
 export type CallOutDeclaration<Params, Query, Body, Response, Code extends string> = Writing<
   Params,
@@ -166,7 +188,7 @@ export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
   };
 
 /**
- * The four ways to declare an operation. `DomainCode`: the codes that the operations add to the standard ones.
+ * The ways to declare an operation. `DomainCode`: the codes that the operations add to the standard ones.
  */
 export type OperationDefiners<DomainCode extends string> = {
   read<
@@ -182,6 +204,14 @@ export type OperationDefiners<DomainCode extends string> = {
     Body extends MaybeBody = undefined,
     const Code extends DomainCode | "not_found" = never,
   >(declaration: WriteDeclaration<Params, Query, Body, Response, Code>): Operation;
+  batchedWrite<
+    Response extends ResponseSchema,
+    Item,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    Body extends MaybeBody = undefined,
+    const Code extends DomainCode | "not_found" = never,
+  >(declaration: BatchedWriteDeclaration<Params, Query, Body, Response, Code, Item>): Operation;
   callOut<
     Response extends ResponseSchema,
     Params extends MaybeObject = undefined,

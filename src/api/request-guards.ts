@@ -16,7 +16,15 @@ export type RequestGuardOptions = {
   readonly authenticate: Authenticate;
   readonly accountExists: AccountExists;
   readonly rateLimits: RateLimits;
-  readonly policies: { readonly key: RateLimitPolicy; readonly address: RateLimitPolicy };
+  readonly policies: RateLimitPolicies;
+};
+
+export type RateLimitPolicies = {
+  readonly key: RateLimitPolicy;
+  /** For clients without a key. */
+  readonly address: RateLimitPolicy;
+  /** Operations with a limit of their own, by account, which counts towards no other. By their keys. */
+  readonly operations?: ReadonlyMap<string, RateLimitPolicy>;
 };
 
 /** The checks before a request's body is read. Each throws the problem that it finds. */
@@ -56,10 +64,15 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
     }
   }
 
-  async function limit(request: FastifyRequest, reply: FastifyReply, waitMs: number): Promise<void> {
+  async function limit(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    waitMs: number,
+    operation: Operation | null = null,
+  ): Promise<void> {
     const context = contextOf(request);
     const startMs = performance.now();
-    const { bucket, policy } = bucketOf(context.key, request);
+    const { bucket, policy } = bucketOf(context.key, request, operation);
     const state = await rateLimits.count(bucket, policy, waitMs);
     context.waitedMs += performance.now() - startMs;
     writeHeaders(reply, state);
@@ -68,10 +81,12 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
     }
   }
 
-  function bucketOf(key: ApiKey | null, request: FastifyRequest) {
-    return key
-      ? { bucket: `key:${key.id}`, policy: policies.key }
-      : { bucket: addressBucket(request.ip), policy: policies.address };
+  function bucketOf(key: ApiKey | null, request: FastifyRequest, operation: Operation | null = null) {
+    if (key === null) return { bucket: addressBucket(request.ip), policy: policies.address };
+    const own = operation === null ? undefined : policies.operations?.get(operation.key);
+    if (own === undefined) return { bucket: `key:${key.id}`, policy: policies.key };
+    // A staff key stands for no account, so it has a budget of its own.
+    return { bucket: `${own.name}:${key.accountId ?? key.id}`, policy: own };
   }
 
   async function accountOf(key: ApiKey, request: FastifyRequest): Promise<string> {
@@ -100,7 +115,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
   return {
     guardOperation: async (operation, request, reply) => {
       const key = await identify(request, msLeft(contextOf(request)));
-      await limit(request, reply, RATE_LIMIT_WITHIN_MS);
+      await limit(request, reply, RATE_LIMIT_WITHIN_MS, operation);
       refuseRequestId(request);
       if (operation.work.kind === "retired") throw new Problem("route_retired");
       if (key === null) throw new Problem("unauthorized");

@@ -11,10 +11,16 @@ import { addOperationRoute } from "./operation-routes.ts";
 import { createProblemRenderer, problemFrom, type RenderProblem } from "./problem-responses.ts";
 import { Problem, type ProblemCatalogue } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-routes.ts";
-import { type CountRequest, createRateLimits, type RateLimitPolicy } from "./rate-limits.ts";
+import { type CountRequest, createRateLimits } from "./rate-limits.ts";
 import { beginRequest, type CompletedRequest, completedRequest, contextOf } from "./request-context.ts";
-import { type AccountExists, createRequestGuards, type RequestGuards } from "./request-guards.ts";
+import {
+  type AccountExists,
+  createRequestGuards,
+  type RateLimitPolicies,
+  type RequestGuards,
+} from "./request-guards.ts";
 import { WorkPlaces } from "./work-places.ts";
+import { createWriteBatches } from "./write-batches.ts";
 
 export type ApiOptions = PageOptions &
   Omit<HttpAppOptions, "newRequestId" | "onClientError" | "onUnroutableUrl"> & {
@@ -24,7 +30,7 @@ export type ApiOptions = PageOptions &
     readonly keyPrefix: string;
     readonly accountExists: AccountExists;
     readonly countRequest: CountRequest;
-    readonly policies: { readonly key: RateLimitPolicy; readonly address: RateLimitPolicy };
+    readonly policies: RateLimitPolicies;
     readonly idempotencyStore: IdempotencyStore;
     /** Called for every write in its own transaction. */
     readonly recordWrite: RecordWrite;
@@ -105,6 +111,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     addOperationRoute(app, operation, {
       guards,
       idempotentWrites,
+      createBatches: (performEach) => createWriteBatches({ store, recordWrite, performEach }),
       places,
       isChecking: options.isChecking ?? false,
     });

@@ -28,6 +28,9 @@ import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
 import { targetRulesOf } from "./target-rules.ts";
 
+/** The one operation with a limit of its own. */
+const PUBLISH = "analyses.publish";
+
 export type ApiServerOptions = {
   readonly config: Config;
   readonly pool: Pool;
@@ -85,7 +88,13 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     keyPrefix: apiKeyPrefix(config.apiKeyBrand, keyClassOf(config)),
     accountExists: createAccountExists(pool, outageAs503),
     countRequest: createRequestCounter(pool),
-    policies: { key: { name: "default", ...limit }, address: { name: "address", ...limit } },
+    policies: {
+      key: { name: "default", ...limit },
+      address: { name: "address", ...limit },
+      operations: new Map([
+        [PUBLISH, { name: "publish", requestsMax: config.publishRatePerSecond, windowSeconds: 1 }],
+      ]),
+    },
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     recordWrite: recordStaffWrite,
     isTrustedProxy: trustedProxies(config.trustProxy),
@@ -148,7 +157,8 @@ function countRequest(
   metrics.requests.of({ operation: operationKey, status: String(status) }).add();
   metrics.requestSeconds.of({ operation: operationKey }).observe(durationMs / 1_000);
   if (problemCode !== null) metrics.problems.of({ code: problemCode }).add();
-  if (status === 429) metrics.limiterRefusals.of({ policy: keyId === null ? "address" : "key" }).add();
+  const policy = keyId === null ? "address" : operationKey === PUBLISH ? "account" : "key";
+  if (status === 429) metrics.limiterRefusals.of({ policy }).add();
 }
 
 /** Null where nobody's X-Forwarded-For is believed. */

@@ -1,18 +1,20 @@
 import type { Pool } from "pg";
 import type { FindApiKey } from "../api/api-keys.ts";
-import type { IdempotencyStore } from "../api/idempotency.ts";
+import { type IdempotencyStore, LockWaitError } from "../api/idempotency.ts";
 import type { RecordWrite } from "../api/idempotent-write.ts";
 import type { AccountExists } from "../api/request-guards.ts";
 import { accountExists } from "../store/accounts.ts";
 import { findApiKey, noteApiKeyUse } from "../store/api-keys.ts";
 import { writeAuditEntry } from "../store/audit-log.ts";
+import { isInTheWay } from "../store/availability.ts";
 import { coalesceByTurn } from "../store/coalesce.ts";
 import {
   claimIdempotencyKey,
+  claimIdempotencyKeys,
   claimIdempotentCall,
   releaseIdempotentCall,
   storeCallResponse,
-  storeResponse,
+  storeResponses,
 } from "../store/idempotency.ts";
 import { inTransaction } from "../store/transaction.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
@@ -46,12 +48,25 @@ export function createIdempotencyStore(
 ): IdempotencyStore {
   return {
     transaction: (work) => outageAs503(inTransaction(pool, work)),
+    transactionWithin: (lockWaitMs, work) =>
+      outageAs503(lockWaits(inTransaction(pool, work, { lockWaitMs }))),
     claim: (tx, claim) => claimIdempotencyKey(tx, claim, secretsKey),
+    claimAll: (tx, claims) => claimIdempotencyKeys(tx, claims, secretsKey),
     claimCall: (tx, claim, lease) => claimIdempotentCall(tx, claim, lease, secretsKey),
-    complete: (tx, claim, response) => storeResponse(tx, claim, response, secretsKey),
+    complete: (tx, claim, response) => storeResponses(tx, [{ claim, response }], secretsKey),
+    completeAll: (tx, completed) => storeResponses(tx, completed, secretsKey),
     completeCall: (tx, claim, token, response) => storeCallResponse(tx, claim, token, response, secretsKey),
     releaseCall: releaseIdempotentCall,
   };
+}
+
+/** What another transaction was in the way of, in the kernel's words. */
+async function lockWaits<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (cause) {
+    throw isInTheWay(cause) ? new LockWaitError("another transaction was in the way", { cause }) : cause;
+  }
 }
 
 /** Writes of support staff go into the audit log; those of tenants do not. */

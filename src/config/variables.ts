@@ -127,12 +127,17 @@ export const variables = {
   RATE_LIMIT_REQUESTS: withDefault(
     kinds.wholeNumber(1, 1_000_000),
     "600",
-    "Requests per API key and window.",
+    "Requests per API key and window, publishing apart.",
   ),
   RATE_LIMIT_WINDOW_SECONDS: withDefault(
     kinds.wholeNumber(1, 3_600),
     "60",
     "Length of that window, in seconds.",
+  ),
+  PUBLISH_RATE_PER_SECOND: withDefault(
+    kinds.wholeNumber(1, 1_000_000),
+    "2000",
+    "Analyses an account may publish over HTTP in a second; more are answered 429. Publishing by SQL has no limit.",
   ),
   TRUST_PROXY: withDefault(
     kinds.proxyTrust(),

@@ -28,9 +28,9 @@ export function createApiMetrics(registry: MetricsRegistry) {
     }),
     limiterRefusals: registry.counter({
       name: "sealpost_limiter_refusals_total",
-      help: "Requests rejected with 429, by what they were counted by: API key or client address.",
+      help: "Requests rejected with 429, by what they were counted by: API key, account (publishing) or address.",
       unit: "requests",
-      labels: { policy: ["key", "address"] },
+      labels: { policy: ["key", "account", "address"] },
     }),
     limiterFailures: registry.counter({
       name: "sealpost_limiter_failures_total",

@@ -1,16 +1,15 @@
-import type { ClientBase } from "pg";
 import { z } from "zod";
 import type { Operation } from "../api/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../api/operation-io.ts";
 import { type FieldError, Problem } from "../api/problems.ts";
 import { ANALYSIS_STATUSES } from "../model/events.ts";
-import { publish } from "../publish/publish-analyses.ts";
+import { publishEach } from "../publish/publish-analyses.ts";
 import { findAnalysis } from "../store/analyses.ts";
-import { type Publication, PublishRefusedError } from "../store/publications.ts";
+import { PublishRefusedError } from "../store/publications.ts";
 import { type AnalysisBody, AnalysisBodyError, readAnalysisBody } from "./analysis-body.ts";
 import { analysisId, id, targetUrl } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
-import { read, write } from "./sealpost-operation.ts";
+import { batchedWrite, read } from "./sealpost-operation.ts";
 
 const tag = "Analyses";
 
@@ -59,7 +58,7 @@ export function analysisOperations(dependencies: Dependencies): readonly Operati
         return { bytes: Buffer.from(found.text) };
       },
     }),
-    write({
+    batchedWrite({
       key: "analyses.publish",
       tag,
       summary: "Publish a completed analysis",
@@ -76,15 +75,22 @@ export function analysisOperations(dependencies: Dependencies): readonly Operati
       body: rawBody({ documentedAs: NewAnalysis, bytesMax: analysisBytesMax + ENVELOPE_BYTES }),
       response: jsonResponse(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
-      handle: async ({ accountId, body, traceparent }, tx) => {
-        const sent = readBody(body);
-        const { analysis } = sent;
-        const webhookUrl = readWebhookUrl(sent.webhookUrl);
-        const publication = { accountId, analysis, webhookUrl };
-        const delivery_id = await publishOne(tx, publication, { unsafeAllowedTargets, traceparent });
-        // Publishing has verified that it is a string without escape sequences.
-        const { id: analysis_id } = sent.parsed as { readonly id: string };
-        return { body: { analysis_id, delivery_id } };
+      prepare: ({ accountId, body, traceparent }) => {
+        const { analysis, parsed, webhookUrl } = readBody(body);
+        const analysisId = idOf(parsed);
+        const item = { accountId, analysis, analysisId, webhookUrl: readWebhookUrl(webhookUrl), traceparent };
+        // Without an id it is refused, however many there are.
+        return { item, name: analysisId === "" ? null : analysisId };
+      },
+      handleEach: async (items, tx) => {
+        const results = await publishEach(tx, items, { unsafeAllowedTargets }).catch((error: unknown) => {
+          throw error instanceof PublishRefusedError ? problemOf(error) : error;
+        });
+        return results.map((result, index) =>
+          "refusal" in result
+            ? problemOf(result.refusal)
+            : { body: { analysis_id: items[index]!.analysisId, delivery_id: result.deliveryId } },
+        );
       },
     }),
   ];
@@ -107,23 +113,14 @@ function readWebhookUrl(value: unknown): string | null {
   throw new Problem("invalid_request", { errors });
 }
 
-/** @throws Problem for what publishing refuses */
-async function publishOne(
-  tx: ClientBase,
-  publication: Publication,
-  rules: Parameters<typeof publish>[2],
-): Promise<string> {
-  try {
-    const [deliveryId] = await publish(tx, [publication], rules);
-    if (deliveryId === undefined) throw new Error("publishing one analysis gave no delivery");
-    return deliveryId;
-  } catch (error) {
-    throw error instanceof PublishRefusedError ? (problemOf(error) ?? error) : error;
-  }
+/** Empty where there is none: publishing says what is wrong with it. */
+function idOf(parsed: unknown): string {
+  const id = typeof parsed === "object" && parsed !== null && "id" in parsed ? parsed.id : null;
+  return typeof id === "string" ? id : "";
 }
 
-/** Null: a refusal that no request of ours can cause. */
-function problemOf(refusal: PublishRefusedError): Problem | null {
+/** @throws what no request of ours can cause */
+function problemOf(refusal: PublishRefusedError): Problem {
   const { code } = refusal;
   switch (code) {
     case "invalid_analysis":
@@ -136,7 +133,7 @@ function problemOf(refusal: PublishRefusedError): Problem | null {
       return new Problem("payload_too_large", { cause: refusal });
     case "unknown_account":
     case "invalid_request":
-      return null;
+      throw refusal;
     default:
       throw new Error(`Unknown refusal ${code satisfies never}`);
   }

@@ -1,7 +1,13 @@
 import type { ClientBase, Pool } from "pg";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
-import { type Publication, PublishRefusedError, publishAnalyses } from "../store/publications.ts";
+import {
+  type Publication,
+  PublishRefusedError,
+  type PublishResult,
+  publishAnalyses,
+  publishEach as publishEachAllowed,
+} from "../store/publications.ts";
 
 // Part of `sealpost/publish`: tells a refusal from a failure.
 export { PublishRefusedError };
@@ -26,11 +32,41 @@ export async function publish(
   options: PublishOptions = {},
 ): Promise<readonly string[]> {
   const judged = publications.map((publication, index) => {
-    if (publication.webhookUrl == null) return publication;
-    const verdict = judgeTargetUrl(publication.webhookUrl, options);
-    if (verdict.verdict === "allow") return { ...publication, webhookUrl: verdict.href };
-    const message = `analysis at index ${index}: its webhook_url is refused: ${verdict.message}`;
-    throw new PublishRefusedError("target_refused", index, message, verdict.message, null);
+    const verdict = judge(publication, options, index);
+    if (verdict instanceof PublishRefusedError) throw verdict;
+    return verdict;
   });
   return await publishAnalyses(database, judged, options.traceparent ?? null);
+}
+
+/**
+ * The same for analyses that have nothing to do with each other: each is published or refused by itself.
+ *
+ * @returns results in input order
+ */
+export async function publishEach(
+  tx: ClientBase,
+  publications: readonly (Publication & { readonly traceparent: string | null })[],
+  options: Pick<PublishOptions, "unsafeAllowedTargets">,
+): Promise<readonly PublishResult[]> {
+  const verdicts = publications.map((publication) => judge(publication, options, 0));
+  const allowed = verdicts.flatMap((verdict) => (verdict instanceof PublishRefusedError ? [] : [verdict]));
+  const results = allowed.length === 0 ? [] : await publishEachAllowed(tx, allowed);
+  let next = 0;
+  return verdicts.map((verdict) =>
+    verdict instanceof PublishRefusedError ? { refusal: verdict } : results[next++]!,
+  );
+}
+
+/** The publication with its webhook_url in normal form. */
+function judge<P extends Publication>(
+  publication: P,
+  options: Pick<PublishOptions, "unsafeAllowedTargets">,
+  index: number,
+): P | PublishRefusedError {
+  if (publication.webhookUrl == null) return publication;
+  const verdict = judgeTargetUrl(publication.webhookUrl, options);
+  if (verdict.verdict === "allow") return { ...publication, webhookUrl: verdict.href };
+  const message = `analysis at index ${index}: its webhook_url is refused: ${verdict.message}`;
+  return new PublishRefusedError("target_refused", index, message, verdict.message, null);
 }

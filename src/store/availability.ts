@@ -29,3 +29,8 @@ export function isDatabaseAway(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return NOT_NOW.test(code);
   return SOCKET_SAYS.test(code) || DRIVER_SAYS.some((text) => error.message.startsWith(text));
 }
+
+/** Whether another transaction was in the way: a lock was not to be had within `lock_timeout`, or class 40. */
+export function isInTheWay(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && /^(?:55P03|40)/.test(error.code ?? "");
+}

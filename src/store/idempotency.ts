@@ -3,52 +3,56 @@ import type { CallLease, ClaimState, IdempotencyClaim, StoredResponse } from "..
 import { seal, unseal } from "./sealing.ts";
 
 type Row = {
+  /** A bigint as text. */
+  lock: string;
+  is_ours: boolean;
+  is_held: boolean;
   fingerprint: Buffer;
   status: number | null;
   headers: Record<string, string> | null;
   body: Buffer | null;
   is_sealed: boolean;
-  is_held: boolean;
 };
 
 /**
- * Claims until the transaction ends. Never waits for a claim that another open transaction holds: hence the advisory
- * lock, where an insert would wait.
+ * Claims until the transaction ends; the claims have different keys. Never waits for a claim that another open
+ * transaction holds.
  *
- * @throws when a role that is not ours holds the lock, naming it
+ * @returns states in the order of the claims
+ * @throws when a role that is not ours holds a lock, naming it
  */
+export async function claimIdempotencyKeys(
+  client: ClientBase,
+  claims: readonly IdempotencyClaim[],
+  secretsKey: Uint8Array,
+): Promise<readonly ClaimState[]> {
+  const { rows } = await client.query<Row>({
+    name: "claim_idempotency_keys",
+    text: `select lock, is_ours, is_held, fingerprint, status, headers, body, is_sealed
+           from sealpost.claim_idempotency_keys($1::uuid[], $2::uuid[], $3::text[]) order by n`,
+    values: keysOf(claims),
+  });
+  const stranger = rows.find(({ status, is_ours }) => status === null && !is_ours);
+  if (stranger !== undefined) await refuseStrangersLock(client, stranger.lock);
+  return rows.map((row, index) => stateOf(row, claims[index]!, secretsKey));
+}
+
+/** One of them. */
 export async function claimIdempotencyKey(
   client: ClientBase,
   claim: IdempotencyClaim,
   secretsKey: Uint8Array,
 ): Promise<ClaimState> {
-  const { rows } = await client.query<{ lock: string; got: boolean }>({
-    name: "lock_idempotency_key",
-    text: `select lock::text, pg_try_advisory_xact_lock(lock) as got
-           from (select hashtextextended($1 || ' ' || $2 || ' ' || $3, 1) as lock) as named`,
-    values: [claim.accountId, claim.keyId, claim.idempotencyKey],
-  });
-  const { lock, got } = rows[0]!;
-  // A separate statement, so that it sees what the previous holder committed. A stored response is final, with or
-  // without the lock.
-  const row = await findRow(client, claim);
-  if (row !== undefined && row.status !== null) {
-    const body = row.body !== null && row.is_sealed ? open(row.body, claim, secretsKey) : row.body;
-    const response = { status: row.status, headers: row.headers ?? {}, body, holdsSecret: row.is_sealed };
-    return { state: "completed", fingerprint: row.fingerprint, response };
-  }
-  if (!got) await refuseStrangersLock(client, lock);
-  return { state: got && row?.is_held !== true ? "claimed" : "in_progress" };
+  const [state] = await claimIdempotencyKeys(client, [claim], secretsKey);
+  return state!;
 }
 
-async function findRow(client: ClientBase, claim: IdempotencyClaim): Promise<Row | undefined> {
-  const { rows } = await client.query<Row>({
-    name: "find_idempotency_key",
-    text: `select fingerprint, status, headers, body, is_sealed, status is null and claim_until > now() as is_held
-           from sealpost.idempotency_keys where account_id = $1 and key_id = $2 and idempotency_key = $3`,
-    values: keyOf(claim),
-  });
-  return rows[0];
+function stateOf(row: Row, claim: IdempotencyClaim, secretsKey: Uint8Array): ClaimState {
+  const { status, headers, is_sealed: holdsSecret } = row;
+  if (status === null) return { state: row.is_ours && !row.is_held ? "claimed" : "in_progress" };
+  const body = row.body !== null && holdsSecret ? open(row.body, claim, secretsKey) : row.body;
+  const response = { status, headers: headers ?? {}, body, holdsSecret };
+  return { state: "completed", fingerprint: row.fingerprint, response };
 }
 
 /**
@@ -93,27 +97,29 @@ export async function claimIdempotentCall(
   return state;
 }
 
-/** Stores the response in the transaction of the effect. */
-export async function storeResponse(
+/** Stores responses in the transaction of their effects. */
+export async function storeResponses(
   client: ClientBase,
-  claim: IdempotencyClaim,
-  response: StoredResponse,
+  completed: readonly { readonly claim: IdempotencyClaim; readonly response: StoredResponse }[],
   secretsKey: Uint8Array,
 ): Promise<void> {
+  const claims = completed.map(({ claim }) => claim);
+  const columns = completed.map(({ claim, response }) => responseColumns(claim, response, secretsKey));
   await client.query({
-    name: "store_idempotent_answer",
+    name: "store_idempotent_answers",
     text: `insert into sealpost.idempotency_keys
         (account_id, key_id, idempotency_key, operation_key, fingerprint, status, headers, body, is_sealed)
-      values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+      select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[], $7::json[],
+        $8::bytea[], $9::boolean[])
       on conflict (account_id, key_id, idempotency_key) do update
       set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
         claim_token = null, claim_until = null, status = excluded.status, headers = excluded.headers,
         body = excluded.body, is_sealed = excluded.is_sealed`,
     values: [
-      ...keyOf(claim),
-      claim.operationKey,
-      claim.fingerprint,
-      ...responseColumns(claim, response, secretsKey),
+      ...keysOf(claims),
+      claims.map(({ operationKey }) => operationKey),
+      claims.map(({ fingerprint }) => fingerprint),
+      ...[0, 1, 2, 3].map((column) => columns.map((values) => values[column])),
     ],
   });
 }
@@ -163,6 +169,14 @@ export async function forgetIdempotencyKeys(
     [retentionMs, rowsMax],
   );
   return rowCount ?? 0;
+}
+
+function keysOf(claims: readonly IdempotencyClaim[]): unknown[] {
+  return [
+    claims.map(({ accountId }) => accountId),
+    claims.map(({ keyId }) => keyId),
+    claims.map(({ idempotencyKey }) => idempotencyKey),
+  ];
 }
 
 function keyOf(claim: IdempotencyClaim): unknown[] {

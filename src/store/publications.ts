@@ -69,6 +69,65 @@ export async function publishExample(
   );
 }
 
+/** What became of one analysis: its delivery, or why there is none. */
+export type PublishResult = { readonly deliveryId: string } | { readonly refusal: PublishRefusedError };
+
+/**
+ * Publishes each by itself, in the transaction of `client`: one that is refused costs the others nothing. Results in
+ * input order.
+ *
+ * @throws PublishRefusedError when a text is not JSON; the transaction is of no more use then
+ */
+export async function publishEach(
+  client: ClientBase,
+  publications: readonly (Publication & { readonly traceparent: string | null })[],
+): Promise<readonly PublishResult[]> {
+  const values = [...columnsOf(publications), publications.map(({ traceparent }) => traceparent)];
+  const { rows } = await refusing(publications, () =>
+    client.query<{ ids: (string | null)[]; codes: (PublishFaultCode | null)[] }>({
+      name: "publish_each",
+      text: `select delivery_ids as ids, codes
+        from sealpost.publish_each($1::uuid[], $2::json[], $3::text[], $4::text[], false, now())`,
+      values,
+    }),
+  );
+  const { ids, codes } = rows[0]!;
+  const refusals = await readRefusals(client, publications, codes);
+  return ids.map((deliveryId, index) => {
+    if (deliveryId !== null) return { deliveryId };
+    const refusal = codes[index] === "analysis_conflict" ? conflictOf() : refusals.get(index);
+    if (refusal === undefined)
+      throw new Error("an account or a setting was changed while an analysis was published");
+    return { refusal };
+  });
+}
+
+type PublishFaultCode = "refused" | "analysis_conflict";
+
+async function readRefusals(
+  client: ClientBase,
+  publications: readonly Publication[],
+  codes: readonly (PublishFaultCode | null)[],
+): Promise<ReadonlyMap<number, PublishRefusedError>> {
+  if (!codes.includes("refused")) return new Map();
+  const { rows } = await client.query<{ n: string; code: PublishRefusalCode; fault: string; hint: string }>({
+    name: "publication_faults",
+    text: "select n, code, fault, hint from sealpost.publication_faults($1::uuid[], $2::json[], $3::text[])",
+    values: columnsOf(publications),
+  });
+  const refusals = rows.map(({ n, code, fault, hint }) => {
+    const index = Number(n) - 1;
+    return [index, new PublishRefusedError(code, 0, `analysis at index 0: ${fault}`, hint, null)] as const;
+  });
+  return new Map(refusals);
+}
+
+function conflictOf(): PublishRefusedError {
+  const message = "analysis at index 0: its id was already published with another text or webhook_url";
+  const remedy = "An analysis id stands for one result: publish a new result under a new id.";
+  return new PublishRefusedError("analysis_conflict", 0, message, remedy, null);
+}
+
 async function publish(
   database: Pool | ClientBase,
   text: string,
@@ -77,14 +136,24 @@ async function publish(
 ): Promise<readonly string[]> {
   // In the same statement: it is evaluated before the call, and one that the transaction has set itself stays.
   const setting = traceparent === null ? "" : " from set_config('sealpost.traceparent', $4, true)";
+  const values = [...columnsOf(publications), ...(traceparent === null ? [] : [traceparent])];
+  const { rows } = await refusing(publications, () =>
+    database.query<{ ids: string[] }>(`${text}${setting}`, values),
+  );
+  return rows[0]!.ids;
+}
+
+function columnsOf(publications: readonly Publication[]): [string[], string[], (string | null)[]] {
+  return [
+    publications.map(({ accountId }) => accountId),
+    publications.map(({ analysis }) => analysis),
+    publications.map(({ webhookUrl }) => webhookUrl ?? null),
+  ];
+}
+
+async function refusing<T>(publications: readonly Publication[], query: () => Promise<T>): Promise<T> {
   try {
-    const { rows } = await database.query<{ ids: string[] }>(`${text}${setting}`, [
-      publications.map(({ accountId }) => accountId),
-      publications.map(({ analysis }) => analysis),
-      publications.map(({ webhookUrl }) => webhookUrl ?? null),
-      ...(traceparent === null ? [] : [traceparent]),
-    ]);
-    return rows[0]!.ids;
+    return await query();
   } catch (error) {
     throw refusalOf(error, publications) ?? error;
   }

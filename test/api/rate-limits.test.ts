@@ -2,7 +2,14 @@ import { parseItem } from "structured-headers";
 import { afterEach, describe, expect, test } from "vitest";
 import { addressBucket } from "../../src/api/rate-limits.ts";
 import { trustedProxies } from "../../src/app/api-server.ts";
-import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
+import {
+  ADA,
+  ALL_SCOPES,
+  BOB,
+  createToyApi,
+  type ToyApi,
+  type ToyOverrides,
+} from "../support/api-toy-server.ts";
 import { patience } from "../support/time-limits.ts";
 
 let api: ToyApi;
@@ -67,6 +74,33 @@ describe("RateLimit", () => {
     expect(anonymous.headers.get("retry-after")).toBe("10");
     expect((await get("/errors", {})).status).toBe(429);
     expect((await get("/healthz", {})).status).toBe(200);
+  });
+
+  test("of an operation's own is by account, and counts towards no other", async () => {
+    const policies = {
+      key: { name: "default", requestsMax: 1, windowSeconds: 30 },
+      address: { name: "address", requestsMax: 9, windowSeconds: 30 },
+      operations: new Map([["boxes.list", { name: "lists", requestsMax: 2, windowSeconds: 1 }]]),
+    };
+    const auth = await start({ policies });
+    const other = {
+      authorization: `Bearer ${api.keys.add({ accountId: ADA, scopes: new Set(ALL_SCOPES) })}`,
+    };
+    const bobs = { authorization: `Bearer ${api.keys.add({ accountId: BOB, scopes: new Set(ALL_SCOPES) })}` };
+    const first = await get("/v1/boxes", auth);
+    expect([first.status, first.headers.get("ratelimit-policy")]).toEqual([200, '"lists";q=2;w=1']);
+    expect((await get("/v1/boxes", other)).status).toBe(200);
+    expect((await get("/v1/boxes", auth)).status).toBe(429);
+    expect((await get("/v1/boxes", bobs)).status).toBe(200);
+    // The key's own limit is untouched.
+    const box = await get("/v1/boxes/box-1", auth);
+    expect([box.status, box.headers.get("ratelimit-policy")]).toEqual([404, '"default";q=1;w=30']);
+    expect((await get("/v1/boxes/box-1", auth)).status).toBe(429);
+    const staff = {
+      authorization: `Bearer ${api.keys.add({ scopes: new Set(ALL_SCOPES) })}`,
+      "x-account-id": ADA,
+    };
+    expect((await get("/v1/boxes", staff)).status).toBe(200);
   });
 
   test("is per key, not per account", async () => {

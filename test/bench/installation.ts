@@ -2,7 +2,7 @@
 import { type Bench, checkEachOnce, untilNoneOpen } from "./bench.ts";
 import type { BenchDatabase } from "./database.ts";
 import { createKeys } from "./keys.ts";
-import { RAISED_RATE_LIMIT, type RunningApi } from "./processes/api.ts";
+import type { RunningApi } from "./processes/api.ts";
 import type { AskedProcess } from "./processes/asking.ts";
 import type { RunningDispatcher } from "./processes/dispatcher.ts";
 import type { Via } from "./processes/publish-calls.ts";
@@ -17,11 +17,6 @@ type HttpInstallation = Installation & {
   readonly api: RunningApi;
   readonly http: Via;
 };
-
-/** What every case over HTTP says of itself. */
-export const RAISED =
-  `(RATE_LIMIT_REQUESTS is raised to ${RAISED_RATE_LIMIT.toLocaleString("en")} a minute and key: its default of 600 ` +
-  "would end this at 10 a second.)";
 
 /** Published by SQL alone. Afterwards everything has been delivered and recorded once, or this fails. */
 export async function withDispatcher<Result>(
@@ -52,9 +47,9 @@ export async function withApi<Result>(
   tell: (line: string) => void,
   work: (installation: HttpInstallation) => Promise<Result>,
 ): Promise<Result> {
-  const api = await bench.startApi(database);
+  const api = await bench.startDefaultApi(database);
   const apiKeys = await createKeys(database, accountIds);
-  const http: Via = { kind: "http", url: api.url, apiKeys };
+  const http: Via = { kind: "http", url: api.url, apiKeys, whenLimited: "repeated" };
   const result = await withDispatcher(bench, database, tell, (installation) =>
     work({ ...installation, api, http }),
   );

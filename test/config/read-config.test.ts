@@ -31,6 +31,7 @@ describe("an empty environment", () => {
       dispatchInFlightMax: 1_000,
       rateLimitRequests: 600,
       rateLimitWindowSeconds: 60,
+      publishRatePerSecond: 2_000,
       trustProxy: false,
       analysisRetentionSeconds: 604_800,
       logRetentionDays: 30,

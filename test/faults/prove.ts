@@ -38,6 +38,18 @@ const PROTECTIONS: readonly Protection[] = [
     scenario: "killed-before-recording",
   },
   {
+    name: "the answer after the commit",
+    path: "src/api/write-batches.ts",
+    text: "const work = (tx: Transaction) => perform(tx, writes);",
+    without: `const work = async (tx: Transaction) => {
+        const outcomes = await perform(tx, writes);
+        for (const [index, waiting] of wanted.entries()) end(waiting, settled(outcomes[index]!));
+        return outcomes;
+      };`,
+    file: "test/faults/publishing.test.ts",
+    scenario: "publishing-killed",
+  },
+  {
     name: "the address check",
     path: "src/egress/rules/address.ts",
     text: "  switch (isIP(address)) {\n",

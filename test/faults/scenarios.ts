@@ -6,6 +6,7 @@ import { frozen, noSlots, restarted } from "./scenarios/database.ts";
 import { diskFull } from "./scenarios/disk.ts";
 import * as killed from "./scenarios/killed.ts";
 import { poison } from "./scenarios/poison.ts";
+import { publishingKilled } from "./scenarios/publishing-killed.ts";
 import { badNames, hostile, rebinding, redirected } from "./scenarios/receivers.ts";
 import * as stopped from "./scenarios/stopped.ts";
 import * as surroundings from "./scenarios/surroundings.ts";
@@ -14,6 +15,7 @@ import * as surroundings from "./scenarios/surroundings.ts";
 export const scenarios: readonly Scenario[] = [
   ...Object.values(killed),
   allKilled,
+  publishingKilled,
   ...Object.values(stopped),
   restarted,
   frozen,

@@ -41,9 +41,14 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
     return entry || locked.has(id) ? { state: "in_progress" } : { state: "claimed" };
   }
 
-  return {
+  const store: ToyIdempotencyStore = {
     entries,
     commits: () => commits,
+    transactionWithin: (_lockWaitMs, work) => store.transaction(work),
+    claimAll: (tx, claims) => Promise.all(claims.map((claim) => store.claim(tx, claim))),
+    completeAll: async (tx, completed) => {
+      for (const { claim, response } of completed) await store.complete(tx, claim, response);
+    },
     transaction: async (work) => {
       const tx: ToyTx = { undo: [], release: [] };
       try {
@@ -82,6 +87,7 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
       if (entry?.kind === "calling" && entry.token === token) entries.delete(idOf(claim));
     },
   };
+  return store;
 }
 
 function idOf({ accountId, keyId, idempotencyKey }: IdempotencyClaim): string {

@@ -7,7 +7,7 @@ import {
   type SecureContext,
   type TLSSocket,
 } from "node:tls";
-import { TtlMap } from "../ttl-map.ts";
+import { TtlMap } from "../../model/ttl-map.ts";
 import { abortError, untilEvent } from "./deadline.ts";
 import { tlsError } from "./failures.ts";
 

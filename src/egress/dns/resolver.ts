@@ -1,6 +1,6 @@
 import { Resolver as DnsResolver } from "node:dns/promises";
+import { TtlMap } from "../../model/ttl-map.ts";
 import { TargetError } from "../connect/target-error.ts";
-import { TtlMap } from "../ttl-map.ts";
 import {
   answerOf,
   conclude,

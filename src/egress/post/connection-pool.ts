@@ -1,7 +1,7 @@
+import { TtlMap } from "../../model/ttl-map.ts";
 import type { OpenedConnection, Target } from "../egress.ts";
 import { judgeAddress } from "../rules/address.ts";
 import { allowsUnsafely, type UnsafeAllowedTargets } from "../rules/unsafe-allowed-targets.ts";
-import { TtlMap } from "../ttl-map.ts";
 import { type Connection, ConnectionEndedError, isByReceiver, openConnection } from "./connection.ts";
 import type { PostLimits } from "./limits.ts";
 

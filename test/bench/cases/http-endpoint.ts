@@ -3,7 +3,7 @@ import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase } from "../figures.ts";
 import { cpuFigures, publishWatched, warmUp } from "../flat-out.ts";
-import { RAISED, withApi } from "../installation.ts";
+import { withApi } from "../installation.ts";
 import { memoryMib } from "../measuring/processes.ts";
 import { knownLimit } from "./limit.ts";
 
@@ -14,7 +14,7 @@ export const httpEndpoint: BenchCase<Bench> = {
   name: "http-endpoint",
   says:
     "The customer's case: POST /v1/analyses for one account with one endpoint, 64 requests in flight, 1 KB each, for " +
-    `8 s and until the last has arrived; beside a fastify that only inserts each analysis. ${RAISED}`,
+    `8 s and until the last has arrived; beside a fastify that only inserts each analysis.`,
   run: async (bench, tell) => {
     const database = await bench.server.createDatabase();
     const limitPerSecond = await knownLimit(bench);

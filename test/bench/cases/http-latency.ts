@@ -3,7 +3,7 @@ import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, type Figure, percentile } from "../figures.ts";
 import { warmUp } from "../flat-out.ts";
-import { RAISED, withApi } from "../installation.ts";
+import { withApi } from "../installation.ts";
 import { type Timed, timeStream } from "../timed.ts";
 
 const WARM_UP = 2_000;
@@ -15,7 +15,7 @@ export const httpLatency: BenchCase<Bench> = {
   name: "http-latency",
   says:
     "From sending POST /v1/analyses to the first byte at the receiver, one account with one endpoint, 100 and then " +
-    `450 a second whether or not they are answered; beside the commit of one row on an idle connection. ${RAISED}`,
+    `450 a second whether or not they are answered; beside the commit of one row on an idle connection.`,
   run: async (bench, tell) => {
     const database = await bench.server.createDatabase();
     const flushesBefore = await measureFlushes(database, bench.scale);

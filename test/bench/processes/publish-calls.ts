@@ -1,5 +1,6 @@
 // The ways in which the publisher can be made to publish, and two that the baselines are measured by.
 import { randomUUID } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
 import type pg from "pg";
 import { Pool as HttpPool } from "undici";
 
@@ -17,8 +18,8 @@ export type Via =
       readonly url: string;
       /** By account. */
       readonly apiKeys: ReadonlyMap<string, string>;
-      /** 429 is an answer too, and publishes nothing. Otherwise it is a failure, as any other refusal is. */
-      readonly isLimited?: boolean;
+      /** Of 429: an answer that publishes nothing, or one to repeat after Retry-After, as a customer does. */
+      readonly whenLimited: "counted" | "repeated";
     };
 
 /** More than are ever in flight while a service keeps up: opened when all others are busy. */
@@ -97,38 +98,45 @@ function publishStatement({ accountIds, texts, webhookUrls }: Batch): pg.QueryCo
 }
 
 /** By undici's cheapest way, as the client shares the processors with what it measures. */
-function createHttpCall({ url, apiKeys, isLimited = false }: Extract<Via, { kind: "http" }>): PublishCall {
+function createHttpCall({ url, apiKeys, whenLimited }: Extract<Via, { kind: "http" }>): PublishCall {
   const connections =
     httpPools.get(url) ?? new HttpPool(url, { connections: HTTP_CONNECTIONS_MAX, keepAliveTimeout: 600_000 });
   httpPools.set(url, connections);
-  return ({ accountIds, texts }, onSent) => {
+  function send(batch: Batch, headers: Record<string, string>): Promise<boolean> {
     const { promise, resolve, reject } = Promise.withResolvers<boolean>();
     const refusal: Buffer[] = [];
     let status = 0;
-    const headers = {
-      authorization: `Bearer ${apiKeys.get(accountIds[0] ?? "")}`,
-      "content-type": "application/json",
-      "idempotency-key": randomUUID(),
-    };
-    onSent();
+    let retryAfterSeconds = 1;
     connections.dispatch(
-      { method: "POST", path: "/v1/analyses", headers, body: `{"analysis":${texts[0]}}` },
+      { method: "POST", path: "/v1/analyses", headers, body: `{"analysis":${batch.texts[0]}}` },
       {
         onRequestStart: () => undefined,
-        onResponseStart: (_controller, statusCode) => {
+        onResponseStart: (_controller, statusCode, answered) => {
           status = statusCode;
+          if (status === 429) retryAfterSeconds = Number(answered["retry-after"]);
         },
         onResponseData: (_controller, chunk) => {
           if (status !== 202) refusal.push(chunk);
         },
         onResponseEnd: () => {
           if (status === 202) resolve(true);
-          else if (status === 429 && isLimited) resolve(false);
+          else if (status === 429 && whenLimited === "counted") resolve(false);
+          else if (status === 429) resolve(wait(1_000 * retryAfterSeconds).then(() => send(batch, headers)));
           else reject(new Error(`A publish was answered ${status}: ${Buffer.concat(refusal)}`));
         },
         onResponseError: (_controller, error) => reject(error),
       },
     );
     return promise;
+  }
+
+  return (batch, onSent) => {
+    const headers = {
+      authorization: `Bearer ${apiKeys.get(batch.accountIds[0] ?? "")}`,
+      "content-type": "application/json",
+      "idempotency-key": randomUUID(),
+    };
+    onSent();
+    return send(batch, headers);
   };
 }

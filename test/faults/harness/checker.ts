@@ -10,6 +10,8 @@ export type Verdict = {
   readonly lost: number;
   /** Deliveries that nobody asked for, and arrivals of unknown ones. Always 0. */
   readonly unexpected: number;
+  /** Deliveries beyond the first of one analysis. Always 0. */
+  readonly doubled: number;
   /** Not signed, or with other bytes than were published. Always 0. */
   readonly forged: number;
   /** Succeeded, though the receiver never said so. Always 0. */
@@ -103,6 +105,11 @@ export async function check(
         (row) => row.logged !== row.attempts_count,
         (row) => `${row.logged} attempts logged of ${row.attempts_count}: ${row.id}`,
       ),
+    doubled: count(
+      rows,
+      (row) => byAnalysis.get(`${row.account_id} ${row.analysis_id}`) !== row,
+      (row) => `another delivery of ${row.analysis_id}: ${row.id}`,
+    ),
     forged: count(
       arrivals,
       ({ deliveryId, isSigned, dataDigest }) =>

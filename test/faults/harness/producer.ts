@@ -19,6 +19,27 @@ export type Publication = {
 const RETRY_MS = 100;
 const CONNECTIONS_MAX = 4;
 
+/** An analysis that nobody has tried to publish yet, and its text. */
+export function newPublication(
+  analysisId: string,
+  nth: number,
+  accountId: string,
+  bytes = 100,
+): { readonly publication: Publication; readonly text: string } {
+  const begin = `{"id":"${analysisId}","status":"${nth % 5 === 0 ? "failed" : "succeeded"}","n":${nth}.0`;
+  const text = `${begin},"text":"${"x".repeat(Math.max(0, bytes - begin.length - 10))}"}`;
+  const publication = {
+    analysisId,
+    accountId,
+    digest: createHash("sha256").update(text).digest("hex"),
+    triedAtMs: Date.now(),
+    acknowledgedAtMs: null,
+    deliveryId: null,
+    wasInDoubt: false,
+  };
+  return { publication, text };
+}
+
 export class Producer {
   readonly #pool: pg.Pool;
   readonly #name: string;
@@ -41,18 +62,7 @@ export class Producer {
   /** One analysis in a transaction of its own, tried again with the same text until it is acknowledged. */
   async publish(accountId: string, webhookUrl: string | null = null, bytes = 100): Promise<Publication> {
     const nth = this.publications.length;
-    const analysisId = `${this.#name}-${nth}`;
-    const begin = `{"id":"${analysisId}","status":"${nth % 5 === 0 ? "failed" : "succeeded"}","n":${nth}.0`;
-    const text = `${begin},"text":"${"x".repeat(Math.max(0, bytes - begin.length - 10))}"}`;
-    const publication: Publication = {
-      analysisId,
-      accountId,
-      digest: createHash("sha256").update(text).digest("hex"),
-      triedAtMs: Date.now(),
-      acknowledgedAtMs: null,
-      deliveryId: null,
-      wasInDoubt: false,
-    };
+    const { publication, text } = newPublication(`${this.#name}-${nth}`, nth, accountId, bytes);
     this.publications.push(publication);
     while (publication.acknowledgedAtMs === null && !this.#isStopping) {
       await this.#try(publication, text, webhookUrl);

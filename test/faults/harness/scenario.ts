@@ -43,9 +43,12 @@ export async function withCluster<T>(
 
 /** What must hold whatever was broken. */
 export function expectSafe(verdict: Verdict): void {
-  const { lost, unexpected, forged, imagined, complaints } = verdict;
-  const wrong = { lost, unexpected, forged, imagined };
-  ok(lost + unexpected + forged + imagined === 0, `${JSON.stringify(wrong)}\n${complaints.join("\n")}`);
+  const { lost, unexpected, doubled, forged, imagined, complaints } = verdict;
+  const wrong = { lost, unexpected, doubled, forged, imagined };
+  ok(
+    lost + unexpected + doubled + forged + imagined === 0,
+    `${JSON.stringify(wrong)}\n${complaints.join("\n")}`,
+  );
   equal(verdict.acknowledged, verdict.published);
 }
 

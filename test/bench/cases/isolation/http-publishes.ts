@@ -13,7 +13,7 @@ export const httpPublishes: Flood = {
     const ids = accountIds.slice(0, 1);
     const api = await bench.startDefaultApi(database);
     const apiKeys = await createKeys(database, ids);
-    const via: Via = { kind: "http", url: api.url, apiKeys, isLimited: true };
+    const via: Via = { kind: "http", url: api.url, apiKeys, whenLimited: "counted" };
     return {
       start: () =>
         publisher.ask("publishAhead", {

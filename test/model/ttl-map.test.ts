@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { TtlMap } from "../../src/egress/ttl-map.ts";
+import { TtlMap } from "../../src/model/ttl-map.ts";
 
 function createMap(entriesMax: number) {
   const clock = { nowMs: 0 };

@@ -1,0 +1,250 @@
+import type { IdempotencyClaim } from "../model/idempotency.ts";
+import { TtlMap } from "../model/ttl-map.ts";
+import { settlesWithin, withDeadline } from "./deadline.ts";
+import { type IdempotencyStore, LockWaitError } from "./idempotency.ts";
+import {
+  earlierResponse,
+  type RecordWrite,
+  recordedWrite,
+  type Write,
+  type WriteResult,
+} from "./idempotent-write.ts";
+import {
+  LOCK_WAIT_IN_BATCH_MS,
+  LOCKS_NOTED_MAX,
+  WRITE_BYTES_IN_BATCH_MAX,
+  WRITES_PER_BATCH_MAX,
+  WRITTEN_BYTES_PER_BATCH_MAX,
+} from "./limits.ts";
+import type { Transaction } from "./operation.ts";
+import { Problem, TemporarilyUnavailable } from "./problems.ts";
+import { type OperationResponse, toStoredResponse } from "./responses.ts";
+import { inTurns, TurnQueue } from "./turn-queue.ts";
+
+/** A write that may share its transaction with others. */
+export type BatchedWrite<Item> = Write & {
+  /** What it asks for, or why that is refused. A repeat of what was answered gets that answer all the same. */
+  readonly item: Item | Problem;
+  /** Two with one name never share a transaction; null: it has none. */
+  readonly name: string | null;
+  /** What counts towards the size of a batch. */
+  readonly bytes: number;
+};
+
+export type WriteBatches<Item> = {
+  /** Claim, effect and stored response in one transaction with those of others. Rejects with what refuses this one. */
+  add(write: BatchedWrite<Item>, waitMs: number): Promise<WriteResult>;
+};
+
+/** Responses, or why there are none, in the order of the items. A throw undoes the whole batch. */
+export type PerformEach<Item = unknown> = (
+  items: readonly Item[],
+  tx: Transaction,
+) => Promise<readonly (OperationResponse | Problem)[]>;
+
+export type WriteBatchesOptions<Item> = {
+  readonly store: IdempotencyStore;
+  readonly recordWrite: RecordWrite;
+  readonly performEach: PerformEach<Item>;
+};
+
+type Waiting<Item> = {
+  readonly write: BatchedWrite<Item>;
+  /** Held from the moment it leaves the queue until it is settled. */
+  readonly names: readonly string[];
+  readonly settle: (result: Promise<WriteResult>) => void;
+  /** Its caller has stopped waiting. */
+  isGone: boolean;
+};
+
+/** Those that may be in one batch; one batch runs after the other. */
+type Company<Item> = { readonly queue: TurnQueue<Waiting<Item>>; isRunning: boolean };
+
+/** How long a name that was locked is tried alone from the start, and its account kept from the others' batches. */
+const NAME_LOCKED_FOR_MS = 60_000;
+const ACCOUNT_WARY_FOR_MS = 10_000;
+/** Transactions at a time: for large writes and parts of failed batches, and for those that meet locks. */
+const APART_MAX = 3;
+const LOCKED_MAX = 2;
+/** The next batch does not wait longer than this (for one whose connection is dead, say), with at most so many left. */
+const LATE_AFTER_MS = 250;
+const LATE_MAX = 2;
+
+/**
+ * Writes of one operation that come while a transaction runs go together in the next one (a group commit): one flush of
+ * the disk for all. Accounts take turns, so that a flood of one leaves the others their places.
+ *
+ * Each is judged alone. When one cannot be, because of a lock that somebody holds for long or because the database
+ * refuses it, the batch is taken apart by accounts, and what fails again into single writes. One that meets a lock then
+ * tries again and again, in turn with others, until its caller is gone: to wait for one lock would hold a connection
+ * that finds many others free.
+ */
+export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): WriteBatches<Item> {
+  const { store } = options;
+  const calm: Company<Item> = { queue: new TurnQueue(), isRunning: false };
+  const wary: Company<Item> = { queue: new TurnQueue(), isRunning: false };
+  const held = new Set<string>();
+  const noted = { entriesMax: LOCKS_NOTED_MAX, now: () => performance.now() };
+  const lockedNames = new TtlMap<string, true>(noted);
+  const waryAccounts = new TtlMap<string, true>(noted);
+  const runApart = inTurns(APART_MAX, run);
+  const runLocked = inTurns(LOCKED_MAX, run);
+  let late = 0;
+
+  /** Something came, or a name is free again. */
+  function look(): void {
+    for (const company of [calm, wary]) if (!company.isRunning) runBatches(company);
+  }
+
+  async function runBatches(company: Company<Item>): Promise<void> {
+    company.isRunning = true;
+    // What this turn of the event loop brings goes together.
+    await new Promise(setImmediate);
+    for (let batch = take(company); batch.length > 0; batch = take(company)) {
+      const running = run(batch);
+      if (late >= LATE_MAX) await running;
+      else if (!(await settlesWithin(LATE_AFTER_MS, running))) {
+        late++;
+        running.finally(() => late--);
+      }
+    }
+    company.isRunning = false;
+  }
+
+  function take({ queue }: Company<Item>): readonly Waiting<Item>[] {
+    const batch: Waiting<Item>[] = [];
+    let bytes = 0;
+    queue.offer((waiting) => {
+      const { write, names, isGone } = waiting;
+      if (isGone) return "gone";
+      if (batch.length >= WRITES_PER_BATCH_MAX) return "stop";
+      if (names.some((name) => held.has(name))) return "stays";
+      const goesApart = write.bytes > WRITE_BYTES_IN_BATCH_MAX;
+      const isLocked = lockedNames.has(names.at(-1)!);
+      if (!goesApart && !isLocked) {
+        if (bytes + write.bytes > WRITTEN_BYTES_PER_BATCH_MAX) return "stop";
+        bytes += write.bytes;
+        batch.push(waiting);
+      }
+      for (const name of names) held.add(name);
+      if (isLocked) runLocked(write.claim.accountId, [waiting]);
+      else if (goesApart) runApart(write.claim.accountId, [waiting]);
+      return "gone";
+    });
+    return batch;
+  }
+
+  /** Never rejects. */
+  async function run(batch: readonly Waiting<Item>[]): Promise<void> {
+    const { gone = [], wanted = [] } = Object.groupBy(batch, ({ isGone }) => (isGone ? "gone" : "wanted"));
+    gone.forEach(release);
+    if (wanted.length === 0) return;
+    try {
+      const writes = wanted.map(({ write }) => write);
+      const work = (tx: Transaction) => perform(tx, writes);
+      const outcomes = await store.transactionWithin(LOCK_WAIT_IN_BATCH_MS, work);
+      for (const [index, waiting] of wanted.entries()) end(waiting, settled(outcomes[index]!));
+    } catch (error) {
+      const [first] = wanted;
+      if (wanted.length === 1 && error instanceof LockWaitError) runAgain(first!);
+      else if (wanted.length === 1 || error instanceof TemporarilyUnavailable)
+        for (const waiting of wanted) end(waiting, Promise.reject(error));
+      else for (const part of partsOf(wanted)) runApart(part[0]!.write.claim.accountId, part);
+    }
+  }
+
+  function runAgain(waiting: Waiting<Item>): void {
+    const { accountId } = waiting.write.claim;
+    lockedNames.set(waiting.names.at(-1)!, true, NAME_LOCKED_FOR_MS);
+    waryAccounts.set(accountId, true, ACCOUNT_WARY_FOR_MS);
+    runLocked(accountId, [waiting]);
+  }
+
+  function end(waiting: Waiting<Item>, result: Promise<WriteResult>): void {
+    waiting.settle(result);
+    release(waiting);
+  }
+
+  function release({ names }: Waiting<Item>): void {
+    for (const name of names) held.delete(name);
+    look();
+  }
+
+  async function perform(
+    tx: Transaction,
+    writes: readonly BatchedWrite<Item>[],
+  ): Promise<readonly (WriteResult | Problem)[]> {
+    const states = await store.claimAll(
+      tx,
+      writes.map(({ claim }) => claim),
+    );
+    const outcomes = writes.map(({ claim, item }, index) => {
+      const earlier = refused(() => earlierResponse(states[index]!, claim));
+      if (earlier instanceof Problem) return earlier;
+      if (earlier !== null) return { response: earlier, isReplayed: true };
+      return item instanceof Problem ? item : null;
+    });
+    const fresh = writes.filter((_, index) => outcomes[index] === null);
+    if (fresh.length === 0) return outcomes as (WriteResult | Problem)[];
+    const responses = await options.performEach(
+      fresh.map(({ item }) => item as Item),
+      tx,
+    );
+    const done: { claim: IdempotencyClaim; response: ReturnType<typeof toStoredResponse> }[] = [];
+    for (const [index, write] of fresh.entries()) {
+      const response = responses[index]!;
+      if (response instanceof Problem) continue;
+      await options.recordWrite(tx, recordedWrite(write, response));
+      done.push({ claim: write.claim, response: toStoredResponse(response, write.holdsSecret) });
+    }
+    if (done.length > 0) await store.completeAll(tx, done);
+    let next = 0;
+    return outcomes.map((outcome) => {
+      if (outcome !== null) return outcome;
+      const response = responses[next++]!;
+      return response instanceof Problem ? response : { response, isReplayed: false };
+    });
+  }
+
+  return {
+    add: (write, waitMs) => {
+      let waiting: Waiting<Item>;
+      const result = new Promise<WriteResult>((settle) => {
+        waiting = { write, names: namesOf(write), settle, isGone: false };
+        const { accountId } = write.claim;
+        (waryAccounts.has(accountId) ? wary : calm).queue.add(accountId, waiting);
+      });
+      look();
+      return withDeadline(waitMs, "the transaction", result).finally(() => {
+        waiting.isGone = true;
+      });
+    },
+  };
+}
+
+/** Its key, and what its operation calls it. The last one is what its locks are known by. */
+function namesOf<Item>({ claim, name }: BatchedWrite<Item>): readonly string[] {
+  const { accountId, keyId, idempotencyKey, operationKey } = claim;
+  const key = JSON.stringify([accountId, keyId, idempotencyKey]);
+  return name === null ? [key] : [key, JSON.stringify([operationKey, accountId, name])];
+}
+
+/** What `read` returns, or the problem that it throws. */
+function refused<T>(read: () => T): T | Problem {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof Problem) return error;
+    throw error;
+  }
+}
+
+function settled(outcome: WriteResult | Problem): Promise<WriteResult> {
+  return outcome instanceof Problem ? Promise.reject(outcome) : Promise.resolve(outcome);
+}
+
+/** By account; those of one account one by one. */
+function partsOf<Item>(batch: readonly Waiting<Item>[]): readonly (readonly Waiting<Item>[])[] {
+  const parts = [...Map.groupBy(batch, ({ write }) => write.claim.accountId).values()];
+  return parts.length > 1 ? parts : batch.map((waiting) => [waiting]);
+}
