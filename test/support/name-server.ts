@@ -14,6 +14,8 @@ export type Answer =
   | { addresses: readonly string[]; alias?: string; ttlSeconds?: number; onlyOverTcp?: boolean }
   | "nxdomain"
   | "servfail"
+  /** What no resolver can read: an SRV record of one byte. */
+  | "unreadable"
   | "drop";
 
 export type NameServer = {
@@ -60,6 +62,7 @@ export async function startNameServer(): Promise<NameServer> {
     if (answer === "drop") return null;
     if (answer === "nxdomain") return { ...head, flags: flags | RCODE_NXDOMAIN };
     if (answer === "servfail") return { ...head, flags: flags | RCODE_SERVFAIL };
+    if (answer === "unreadable") return { ...head, flags, answers: [unreadableRecord(name)] };
     const {
       addresses,
       alias,
@@ -144,4 +147,8 @@ async function listenOnBoth(): Promise<{ udp: UdpSocket; tcp: Server; port: numb
       if (tries === 0) throw error;
     }
   }
+}
+
+function unreadableRecord(name: string): dnsPacket.Answer {
+  return { type: "UNKNOWN_33", name, ttl: 0, data: Buffer.from([0]) } as unknown as dnsPacket.Answer;
 }

@@ -1,3 +1,4 @@
+import { NODATA } from "node:dns";
 import type { TargetErrorCode } from "../connect/target-error.ts";
 
 export type ResolvedAddress = { readonly address: string; readonly family: 4 | 6 };
@@ -19,8 +20,14 @@ const POSITIVE_LIFETIME_MAX_MS = 30_000;
 const POSITIVE_LIFETIME_MIN_MS = 1_000;
 const NEGATIVE_LIFETIME_MS = 5_000;
 
-/** The records of one query as node:dns has them; `ttl` is in seconds, and c-ares omits it beyond 256 records. */
+/**
+ * The records of one query as node:dns has them; `ttl` is in seconds, and c-ares omits it beyond 256 records. There are
+ * none, and no error, where an alias leads to a name without addresses of this family.
+ */
 export function answerOf(records: readonly { address: string; ttl?: number }[], family: 4 | 6): FamilyAnswer {
+  if (records.length === 0) {
+    return { error: Object.assign(new Error("the alias leads to no address"), { code: NODATA }) };
+  }
   const lifetimesMs = records.map((record) => (record.ttl ?? 0) * 1_000);
   return {
     addresses: records.map((record) => ({ address: record.address, family })),
@@ -66,6 +73,6 @@ function isTimeout(error: unknown): boolean {
   return codeOf(error) === "ETIMEOUT";
 }
 
-function codeOf(error: unknown): unknown {
+export function codeOf(error: unknown): unknown {
   return error instanceof Error && "code" in error ? error.code : undefined;
 }

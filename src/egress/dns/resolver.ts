@@ -1,8 +1,10 @@
+import { BADRESP } from "node:dns";
 import { Resolver as DnsResolver } from "node:dns/promises";
 import { TtlMap } from "../../model/ttl-map.ts";
 import { TargetError } from "../connect/target-error.ts";
 import {
   answerOf,
+  codeOf,
   conclude,
   type DnsFailureCode,
   type FamilyAnswer,
@@ -47,21 +49,22 @@ const CACHED_ADDRESSES_MAX = 32;
  */
 export function createResolver(options: ResolverOptions): Resolver {
   const { timeoutMs, now } = options;
-  const dns = new DnsResolver({
-    timeout: QUERY_RETRY_FIRST_MS,
-    maxTimeout: QUERY_RETRY_MAX_MS,
-    tries: QUERY_TRIES,
-  });
-  if (options.servers !== undefined) dns.setServers(options.servers);
+  const shared = createDns(options.servers);
 
   const cache = new TtlMap<string, Resolution>({ entriesMax: CACHED_NAMES_MAX, now });
   const underWay = new Map<string, Promise<Resolution>>();
 
+  /** Never rejects: a failed query is an answer too. */
+  async function askFor(hostname: string, family: 4 | 6): Promise<FamilyAnswer> {
+    const answer = await answerFrom(shared, hostname, family);
+    // A message that c-ares cannot read fails every query under way on its socket, whichever it was the answer to. So
+    // each of them is asked once more, on a socket of its own.
+    const isUnreadable = "error" in answer && codeOf(answer.error) === BADRESP;
+    return isUnreadable ? await answerFrom(createDns(options.servers), hostname, family) : answer;
+  }
+
   async function ask(hostname: string): Promise<Resolution> {
-    const asked = [
-      answerFrom(dns.resolve4(hostname, { ttl: true }), 4),
-      answerFrom(dns.resolve6(hostname, { ttl: true }), 6),
-    ];
+    const asked = [askFor(hostname, 4), askFor(hostname, 6)];
     const resolution = conclude(await collectAnswers(asked, timeoutMs));
     const isCacheable = !("addresses" in resolution) || resolution.addresses.length <= CACHED_ADDRESSES_MAX;
     if (isCacheable) cache.set(hostname, resolution, resolution.lifetimeMs);
@@ -86,13 +89,21 @@ export function createResolver(options: ResolverOptions): Resolver {
   };
 }
 
-/** Never rejects: a failed query is an answer too. */
-async function answerFrom(
-  query: Promise<readonly { address: string; ttl: number }[]>,
-  family: 4 | 6,
-): Promise<FamilyAnswer> {
+function createDns(servers: readonly string[] | undefined): DnsResolver {
+  const dns = new DnsResolver({
+    timeout: QUERY_RETRY_FIRST_MS,
+    maxTimeout: QUERY_RETRY_MAX_MS,
+    tries: QUERY_TRIES,
+  });
+  if (servers !== undefined) dns.setServers(servers);
+  return dns;
+}
+
+async function answerFrom(dns: DnsResolver, hostname: string, family: 4 | 6): Promise<FamilyAnswer> {
   try {
-    return answerOf(await query, family);
+    const asking =
+      family === 4 ? dns.resolve4(hostname, { ttl: true }) : dns.resolve6(hostname, { ttl: true });
+    return answerOf(await asking, family);
   } catch (error) {
     return { error };
   }

@@ -56,6 +56,22 @@ describe("resolve", () => {
     expect(found.map(({ family }) => family)).toEqual([4, 6]);
   });
 
+  it("is not failed by what another name server answers meanwhile", async () => {
+    const names = Array.from({ length: 20 }, (_, n) => `name-${n}.example.com`);
+    for (const name of names) nameServer.script(name, [["1.1.1.1"]]);
+    nameServer.script("broken.example.org", ["unreadable"]);
+    const resolver = resolverFor();
+    const broken = codeOf(resolver.resolve("broken.example.org"));
+    const found = await Promise.all(names.map((name) => resolver.resolve(name)));
+    expect(found).toEqual(names.map(() => [{ address: "1.1.1.1", family: 4 }]));
+    expect(await broken).toBe("dns_failed");
+  });
+
+  it("finds nothing behind an alias that leads nowhere", async () => {
+    nameServer.script("dangling.example.com", [{ addresses: [], alias: "gone.example.net" }]);
+    expect(await codeOf(resolverFor().resolve("dangling.example.com"))).toBe("dns_not_found");
+  });
+
   it("follows an alias", async () => {
     nameServer.script("alias.example.com", [{ addresses: ["1.1.1.1"], alias: "cdn.example.net" }]);
     expect(await resolverFor().resolve("alias.example.com")).toEqual([{ address: "1.1.1.1", family: 4 }]);
