@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { UnsafeAllowedTargets } from "./rules/unsafe-allowed-targets.ts";
 
@@ -13,6 +14,8 @@ export type Connect = (target: Target, signal: AbortSignal) => Promise<OpenedCon
 
 export type OpenedConnection = {
   readonly socket: TLSSocket;
+  /** What `socket` runs on. Its `bytesRead` counts all that came, be it TLS's own records. */
+  readonly transport: Socket;
   /** The checked address; null if a proxy chose it. */
   readonly remoteAddress: string | null;
   /** Milliseconds; `dnsMs` is null behind a proxy, which resolves the name itself. */

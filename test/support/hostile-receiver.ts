@@ -87,6 +87,8 @@ export const HOSTILE_BEHAVIOURS = {
   header_drip: { onRequest: drip(`${OK_HEAD}x-a: `, "b") },
   informational_drip: { onRequest: drip("", "HTTP/1.1 103 Early Hints\r\n\r\n") },
   informational_flood: { onRequest: flood("", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(500)) },
+  // What is skipped in reading an answer is part of none of its parts.
+  line_end_flood: { onRequest: flood("", "\r\n".repeat(30_000)) },
   close_without_answer: { onRequest: ({ socket }) => void socket.end() },
   reset_before_head: { onRequest: ({ raw }) => void raw.resetAndDestroy() },
   reset_in_head: { onRequest: writeAndReset(OK_HEAD, "content-le") },
@@ -102,6 +104,7 @@ export const HOSTILE_BEHAVIOURS = {
   endless_body: { onRequest: flood(`${OK_HEAD}\r\n`, "x".repeat(65_536)) },
   endless_error_body: { onRequest: flood("HTTP/1.1 500 No\r\n\r\n", "x".repeat(65_536)) },
   endless_chunks: { onRequest: flood(CHUNKED_HEAD, `10000\r\n${"x".repeat(65_536)}\r\n`) },
+  chunk_extension_flood: { onRequest: flood(`${CHUNKED_HEAD}2\r\nok\r\n2;`, "x".repeat(65_536)) },
   huge_body: { onRequest: writeAndEnd(OK_HEAD, "content-length: 8000000\r\n\r\n", "x".repeat(8_000_000)) },
   endless_trailer: { onRequest: flood(`${CHUNKED_HEAD}2\r\nok\r\n0\r\n`, `x-a: ${"b".repeat(1_000)}\r\n`) },
   trailer_drip: { onRequest: drip(`${CHUNKED_HEAD}2\r\nok\r\n0\r\n`, "x-a: b\r\n") },
@@ -120,6 +123,11 @@ export const HOSTILE_BEHAVIOURS = {
   http_2_preface: { onRequest: ({ socket }) => void socket.write(Buffer.from("000000040000000000", "hex")) },
   line_feeds_only: { onRequest: write("HTTP/1.1 200 OK\ncontent-length: 2\n\nok") },
   http_2_status_line: { onRequest: write("HTTP/2.0 200 OK\r\ncontent-length: 2\r\n\r\nok") },
+  http_2_behind_line_ends: {
+    onRequest: write("\r\n".repeat(20), "HTTP/2.0 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+  },
+  rtsp_status_line: { onRequest: write("RTSP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok") },
+  ice_status_line: { onRequest: write("ICE/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok") },
   http_2_status_line_in_pieces: {
     onRequest: write("HT", "TP/2", ".0 200 OK\r\ncontent-length: 2\r\n\r\nok"),
   },

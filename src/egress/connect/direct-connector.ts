@@ -44,7 +44,7 @@ export function createDirectConnector(options: DirectConnectorOptions): Connect 
 
       const socket = await openTls(tcp, { host: bareHost(hostname), port, secureContext, sessions, signal });
       const tlsMs = performance.now() - connectedAtMs;
-      return { socket, remoteAddress: address, timings: { dnsMs, connectMs, tlsMs } };
+      return { socket, transport: tcp, remoteAddress: address, timings: { dnsMs, connectMs, tlsMs } };
     } catch (error) {
       if (error instanceof TargetError) error.progress = progress;
       throw error;

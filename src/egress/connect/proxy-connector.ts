@@ -59,7 +59,7 @@ export function createProxyConnector(options: ProxyConnectorOptions): Connect {
         throw error;
       });
       const tlsMs = performance.now() - tunnelledAtMs;
-      return { socket, remoteAddress: null, timings: { dnsMs: null, connectMs, tlsMs } };
+      return { socket, transport: tunnel, remoteAddress: null, timings: { dnsMs: null, connectMs, tlsMs } };
     } finally {
       deadline.release();
     }

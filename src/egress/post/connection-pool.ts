@@ -2,7 +2,13 @@ import { TtlMap } from "../../model/ttl-map.ts";
 import type { OpenedConnection, Target } from "../egress.ts";
 import { judgeAddress } from "../rules/address.ts";
 import { allowsUnsafely, type UnsafeAllowedTargets } from "../rules/unsafe-allowed-targets.ts";
-import { type Connection, ConnectionEndedError, isByReceiver, openConnection } from "./connection.ts";
+import {
+  type Connection,
+  ConnectionEndedError,
+  isByReceiver,
+  openConnection,
+  TransportFloodedError,
+} from "./connection.ts";
 import type { PostLimits } from "./limits.ts";
 
 export type ConnectionPoolOptions = {
@@ -66,9 +72,27 @@ export function createConnectionPool(options: ConnectionPoolOptions): Connection
     onEnded(connection, error);
   }
 
+  // One timer for all: TLS handles most of its own records without a word to us, so there is no event to count at.
+  let watch: NodeJS.Timeout | null = null;
+
+  function startWatch(): void {
+    watch ??= setInterval(endFlooded, limits.transportCheckMs).unref();
+  }
+
+  function endFlooded(): void {
+    for (const connection of open) {
+      if (connection.transport.bytesRead > connection.transportBytesAllowed)
+        end(connection, new TransportFloodedError("far more came than an answer may have"));
+    }
+  }
+
   function onEnded(connection: Connection, cause: Error): void {
     connection.endedBy ??= cause;
     open.delete(connection);
+    if (open.size === 0 && watch !== null) {
+      clearInterval(watch);
+      watch = null;
+    }
     forgetIdle(connection);
   }
 
@@ -111,6 +135,7 @@ export function createConnectionPool(options: ConnectionPoolOptions): Connection
         forgetIdle(connection);
         if (isFit(connection) && isStillAllowed(connection)) {
           connection.isNewcomer = false;
+          connection.transportBytesAllowed = connection.transport.bytesRead + limits.transportBytesMax;
           return connection;
         }
         end(connection, new ConnectionEndedError("too old to be used again"));
@@ -121,6 +146,7 @@ export function createConnectionPool(options: ConnectionPoolOptions): Connection
       const connection = openConnection(origin, target, opened, limits, now());
       connection.client.on("disconnect", (_origin, _clients, error) => onDisconnect(connection, error));
       open.add(connection);
+      startWatch();
       return connection;
     },
 

@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { Client } from "undici";
 import type { OpenedConnection, Target } from "../egress.ts";
@@ -13,6 +14,9 @@ export type Connection = {
   readonly remoteAddress: string | null;
   readonly client: Client;
   readonly socket: TLSSocket;
+  readonly transport: Socket;
+  /** What may have come over the transport by the end of its POST, or of being kept after it. */
+  transportBytesAllowed: number;
   readonly openedAtMs: number;
   /** Its origin had one POST lately and no second one: keeping it may not pay. */
   isNewcomer: boolean;
@@ -20,17 +24,24 @@ export type Connection = {
   idleSinceMs: number;
   /** Why it ended, or null while it is open. */
   endedBy: Error | null;
-  /** The first characters that came since it was last emptied. */
+  /** The first characters that came since it was last emptied, but for line ends. */
   beginning: string;
 };
 
 const BEGINNING_CHARS = 16;
+const CR = 0x0d;
+const LF = 0x0a;
 
 /** A request's connection had ended before a byte of the request was written. */
 export class ConnectionEndedError extends Error {
   override readonly name = "ConnectionEndedError";
   // undici reconnects for ever after errors that have one of its own codes.
   readonly code = "SEALPOST_CONNECTION_ENDED";
+}
+
+/** The receiver sends without end, if not as an answer. */
+export class TransportFloodedError extends Error {
+  override readonly name = "TransportFloodedError";
 }
 
 /** Whether an idle connection was closed by the receiver, rather than by the idle timeout or by us. */
@@ -51,6 +62,8 @@ export function openConnection(
     target,
     remoteAddress: opened.remoteAddress,
     socket: opened.socket,
+    transport: opened.transport,
+    transportBytesAllowed: opened.transport.bytesRead + limits.transportBytesMax,
     client: createClient(origin, opened.socket, limits, () => connection.endedBy),
     openedAtMs: nowMs,
     isNewcomer: true,
@@ -63,11 +76,12 @@ export function openConnection(
 }
 
 /**
- * Whether the answer claims to be another HTTP than 1.0 or 1.1, which undici takes for one of those. Its first head
- * tells, be it an informational one.
+ * Whether the answer claims to be anything but HTTP/1.0 or 1.1: undici takes other versions, RTSP and ICE for those.
+ * Its first head tells, be it an informational one.
  */
-export function speaksOtherHttp({ beginning }: Connection): boolean {
-  return /HTTP\/(?!1\.[01])/.test(beginning);
+export function speaksOtherProtocol({ beginning }: Connection): boolean {
+  // Empty if all of it came before the request.
+  return beginning !== "" && !/^HTTP\/1\.[01] /.test(beginning);
 }
 
 /** undici hands on everything of a status line but the version, and reads its socket in no other way. */
@@ -77,9 +91,19 @@ function keepBeginning(connection: Connection): void {
   socket.read = (bytes) => {
     const chunk: Buffer | null = read(bytes);
     const missing = BEGINNING_CHARS - connection.beginning.length;
-    if (missing > 0 && chunk !== null) connection.beginning += chunk.toString("latin1", 0, missing);
+    if (missing > 0 && chunk !== null) {
+      // undici skips line ends before a head.
+      const start = connection.beginning === "" ? lineEndsBefore(chunk) : 0;
+      connection.beginning += chunk.toString("latin1", start, start + missing);
+    }
     return chunk;
   };
+}
+
+function lineEndsBefore(chunk: Buffer): number {
+  let count = 0;
+  while (chunk[count] === CR || chunk[count] === LF) count += 1;
+  return count;
 }
 
 /** A client for this one socket: it never opens another. */

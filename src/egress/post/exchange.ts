@@ -4,7 +4,7 @@ import type { ErrorCode } from "../../model/error-codes.ts";
 import { TargetError } from "../connect/target-error.ts";
 import type { Connect, OpenedConnection, Target } from "../egress.ts";
 import { portOf } from "../rules/port.ts";
-import { type Connection, ConnectionEndedError, isByReceiver, speaksOtherHttp } from "./connection.ts";
+import { type Connection, ConnectionEndedError, isByReceiver, speaksOtherProtocol } from "./connection.ts";
 import type { ConnectionPool } from "./connection-pool.ts";
 import { classifyAnswerError, classifyConnectError, classifySlowConnect } from "./failures.ts";
 import type { PostLimits } from "./limits.ts";
@@ -169,7 +169,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
   onResponseStart(_controller: unknown, statusCode: number, headers: IncomingHttpHeaders): void {
     if (this.#isOver) return;
     // undici takes "HTTP/1.1 000", and a 101 without an upgrade, for informational.
-    if (statusCode < 102 || (this.#connection !== null && speaksOtherHttp(this.#connection))) {
+    if (statusCode < 102 || (this.#connection !== null && speaksOtherProtocol(this.#connection))) {
       this.#fail("bad_response");
     } else if (statusCode < 200) {
       this.#informationalHeadsCount += 1;

@@ -2,6 +2,7 @@ import { errors } from "undici";
 import type { ErrorCode } from "../../model/error-codes.ts";
 import { EgressProxyError } from "../connect/proxy-connector.ts";
 import { TargetError } from "../connect/target-error.ts";
+import { TransportFloodedError } from "./connection.ts";
 import type { PostTimings } from "./result.ts";
 
 /** Why no connection was made. Unknown errors are reported as such, never blamed on the receiver. */
@@ -22,6 +23,7 @@ export function classifySlowConnect(timings: Pick<PostTimings, "dnsMs" | "connec
 export function classifyAnswerError(error: Error): ErrorCode {
   // The parser's errors do not always have a code.
   if (error instanceof errors.HTTPParserError) return "bad_response";
+  if (error instanceof TransportFloodedError) return "response_head_too_large";
   const code = "code" in error ? String(error.code) : "";
   switch (code) {
     case "UND_ERR_HEADERS_OVERFLOW":

@@ -2,6 +2,13 @@
 export type PostLimits = {
   /** Of the answer's body. Beyond that nothing is read, and the connection is closed. */
   readonly responseBytesMax: number;
+  /**
+   * Of all that comes over a connection for one POST, and while it is kept after it. The limits on an answer do not see
+   * what is skipped in reading it: TLS's own records, chunk extensions, empty lines.
+   */
+  readonly transportBytesMax: number;
+  /** How often that is looked at. A reader of small records gets through some 20 MB a second. */
+  readonly transportCheckMs: number;
   /** Of the answer's header names and values. */
   readonly responseHeadBytesMax: number;
   /** 1xx heads before the real one. A slow flood of them ends at the deadline, a fast one here. */
@@ -34,6 +41,8 @@ export type PostLimits = {
 
 export const POST_LIMITS: PostLimits = {
   responseBytesMax: 65_536,
+  transportBytesMax: 131_072,
+  transportCheckMs: 50,
   responseHeadBytesMax: 16_384,
   informationalHeadsMax: 10_000,
   bodyReadMs: 2_000,

@@ -145,7 +145,12 @@ describe("a kept connection", () => {
     const connect: Connect = async ({ port }) => {
       const socket = connectTls({ port, host: "127.0.0.1", servername: "localhost", ca: receiver.caPem });
       await new Promise((resolve) => socket.once("secureConnect", resolve));
-      return { socket, remoteAddress: "127.0.0.1", timings: { dnsMs: 0, connectMs: 0, tlsMs: 0 } };
+      return {
+        socket,
+        transport: socket,
+        remoteAddress: "127.0.0.1",
+        timings: { dnsMs: 0, connectMs: 0, tlsMs: 0 },
+      };
     };
     const poster = createPoster({ egress: egressOf(connect), now: () => performance.now() });
     open.push(poster);

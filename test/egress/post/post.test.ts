@@ -206,7 +206,12 @@ describe("a POST that comes to no connection", () => {
       const socket = connectTls({ port, host: "127.0.0.1", servername: "localhost", ca: receiver.caPem });
       await once(socket, "secureConnect");
       await passed;
-      return { socket, remoteAddress: null, timings: { dnsMs: null, connectMs: 0, tlsMs: 0 } };
+      return {
+        socket,
+        transport: socket,
+        remoteAddress: null,
+        timings: { dnsMs: null, connectMs: 0, tlsMs: 0 },
+      };
     };
     const poster = createPoster({ egress: egressOf(connectLate), now: () => performance.now() });
     const result = await poster.post(postRequest(receiver.url(), { deadlineMs: 100 }));
@@ -222,7 +227,12 @@ describe("a POST that comes to no connection", () => {
     const connectAtLast: Connect = async ({ port }, signal) => {
       const socket = connectTls({ port, host: "127.0.0.1", servername: "localhost", ca: receiver.caPem });
       await Promise.all([once(socket, "secureConnect"), once(signal, "abort")]);
-      return { socket, remoteAddress: null, timings: { dnsMs: null, connectMs: 0, tlsMs: 0 } };
+      return {
+        socket,
+        transport: socket,
+        remoteAddress: null,
+        timings: { dnsMs: null, connectMs: 0, tlsMs: 0 },
+      };
     };
     const poster = createPoster({ egress: egressOf(connectAtLast), now: () => performance.now() });
     const result = await poster.post(postRequest(receiver.url(), { deadlineMs: 300 }));
