@@ -1,3 +1,7 @@
+import "reflect-metadata"; // @peculiar/x509 needs it loaded first.
+
+import { KeyObject } from "node:crypto";
+import * as x509 from "@peculiar/x509";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
 import { createTargetSecureContext } from "../../../src/egress/connect/tls.ts";
@@ -28,6 +32,17 @@ afterEach(async () => {
   await server?.close();
   server = null;
 });
+
+/** Finite-field Diffie-Hellman needs RSA, which our authorities do not issue. */
+async function selfSignedRsa() {
+  const algorithm = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };
+  const size = { modulusLength: 2048, publicExponent: new Uint8Array([1, 0, 1]) };
+  const keys = await crypto.subtle.generateKey({ ...algorithm, ...size }, true, ["sign", "verify"]);
+  const signed = { name: "CN=localhost", keys, signingAlgorithm: algorithm };
+  const certificate = await x509.X509CertificateGenerator.createSelfSigned(signed);
+  const key = KeyObject.from(keys.privateKey).export({ type: "pkcs8", format: "pem" });
+  return { key, cert: certificate.toString("pem") };
+}
 
 async function connectTo(started: TestServer, ca: string | null = authority.caPem) {
   server = started;
@@ -126,6 +141,16 @@ describe("a peer", () => {
   it("that knows no common protocol gives tls_protocol", async () => {
     const { keyPem: key, certPem: cert } = await authority.issue({ names });
     const started = await startTlsServer({ key, cert, ALPNProtocols: ["h2"] });
+    expect((await failureOf(connectTo(started))).code).toBe("tls_protocol");
+  });
+
+  it("that wants a key exchange whose cost it chooses itself gives tls_protocol", async () => {
+    const started = await startTlsServer({
+      ...(await selfSignedRsa()),
+      maxVersion: "TLSv1.2",
+      ciphers: "DHE-RSA-AES128-GCM-SHA256",
+      dhparam: "auto",
+    });
     expect((await failureOf(connectTo(started))).code).toBe("tls_protocol");
   });
 
