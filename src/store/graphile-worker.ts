@@ -27,9 +27,9 @@ export const WAITING_WAKEUPS = `
 const CONCURRENT_JOBS = 8;
 /**
  * Fetched at once: pipelines that publish one at a time leave many small jobs, and behind a flood of them everybody's
- * next first attempt waits.
+ * next first attempt waits. More would leave nothing of a small burst for other dispatchers.
  */
-const JOBS_FETCHED_MAX = 200;
+const JOBS_FETCHED_MAX = 100;
 const POLL_MS = 100;
 
 /** Brings graphile-worker's own schema to the pinned version. */

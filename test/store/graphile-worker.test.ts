@@ -155,7 +155,7 @@ describe("the runner", () => {
     expect(endings, "pool:gracefulShutdown tells of the end").toBe(1);
 
     const fetching = expect.objectContaining({
-      name: "get_job200/graphile_worker",
+      name: "get_job100/graphile_worker",
       text: expect.stringMatching(/ from j\n +where jobs\.id = j\.id\n +returning \*$/),
     });
     const deleting = {
