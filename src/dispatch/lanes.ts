@@ -52,6 +52,8 @@ export class Lanes {
   /** Lanes that have nothing to do, the longest idle first. */
   readonly #idle = new Set<Lane>();
   readonly #created = new Set<Lane>();
+  /** Lanes that have never answered, as far as is known here, those not asked about for the longest time first. */
+  readonly #unheard = new Set<Lane>();
   readonly #answered = new Set<Lane>();
   readonly #wanted = new Set<Lane>();
   #ids = 0;
@@ -151,7 +153,10 @@ export class Lanes {
       this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
     }
     if (lane.isSilent !== before.isSilent) this.#changeSides(lane);
-    if (lane.hasAnswered && !before.hasAnswered) this.#answered.add(lane);
+    if (lane.hasAnswered && !before.hasAnswered) {
+      this.#answered.add(lane);
+      this.#unheard.delete(lane);
+    }
     this.#seat(lane);
     if (isUnused(lane)) this.#rest(lane);
   }
@@ -197,6 +202,14 @@ export class Lanes {
     return drain(this.#created, max).map(keyOf);
   }
 
+  /** Lanes with something waiting that have never answered here: meanwhile they may have, elsewhere. */
+  askAgain(max: number): void {
+    for (const lane of drain(this.#unheard, max)) {
+      this.#unheard.add(lane);
+      if (lane.ids.size > 0) this.#created.add(lane);
+    }
+  }
+
   /** Lanes that answered for the first time since the last call: worth remembering. */
   drainAnswered(max: number): LaneKey[] {
     return drain(this.#answered, max).map(keyOf);
@@ -207,6 +220,7 @@ export class Lanes {
     const lane = this.#accounts.get(accountId)?.lanes.get(key);
     if (lane === undefined || lane.hasAnswered) return;
     setAnsweredBefore(lane);
+    this.#unheard.delete(lane);
     this.#changeSides(lane);
     this.#seat(lane);
   }
@@ -338,6 +352,7 @@ export class Lanes {
     };
     account.lanes.set(key, lane);
     this.#created.add(lane);
+    this.#unheard.add(lane);
     return lane;
   }
 
@@ -351,6 +366,7 @@ export class Lanes {
   #forget(lane: Lane): void {
     this.#idle.delete(lane);
     this.#created.delete(lane);
+    this.#unheard.delete(lane);
     this.#answered.delete(lane);
     this.#wanted.delete(lane);
     lane.account.lanes.delete(lane.key);
