@@ -1,4 +1,4 @@
-import { AccountTurns, first, newShare, type Share } from "./account-turns.ts";
+import { AccountTurns, drain, first, newShare, type Share } from "./account-turns.ts";
 import { type LaneAnswer, type LaneState, learn, newLaneState, setAnsweredBefore } from "./lane.ts";
 import type { LaneLimits } from "./lane-limits.ts";
 
@@ -133,8 +133,17 @@ export class Lanes {
       if (account === undefined) break;
       taken.push(this.#start(account.silentReady));
     }
+    return this.#takeTurns(taken, room, () => this.#turns.next());
+  }
+
+  /** The same, one delivery of each account that has nothing in flight and a receiver that answers. */
+  takeOfIdle(max: number): TakenDelivery[] {
+    return this.#takeTurns([], max, () => this.#turns.nextIdle());
+  }
+
+  #takeTurns(taken: TakenDelivery[], room: number, next: () => Account | undefined): TakenDelivery[] {
     while (taken.length < room) {
-      const account = this.#turns.next();
+      const account = next();
       if (account === undefined) break;
       taken.push(this.#start(account.ready));
     }
@@ -326,15 +335,14 @@ export class Lanes {
   #accountOf(id: string): Account {
     let account = this.#accounts.get(id);
     if (account === undefined) {
-      account = {
-        ...newShare(),
-        id,
+      const empty = {
         lanes: new Map(),
-        ready: new Set(),
-        silentReady: new Set(),
+        ready: new Set<Lane>(),
+        silentReady: new Set<Lane>(),
         ids: 0,
         silentIds: 0,
       };
+      account = { ...newShare(), ...empty, id };
       this.#accounts.set(id, account);
     }
     return account;
@@ -383,13 +391,3 @@ export class Lanes {
 
 const keyOf = (lane: Lane): LaneKey => ({ accountId: lane.account.id, lane: lane.key });
 const isUnused = (lane: Lane) => lane.inFlight === 0 && lane.ids.size === 0;
-
-function drain<T>(items: Set<T>, max: number): T[] {
-  const drained: T[] = [];
-  for (const item of items) {
-    if (drained.length >= max) break;
-    items.delete(item);
-    drained.push(item);
-  }
-  return drained;
-}
