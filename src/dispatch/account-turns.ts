@@ -94,6 +94,12 @@ export class AccountTurns<Account extends Share> {
     return free <= 0 ? undefined : firstBelow(this.#turns, this.#mostToTakeOf(free));
   }
 
+  /** The same, if that one has nothing in flight. */
+  nextIdle(): Account | undefined {
+    const free = this.#limits.inFlightMax - this.#inFlight;
+    return free <= 0 ? undefined : firstBelow(this.#turns, 1);
+  }
+
   /** The same among those with a silent lane. */
   nextSilent(): Account | undefined {
     const free = this.#limits.inFlightMax - this.#inFlight;
@@ -175,4 +181,15 @@ function moved(share: Share, from: Turn | null, to: Turn | null): Turn | null {
 
 export function first<T>(items: ReadonlySet<T>): T | undefined {
   return items.values().next().value;
+}
+
+/** Takes the first items out, at most so many. */
+export function drain<T>(items: Set<T>, max: number): T[] {
+  const drained: T[] = [];
+  for (const item of items) {
+    if (drained.length >= max) break;
+    items.delete(item);
+    drained.push(item);
+  }
+  return drained;
 }

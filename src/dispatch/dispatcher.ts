@@ -13,11 +13,17 @@ import type { Recorder } from "./recorder.ts";
 
 const CLAIM_ROWS_MAX = 200;
 const CLAIM_BYTES_MAX = 8 * 1024 * 1024;
+/** The same of a claim that runs beside another. */
+const EXPRESS_ROWS_MAX = 32;
+const EXPRESS_BYTES_MAX = 1024 * 1024;
 /** Outcomes that wait for the database; beyond this nothing new is claimed. */
 const UNRECORDED_MAX = 2_000;
 /** More would take seconds, and a shutdown waits for it. The promoter finds the others by itself. */
 const GIVEN_BACK_MAX = 10_000;
 const CLAIM_BACKOFF = { baseMs: 100, maxMs: 2_000 };
+
+/** Where a claim may run. */
+type Slot = { isClaiming: boolean; claiming: Promise<void> };
 
 /** What an attempt told of its receiver that was never made. */
 const UNKNOWN: LaneAnswer = { kind: "unknown" };
@@ -34,7 +40,8 @@ export type DispatcherOptions = Omit<AttemptsOptions, "isInQuarantine"> & {
 
 /**
  * Turns wake-ups into attempts: takes ids from the lanes in turn, claims them in batches, delivers each, and records
- * the outcomes in batches. One claim runs at a time; what becomes startable meanwhile is the next batch.
+ * the outcomes in batches. What becomes startable while a claim runs is the next batch. Accounts with nothing in flight
+ * do not wait for a claim that is made for others: beside it there may be another one, a small one for them.
  */
 export class Dispatcher {
   readonly lanes: Lanes;
@@ -43,8 +50,8 @@ export class Dispatcher {
   readonly #attempts: Attempts;
   readonly #upkeep: LaneUpkeep;
   #running = 0;
-  #isClaiming = false;
-  #claiming: Promise<void> = Promise.resolve();
+  readonly #main: Slot = { isClaiming: false, claiming: Promise.resolve() };
+  readonly #express: Slot = { isClaiming: false, claiming: Promise.resolve() };
   #isStopping = false;
   #idleWaiters: (() => void)[] = [];
 
@@ -80,7 +87,8 @@ export class Dispatcher {
   async stop(): Promise<void> {
     this.#isStopping = true;
     await this.#upkeep.stop();
-    while (this.#isClaiming) await this.#claiming;
+    while (this.#main.isClaiming) await this.#main.claiming;
+    while (this.#express.isClaiming) await this.#express.claiming;
     if (this.#running === 0) return;
     await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
   }
@@ -94,18 +102,22 @@ export class Dispatcher {
 
   #pump(): void {
     this.#upkeep.look();
-    if (this.#isClaiming || this.#isStopping) return;
-    this.#isClaiming = true;
+    const slot = this.#main.isClaiming ? this.#express : this.#main;
+    if (slot.isClaiming || this.#isStopping) return;
+    slot.isClaiming = true;
     // Whatever becomes startable in this turn of the event loop joins the same claim.
-    this.#claiming = new Promise(setImmediate).then(() => this.#claimNext());
+    slot.claiming = new Promise(setImmediate).then(() => this.#claimNext(slot));
   }
 
-  async #claimNext(): Promise<void> {
-    const bytesMax = Math.min(CLAIM_BYTES_MAX, this.bytes.free);
+  async #claimNext(slot: Slot): Promise<void> {
+    const isExpress = slot === this.#express;
+    const bytesMax = Math.min(isExpress ? EXPRESS_BYTES_MAX : CLAIM_BYTES_MAX, this.bytes.free);
     const hasRoom = !this.#isStopping && bytesMax > 0 && this.recorder.backlog < UNRECORDED_MAX;
-    const taken = hasRoom ? this.#withoutTwins(this.lanes.take(CLAIM_ROWS_MAX)) : [];
+    const take = () =>
+      isExpress ? this.lanes.takeOfIdle(EXPRESS_ROWS_MAX) : this.lanes.take(CLAIM_ROWS_MAX);
+    const taken = hasRoom ? this.#withoutTwins(take()) : [];
     if (taken.length > 0) await this.#claim(taken, bytesMax);
-    this.#isClaiming = false;
+    slot.isClaiming = false;
     if (taken.length > 0) this.#pump();
   }
 

@@ -4,6 +4,8 @@ import type { LaneKey, Lanes, LetGo } from "./lanes.ts";
 const LANES_PER_STATEMENT_MAX = 1_000;
 /** What has answered for the first time is gathered for so long: nobody waits for it. */
 const REMEMBER_AFTER_MS = 500;
+/** Receivers that have never answered here are looked up again: another dispatcher may have met them by now. */
+const ASK_AGAIN_EVERY_MS = 1_000;
 const BACKOFF = { baseMs: 100, maxMs: 5_000 };
 
 export type LaneUpkeepOptions = {
@@ -24,7 +26,7 @@ export type LaneUpkeepOptions = {
 type Work = "find" | "remember" | "take_back";
 
 /**
- * What lanes need of the database, apart from claims: whether a new one's receiver has answered before, to note those
+ * What lanes need of the database, apart from claims: whether one's receiver has answered before, to note those
  * that answer for the first time, and to fetch what was let go once there is room. Each in batches, one at a time: a
  * batch is what gathered while the last statement ran.
  */
@@ -34,6 +36,7 @@ export class LaneUpkeep {
   readonly #running = new Map<Work, Promise<void>>();
   readonly #stopping = new AbortController();
   readonly #backoffs: Readonly<Record<Work, Backoff>>;
+  readonly #askingAgain: NodeJS.Timeout;
   /** Drained from the lanes and not yet in the database. */
   #unremembered: readonly LaneKey[] = [];
 
@@ -43,6 +46,10 @@ export class LaneUpkeep {
     // One each: what works must not shorten the pauses of what fails, nor be slowed down by it.
     const newBackoff = () => createBackoff(BACKOFF, options.random);
     this.#backoffs = { find: newBackoff(), remember: newBackoff(), take_back: newBackoff() };
+    this.#askingAgain = setInterval(() => {
+      lanes.askAgain(LANES_PER_STATEMENT_MAX);
+      this.look();
+    }, ASK_AGAIN_EVERY_MS).unref();
   }
 
   /** Begins what there is to do, unless it is being done. */
@@ -54,6 +61,7 @@ export class LaneUpkeep {
   }
 
   async stop(): Promise<void> {
+    clearInterval(this.#askingAgain);
     this.#stopping.abort();
     await Promise.all(this.#running.values());
   }
@@ -83,7 +91,7 @@ export class LaneUpkeep {
     // What this turn of the event loop brings belongs to the same look-up.
     await new Promise(setImmediate);
     const created = this.#lanes.drainCreated(LANES_PER_STATEMENT_MAX);
-    // One that fails is let be: its lanes count as silent until they answer.
+    // One that fails is let be: its lanes are asked about again soon.
     for (const lane of await this.#options.findAnswered(created)) this.#lanes.setAnsweredBefore(lane);
     this.#options.onChanged();
   }

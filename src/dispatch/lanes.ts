@@ -1,4 +1,4 @@
-import { AccountTurns, first, newShare, type Share } from "./account-turns.ts";
+import { AccountTurns, drain, first, newShare, type Share } from "./account-turns.ts";
 import { type LaneAnswer, type LaneState, learn, newLaneState, setAnsweredBefore } from "./lane.ts";
 import type { LaneLimits } from "./lane-limits.ts";
 
@@ -52,6 +52,8 @@ export class Lanes {
   /** Lanes that have nothing to do, the longest idle first. */
   readonly #idle = new Set<Lane>();
   readonly #created = new Set<Lane>();
+  /** Lanes that have never answered, as far as is known here, those not asked about for the longest time first. */
+  readonly #unheard = new Set<Lane>();
   readonly #answered = new Set<Lane>();
   readonly #wanted = new Set<Lane>();
   #ids = 0;
@@ -131,8 +133,17 @@ export class Lanes {
       if (account === undefined) break;
       taken.push(this.#start(account.silentReady));
     }
+    return this.#takeTurns(taken, room, () => this.#turns.next());
+  }
+
+  /** The same, one delivery of each account that has nothing in flight and a receiver that answers. */
+  takeOfIdle(max: number): TakenDelivery[] {
+    return this.#takeTurns([], max, () => this.#turns.nextIdle());
+  }
+
+  #takeTurns(taken: TakenDelivery[], room: number, next: () => Account | undefined): TakenDelivery[] {
     while (taken.length < room) {
-      const account = this.#turns.next();
+      const account = next();
       if (account === undefined) break;
       taken.push(this.#start(account.ready));
     }
@@ -151,7 +162,10 @@ export class Lanes {
       this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
     }
     if (lane.isSilent !== before.isSilent) this.#changeSides(lane);
-    if (lane.hasAnswered && !before.hasAnswered) this.#answered.add(lane);
+    if (lane.hasAnswered && !before.hasAnswered) {
+      this.#answered.add(lane);
+      this.#unheard.delete(lane);
+    }
     this.#seat(lane);
     if (isUnused(lane)) this.#rest(lane);
   }
@@ -197,6 +211,14 @@ export class Lanes {
     return drain(this.#created, max).map(keyOf);
   }
 
+  /** Lanes with something waiting that have never answered here: meanwhile they may have, elsewhere. */
+  askAgain(max: number): void {
+    for (const lane of drain(this.#unheard, max)) {
+      this.#unheard.add(lane);
+      if (lane.ids.size > 0) this.#created.add(lane);
+    }
+  }
+
   /** Lanes that answered for the first time since the last call: worth remembering. */
   drainAnswered(max: number): LaneKey[] {
     return drain(this.#answered, max).map(keyOf);
@@ -207,6 +229,7 @@ export class Lanes {
     const lane = this.#accounts.get(accountId)?.lanes.get(key);
     if (lane === undefined || lane.hasAnswered) return;
     setAnsweredBefore(lane);
+    this.#unheard.delete(lane);
     this.#changeSides(lane);
     this.#seat(lane);
   }
@@ -312,15 +335,14 @@ export class Lanes {
   #accountOf(id: string): Account {
     let account = this.#accounts.get(id);
     if (account === undefined) {
-      account = {
-        ...newShare(),
-        id,
+      const empty = {
         lanes: new Map(),
-        ready: new Set(),
-        silentReady: new Set(),
+        ready: new Set<Lane>(),
+        silentReady: new Set<Lane>(),
         ids: 0,
         silentIds: 0,
       };
+      account = { ...newShare(), ...empty, id };
       this.#accounts.set(id, account);
     }
     return account;
@@ -338,6 +360,7 @@ export class Lanes {
     };
     account.lanes.set(key, lane);
     this.#created.add(lane);
+    this.#unheard.add(lane);
     return lane;
   }
 
@@ -351,6 +374,7 @@ export class Lanes {
   #forget(lane: Lane): void {
     this.#idle.delete(lane);
     this.#created.delete(lane);
+    this.#unheard.delete(lane);
     this.#answered.delete(lane);
     this.#wanted.delete(lane);
     lane.account.lanes.delete(lane.key);
@@ -367,13 +391,3 @@ export class Lanes {
 
 const keyOf = (lane: Lane): LaneKey => ({ accountId: lane.account.id, lane: lane.key });
 const isUnused = (lane: Lane) => lane.inFlight === 0 && lane.ids.size === 0;
-
-function drain<T>(items: Set<T>, max: number): T[] {
-  const drained: T[] = [];
-  for (const item of items) {
-    if (drained.length >= max) break;
-    items.delete(item);
-    drained.push(item);
-  }
-  return drained;
-}

@@ -6,8 +6,9 @@
  * test, then the tests of wake-ups and the benchmarks.
  *
  * In SQL these rely on the private tables: sql/0005_publish.sql (sealpost.add_wakeups, sealpost.keep_task and its
- * trigger, the trigger of sealpost.announce_wakeups, which sql/0011_locks.sql wrote last) and sql/0006_promote.sql
- * (sealpost.promote, sealpost.sweep_jobs, and the autovacuum settings of the jobs table).
+ * trigger, the trigger of sealpost.announce_wakeups, which sql/0011_locks.sql wrote last), sql/0006_promote.sql
+ * (sealpost.promote, sealpost.sweep_jobs, and the autovacuum settings of the jobs table) and sql/0018_publish_one.sql
+ * (sealpost.publish_analysis).
  */
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";
@@ -26,9 +27,9 @@ export const WAITING_WAKEUPS = `
 const CONCURRENT_JOBS = 8;
 /**
  * Fetched at once: pipelines that publish one at a time leave many small jobs, and behind a flood of them everybody's
- * next first attempt waits.
+ * next first attempt waits. More would leave nothing of a small burst for other dispatchers.
  */
-const JOBS_FETCHED_MAX = 200;
+const JOBS_FETCHED_MAX = 100;
 const POLL_MS = 100;
 
 /** Brings graphile-worker's own schema to the pinned version. */

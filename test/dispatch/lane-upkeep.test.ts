@@ -50,6 +50,31 @@ function startUpkeep(does: Partial<LaneUpkeepOptions>) {
 }
 
 describe("what lanes need of the database", () => {
+  it("is asked for again while a receiver has not answered here: it may have elsewhere", async () => {
+    const asked: string[][] = [];
+    const { lanes, upkeep, add, tell, until } = startUpkeep({
+      findAnswered: async (wanted) => {
+        asked.push(keys(wanted));
+        if (asked.length === 1) throw refused;
+        return asked.length === 2 ? [] : wanted.filter(({ lane }) => lane === "1");
+      },
+      onChanged: () => tell(),
+    });
+    add("1", "id-1");
+    add("1", "id-2");
+    add("2", "id-3");
+    expect(lanes.silentLanes).toBe(2);
+    upkeep.look();
+    await until(() => lanes.silentLanes === 1);
+    expect(asked).toEqual([
+      ["1", "2"],
+      ["1", "2"],
+      ["1", "2"],
+    ]);
+    lanes.askAgain(10);
+    expect(keys(lanes.drainCreated(10)), "only the other one is still unknown").toEqual(["2"]);
+  });
+
   it("is remembered later when it could not be at once", async () => {
     const asked: string[][] = [];
     const { upkeep, answer, tell, until } = startUpkeep({

@@ -2,6 +2,17 @@ import { describe, expect, it } from "vitest";
 import { ANSWERED, by, LanesBench, SILENT, UNKNOWN } from "../support/lanes-bench.ts";
 import { patience } from "../support/time-limits.ts";
 
+it("gives accounts with nothing in flight one delivery each, where only they are asked for", () => {
+  const bench = new LanesBench();
+  for (const name of ["a/1", "b/1", "b/2", "c/1"]) bench.answering(name);
+  bench.fill("a/1", 5);
+  expect(bench.take(1)).toEqual(["a/1#00000000"]);
+  for (const name of ["b/1", "b/2", "c/1", "silent/1"]) bench.fill(name, 3);
+  const taken = bench.lanes.takeOfIdle(10).map(({ deliveryId }) => deliveryId);
+  expect(taken.sort()).toEqual(["b/1#00000000", "c/1#00000000"]);
+  expect(bench.lanes.takeOfIdle(10)).toEqual([]);
+});
+
 describe("whose turn it is", () => {
   it("goes around the accounts, however many lanes and ids one of them has", () => {
     const bench = new LanesBench();

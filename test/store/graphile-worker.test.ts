@@ -95,7 +95,7 @@ describe("the private tables", () => {
       `select proname as name from pg_proc
        where pronamespace = 'sealpost'::regnamespace and prosrc like '%graphile_worker%' order by name`,
     );
-    expect(functions.map(({ name }) => name)).toEqual(["add_wakeups", "promote", "sweep_jobs"]);
+    expect(functions.map(({ name }) => name)).toEqual(["add_wakeups", "promote", "publish_analysis", "sweep_jobs"]);
     const { rows: triggers } = await database.pool.query<{ name: string }>(
       `select tgname as name from pg_trigger t join pg_class c on c.oid = t.tgrelid
        where c.relnamespace = 'graphile_worker'::regnamespace and tgname like 'sealpost%' order by name`,
@@ -155,7 +155,7 @@ describe("the runner", () => {
     expect(endings, "pool:gracefulShutdown tells of the end").toBe(1);
 
     const fetching = expect.objectContaining({
-      name: "get_job200/graphile_worker",
+      name: "get_job100/graphile_worker",
       text: expect.stringMatching(/ from j\n +where jobs\.id = j\.id\n +returning \*$/),
     });
     const deleting = {

@@ -8,7 +8,8 @@ const ANSWER_MS = 200;
 /** Few enough that four processes together leave the machine idle: the receivers are the bound. */
 const IN_FLIGHT = 100;
 const IN_FLIGHT_FOR_MEMORY = 1_000;
-const WARM_UP_MS = 4_000;
+/** Until each dispatcher has met the 1,000 receivers: at first they are silent ones, with a quarter of the places. */
+const WARM_UP_MS = 15_000;
 const DURATION_MS = 12_000;
 const BATCH = 100;
 const CLIENTS = 3;
