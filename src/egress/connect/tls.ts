@@ -22,8 +22,8 @@ const SESSION_BYTES_MAX = 8_192;
 const VERIFIED_FOR_MS = 5 * 60_000;
 
 /**
- * Without finite-field Diffie-Hellman: there the peer chooses the group, and one handshake with a modulus of 10,000 bits
- * keeps the event loop for a second.
+ * Without finite-field Diffie-Hellman: there the peer chooses the group, and one handshake with a modulus of 10,000
+ * bits keeps the event loop for a second.
  */
 const CIPHERS = `${DEFAULT_CIPHERS}:!DHE`;
 
