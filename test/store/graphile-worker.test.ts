@@ -95,7 +95,12 @@ describe("the private tables", () => {
       `select proname as name from pg_proc
        where pronamespace = 'sealpost'::regnamespace and prosrc like '%graphile_worker%' order by name`,
     );
-    expect(functions.map(({ name }) => name)).toEqual(["add_wakeups", "promote", "publish_analysis", "sweep_jobs"]);
+    expect(functions.map(({ name }) => name)).toEqual([
+      "add_wakeups",
+      "promote",
+      "publish_analysis",
+      "sweep_jobs",
+    ]);
     const { rows: triggers } = await database.pool.query<{ name: string }>(
       `select tgname as name from pg_trigger t join pg_class c on c.oid = t.tgrelid
        where c.relnamespace = 'graphile_worker'::regnamespace and tgname like 'sealpost%' order by name`,
