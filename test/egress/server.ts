@@ -96,3 +96,17 @@ function portOf(server: Server): number {
   if (bound === null || typeof bound === "string") throw new Error("The server has no port.");
   return bound.port;
 }
+
+/** A server on another address, and at 127.0.0.1 a black hole on its port; where that is taken, both anew. */
+export async function startBesideBlackHole<Server extends { readonly port: number }>(
+  start: () => Promise<Server>,
+) {
+  for (let tries = 10; ; tries--) {
+    const server = await start();
+    try {
+      return { server, blackHole: await startBlackHole("127.0.0.1", server.port) };
+    } catch (error) {
+      if (tries === 0 || (error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    }
+  }
+}

@@ -1,7 +1,7 @@
-// npm run faults -- [--minutes N] [--seed S] [--only NAME] [--prove]
+// npm run faults -- [--minutes N] [--seed S] [--only NAME,NAME] [--prove]
 //
 // Plays every fault as thoroughly as its figures are promised, 2,000 simulated histories through the real SQL, and then
-// everything at once for N minutes. --only plays one scenario by its name, `twin` or `everything`. --prove takes
+// everything at once for N minutes. --only plays scenarios by their names, `twin` or `everything`. --prove takes
 // protections out of a copy of the project and asserts that the scenarios notice.
 import { parseArgs } from "node:util";
 import { createDispatchPool } from "../../src/store/pools.ts";
@@ -34,11 +34,15 @@ async function playAll(seed: number): Promise<number> {
     ["twin", () => playTwin(place, seed)],
     ["everything", () => playEverything(place, seed, Number(values.minutes) * 60_000, tell)],
   ];
-  const asked = plays.filter(([name]) => values.only === undefined || values.only === name);
-  if (asked.length === 0) {
-    console.log(`There is no ${values.only}, but: ${plays.map(([name]) => name).join(", ")}`);
+  const names = plays.map(([name]) => name);
+  const only = values.only?.split(",") ?? names;
+  const unknown = only.filter((name) => !names.includes(name));
+  if (unknown.length > 0) {
+    console.log(`There is no ${unknown.join(", ")}, but: ${names.join(", ")}`);
+    await close();
     return 2;
   }
+  const asked = plays.filter(([name]) => only.includes(name));
   let failures = 0;
   for (const [name, play] of asked) {
     const startedAt = performance.now();

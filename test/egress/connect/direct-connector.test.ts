@@ -13,6 +13,7 @@ import { patience } from "../../support/time-limits.ts";
 import { failureOf } from "../failure.ts";
 import {
   findClosedPort,
+  startBesideBlackHole,
   startBlackHole,
   startTcpServer,
   startTlsServer,
@@ -39,6 +40,12 @@ afterEach(async () => {
 function opened<T extends { close(): Promise<unknown> }>(resource: T): T {
   open.push(resource);
   return resource;
+}
+
+async function besideBlackHole<Server extends { readonly port: number }>(start: () => Promise<Server>) {
+  const { server, blackHole } = await startBesideBlackHole(start);
+  opened(blackHole);
+  return server;
 }
 
 async function startReceiver(
@@ -172,8 +179,7 @@ describe("several addresses", () => {
   });
 
   it("share the time, so that a silent one leaves enough for the next", async () => {
-    const receiver = await startReceiver({ host: "127.0.0.2" });
-    opened(await startBlackHole("127.0.0.1", receiver.port));
+    const receiver = await besideBlackHole(() => startReceiver({ host: "127.0.0.2" }));
     nameServer.script(NAME, [["127.0.0.1", "127.0.0.2"]]);
     const connectTimeoutMs = patience(3_000);
     const connect = connectorFor([`${NAME}:${receiver.port}`], { connectTimeoutMs });
@@ -242,8 +248,7 @@ describe("connectTimeoutMs", () => {
   });
 
   it("counts all steps together", async () => {
-    const receiver = opened(await startTcpServer({ host: "127.0.0.2" }));
-    opened(await startBlackHole("127.0.0.1", receiver.port));
+    const receiver = await besideBlackHole(async () => opened(await startTcpServer({ host: "127.0.0.2" })));
     nameServer.script(NAME, [["127.0.0.1", "127.0.0.2"]], ["A"]);
     nameServer.script(NAME, ["drop"], ["AAAA"]);
     const connectTimeoutMs = patience(2_000);
@@ -317,8 +322,7 @@ describe("an abort", () => {
   });
 
   it("ends the wait for TCP at once, and no address is tried after it", async () => {
-    const server = opened(await startTcpServer({ host: "127.0.0.2" }));
-    opened(await startBlackHole("127.0.0.1", server.port));
+    const server = await besideBlackHole(async () => opened(await startTcpServer({ host: "127.0.0.2" })));
     nameServer.script(NAME, [["127.0.0.3", "127.0.0.1", "127.0.0.2"]]);
     const controller = new AbortController();
     const connecting = connectorFor([`${NAME}:${server.port}`])(
