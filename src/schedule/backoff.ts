@@ -40,7 +40,7 @@ export function createBackoff(limits: BackoffLimits, random: () => number): Back
   };
 }
 
-/** Resolves after `ms`, or as soon as `signal` aborts; never rejects. */
+/** Resolves after `ms` (none where it is negative), or as soon as `signal` aborts; never rejects. */
 export async function abortableDelay(ms: number, signal: AbortSignal): Promise<void> {
-  await delay(ms, undefined, { signal }).catch(() => undefined);
+  await delay(Math.max(0, ms), undefined, { signal }).catch(() => undefined);
 }

@@ -57,4 +57,15 @@ describe("abortableDelay", () => {
     await abortableDelay(20, new AbortController().signal);
     expect(performance.now() - startedAtMs).toBeGreaterThanOrEqual(19);
   });
+
+  test("is none where the time is over already, and warns of nothing", async () => {
+    const warnings: Error[] = [];
+    const note = (warning: Error) => warnings.push(warning);
+    process.on("warning", note);
+    await abortableDelay(-5, new AbortController().signal);
+    // Warnings are told in the next turn.
+    await new Promise(setImmediate);
+    process.off("warning", note);
+    expect(warnings).toEqual([]);
+  });
 });
