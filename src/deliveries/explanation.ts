@@ -15,6 +15,7 @@ export type Explainable = Pick<
   | "isExample"
   | "nextAttemptAtMs"
   | "isInFlight"
+  | "isHeld"
   | "isWaitingForEarlierRun"
   | "webhookUrl"
   | "endpointUrl"
@@ -43,7 +44,7 @@ function explainStatus(delivery: Explainable, analysisRetentionMs: number): read
         lastFailure(delivery),
         whatIsNext(delivery, "The next attempt"),
         lastRemedy(delivery),
-        delivery.isInFlight ? "" : "To retry at once, replay it.",
+        delivery.isInFlight || delivery.isHeld ? "" : "To retry at once, replay it.",
       ];
     case "succeeded":
       return [`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed."];
@@ -66,14 +67,19 @@ function whatIsPending({ run }: Explainable): string {
 }
 
 function whatIsNext(delivery: Explainable, attempt: string): string {
-  const { isInFlight, isWaitingForEarlierRun, nextAttemptAtMs } = delivery;
+  const { isInFlight, isHeld, isWaitingForEarlierRun, nextAttemptAtMs } = delivery;
   if (isWaitingForEarlierRun) {
     return "It starts when the attempt in progress has ended, and is dropped if that one succeeds.";
   }
   if (isInFlight) return `${attempt} is in progress.`;
+  if (isHeld) return HELD;
   if (nextAttemptAtMs === null) return `${attempt} is due shortly.`;
   return `${attempt} is due at ${timeInWords(nextAttemptAtMs)}.`;
 }
+
+const HELD =
+  "It is held because the endpoint is paused, or has only just been resumed. After it is resumed, what was held is " +
+  "delivered oldest first, with all the attempts and time that were left.";
 
 /** The failure of an earlier run: why there is another. */
 function earlierFailure({ lastErrorCode }: Explainable): string {

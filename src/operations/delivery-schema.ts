@@ -20,8 +20,15 @@ export const Delivery = z
     reason: z.enum(END_REASONS).nullable().describe("Why it was abandoned; null for any other status."),
     run: z.int().describe("1 at first; every replay starts the next run."),
     attempts_count: z.int().describe("Attempts that have ended, in all runs."),
-    next_attempt_at: time.nullable().describe("Null while an attempt is in flight, and when no more follow."),
+    next_attempt_at: time
+      .nullable()
+      .describe("Null while an attempt is in flight or the delivery is held, and when no more follow."),
     in_flight: z.boolean().describe("Whether an attempt is in flight."),
+    held: z
+      .boolean()
+      .describe(
+        "Whether it waits because the endpoint is paused, or was until just now; the run's clock stands still.",
+      ),
     target_url: z
       .string()
       .nullable()
@@ -81,6 +88,7 @@ export function deliveryBody(
     attempts_count: delivery.attemptsCount,
     next_attempt_at: timeTextOrNull(delivery.nextAttemptAtMs),
     in_flight: delivery.isInFlight,
+    held: delivery.isHeld,
     target_url: webhookUrl ?? endpointUrl,
     target_source: webhookUrl !== null ? "request" : endpointUrl !== null ? "endpoint" : null,
     last_error_code: delivery.lastErrorCode,

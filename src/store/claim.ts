@@ -1,6 +1,7 @@
 import type { Pool } from "pg";
 import type { EventName } from "../model/events.ts";
 import { createdAtMs, groupByDay, queryDay } from "./day.ts";
+import { holdLeased } from "./holds.ts";
 
 /** One attempt, leased: all that is needed to post it. Times in ms since the epoch, database time. */
 export type LeasedDelivery = {
@@ -31,7 +32,7 @@ export type LeasedDelivery = {
 
 /**
  * What a claim did with an id that was due: took it, found that it must be quarantined, or left it for later because
- * the bytes were used up. An id that is not due, is leased or is gone does not come back at all.
+ * the bytes were used up. An id that is not due, is leased, is held or is gone does not come back at all.
  */
 export type ClaimedDelivery =
   | LeasedDelivery
@@ -96,6 +97,10 @@ select
   extract(epoch from claimed.run_started_at)::float8 * 1000 as run_started_at_ms,
   claimed.was_cut_in_quarantine, claimed.body_bytes,
   b.event, b.webhook_url, b.traceparent, endpoints.url as endpoint_url, b.analysis::text as analysis_text,
+  -- In the endpoint's own lane, which a webhook_url and a test event sent meanwhile are not.
+  case when endpoints.paused_at is not null and lease_number is not null then
+    claimed.lane = sealpost.lane(claimed.account_id, null)
+  else false end as is_paused,
   -- One text: an array of texts costs several times as much to write and to read again.
   (
     select string_agg(valid.secret, ' ')
@@ -113,7 +118,7 @@ from claimed
 left join ${bodies} as b on b.delivery_id = any (array[claimed.delivery_id])
 left join sealpost.endpoints on endpoints.account_id = any (array[claimed.account_id])
 union all
-select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, null, null, null,
+select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, null, null, false, null,
   extract(epoch from coalesce($6::timestamptz, clock_timestamp()))::float8 * 1000
 from judged where kind <> 'leased'`;
 
@@ -170,6 +175,7 @@ type Row = {
   traceparent: string | null;
   endpoint_url: string | null;
   analysis_text: string | null;
+  is_paused: boolean;
   sealed_secrets: string | null;
   now_ms: number;
 };
@@ -196,14 +202,22 @@ export type ClaimInput = {
   readonly at: Date | null;
 };
 
-/** Claims what is due of these ids, after recording what a dead dispatcher left behind as interrupted. */
+/**
+ * Claims what is due of these ids, after recording what a dead dispatcher left behind as interrupted. What would go to a
+ * paused endpoint is held, and was not claimed.
+ */
 export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Claim> {
   const rows: Row[] = [];
   const interrupted = new Set<string>();
+  const heldIds: string[] = [];
   let bytesLeft = input.bytesMax;
   const take = (claimed: readonly Row[]) => {
     for (const row of claimed) {
       if (row.kind === "cut") continue;
+      if (row.is_paused) {
+        heldIds.push(row.delivery_id);
+        continue;
+      }
       rows.push(row);
       bytesLeft -= row.body_bytes ?? 0;
     }
@@ -216,6 +230,7 @@ export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Cl
     const recoveredIds = await recover(pool, cutIds, input.at, interrupted);
     take(await claimOfDay(pool, input, day, recoveredIds, bytesLeft));
   }
+  if (heldIds.length > 0) await holdLeased(pool, heldIds, input.leaseToken, input.at);
   return {
     deliveries: rows.map((row) => fromRow(row, input.leaseToken, interrupted)),
     databaseNowMs: rows.at(-1)?.now_ms ?? null,

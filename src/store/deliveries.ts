@@ -14,9 +14,11 @@ export type LoggedDelivery = {
   readonly run: number;
   readonly attemptsCount: number;
   readonly isExample: boolean;
-  /** Null: no attempt is to come, or one is under way. */
+  /** Null: no attempt is to come, one is under way, or it is held. */
   readonly nextAttemptAtMs: number | null;
   readonly isInFlight: boolean;
+  /** No attempt starts before its endpoint is resumed, and it has been let go. */
+  readonly isHeld: boolean;
   /** The attempt under way is of a run before this one: a replay was asked for meanwhile, and begins after it. */
   readonly isWaitingForEarlierRun: boolean;
   readonly webhookUrl: string | null;
@@ -39,10 +41,21 @@ export const loggedColumns = (deliveries: string) => `
   select json_build_array(coalesce(json_agg(id), '[]'), json_agg(event), json_agg(analysis_id), json_agg(status),
     json_agg(reason), json_agg(run), json_agg(attempts_count), json_agg(is_example), json_agg(webhook_url),
     json_agg(endpoint_url), json_agg(last_error_code), json_agg(last_status_code),
-    json_agg(extract(epoch from due_at) * 1000), json_agg(is_in_flight), json_agg(is_lease_of_earlier_run))
+    json_agg(extract(epoch from due_at) * 1000), json_agg(is_in_flight), json_agg(is_lease_of_earlier_run),
+    json_agg(is_held))
   from (
     select d.*, o.due_at, coalesce(o.lease_until > now(), false) as is_in_flight,
-      coalesce(o.lease_run < o.run, false) as is_lease_of_earlier_run
+      coalesce(o.lease_run < o.run, false) as is_lease_of_earlier_run,
+      case
+        when d.webhook_url is not null or d.status not in ('pending', 'failed') then false
+        when o.delivery_id is null then exists (
+          select from sealpost.held_deliveries as h where h.account_id = d.account_id and h.delivery_id = d.id)
+        when o.lease_until > now() then false
+        else exists (
+          select from sealpost.endpoints as e
+          where e.account_id = d.account_id and e.paused_at is not null
+            and o.lane = sealpost.lane(d.account_id, null))
+      end as is_held
     from ${deliveries} as d left join lateral (
       select * from sealpost.open_deliveries where delivery_id = d.id limit 1
     ) as o on true
@@ -107,6 +120,7 @@ export type LoggedColumns = readonly [
   dueAtMs: readonly (number | null)[],
   isInFlight: readonly boolean[],
   isLeaseOfEarlierRun: readonly boolean[],
+  isHeld: readonly boolean[],
 ];
 
 /** The newest first. */
@@ -117,6 +131,7 @@ export function loggedDeliveries(columns: LoggedColumns): LoggedDelivery[] {
 // By position: taking an array apart by a pattern walks an iterator, at twice the price.
 function loggedDelivery(columns: LoggedColumns, row: number): LoggedDelivery {
   const isInFlight = columns[13][row]!;
+  const isHeld = columns[15][row]!;
   return {
     id: columns[0][row]!,
     event: columns[1][row]!,
@@ -130,8 +145,9 @@ function loggedDelivery(columns: LoggedColumns, row: number): LoggedDelivery {
     endpointUrl: columns[9][row]!,
     lastErrorCode: columns[10][row]!,
     lastStatusCode: columns[11][row]!,
-    nextAttemptAtMs: isInFlight ? null : columns[12][row]!,
+    nextAttemptAtMs: isInFlight || isHeld ? null : columns[12][row]!,
     isInFlight,
+    isHeld,
     isWaitingForEarlierRun: isInFlight && columns[14][row]!,
   };
 }

@@ -17,6 +17,7 @@ const fresh: Explainable = {
   isExample: false,
   nextAttemptAtMs: DUE,
   isInFlight: false,
+  isHeld: false,
   isWaitingForEarlierRun: false,
   webhookUrl: "https://hooks.example.com/",
   endpointUrl: null,
