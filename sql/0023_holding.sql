@@ -265,7 +265,7 @@ begin
       update sealpost.deliveries as d set status = 'abandoned', reason = 'analysis_expired'
       from taken
       where d.account_id = holder.account_id and d.id = any (array[taken.delivery_id])
-        and d.status in ('pending', 'failed');
+        and d.status = any (array['pending', 'failed']);
       get diagnostics ended = row_count;
       expired := expired + ended;
     end if;

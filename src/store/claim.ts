@@ -124,13 +124,19 @@ from judged where kind <> 'leased'`;
 
 /**
  * Records attempts whose lease has run out as `interrupted`, and frees their rows. One that was cut in quarantine
- * leaves lease_alone behind, so that the next claim knows it, however late it comes.
+ * leaves lease_alone behind, so that the next claim knows it, however late it comes. Where it went to is what a claim
+ * would have found then, unless the endpoint was changed meanwhile.
  */
 const RECOVER = `
 with cut as (
   select delivery_id, account_id, run, lease_run, lease_number, lease_started_at, lease_until,
-    lease_number is not null as had_attempt, coalesce(lease_run = run, false) as is_of_this_run
-  from sealpost.open_deliveries
+    lease_number is not null as had_attempt, coalesce(lease_run = run, false) as is_of_this_run,
+    (
+      select e.url from sealpost.endpoints as e
+      where e.account_id = o.account_id and e.updated_at <= o.lease_started_at limit 1
+    ) as endpoint_url,
+    (select b.webhook_url from sealpost.bodies as b where b.delivery_id = o.delivery_id limit 1) as webhook_url
+  from sealpost.open_deliveries as o
   where delivery_id = any ($1::uuid[])
     and lease_token is not null and lease_until <= coalesce($2::timestamptz, now())
   order by delivery_id
@@ -145,8 +151,9 @@ with cut as (
   where o.delivery_id = any (array[cut.delivery_id])
 ), logged as (
   insert into sealpost.attempts
-    (delivery_id, account_id, run, number, started_at, ended_at, outcome, error_code)
-  select delivery_id, account_id, lease_run, lease_number, lease_started_at, lease_until, 'interrupted', 'interrupted'
+    (delivery_id, account_id, run, number, started_at, ended_at, outcome, error_code, target_url)
+  select delivery_id, account_id, lease_run, lease_number, lease_started_at, lease_until, 'interrupted', 'interrupted',
+    coalesce(webhook_url, endpoint_url)
   from cut where had_attempt
 ), told as (
   update sealpost.deliveries as d
@@ -154,7 +161,8 @@ with cut as (
     attempts_count = d.attempts_count + 1,
     status = case when cut.is_of_this_run then 'failed' else d.status end,
     last_error_code = 'interrupted',
-    last_status_code = null
+    last_status_code = null,
+    endpoint_url = case when d.webhook_url is null then coalesce(cut.endpoint_url, d.endpoint_url) end
   from cut
   where cut.had_attempt and d.account_id = any (array[cut.account_id]) and d.id = cut.delivery_id
 )

@@ -82,26 +82,53 @@ select (
     'responseExcerpt', response_excerpt
   ) order by run, number)
   from sealpost.attempts where account_id = $1 and delivery_id = $2
-) as attempts`;
+) as attempts, (
+  select json_build_object('analysisBytes', octet_length(analysis::text), 'traceparent', traceparent)
+  from sealpost.bodies where account_id = $1 and delivery_id = $2
+) as body, (
+  select json_agg(json_build_object(
+    'createdAtMs', extract(epoch from created_at) * 1000, 'expiresAtMs', extract(epoch from expires_at) * 1000))
+  from (
+    select created_at, expires_at from sealpost.signing_secrets where account_id = $1 order by id desc limit 20
+  ) as newest
+) as secrets`;
 
-/** One delivery with every attempt, oldest first; null when the account has none of this id. */
+/** When a secret signed, in ms since the epoch; expiresAtMs null: it is the current one. */
+export type SecretLife = { readonly createdAtMs: number; readonly expiresAtMs: number | null };
+
+export type FoundDelivery = {
+  readonly delivery: LoggedDelivery;
+  /** Oldest first. */
+  readonly attempts: readonly LoggedAttempt[];
+  /** Null: the analysis is no longer kept. */
+  readonly body: { readonly analysisBytes: number; readonly traceparent: string | null } | null;
+  /** The account's, newest first, as many as can matter. */
+  readonly secrets: readonly SecretLife[];
+};
+
+/** One delivery with all that is known of its requests; null when the account has none of this id. */
 export async function findDelivery(
   database: Pool | ClientBase,
   accountId: string,
   deliveryId: string,
-): Promise<{ readonly delivery: LoggedDelivery; readonly attempts: readonly LoggedAttempt[] } | null> {
+): Promise<FoundDelivery | null> {
   const { rows } = await database.query<FoundRow>({
     name: "find_delivery",
     text: FIND,
     values: [accountId, deliveryId],
   });
-  const { delivery: columns, attempts } = rows[0]!;
+  const { delivery: columns, attempts, body, secrets } = rows[0]!;
   const [delivery] = loggedDeliveries(columns);
   if (delivery === undefined) return null;
-  return { delivery, attempts: attempts ?? [] };
+  return { delivery, attempts: attempts ?? [], body, secrets: secrets ?? [] };
 }
 
-type FoundRow = { delivery: LoggedColumns; attempts: LoggedAttempt[] | null };
+type FoundRow = {
+  delivery: LoggedColumns;
+  attempts: LoggedAttempt[] | null;
+  body: FoundDelivery["body"];
+  secrets: SecretLife[] | null;
+};
 
 /** Of each column, its values in all rows. Without rows the first is empty, and the others are null. */
 export type LoggedColumns = readonly [

@@ -56,6 +56,20 @@ export async function findSigningSecrets(
   }));
 }
 
+/** When the account's secret was last rotated, in ms since the epoch; null: never. */
+export async function findLastRotation(
+  database: ClientBase | Pool,
+  accountId: string,
+): Promise<number | null> {
+  const { rows } = await database.query<{ rotated_at: Date | null }>({
+    name: "find_last_rotation",
+    text: `select case when count(*) > 1 then max(created_at) end as rotated_at
+           from (select created_at from sealpost.signing_secrets where account_id = $1 order by id desc limit 2) as s`,
+    values: [accountId],
+  });
+  return rows[0]!.rotated_at?.getTime() ?? null;
+}
+
 /** Whether the newest secret of all was sealed with this key; true while there is none. */
 export async function opensSecrets(database: ClientBase | Pool, secretsKey: Uint8Array): Promise<boolean> {
   const { rows } = await database.query<{ id: string; account_id: string; sealed: Buffer }>(
