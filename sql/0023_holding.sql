@@ -1,7 +1,7 @@
--- Holding: while an endpoint is paused, what would go there waits in a table of its own, where no dispatcher finds it, of
--- whichever version: claims, promoting, gauges and alerts read open_deliveries. A delivery that has an attempt to come is
--- in one of the two. (Rows that stay where they are, due in a thousand years, were the other way: a tenant's millions of
--- held rows would have been in the way of everybody's claims, sweeps and vacuums.)
+-- Holding: while an endpoint is paused, what would go there waits in a table of its own, where no dispatcher finds it,
+-- of whichever version: claims, promoting, gauges and alerts read open_deliveries. A delivery that has an attempt to
+-- come is in one of the two. (Rows that stay where they are, due in a thousand years, were the other way: a tenant's
+-- millions of held rows would have been in the way of everybody's claims, sweeps and vacuums.)
 
 -- paused_at    null: not paused
 -- gather_at    when its waiting deliveries are (next) looked for; null: they have all been found
@@ -106,10 +106,10 @@ begin
 end
 $$;
 
--- Holds what an endpoint's pause finds waiting from `from_id` on, in open_deliveries' own order: at most looks_max rows
--- of everybody's are looked at. An index by account would cost every publish. next_id: where more may follow; null: that
--- was all. What is in flight, or locked by a claim, ends as if nothing had happened; what of it fails is held when it is
--- due again (sealpost.promote), or found by the second look a minute later.
+-- Holds what an endpoint's pause finds waiting from `from_id` on, in open_deliveries' own order: at most looks_max
+-- rows of everybody's are looked at. An index by account would cost every publish. next_id: where more may follow;
+-- null: that was all. What is in flight, or locked by a claim, ends as if nothing had happened; what of it fails is
+-- held when it is due again (sealpost.promote), or found by the second look a minute later.
 create function sealpost.gather(of_account uuid, from_id uuid, looks_max integer, out next_id uuid)
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -178,9 +178,9 @@ end
 $$;
 
 -- One step of the leader. Gathers for endpoints that were just paused; abandons held deliveries whose analysis has
--- expired; lets go what is held of endpoints that are no longer paused: oldest first, at most account_max of an account
--- and rows_max in all, in equal shares. The pace is the leader's: a step has no memory, so a leader that was away brings
--- no flood. moved: how many were let go or have expired.
+-- expired; lets go what is held of endpoints that are no longer paused: oldest first, at most account_max of an
+-- account and rows_max in all, in equal shares. The pace is the leader's: a step has no memory, so a leader that was
+-- away brings no flood. moved: how many were let go or have expired.
 --
 -- Whose deliveries are held is read from the table itself, a probe for each account: a publisher whose transaction saw
 -- the pause may commit long after the resume.

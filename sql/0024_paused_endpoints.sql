@@ -104,11 +104,13 @@ begin
   -- 1. Read and judge everything before anything is stored.
   select
     array_agg((reading).id), array_agg((reading).event), array_agg((reading).digest), array_agg((reading).bytes),
-    array_agg(has_target), array_agg(is_paused), array_agg(case when not is_refused then sealpost.uuid_v7_of(id_prefix) end),
+    array_agg(has_target), array_agg(is_paused),
+    array_agg(case when not is_refused then sealpost.uuid_v7_of(id_prefix) end),
     array_agg(case when is_refused then 'refused' end)
   into analysis_ids, events, digests, sizes, have_target, are_paused, delivery_ids, codes
   from (
-    select reading, has_target, is_paused, is_unknown or url_fault is not null or (reading).fault is not null as is_refused
+    select reading, has_target, is_paused,
+      is_unknown or url_fault is not null or (reading).fault is not null as is_refused
     from (
       select
         sealpost.read_analysis(analysis, analysis_bytes_max) as reading,
@@ -153,7 +155,8 @@ begin
         account_ids, analyses, webhook_urls, traceparents, analysis_ids, delivery_ids, events, sizes, have_target,
         are_paused)
       as input (
-        account_id, analysis, webhook_url, traceparent, analysis_id, delivery_id, event, bytes, has_target, is_paused)
+        account_id, analysis, webhook_url, traceparent, analysis_id, delivery_id, event, bytes, has_target,
+        is_paused)
     where cardinality(fresh) = cardinality(account_ids) or delivery_id = any (fresh)
   ), body as (
     insert into sealpost.bodies (delivery_id, account_id, event, webhook_url, traceparent, analysis)
@@ -384,5 +387,13 @@ as $$
   ) as d
   where i.replay_id = of_replay and i.outcome = 'replayed'
 $$;
+
+-- For dispatchers of the version before: a step a second, and one of what is held.
+create or replace function sealpost.advance_replays(analysis_retention interval, at timestamptz) returns integer
+language sql volatile
+begin atomic
+  select sealpost.advance_replays(analysis_retention, at, 1000) + holds.released + holds.expired
+  from sealpost.advance_holds(analysis_retention, at, 100, 1000) as holds;
+end;
 
 revoke execute on all functions in schema sealpost from public;

@@ -117,7 +117,7 @@ function effectOfRetryAfter({ nextAttemptAtMs }: Explainable, { lastAttempt }: K
   const earlyMs = nextAttemptAtMs - (lastAttempt.endedAtMs + askedMs);
   if (Math.abs(earlyMs) <= SAME_TIME_MS) return `The receiver asked for that time with "${sent}".`;
   if (earlyMs > 0) return `The receiver asked for no more than that wait with "${sent}".`;
-  return `The receiver asked for a longer wait with "${sent}" than the retry schedule allows; it is as long as it may be.`;
+  return `The receiver asked for a longer wait with "${sent}" than the retry schedule allows; this is the longest.`;
 }
 
 function whatIsPending({ run }: Explainable): string {

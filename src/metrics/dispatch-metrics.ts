@@ -139,7 +139,7 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
     }),
     leaderRows: registry.counter({
       name: "sealpost_leader_rows_total",
-      help: "Rows changed by those steps: deliveries woken, replays advanced, held deliveries let go, stuck wake-ups deleted.",
+      help: "Rows changed by those steps: deliveries woken, replays advanced, holds let go, stuck wake-ups deleted.",
       unit: "rows",
       labels: { work: ["promote", "advance_replays", "advance_holds", "sweep_jobs"] },
     }),

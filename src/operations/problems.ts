@@ -31,6 +31,16 @@ const ownProblems = {
       "Wait until one of them has started all its deliveries (its status is then `delivering`), or cancel one. " +
       "One replay with a wider filter does the work of many.",
   },
+  rotation_in_progress: {
+    status: 409,
+    title: "Rotation in progress",
+    meaning:
+      "The signing secret was rotated before, and the secret before it still signs: rotating again now would lock " +
+      "out every receiver that has only that one.",
+    remedy:
+      "Give all receivers the current secret and wait until the overlap ends (`previous.expires_at` of the signing " +
+      "secret). To rotate at once all the same, such as after a leak, send `end_previous: true`.",
+  },
   analysis_expired: {
     status: 410,
     title: "Analysis expired",

@@ -211,8 +211,8 @@ export type ClaimInput = {
 };
 
 /**
- * Claims what is due of these ids, after recording what a dead dispatcher left behind as interrupted. What would go to a
- * paused endpoint is held, and was not claimed.
+ * Claims what is due of these ids, after recording what a dead dispatcher left behind as interrupted. What would go to
+ * a paused endpoint is held, and was not claimed.
  */
 export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Claim> {
   const rows: Row[] = [];

@@ -41,7 +41,7 @@ function start(env: Record<string, string> = {}): TestDispatcher {
   dispatchers.push(dispatcher);
   return dispatcher;
 }
-const pause = () => pauseEndpoint(database.pool, accountId);
+const pauseNow = () => pauseEndpoint(database.pool, accountId);
 const resume = () => resumeEndpoint(database.pool, accountId);
 const analysis = () => `{"id":"h-${++serial}","status":"succeeded"}`;
 const publishSome = async (count: number) => {
@@ -57,7 +57,7 @@ describe("a paused endpoint", () => {
     start({ LANE_IN_FLIGHT_MAX: "1" });
     await publishSome(1);
     await receiver.waitForRequests(1);
-    await pause();
+    await pauseNow();
     const held = await publishSome(50);
     // What another account publishes afterwards arrives: nothing was only late.
     const beside = await createTestAccount(database, receiver.url("/beside").href);
@@ -89,7 +89,7 @@ describe("a paused endpoint", () => {
     const dispatcher = start({ RETRY_WINDOW_SECONDS: "60" });
     const [id] = await publishSome(1);
     await receiver.waitForRequests(1);
-    await pause();
+    await pauseNow();
     answer();
     await dispatcher.waitForAttempts(1);
     // Due after some ten milliseconds, and held by then.
@@ -141,16 +141,16 @@ describe("a paused endpoint", () => {
     const [first] = await Promise.all([launch(), launch()]);
     await some();
     await receiver.waitForRequests(5);
-    await pause();
+    await pauseNow();
     await kill(first);
     await some();
     await resume();
     await receiver.waitForRequests(45);
-    await pause();
+    await pauseNow();
     await some();
     await Promise.all(processes.map(kill));
     await resume();
-    await pause();
+    await pauseNow();
     await launch();
     await some();
     await resume();

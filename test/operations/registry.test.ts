@@ -14,6 +14,7 @@ test("the scopes that keys can have are those that operations require", () => {
 test("every code of our own is raised by some operation, and explained", () => {
   const raised = new Set(operations.flatMap(({ errors }) => errors));
   const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "analysis_expired"];
+  own.push("rotation_in_progress");
   expect([...raised].sort()).toEqual([...own, "invalid_analysis", "not_found", "target_refused"].sort());
   for (const code of raised) {
     const { meaning, remedy } = problems[code as keyof typeof problems];
@@ -31,10 +32,13 @@ webhooks.endpoint.set PUT /v1/webhooks/endpoint webhooks:write reversible write 
 webhooks.endpoint.remove DELETE /v1/webhooks/endpoint webhooks:write reversible write sync
 webhooks.endpoint.test POST /v1/webhooks/endpoint/test webhooks:write reversible write async
 webhooks.endpoint.check POST /v1/webhooks/endpoint/check webhooks:write reversible write sync
+webhooks.endpoint.pause POST /v1/webhooks/endpoint/pause webhooks:write reversible write sync
+webhooks.endpoint.resume POST /v1/webhooks/endpoint/resume webhooks:write reversible write sync
 webhooks.signing_secret.get GET /v1/webhooks/signing-secret webhooks:secrets none read sync
 webhooks.signing_secret.rotate POST /v1/webhooks/signing-secret/rotate webhooks:secrets irreversible write sync
 webhooks.deliveries.list GET /v1/webhooks/deliveries webhooks:read none read sync
 webhooks.deliveries.get GET /v1/webhooks/deliveries/{delivery_id} webhooks:read none read sync
+webhooks.deliveries.body GET /v1/webhooks/deliveries/{delivery_id}/body analyses:read none read sync
 webhooks.deliveries.replay POST /v1/webhooks/deliveries/{delivery_id}/replay webhooks:replay irreversible write async
 webhooks.replays.create POST /v1/webhooks/replays webhooks:replay irreversible write async
 webhooks.replays.list GET /v1/webhooks/replays webhooks:replay none read sync

@@ -1,5 +1,4 @@
 // Pausing and resuming, with the clock as an argument where it can be.
-import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { findDelivery } from "../../src/store/deliveries.ts";
@@ -8,7 +7,6 @@ import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/store/hol
 import { promoteDue, takeBackLetGo } from "../../src/store/promote.ts";
 import { publishExample } from "../../src/store/publications.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
-import { replayDelivery } from "../../src/store/replays.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
   attemptOf,
@@ -23,7 +21,6 @@ import {
 } from "../support/delivery-rows.ts";
 import {
   begin,
-  changeRows,
   countRows,
   deleteRows,
   insertAccount,
@@ -68,7 +65,7 @@ const publishNow = (webhookUrl: string | null = null) =>
   publish(database.pool, accountId, `{"id":"h-${++serial}","status":"succeeded"}`, webhookUrl);
 const held = async (of = accountId) =>
   (await rowsOf(database.pool, "held_deliveries", { account_id: of })).map((row) => row.delivery_id).sort();
-const pause = (of = accountId) => pauseEndpoint(database.pool, of);
+const pauseNow = (of = accountId) => pauseEndpoint(database.pool, of);
 const resume = (of = accountId) => resumeEndpoint(database.pool, of);
 const step = (at: Date | null = null, accountMax = 20, itemsMax = 200) =>
   advanceHolds(database.pool, WEEK_MS, at, accountMax, itemsMax);
@@ -78,7 +75,7 @@ describe("a pause", () => {
   it("takes what waits out of everybody's reach: claims, promotions, lanes and wake-ups", async () => {
     const ids = await publishSome(3);
     const { lane } = (await rowsOf(database.pool, "open_deliveries"))[0]!;
-    expect(await pause()).toBe(true);
+    expect(await pauseNow()).toBe(true);
     expect(await held()).toEqual(ids);
     expect((await claim(pool, ids)).deliveries).toEqual([]);
     expect(await promoteDue(pool, later(3_600_000))).toMatchObject({ looked: 0, woken: 0 });
@@ -93,7 +90,7 @@ describe("a pause", () => {
   it("leaves the status as it is, and shows in the log", async () => {
     const [id] = await publishSome(1);
     expect(await logged(id!)).toMatchObject({ status: "pending", isHeld: false });
-    await pause();
+    await pauseNow();
     expect(await logged(id!)).toMatchObject({
       status: "pending",
       reason: null,
@@ -107,7 +104,7 @@ describe("a pause", () => {
     const other = await insertAccount(database.pool, URL);
     const [of_other] = await publishSome(1, ago(1_000), other);
     const own = await publishNow("https://hooks.example.com/own");
-    await pause();
+    await pauseNow();
     const during = await publishNow("https://hooks.example.com/own");
     expect(await held()).toEqual([]);
     const claimed = await claim(pool, [of_other!, own, during]);
@@ -116,7 +113,7 @@ describe("a pause", () => {
   });
 
   it("holds what is published from then on, one by one or many, and wakes nobody", async () => {
-    await pause();
+    await pauseNow();
     const one = await publishNow();
     const many = await publishSome(2, new Date());
     expect(await held()).toEqual([one, ...many].sort());
@@ -125,7 +122,7 @@ describe("a pause", () => {
   });
 
   it("lets a test event out, whose retries are not held either", async () => {
-    await pause();
+    await pauseNow();
     const [id] = await publishExample(database.pool, {
       accountId,
       analysis: '{"id":"example-1","status":"succeeded","example":true}',
@@ -142,7 +139,7 @@ describe("a pause", () => {
   it("waits for no attempt: what is in flight ends, and what of it fails is held when it is due", async () => {
     const [failing, fine] = await publishSome(2);
     const attempts = [await claimOne(pool, failing!), await claimOne(pool, fine!)];
-    await pause();
+    await pauseNow();
     expect(await held()).toEqual([]);
     expect(await logged(failing!)).toMatchObject({ isHeld: false, isInFlight: true });
     await recordOutcomes(pool, [
@@ -159,7 +156,7 @@ describe("a pause", () => {
   it("finds with a second look, a minute later, what was in flight at the first", async () => {
     const [id] = await publishSome(1);
     const attempt = await claimOne(pool, id!);
-    await pause();
+    await pauseNow();
     await recordOutcomes(pool, [attemptOf(attempt, { status: "failed", dueAtMs: Date.now() + 3_600_000 })]);
     await step(later(59_000));
     expect(await held()).toEqual([]);
@@ -187,7 +184,7 @@ describe("a pause", () => {
     const before = await begin(database.pool);
     const seen = await publishNow();
     const unseen = await publish(before.client, accountId, `{"id":"h-${++serial}","status":"succeeded"}`);
-    await pause();
+    await pauseNow();
     await before.commit();
     expect(await held()).toEqual([seen]);
     const jobs = (await takeWakeups(database.pool)).ids;
@@ -204,7 +201,7 @@ describe("a pause", () => {
   it("keeps what a dead dispatcher had in flight: the cut attempt is logged, then it is held", async () => {
     const [id] = await publishSome(1);
     await claimOne(pool, id!, { at: ago(LEASE_MS + 5_000) });
-    await pause();
+    await pauseNow();
     expect(await held()).toEqual([]);
     expect(await promoteDue(pool, null)).toMatchObject({ woken: 1 });
     expect((await claim(pool, [id!])).deliveries).toEqual([]);
@@ -216,12 +213,12 @@ describe("a pause", () => {
   });
 
   it("twice is once, and without an endpoint it is nothing", async () => {
-    await pause();
+    await pauseNow();
     const first = (await findEndpoint(database.pool, accountId))!.pausedAt;
-    expect(await pause()).toBe(true);
+    expect(await pauseNow()).toBe(true);
     expect((await findEndpoint(database.pool, accountId))!.pausedAt).toEqual(first);
     const bare = await insertAccount(database.pool);
-    expect([await pause(bare), await resume(bare)]).toEqual([false, false]);
+    expect([await pauseNow(bare), await resume(bare)]).toEqual([false, false]);
   });
 });
 
@@ -239,7 +236,7 @@ describe("the clock of a run", () => {
     ]);
     const before = (await openRow(pool, id!))!;
     await takeWakeups(database.pool);
-    await pause();
+    await pauseNow();
     const pausedAt = (await findEndpoint(database.pool, accountId))!.pausedAt!.getTime();
     await resume();
     // Two days later.
@@ -258,7 +255,7 @@ describe("the clock of a run", () => {
 
   it("has not begun for what was never attempted", async () => {
     const [id] = await publishSome(1);
-    await pause();
+    await pauseNow();
     await resume();
     await step();
     expect(await openRow(pool, id!)).toMatchObject({ run_started_at: null, attempts_in_run: 0 });
@@ -271,8 +268,8 @@ describe("a resume", () => {
     const ids = await publishSome(5);
     const other = await insertAccount(database.pool, URL);
     const others = await publishSome(5, ago(1_000), other);
-    await pause();
-    await pause(other);
+    await pauseNow();
+    await pauseNow(other);
     await takeWakeups(database.pool);
     await resume();
     expect(await step(null, 3, 4)).toMatchObject({ released: 3 });
@@ -288,7 +285,7 @@ describe("a resume", () => {
   });
 
   it("sends what is new at once, beside what was held", async () => {
-    await pause();
+    await pauseNow();
     const old = await publishNow();
     await resume();
     const fresh = await publishNow();
@@ -298,7 +295,7 @@ describe("a resume", () => {
   });
 
   it("finds what a transaction that saw the pause commits after it", async () => {
-    await pause();
+    await pauseNow();
     const slow = await begin(database.pool);
     const id = await publish(slow.client, accountId, `{"id":"h-${++serial}","status":"succeeded"}`);
     await resume();
@@ -310,163 +307,18 @@ describe("a resume", () => {
 
   it("ended by another pause keeps the rest", async () => {
     const ids = await publishSome(4);
-    await pause();
+    await pauseNow();
     await resume();
     await step(null, 2);
-    await pause();
+    await pauseNow();
     expect(await held()).toEqual(ids);
   });
 
   it("of an endpoint that was removed lets everything go, to end as it would have", async () => {
     const [id] = await publishSome(1);
-    await pause();
+    await pauseNow();
     await removeEndpoint(database.pool, accountId);
     expect(await step()).toMatchObject({ released: 1 });
     expect(await claimOne(pool, id!)).toMatchObject({ endpointUrl: null, webhookUrl: null });
   });
 });
-
-describe("the analysis of a held delivery", () => {
-  it("expires: then it is abandoned, while it is paused and afterwards", async () => {
-    const [old, young] = [...(await publishSome(1, ago(WEEK_MS - 60_000))), ...(await publishSome(1))];
-    await pause();
-    await takeWakeups(database.pool);
-    expect(await step(later(59_000))).toMatchObject({ expired: 0 });
-    expect(await step(later(61_000))).toMatchObject({ expired: 1, released: 0 });
-    expect(await deliveryRow(pool, old!)).toMatchObject({ status: "abandoned", reason: "analysis_expired" });
-    expect(await held()).toEqual([young]);
-    await resume();
-    expect(await step(later(WEEK_MS))).toMatchObject({ expired: 1, released: 0 });
-    expect(await held()).toEqual([]);
-    expect(await countJobs(database.pool)).toBe(0);
-  });
-});
-
-describe("a replay", () => {
-  const replay = (id: string) => replayDelivery(database.pool, accountId, id, WEEK_MS);
-
-  it("of a held delivery is held, as its next run with all of its attempts", async () => {
-    const [id] = await publishSome(1);
-    const delivery = await claimOne(pool, id!);
-    await recordOutcomes(pool, [attemptOf(delivery, { status: "failed", dueAtMs: Date.now() + 60_000 })]);
-    await pause();
-    expect(await held()).toEqual([id]);
-    await takeWakeups(database.pool);
-    expect(await replay(id!)).toBe("replayed");
-    expect(await logged(id!)).toMatchObject({ status: "pending", run: 2, isHeld: true });
-    expect(await countJobs(database.pool)).toBe(0);
-    await resume();
-    await step();
-    expect(await claimOne(pool, id!)).toMatchObject({ run: 2, number: 1 });
-  });
-
-  it("of an abandoned one is held, too", async () => {
-    const [id] = await publishSome(1);
-    const delivery = await claimOne(pool, id!);
-    const abandoned = { status: "abandoned", reason: "attempts_exhausted", errorCode: "status_503" } as const;
-    await recordOutcomes(pool, [attemptOf(delivery, abandoned)]);
-    await pause();
-    expect(await replay(id!)).toBe("replayed");
-    expect(await held()).toEqual([id]);
-    expect(await rowsOf(database.pool, "open_deliveries")).toEqual([]);
-    expect(await replay(id!)).toBe("not_replayable");
-  });
-
-  it("while an attempt is in flight is held when that attempt has failed", async () => {
-    const [id] = await publishSome(1);
-    const first = await claimOne(pool, id!);
-    await recordOutcomes(pool, [attemptOf(first, { status: "failed", dueAtMs: Date.now() - 1 })]);
-    const second = await claimOne(pool, id!);
-    await pause();
-    expect(await replay(id!)).toBe("replayed");
-    await recordOutcomes(pool, [attemptOf(second, { status: "failed", dueAtMs: Date.now() + 60_000 })]);
-    await promoteDue(pool, later(1_000));
-    expect(await held()).toEqual([id]);
-    await resume();
-    await step();
-    expect(await claimOne(pool, id!)).toMatchObject({ run: 2, number: 1 });
-  });
-
-  it.each(["held", "let go"])("that meets a delivery just being %s finds it", async (what) => {
-    const [id] = await publishSome(1);
-    const delivery = await claimOne(pool, id!);
-    await recordOutcomes(pool, [attemptOf(delivery, { status: "failed", dueAtMs: Date.now() - 1 })]);
-    if (what === "let go") {
-      await pause();
-      await resume();
-    }
-    const moving = await begin(database.pool);
-    if (what === "held") await pauseEndpoint(moving.client, accountId);
-    else await advanceHolds(moving.client, WEEK_MS, null);
-    const replaying = replay(id!);
-    await moving.commit();
-    expect(await replaying).toBe("replayed");
-    const rows = [
-      ...(await rowsOf(database.pool, "open_deliveries")),
-      ...(await rowsOf(database.pool, "held_deliveries")),
-    ];
-    expect(rows.map(({ delivery_id, run }) => [delivery_id, run])).toEqual([[id, 2]]);
-  });
-});
-
-describe("a dispatcher of the version before", () => {
-  /** Its claim knows nothing of pauses: it takes what is in open_deliveries and due. */
-  const claimAsBefore = async (id: string) => {
-    const { rowCount } = await pool.query(
-      `update sealpost.open_deliveries
-       set lease_token = $2, lease_until = now() + interval '20 seconds', lease_started_at = now(), lease_run = run,
-         lease_number = attempts_in_run + 1
-       where delivery_id = $1 and due_at <= now() and (lease_until is null or lease_until <= now())`,
-      [id, randomUUID()],
-    );
-    return rowCount === 1;
-  };
-
-  it("finds nothing that is held, be it named by a wake-up from before", async () => {
-    const [id] = await publishSome(1);
-    await pause();
-    expect(await claimAsBefore(id!)).toBe(false);
-    const during = await publishNow();
-    expect(await claimAsBefore(during)).toBe(false);
-  });
-
-  it("that promotes holds what is due, though it does not know", async () => {
-    const [id] = await publishSome(1);
-    const attempt = await claimOne(pool, id!);
-    await pause();
-    await recordOutcomes(pool, [attemptOf(attempt, { status: "failed", dueAtMs: Date.now() - 1 })]);
-    await database.pool.query("select sealpost.promote(now(), 1000, 100, 200)");
-    expect(await claimAsBefore(id!)).toBe(false);
-    expect(await held()).toEqual([id]);
-  });
-});
-
-it("what was published at the same moment and paused, resumed and claimed by many is in one place", async () => {
-  const ids = (await Promise.all(Array.from({ length: 8 }, () => publishSome(25)))).flat();
-  const busy = { isDone: false };
-  const claimed: string[] = [];
-  const claimers = Array.from({ length: 3 }, async () => {
-    while (!busy.isDone) {
-      const { deliveries } = await claim(pool, ids);
-      const leased = deliveries.filter((one) => one.kind === "leased");
-      claimed.push(...leased.map(({ deliveryId }) => deliveryId));
-      await recordOutcomes(
-        pool,
-        leased.map((one) => attemptOf(one, { status: "released", dueAtMs: Date.now() }, null)),
-      );
-    }
-  });
-  for (let n = 0; n < 20; n++) {
-    await pause();
-    await resume();
-    await step(null, 50);
-  }
-  await pause();
-  busy.isDone = true;
-  await Promise.all(claimers);
-  await changeRows(database.pool, "endpoints", {}, { gather_at: new Date(), gather_from: null });
-  await step();
-  expect(await held()).toEqual([...ids].sort());
-  expect(await countRows(database.pool, "open_deliveries")).toBe(0);
-  expect(claimed.length).toBeGreaterThan(0);
-}, 60_000);
