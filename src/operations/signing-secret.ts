@@ -32,9 +32,10 @@ const Rotation = z.strictObject({
     .describe(
       "How long the old secret keeps signing too, at most 7 days. 0 if it has leaked: it expires at once.",
     ),
+  // No default: it would become part of the request that an idempotency key remembers, which the version before reads.
   end_previous: z
     .boolean()
-    .default(false)
+    .optional()
     .describe(
       "Required to rotate while the overlap of an earlier rotation lasts: it ends at once, and receivers that have " +
         "only the oldest secret reject every webhook from then on.",
@@ -82,7 +83,7 @@ export function signingSecretOperations(dependencies: Dependencies): readonly Op
       response: jsonResponse(200, SigningSecretShape),
       errors: ["rotation_in_progress"],
       handle: async ({ accountId, body, problem }, tx) => {
-        const rotation = { overlapSeconds: body.overlap_seconds, endsPrevious: body.end_previous };
+        const rotation = { overlapSeconds: body.overlap_seconds, endsPrevious: body.end_previous ?? false };
         const made = await rotateSigningSecret(tx, accountId, rotation, secretsKey);
         if (made === "rotation_in_progress") throw problem(made);
         const rotated = secretsBody(await findSigningSecrets(tx, accountId, secretsKey));
