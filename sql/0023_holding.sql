@@ -199,6 +199,8 @@ as $$
 declare
   looks_max constant integer := 10000;
   gathered_max constant integer := 5;
+  -- Nobody's receiver is behind these, but whoever publishes much into a pause makes as many.
+  expired_max constant integer := 1000;
   kept_from constant uuid := sealpost.uuid_v7_floor(at - analysis_retention);
   paused record;
   holder record;
@@ -254,7 +256,7 @@ begin
         select delivery_id from sealpost.held_deliveries
         where account_id = holder.account_id and delivery_id < kept_from
         order by delivery_id
-        limit holder.share
+        limit expired_max - expired
         for update skip locked
       ), taken as (
         delete from sealpost.held_deliveries as h
