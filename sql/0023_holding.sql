@@ -180,7 +180,7 @@ $$;
 -- One step of the leader. Gathers for endpoints that were just paused; abandons held deliveries whose analysis has
 -- expired; lets go what is held of endpoints that are no longer paused: oldest first, at most account_max of an
 -- account and rows_max in all, in equal shares. The pace is the leader's: a step has no memory, so a leader that was
--- away brings no flood. moved: how many were let go or have expired.
+-- away brings no flood. released and expired: how many; is_gathering: there is more to be looked through.
 --
 -- Whose deliveries are held is read from the table itself, a probe for each account: a publisher whose transaction saw
 -- the pause may commit long after the resume.
