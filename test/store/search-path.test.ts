@@ -228,6 +228,14 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   await api.ask("POST", `/v1/webhooks/replays/${other.id}/cancel`);
   asked.add("webhooks.replays.cancel");
 
+  await ask("webhooks.endpoint.pause");
+  await ask("webhooks.endpoint.test");
+  const { delivery_id: held } = await ask("analyses.publish", {
+    body: { analysis: { id: "held", status: "succeeded" } },
+  });
+  await ask("webhooks.endpoint.resume");
+  await expect.poll(async () => (await statusOf(String(held))).status, { timeout: 20_000 }).toBe("succeeded");
+  expect(await ask("webhooks.deliveries.body", { id: String(held) })).toMatchObject({ id: held });
   await ask("analyses.get", { id: "flaky" });
   await ask("webhooks.endpoint.test");
   await ask("webhooks.endpoint.check");
