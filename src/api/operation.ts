@@ -17,8 +17,13 @@ export type IsoDate = `${number}-${number}-${number}` | `${number}-${number}-${n
 /** Announced as deprecated at `at`; taken out of service at `sunsetAt`, null while that is undecided. */
 export type Deprecation = { readonly at: IsoDate; readonly sunsetAt: IsoDate | null };
 
-/** The caller's key, and whether it is a staff key, which has access to every account. */
-export type Caller = { readonly keyId: string; readonly isStaff: boolean };
+/** Who asks: the key, or the one that opened the session, and what it may do. */
+export type Caller = {
+  readonly keyId: string;
+  /** A staff key has access to every account. */
+  readonly isStaff: boolean;
+  readonly scopes: ReadonlySet<string>;
+};
 
 /** A valid request, as a handler receives it. */
 export type OperationRequest<Params, Query, Body, Code extends string> = {

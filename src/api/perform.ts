@@ -13,7 +13,6 @@ import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts
 /** In whose name an operation runs: a key, or a session that was opened with one. */
 export type Principal = {
   readonly caller: Caller;
-  readonly scopes: ReadonlySet<string>;
   /** The account that the request is for. */
   readonly accountId: string;
 };
@@ -55,7 +54,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   const batches = work.kind === "batched_write" ? createBatches(respondEach(work)) : null;
 
   async function perform(principal: Principal, asked: Asked): Promise<WriteResult> {
-    refuseScope(operation, principal.scopes);
+    refuseScope(operation, principal.caller.scopes);
     const valid = validRequest(principal, asked);
     const { waitMs } = asked;
     switch (work.kind) {

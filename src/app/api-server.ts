@@ -10,6 +10,7 @@ import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
 import type { CompletedRequest } from "../api/request-context.ts";
 import { createApi } from "../api/server.ts";
 import type { Config } from "../config/config.ts";
+import { createConsole } from "../console/console.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
@@ -22,6 +23,7 @@ import {
   createIdempotencyStore,
   recordStaffWrite,
 } from "./api-stores.ts";
+import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
 import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
@@ -66,6 +68,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       runningMax: config.replaysRunningMax,
       waitingMax: config.replayDeliveriesWaitingMax,
     },
+    publicUrl,
+    consoleAncestors: config.consoleAncestors ?? [],
     checkReceiver: createReceiverChecking(config),
     checkPolicy: options.checkPolicy ?? CHECK_POLICY,
     now,
@@ -116,6 +120,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
     },
+    addRoutes: createConsole({ sessions: createSessionStore(pool, outageAs503), publicUrl }),
   });
 }
 
@@ -146,6 +151,7 @@ function logFields(request: CompletedRequest) {
     request_id: request.requestId,
     key_id: request.keyId,
     account_id: request.accountId,
+    session_id: request.sessionId,
     traceparent: request.traceparent,
   };
 }

@@ -144,6 +144,10 @@ export const variables = {
     "false",
     "Whose `X-Forwarded-For` is trusted: `false` (none), the number of proxies in front, or their addresses.",
   ),
+  CONSOLE_ANCESTORS: optional(
+    kinds.list("origins such as https://app.example.com, separated by commas", kinds.isOrigin),
+    "Origins of pages that may show the console in a frame. Unset: none.",
+  ),
   REPLAYS_RUNNING_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),
     "5",

@@ -2,6 +2,7 @@
 export const scopes = [
   "analyses:publish",
   "analyses:read",
+  "console:link",
   "operations:read",
   "webhooks:read",
   "webhooks:replay",

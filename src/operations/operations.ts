@@ -3,6 +3,7 @@ import type { Operation } from "../api/operation.ts";
 import { createOperationRegistry, type OperationRegistry } from "../api/operation-registry.ts";
 import { operationsList } from "../api/operations-list.ts";
 import { analysisOperations } from "./analyses.ts";
+import { consoleOperations } from "./console.ts";
 import { deliveryOperations } from "./deliveries.ts";
 import { endpointOperations } from "./endpoint.ts";
 import { problems } from "./problems.ts";
@@ -20,6 +21,7 @@ export function createSealpostRegistry(dependencies: Dependencies): OperationReg
     ...signingSecretOperations(dependencies),
     ...deliveryOperations(dependencies),
     ...replayOperations(dependencies),
+    ...consoleOperations(dependencies),
   ];
   return createOperationRegistry([...operations, operationsList(operations)], problems);
 }
@@ -39,6 +41,7 @@ export const apiInfo: OpenApiInfo = {
     { name: "Signing secret", description: "The secret that signs the account's webhooks." },
     { name: "Deliveries", description: "The log of every webhook and every attempt." },
     { name: "Replays", description: "Bulk redelivery of what did not arrive, at a limited rate." },
+    { name: "Console", description: "Screens for people: the delivery log and replays, opened by a link." },
     { name: "Operations", description: "The list of operations, for programs." },
   ],
 };

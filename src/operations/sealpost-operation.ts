@@ -27,6 +27,10 @@ export type Dependencies = {
   readonly checkReceiver: CheckReceiver;
   /** How often one account may have that done. */
   readonly checkPolicy: RateLimitPolicy;
+  /** URL under which clients reach the service, without /v1. */
+  readonly publicUrl: string;
+  /** Origins that may show the console in a frame. */
+  readonly consoleAncestors: readonly string[];
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };

@@ -76,7 +76,7 @@ export function openBatches(
         },
         places: 1,
         holdsSecret: false,
-        caller: { keyId: "k", isStaff: false },
+        caller: { keyId: "k", isStaff: false, scopes: new Set() },
         requestId: "r",
         params: {},
         body: undefined,
