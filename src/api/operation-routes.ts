@@ -2,9 +2,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { withDeadline } from "./deadline.ts";
 import { matchesEntityTag } from "./entity-tags.ts";
 import { fingerprintOf, readIdempotencyKey } from "./idempotency.ts";
-import type { IdempotentWrites, Write } from "./idempotent-write.ts";
+import type { IdempotentWrites, Performed, Write } from "./idempotent-write.ts";
 import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX, JSON_BODY_BYTES_MAX } from "./limits.ts";
-import type { Operation, OperationRequest, Transaction, Work } from "./operation.ts";
+import type { ErasedResult, Operation, OperationRequest, Transaction, Work } from "./operation.ts";
 import { routerPath } from "./operation-registry.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
 import { Problem } from "./problems.ts";
@@ -29,7 +29,7 @@ type Valid = OperationRequest<unknown, unknown, unknown, string>;
 /** One route for one operation: authorize, validate, do the work, respond. */
 export function addOperationRoute(app: FastifyInstance, operation: Operation, options: RouteOptions): void {
   const { guards, idempotentWrites, createBatches, places, isChecking } = options;
-  const { work, holdsSecret, key: operationKey } = operation;
+  const { work, holdsSecret, key: operationKey, audit } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
   const send = compileSend(operation);
@@ -60,7 +60,7 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
         return send(request, reply, toResponse(result), false);
       }
       case "write": {
-        const perform = async (tx: Transaction) => toResponse(await work.handle(valid, tx));
+        const perform = async (tx: Transaction) => performed(await work.handle(valid, tx));
         const written = await idempotentWrites.inTransaction(writeOf(request, valid), waitMs, perform);
         return send(request, reply, written.response, written.isReplayed);
       }
@@ -73,7 +73,7 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
         return send(request, reply, written.response, written.isReplayed);
       }
       case "call_out": {
-        const perform = async () => toResponse(await work.handle(valid));
+        const perform = async () => performed(await work.handle(valid));
         const bounds = { waitMs, deadlineMs: work.deadlineMs };
         const written = await idempotentWrites.aroundCall(writeOf(request, valid), bounds, perform);
         return send(request, reply, written.response, written.isReplayed);
@@ -88,8 +88,12 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
   function respondEach({ handleEach }: Extract<Work, { kind: "batched_write" }>): PerformEach {
     return async (items, tx) => {
       const results = await handleEach(items, tx);
-      return results.map((result) => (result instanceof Problem ? result : toResponse(result)));
+      return results.map((result) => (result instanceof Problem ? result : performed(result)));
     };
+  }
+
+  function performed(result: ErasedResult): Performed {
+    return { result, response: toResponse(result) };
   }
 
   function validRequest(request: FastifyRequest): Valid {
@@ -113,7 +117,8 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
     const fingerprint = fingerprintOf({ operationKey, params, query, body });
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
     const places = placesFor(request.body as Buffer | undefined);
-    return { claim, places, holdsSecret, caller, requestId, params, body };
+    const details = (result: ErasedResult) => (typeof audit === "function" ? audit(valid, result) : null);
+    return { claim, places, holdsSecret, caller, requestId, details };
   }
 
   function batchedWriteOf(

@@ -16,12 +16,7 @@ import { createMetricsRegistry } from "../metrics/registry.ts";
 import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
 import { CHECK_POLICY } from "../operations/receivers.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
-import {
-  createAccountExists,
-  createFindApiKey,
-  createIdempotencyStore,
-  recordStaffWrite,
-} from "./api-stores.ts";
+import { createAccountExists, createFindApiKey, createIdempotencyStore, recordWrite } from "./api-stores.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
 import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
@@ -96,7 +91,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       ]),
     },
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
-    recordWrite: recordStaffWrite,
+    recordWrite,
     isTrustedProxy: trustedProxies(config.trustProxy),
     now,
     newId: randomUUID,
