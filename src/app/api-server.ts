@@ -54,6 +54,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     pool,
     logPool,
     secretsKey,
+    apiKeyBrand: config.apiKeyBrand,
+    apiKeyClass: keyClassOf(config),
     unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,

@@ -17,3 +17,6 @@ export const COMMAND_LINE: Actor = { kind: "command_line", keyId: null };
 export function actorOf({ keyId, isStaff }: { readonly keyId: string; readonly isStaff: boolean }): Actor {
   return { kind: isStaff ? "staff_key" : "key", keyId };
 }
+
+/** In the audit log only: no operation makes accounts. */
+export const ACCOUNT_CREATED = "accounts.create";

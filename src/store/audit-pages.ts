@@ -43,7 +43,8 @@ const LOOKED_AT_MAX = TOTAL_MAX + 1;
 
 // Version 1.0 wrote no actor, and only where a key was.
 const ACTOR_KIND = `coalesce(a.actor, (
-  select case when k.account_id is null then 'staff_key' else 'key' end from sealpost.api_keys k where k.id = a.key_id))`;
+  select case when k.account_id is null then 'staff_key' else 'key' end
+  from sealpost.api_keys k where k.id = a.key_id))`;
 
 const ENTRY = `json_build_object('id', a.id, 'accountId', a.account_id, 'operationKey', a.operation_key,
   'actorKind', ${ACTOR_KIND}, 'keyId', a.key_id,
