@@ -212,8 +212,8 @@ describe("at the same time", () => {
       const revoking = await begin(database.pool);
       await changeRows(revoking.client, "api_keys", { id }, { revoked_at: new Date() });
       const asked = work();
-      // It was let in, and finds the key locked.
-      await untilSomebodyWaits(database.pool);
+      // It was let in, and finds the key locked; if it did not wait, what follows fails.
+      await Promise.race([asked, untilSomebodyWaits(database.pool)]);
       await revoking.commit();
       expect(await asked).toMatchObject({ status: 401, body: { code: "unauthorized" } });
       expect(await keys()).toBe(before);
@@ -235,7 +235,7 @@ describe("at the same time", () => {
     const fill = (count: number) =>
       database.pool.query(
         `insert into sealpost.api_keys (account_id, digest, class, scopes)
-         select $1, sha256(($1 || ' ' || n)::bytea), 'test', '{}' from generate_series(1, $2::integer) as n`,
+         select $1::uuid, sha256(($1::text || ' ' || n)::bytea), 'test', '{}' from generate_series(1, $2::integer) as n`,
         [account.accountId, count],
       );
     await fill(ACCOUNT_KEYS_MAX - 2);
