@@ -235,7 +235,8 @@ describe("at the same time", () => {
     const fill = (count: number) =>
       database.pool.query(
         `insert into sealpost.api_keys (account_id, digest, class, scopes)
-         select $1::uuid, sha256(($1::text || ' ' || n)::bytea), 'test', '{}' from generate_series(1, $2::integer) as n`,
+         select $1::uuid, sha256(($1::text || ' ' || n)::bytea), 'test', '{}'
+         from generate_series(1, $2::integer) as n`,
         [account.accountId, count],
       );
     await fill(ACCOUNT_KEYS_MAX - 2);
