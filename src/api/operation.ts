@@ -47,6 +47,17 @@ export type ErasedResult =
   | { readonly other: unknown }
   | undefined;
 
+/** What an audit row tells of a write besides its operation, actor and time. Never a secret. */
+export type AuditDetails = Readonly<Record<string, unknown>>;
+
+/**
+ * What a write leaves in the audit log, in the transaction of its effect: what `details` says of the request and its
+ * result, nothing where they are null (a dry run); or, with the reason, where it is told instead.
+ */
+export type Audit<Request, Result> =
+  | ((request: Request, result: Result) => AuditDetails | null)
+  | { readonly elsewhere: string };
+
 /** What a request of a batch asks for. Two with one `name`, if any, of one account are never in one transaction. */
 export type BatchItem<Item> = { readonly item: Item; readonly name: string | null };
 
@@ -57,6 +68,8 @@ export type Batched<Request, Item, Result> = {
   /** Results, or the problems that refuse single items, in their order; a throw undoes the whole batch. */
   handleEach(items: readonly Item[], tx: Transaction): Promise<readonly (Result | Problem)[]>;
 };
+
+export type ErasedAudit = Audit<ErasedRequest, ErasedResult>;
 
 /** How an operation does its work. */
 export type Work =
@@ -95,6 +108,8 @@ export type Operation = {
   /** Whether responses hold a secret: never cached, and encrypted at rest. */
   readonly holdsSecret: boolean;
   readonly deprecated: Deprecation | null;
+  /** Null for reads and what is retired: they change nothing. */
+  readonly audit: ErasedAudit | null;
   readonly work: Work;
 };
 
@@ -147,6 +162,11 @@ type Writing<Params, Query, Body, Response, Code extends string, Context extends
   readonly mode: ExecutionMode;
   /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
   readonly idempotency: "key_required";
+  /** Written out for the same reason. */
+  readonly audit: Audit<
+    OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+    ResultOf<Response>
+  >;
   readonly body?: Body;
   readonly handle: (
     request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,

@@ -1,8 +1,8 @@
 import { withDeadline } from "./deadline.ts";
 import { fingerprintOf } from "./idempotency.ts";
-import type { IdempotentWrites, Write, WriteResult } from "./idempotent-write.ts";
+import type { IdempotentWrites, Performed, Write, WriteResult } from "./idempotent-write.ts";
 import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX } from "./limits.ts";
-import type { Caller, Operation, OperationRequest, Transaction, Work } from "./operation.ts";
+import type { Caller, ErasedResult, Operation, OperationRequest, Transaction, Work } from "./operation.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
 import { Problem } from "./problems.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
@@ -48,7 +48,7 @@ type Valid = OperationRequest<unknown, unknown, unknown, string>;
 /** The one way to an operation's work, for its route and for the console's pages. */
 export function compilePerform(operation: Operation, options: PerformOptions): Perform {
   const { idempotentWrites, createBatches, places, isChecking } = options;
-  const { work, holdsSecret, key: operationKey } = operation;
+  const { work, holdsSecret, key: operationKey, audit } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
   const batches = work.kind === "batched_write" ? createBatches(respondEach(work)) : null;
@@ -63,7 +63,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         return { response: toResponse(await withDeadline(waitMs, "the read", reading)), isReplayed: false };
       }
       case "write": {
-        const handle = async (tx: Transaction) => toResponse(await work.handle(valid, tx));
+        const handle = async (tx: Transaction) => performed(await work.handle(valid, tx));
         return await idempotentWrites.inTransaction(writeOf(valid, asked), waitMs, handle);
       }
       case "batched_write": {
@@ -74,7 +74,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         return await withDeadline(waitMs, "the transaction", writing);
       }
       case "call_out": {
-        const handle = async () => toResponse(await work.handle(valid));
+        const handle = async () => performed(await work.handle(valid));
         const bounds = { waitMs, deadlineMs: work.deadlineMs };
         return await idempotentWrites.aroundCall(writeOf(valid, asked), bounds, handle);
       }
@@ -88,8 +88,12 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   function respondEach({ handleEach }: Extract<Work, { kind: "batched_write" }>): PerformEach {
     return async (items, tx) => {
       const results = await handleEach(items, tx);
-      return results.map((result) => (result instanceof Problem ? result : toResponse(result)));
+      return results.map((result) => (result instanceof Problem ? result : performed(result)));
     };
+  }
+
+  function performed(result: ErasedResult): Performed {
+    return { result, response: toResponse(result) };
   }
 
   function validRequest({ accountId, caller }: Principal, asked: Asked): Valid {
@@ -108,7 +112,8 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     const { params, query, body, accountId, caller, requestId } = valid;
     const fingerprint = fingerprintOf({ operationKey, params, query, body });
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
-    return { claim, places: placesFor(received), holdsSecret, caller, requestId, params, body };
+    const details = (result: ErasedResult) => (typeof audit === "function" ? audit(valid, result) : null);
+    return { claim, places: placesFor(received), holdsSecret, caller, requestId, details };
   }
 
   function batchedWriteOf(

@@ -17,12 +17,7 @@ import { createMetricsRegistry } from "../metrics/registry.ts";
 import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
 import { CHECK_POLICY } from "../operations/receivers.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
-import {
-  createAccountExists,
-  createFindApiKey,
-  createIdempotencyStore,
-  recordStaffWrite,
-} from "./api-stores.ts";
+import { createAccountExists, createFindApiKey, createIdempotencyStore, recordWrite } from "./api-stores.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
@@ -61,6 +56,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     pool,
     logPool,
     secretsKey,
+    apiKeyBrand: config.apiKeyBrand,
+    apiKeyClass: keyClassOf(config),
     unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
@@ -100,7 +97,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       ]),
     },
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
-    recordWrite: recordStaffWrite,
+    recordWrite,
     isTrustedProxy: trustedProxies(config.trustProxy),
     now,
     newId: randomUUID,

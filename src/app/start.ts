@@ -3,8 +3,9 @@ import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { scopes } from "../model/api-keys.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
-import { createAccount, hasAccounts } from "../store/accounts.ts";
-import { createApiKey } from "./create-api-key.ts";
+import { hasAccounts } from "../store/accounts.ts";
+import { openAccount } from "./command-line-changes.ts";
+import { issueApiKey } from "./create-api-key.ts";
 import { createCommandPool, loadSecretsKey, prepareDatabase } from "./database.ts";
 import { type Announce, inColumns } from "./output.ts";
 import { startOwnDatabase } from "./own-database.ts";
@@ -95,8 +96,8 @@ async function createFirstAccount(
   secretsKey: Uint8Array,
   announce: Announce,
 ): Promise<void> {
-  const { accountId, signingSecret } = await createAccount(pool, "First account", secretsKey);
-  const { keyId, apiKey } = await createApiKey(pool, config, {
+  const { accountId, signingSecret } = await openAccount(pool, "First account", secretsKey);
+  const { keyId, apiKey } = await issueApiKey(pool, config, {
     accountId,
     name: "First key",
     scopes,

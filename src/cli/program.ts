@@ -3,6 +3,7 @@ import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { ConfigError } from "../config/config.ts";
 import { addAccountCommands } from "./account.ts";
+import { addAuditCommands } from "./audit.ts";
 import { addDemoCommand } from "./demo.ts";
 import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands } from "./key.ts";
@@ -45,6 +46,7 @@ function createProgram(context: ProcessContext): Command {
   addKeyCommands(program, context);
   addEndpointCommands(program, context);
   addSecretCommands(program, context);
+  addAuditCommands(program, context);
   addPublishCommand(program, context);
   addTargetCommands(program, context);
   addSignatureCommands(program, context);

@@ -73,6 +73,9 @@ export function analysisOperations(dependencies: Dependencies): readonly Operati
       mode: "async",
       idempotency: "key_required",
       body: rawBody({ documentedAs: NewAnalysis, bytesMax: analysisBytesMax + ENVELOPE_BYTES }),
+      audit: {
+        elsewhere: "the request's log line names key, account and request: there are millions of these",
+      },
       response: jsonResponse(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
       prepare: ({ accountId, body, traceparent }) => {

@@ -91,6 +91,7 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
       mode: "sync",
       idempotency: "key_required",
       holdsSecret: true,
+      audit: ({ body: { permissions, viewer, embed_origin } }) => ({ permissions, viewer, embed_origin }),
       body: jsonBody(NewLink),
       response: jsonResponse(201, NewLinkAnswer),
       handle: async ({ accountId, body, caller }, tx) => {
@@ -152,6 +153,7 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
       risk: "irreversible",
       mode: "sync",
       idempotency: "key_required",
+      audit: ({ body: { session_id, viewer_id } }) => ({ session_id, viewer_id }),
       body: jsonBody(z.strictObject({ session_id: id.optional(), viewer_id: viewerId.optional() }), {
         isOptional: true,
       }),

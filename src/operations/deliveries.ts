@@ -81,6 +81,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       mode: "async",
       idempotency: "key_required",
       params,
+      audit: ({ params }) => ({ delivery_id: params.delivery_id }),
       response: jsonResponse(202, Delivery),
       errors: ["not_found", "delivery_not_replayable", "analysis_expired"],
       handle: async ({ accountId, params, problem }, tx) => {

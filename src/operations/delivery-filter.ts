@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { DeliveryFilter } from "../store/delivery-filter.ts";
 import { analysisId, deliveryStatus, event } from "./fields.ts";
 
-const moment = z.iso.datetime({ offset: true });
+export const moment = z.iso.datetime({ offset: true });
 
 /** The filters of the delivery log, each by itself; what is asked for has to fit all of them. */
 export const filters = {
@@ -63,6 +63,6 @@ function hostOf(text: string): string {
 }
 
 /** Nothing is older than the epoch of the ids' time, and a time before it has no id. */
-function momentOf(text: string): Date {
+export function momentOf(text: string): Date {
   return new Date(Math.max(0, Date.parse(text)));
 }

@@ -3,6 +3,8 @@ import type { Operation } from "../api/operation.ts";
 import { createOperationRegistry, type OperationRegistry } from "../api/operation-registry.ts";
 import { operationsList } from "../api/operations-list.ts";
 import { analysisOperations } from "./analyses.ts";
+import { apiKeyOperations } from "./api-keys.ts";
+import { auditOperations } from "./audit.ts";
 import { consoleOperations } from "./console.ts";
 import { deliveryOperations } from "./deliveries.ts";
 import { endpointOperations } from "./endpoint.ts";
@@ -22,8 +24,10 @@ export function createSealpostRegistry(dependencies: Dependencies): OperationReg
     ...deliveryOperations(dependencies),
     ...replayOperations(dependencies),
     ...consoleOperations(dependencies),
+    ...apiKeyOperations(dependencies),
   ];
-  return createOperationRegistry([...operations, operationsList(operations)], problems);
+  const all = [...operations, ...auditOperations(dependencies, operations)];
+  return createOperationRegistry([...all, operationsList(all)], problems);
 }
 
 export const apiInfo: OpenApiInfo = {
@@ -42,6 +46,8 @@ export const apiInfo: OpenApiInfo = {
     { name: "Deliveries", description: "The log of every webhook and every attempt." },
     { name: "Replays", description: "Bulk redelivery of what did not arrive, at a limited rate." },
     { name: "Console", description: "Screens for people: the delivery log and replays, opened by a link." },
+    { name: "API keys", description: "The account's own keys." },
+    { name: "Audit", description: "Who changed what." },
     { name: "Operations", description: "The list of operations, for programs." },
   ],
 };

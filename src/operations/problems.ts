@@ -31,6 +31,20 @@ const ownProblems = {
       "Wait until one of them has started all its deliveries (its status is then `delivering`), or cancel one. " +
       "One replay with a wider filter does the work of many.",
   },
+  exceeds_own_key: {
+    status: 403,
+    title: "Exceeds own key",
+    meaning:
+      "The request concerns an API key that can do more, or for longer, than the caller's own; see `errors`.",
+    remedy: "Use a key that has all of these scopes and expires no earlier, or ask whoever has one.",
+    hasErrors: true,
+  },
+  too_many_api_keys: {
+    status: 409,
+    title: "Too many API keys",
+    meaning: "The account already has as many API keys, valid or made within the last day, as it may have.",
+    remedy: "Revoke keys that nobody uses; if the account has made very many today, wait until tomorrow.",
+  },
   analysis_expired: {
     status: 410,
     title: "Analysis expired",

@@ -63,6 +63,11 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       mode: "async",
       idempotency: "key_required",
       body: jsonBody(NewReplay),
+      audit: ({ body }, result) => {
+        if ("other" in result) return null;
+        const { filter, rate_per_second } = body;
+        return { replay_id: result.body.id, filter, rate_per_second, matched: result.body.matched };
+      },
       response: eitherResponse(jsonResponse(202, Replay), {
         status: 200,
         schema: DryRun,
@@ -139,6 +144,7 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       mode: "async",
       idempotency: "key_required",
       params,
+      audit: ({ params }) => ({ replay_id: params.replay_id }),
       response: jsonResponse(200, Replay),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }, tx) => {

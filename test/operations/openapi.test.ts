@@ -65,7 +65,7 @@ test("a client generated from it compiles, and takes a tour", { timeout: patienc
       matched: 1,
       status: "running",
       code: "not_found",
-      operations: 17,
+      operations: 21,
     });
   });
   const wrong = `import { webhooksEndpointSet } from "./client.ts"; webhooksEndpointSet("k", { uri: "" });`;

@@ -14,7 +14,9 @@ test("the scopes that keys can have are those that operations require", () => {
 test("every code of our own is raised by some operation, and explained", () => {
   const raised = new Set(operations.flatMap(({ errors }) => errors));
   const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "analysis_expired"];
-  expect([...raised].sort()).toEqual([...own, "invalid_analysis", "not_found", "target_refused"].sort());
+  const ofKeys = ["exceeds_own_key", "too_many_api_keys"];
+  const others = ["invalid_analysis", "not_found", "target_refused"];
+  expect([...raised].sort()).toEqual([...own, ...ofKeys, ...others].sort());
   for (const code of raised) {
     const { meaning, remedy } = problems[code as keyof typeof problems];
     expect(meaning).toMatch(/^[A-Z].*\.$/);
@@ -40,6 +42,10 @@ webhooks.replays.create POST /v1/webhooks/replays webhooks:replay irreversible w
 webhooks.replays.list GET /v1/webhooks/replays webhooks:replay none read sync
 webhooks.replays.get GET /v1/webhooks/replays/{replay_id} webhooks:replay none read sync
 webhooks.replays.cancel POST /v1/webhooks/replays/{replay_id}/cancel webhooks:replay irreversible write async
+api_keys.list GET /v1/api-keys keys:write none read sync
+api_keys.create POST /v1/api-keys keys:write irreversible write sync
+api_keys.revoke DELETE /v1/api-keys/{key_id} keys:write irreversible write sync
+audit.list GET /v1/audit audit:read none read sync
 operations.list GET /v1/operations operations:read none read sync
 `;
 
@@ -67,5 +73,6 @@ describe("the operations are those that were agreed upon", () => {
 
 test("only the operations on secrets hold secrets", () => {
   const keys = operations.filter(({ holdsSecret }) => holdsSecret).map(({ key }) => key);
-  expect(keys).toEqual(["webhooks.signing_secret.get", "webhooks.signing_secret.rotate"]);
+  const ofSecrets = ["webhooks.signing_secret.get", "webhooks.signing_secret.rotate"];
+  expect(keys).toEqual([...ofSecrets, "api_keys.create"]);
 });

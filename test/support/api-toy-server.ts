@@ -44,7 +44,7 @@ export type ToyApi = {
   readonly answered: CompletedRequest[];
   readonly faults: unknown[];
   readonly limiterFailures: unknown[];
-  readonly recorded: ToldWrite[];
+  readonly recorded: RecordedWrite[];
   readonly connections: {
     open: number;
     readonly refused: ConnectionRefusal[];
@@ -54,9 +54,6 @@ export type ToyApi = {
   listen(): Promise<string>;
   readonly port: () => number;
 };
-
-/** With the response parsed. */
-type ToldWrite = Omit<RecordedWrite, "responseBody"> & { readonly responseBody: unknown };
 
 export type ToyOverrides = Partial<ApiOptions> & { readonly more?: readonly Operation[] };
 
@@ -70,7 +67,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
   const answered: CompletedRequest[] = [];
   const faults: unknown[] = [];
   const limiterFailures: unknown[] = [];
-  const recorded: ToldWrite[] = [];
+  const recorded: RecordedWrite[] = [];
   const connections: ToyApi["connections"] = { open: 0, refused: [], cut: [] };
   const operations = [...createBoxOperations(boxes), ...more];
 
@@ -90,10 +87,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
     },
     idempotencyStore: store,
     recordWrite: async (tx, write) => {
-      recorded.push({
-        ...write,
-        responseBody: write.responseBody === null ? null : JSON.parse(write.responseBody.toString()),
-      });
+      recorded.push(write);
       toyTx(tx).undo.push(() => recorded.pop());
     },
     isTrustedProxy: null,

@@ -10,6 +10,8 @@ export function declaredOperations(): readonly Operation[] {
     pool: new pg.Pool(),
     logPool: new pg.Pool(),
     secretsKey: Buffer.alloc(32),
+    apiKeyBrand: "svc",
+    apiKeyClass: "test",
     unsafeAllowedTargets: NO_UNSAFE_ALLOWED_TARGETS,
     analysisBytesMax: 1_048_576,
     analysisRetentionMs: 7 * 86_400_000,
