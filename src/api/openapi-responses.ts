@@ -135,7 +135,8 @@ export function createProblemResponses(problems: ProblemCatalogue, docsUrl: stri
         { $ref: "#/components/schemas/Problem" },
         {
           type: "object",
-          properties: { status: { const: status }, code: { enum: codes } },
+          // With types, and without `const`: some generators of clients drop the whole response otherwise.
+          properties: { status: { type: "integer", enum: [status] }, code: { type: "string", enum: codes } },
           required: ["status", "code"],
         },
       ],

@@ -3,7 +3,7 @@ import type { Explanation } from "./explanation.ts";
 /** The error code of a non-2xx response: `status_` and the three digits. */
 export type StatusErrorCode = `status_${number}`;
 
-const STATUS_ERROR_CODE = /^status_([3-9]\d\d)$/;
+export const STATUS_ERROR_CODE = /^status_([3-9]\d\d)$/;
 
 /** `status`: 300 to 999. */
 export function statusErrorCode(status: number): StatusErrorCode {

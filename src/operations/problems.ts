@@ -31,6 +31,13 @@ const ownProblems = {
       "Wait until one of them has started all its deliveries (its status is then `delivering`), or cancel one. " +
       "One replay with a wider filter does the work of many.",
   },
+  replay_changed: {
+    status: 409,
+    title: "Replay changed",
+    meaning:
+      "By now more than 1 % more or fewer deliveries match than `expected_matched`, so nothing was replayed.",
+    remedy: "Do the dry run again, look at its counts, and send the new `matched` as `expected_matched`.",
+  },
   analysis_expired: {
     status: 410,
     title: "Analysis expired",

@@ -38,11 +38,11 @@ const tour = `
     const published = of(await api.analysesPublish("k-1", { analysis }), 202).data;
     const read: api.Analysis = of(await api.analysesGet(published.analysis_id, {}), 200).data;
     const endpoint = of(await api.webhooksEndpointSet("k-2", { url: "https://hooks.example.com/" }), 200).data;
-    const listed = of(await api.webhooksDeliveriesList({ status: "abandoned", limit: 1 }), 200).data;
+    const listed = of(await api.webhooksDeliveriesList({ status: ["abandoned"], limit: 1 }), 200).data;
     const delivery: api.DeliveryWithAttempts =
       of(await api.webhooksDeliveriesGet(published.delivery_id, {}), 200).data;
     const dry = of(await api.webhooksReplaysCreate("k-3", { filter: {}, dry_run: true }), 200).data;
-    const replay: api.Replay = of(await api.webhooksReplaysCreate("k-4", { filter: {} }), 202).data;
+    const replay: api.Replay = of(await api.webhooksReplaysCreate("k-4", { filter: { status: "abandoned" } }), 202).data;
     const missing = await api.webhooksReplaysGet(published.delivery_id, {});
     const code = missing.status === 404 ? (missing.data.code satisfies "not_found") : null;
     const operations = of(await api.operationsList({}), 200).data;

@@ -148,7 +148,7 @@ it("days that are made ahead are not opened for a page", async () => {
     );
   const before = await scans();
   await list(accountId, NO_FILTER, null, 50);
-  await list(accountId, { ...NO_FILTER, status: "abandoned" }, null, 50);
+  await list(accountId, { ...NO_FILTER, status: ["abandoned"] }, null, 50);
   await list(accountId, { ...NO_FILTER, errorCode: "status_503" }, null, 50);
   expect((await scans()) - before).toBe(0);
 });

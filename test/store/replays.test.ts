@@ -3,10 +3,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { findDelivery } from "../../src/store/deliveries.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { createListDeliveries, type ListDeliveries } from "../../src/store/delivery-pages.ts";
+import { countReplayable, previewReplay } from "../../src/store/replay-set.ts";
 import {
   advanceReplays,
   cancelReplay,
-  countReplayable,
   createReplay,
   findReplay,
   listReplays,
@@ -49,7 +49,8 @@ function make(
   ratePerSecond: number,
   analysisRetentionMs: number,
 ): Promise<StoredReplay> {
-  const asNew = { filter, asked, ratePerSecond, analysisRetentionMs, limits: LIMITS };
+  const unasked = { note: null, expectedMatched: null, createdByKeyId: null };
+  const asNew = { ...unasked, filter, asked, ratePerSecond, analysisRetentionMs, limits: LIMITS };
   return createReplay(client, accountId, asNew) as Promise<StoredReplay>;
 }
 
@@ -148,7 +149,7 @@ async function untilCounted(replayId: string, fromMs: number): Promise<void> {
 describe("replaying many", () => {
   it("fixes its set, keeps its pace, counts what it did, and ends", async () => {
     const ids = [await abandoned(), await abandoned(), await abandoned(), await abandoned()];
-    const filter = { ...NO_FILTER, status: "abandoned" } as const;
+    const filter = { ...NO_FILTER, status: ["abandoned"] } as const;
     expect(await countReplayable(database.pool, accountId, filter, RETENTION_MS)).toBe(4);
     const replay = await inTransaction(database.pool, (client) =>
       make(client, filter, { status: "abandoned" }, 2, RETENTION_MS),
@@ -198,6 +199,50 @@ describe("replaying many", () => {
     const kept = await start(RETENTION_MS);
     expect(kept).toMatchObject({ status: "running", matched: 1 });
     await cancelReplay(database.pool, accountId, kept!.id);
+  });
+
+  it("is previewed: what it would take, what of that has a URL of its own, and what has expired", async () => {
+    const [old] = await publishAt(database.pool, accountId, new Date(Date.now() - 3_600_000), [
+      `r-${++serial}`,
+    ]);
+    await abandoned();
+    const own = [await open(), await open()];
+    await changeRows(database.pool, "deliveries", { id: own }, { status: "failed" });
+    const preview = (filter: DeliveryFilter, retentionMs: number) =>
+      previewReplay(database.pool, accountId, filter, retentionMs);
+    expect(await preview(NO_FILTER, RETENTION_MS)).toEqual({ matched: 4, ownUrl: 2, expired: 0 });
+    expect(await preview(NO_FILTER, 60_000)).toEqual({ matched: 3, ownUrl: 2, expired: 1 });
+    const ofOld = { ...NO_FILTER, analysisId: `r-${serial - 3}` };
+    expect(await preview(ofOld, 60_000), old).toEqual({ matched: 0, ownUrl: 0, expired: 1 });
+    const alone = { ...NO_FILTER, status: ["abandoned"], reason: ["no_target"] } as const;
+    expect(await preview(alone, 60_000)).toEqual({ matched: 1, ownUrl: 0, expired: 1 });
+  });
+
+  it.each([
+    [100, 100, "running"],
+    [100, 101, "running"],
+    [100, 99, "running"],
+    [100, 102, "replay_changed"],
+    [100, 98, "replay_changed"],
+    [1, 0, "replay_changed"],
+    [0, 1, "replay_changed"],
+    [0, 0, "done"],
+  ] as const)("of %i expected that match %i is %s", async (expectedMatched, matched, expected) => {
+    const texts = Array.from({ length: matched }, () => `{"id":"r-${++serial}","status":"failed"}`);
+    const none = texts.map(() => null);
+    await publishMany(
+      database.pool,
+      texts.map(() => accountId),
+      texts,
+      none,
+    );
+    const asNew = { filter: NO_FILTER, asked: {}, note: null, createdByKeyId: null, expectedMatched };
+    const more = { ratePerSecond: 1, analysisRetentionMs: RETENTION_MS, limits: LIMITS };
+    const made = await inTransaction(database.pool, (client) =>
+      createReplay(client, accountId, { ...asNew, ...more }),
+    );
+    expect(typeof made === "string" ? made : made.status).toBe(expected);
+    if (typeof made !== "string") await cancelReplay(database.pool, accountId, made.id);
   });
 
   it("does not make up for lost time all at once", async () => {
@@ -273,6 +318,13 @@ describe("replaying many", () => {
     await setStatus(ids.slice(0, 2), "succeeded");
     await setStatus(ids.slice(2), "failed");
     const found = () => findReplay(database.pool, accountId, replay!.id);
+    expect(await found(), "it has an attempt to come").toMatchObject({ succeeded: 2, failed: 0 });
+    await changeRows(
+      database.pool,
+      "deliveries",
+      { id: ids[2] },
+      { status: "abandoned", reason: "no_target" },
+    );
     expect(await found()).toMatchObject({ succeeded: 2, failed: 1 });
     const setReplayed = (count: number) =>
       changeRows(database.pool, "replays", { id: replay!.id }, { replayed: count });
@@ -281,7 +333,7 @@ describe("replaying many", () => {
     await setReplayed(3);
     await untilCounted(replay.id, begun + 10_000);
     expect(await listed()).toMatchObject({ replayed: 3, succeeded: 2, failed: 1, status: "delivering" });
-    await setStatus(ids.slice(2), "succeeded");
+    await changeRows(database.pool, "deliveries", { id: ids[2] }, { status: "succeeded", reason: null });
     await forgetOpen(database.pool, ids);
     await untilCounted(replay.id, begun + 20_000);
     expect(await listed()).toMatchObject({ succeeded: 3, status: "done" });
@@ -356,9 +408,15 @@ describe("the log's list", () => {
   });
 
   it.each([
-    ["status", { status: "abandoned" }, 1],
-    ["another status", { status: "failed" }, 0],
-    ["a status without an index", { status: "succeeded" }, 0],
+    ["status", { status: ["abandoned"] }, 1],
+    ["another status", { status: ["failed"] }, 0],
+    ["all that needs attention", { status: ["failed", "abandoned"] }, 1],
+    ["statuses of which one has no index", { status: ["pending", "abandoned"] }, 2],
+    ["every status", { status: ["pending", "failed", "succeeded", "abandoned"] }, 2],
+    ["reason", { reason: ["no_target", "window_ended"] }, 1],
+    ["another reason", { reason: ["window_ended"] }, 0],
+    ["a reason that the status rules out", { status: ["failed"], reason: ["no_target"] }, 0],
+    ["a status without an index", { status: ["succeeded"] }, 0],
     ["event", { event: "analysis.failed" }, 1],
     ["analysis_id", { analysisId: "the-one" }, 1],
     ["another analysis_id", { analysisId: "the-other" }, 0],
@@ -368,6 +426,11 @@ describe("the log's list", () => {
     ["created before", { createdBefore: new Date("2020-01-01T00:00:00Z") }, 0],
     ["error code", { errorCode: "status_500" }, 1],
     ["status code", { statusCode: 500 }, 1],
+    ["status codes from", { statusCodeMin: 500 }, 1],
+    ["status codes from, above", { statusCodeMin: 501 }, 0],
+    ["status codes to", { statusCodeMax: 500 }, 1],
+    ["status codes to, below", { statusCodeMax: 499 }, 0],
+    ["a replay that there is not", { replayId: "01900000-0000-7000-8000-000000000000" }, 0],
   ] as const)("filters by %s", async (_, filter, expected) => {
     await publish(
       database.pool,
