@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { entityTag, matchesEntityTag } from "./entity-tags.ts";
 import { addErrorPages } from "./error-pages.ts";
-import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
+import { buildOpenApiDocument, type OpenApiDocument, type OpenApiInfo } from "./openapi.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { addReferencePage } from "./reference-page.ts";
 import { beginRequest } from "./request-context.ts";
@@ -44,9 +44,13 @@ export async function addPublicPages(
     beginRequest(request, "page");
     await guards.guardPublic(request, reply);
   };
-  const document = Buffer.from(JSON.stringify(buildOpenApiDocument(registry, options)));
-  const tag = entityTag(document);
+  const documents = {
+    all: taggedDocument(buildOpenApiDocument(registry, { ...options, errors: "all" })),
+    raised: taggedDocument(buildOpenApiDocument(registry, { ...options, errors: "raised" })),
+  };
   addPage(app, OPENAPI_PATH, admit, async (request, reply) => {
+    const { errors } = request.query as { errors?: unknown };
+    const { document, tag } = documents[errors === "raised" ? "raised" : "all"];
     reply.headers({ etag: tag, "cache-control": "no-cache" });
     const ifNoneMatch = request.headers["if-none-match"];
     if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, tag)) return reply.code(304).send();
@@ -56,10 +60,20 @@ export async function addPublicPages(
   addPage(app, "/favicon.ico", probed, async (_request, reply) => reply.code(204).send());
   addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
   const errorPaths = addErrorPages(app, registry.problems, admit);
-  const referencePaths = await addReferencePage(app, options.info.title, OPENAPI_PATH, admit);
+  const referencePaths = await addReferencePage(
+    app,
+    options.info.title,
+    `${OPENAPI_PATH}?errors=raised`,
+    admit,
+  );
 
   const paths = ["/healthz", "/readyz", "/favicon.ico", OPENAPI_PATH, "/", ...errorPaths, ...referencePaths];
   return paths.map((path) => ({ method: "GET", path }));
+}
+
+function taggedDocument(openApi: OpenApiDocument): { readonly document: Buffer; readonly tag: string } {
+  const document = Buffer.from(JSON.stringify(openApi));
+  return { document, tag: entityTag(document) };
 }
 
 export type PageGuard = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;

@@ -13,8 +13,10 @@ test("the scopes that keys can have are those that operations require", () => {
 
 test("every code of our own is raised by some operation, and explained", () => {
   const raised = new Set(operations.flatMap(({ errors }) => errors));
-  const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "analysis_expired"];
-  expect([...raised].sort()).toEqual([...own, "invalid_analysis", "not_found", "target_refused"].sort());
+  const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "replay_changed"];
+  expect([...raised].sort()).toEqual(
+    [...own, "analysis_expired", "invalid_analysis", "not_found", "target_refused"].sort(),
+  );
   for (const code of raised) {
     const { meaning, remedy } = problems[code as keyof typeof problems];
     expect(meaning).toMatch(/^[A-Z].*\.$/);
