@@ -1,6 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { addDocumentPages, type DocumentPage } from "./document-pages.ts";
 import { entityTag, matchesEntityTag } from "./entity-tags.ts";
-import { addErrorPages } from "./error-pages.ts";
+import { addErrorPages, type CodeGroup } from "./error-pages.ts";
+import type { PageGuard } from "./html-page.ts";
 import { buildOpenApiDocument, type OpenApiDocument, type OpenApiInfo } from "./openapi.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { addReferencePage } from "./reference-page.ts";
@@ -13,6 +15,10 @@ export type PageOptions = {
   readonly publicUrl: string;
   /** Base URL of the error pages: a problem's type is `{docsUrl}/errors/{code}`. */
   readonly docsUrl: string;
+  /** Documents about the service; they need no API key. */
+  readonly documents: readonly DocumentPage[];
+  /** Codes that have a page beside those of the problems. */
+  readonly codeGroups: readonly CodeGroup[];
   /** Rejects while the process is not ready: its database is down, or not migrated. */
   readonly checkReady: () => Promise<void>;
 };
@@ -59,7 +65,8 @@ export async function addPublicPages(
   // Browsers request it on their own.
   addPage(app, "/favicon.ico", probed, async (_request, reply) => reply.code(204).send());
   addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
-  const errorPaths = addErrorPages(app, registry.problems, admit);
+  const errorPaths = addErrorPages(app, { ...options, problems: registry.problems }, admit);
+  const documentPaths = addDocumentPages(app, options.documents, admit);
   const referencePaths = await addReferencePage(
     app,
     options.info.title,
@@ -67,7 +74,16 @@ export async function addPublicPages(
     admit,
   );
 
-  const paths = ["/healthz", "/readyz", "/favicon.ico", OPENAPI_PATH, "/", ...errorPaths, ...referencePaths];
+  const paths = [
+    "/healthz",
+    "/readyz",
+    "/favicon.ico",
+    OPENAPI_PATH,
+    "/",
+    ...errorPaths,
+    ...documentPaths,
+    ...referencePaths,
+  ];
   return paths.map((path) => ({ method: "GET", path }));
 }
 
@@ -76,7 +92,6 @@ function taggedDocument(openApi: OpenApiDocument): { readonly document: Buffer; 
   return { document, tag: entityTag(document) };
 }
 
-export type PageGuard = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 export type PageHandler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 
 function addPage(app: FastifyInstance, url: string, onRequest: PageGuard, handler: PageHandler): void {

@@ -88,6 +88,11 @@ const KNOWN: Readonly<Record<number, Explanation>> = {
 
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
+/** Those that have an explanation of their own. */
+export const EXPLAINED_STATUSES: readonly number[] = [...REDIRECTS, ...Object.keys(KNOWN).map(Number)].sort(
+  (one, other) => one - other,
+);
+
 /** `status`: 300 to 999. */
 export function explainStatus(status: number): Explanation {
   const known = KNOWN[status];

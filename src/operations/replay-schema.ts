@@ -32,7 +32,7 @@ const GivenFilter = z
   .object(mapped(membersOfFilter, (member) => member.nullable()) as Nullable<typeof membersOfFilter>)
   .meta({ id: "GivenReplayFilter", description: "The filter of a replay as it was given; null: not given." });
 
-export const NOTE_CHARS_MAX = 500;
+const NOTE_CHARS_MAX = 500;
 /** One line: what a text column takes, and a list shows. */
 export const note = z
   .string()

@@ -57,7 +57,7 @@ const DryRun = z
     expired: z
       .int()
       .describe(
-        "Deliveries that fit the filter, too, but whose analysis is no longer retained; from 100,001 on, a lower bound.",
+        "Deliveries that fit the filter, too, but whose analysis is no longer retained; at 100,001, that many or more.",
       ),
   })
   .meta({ id: "ReplayDryRun", description: "The result of a dry run." });

@@ -77,7 +77,8 @@ const tour = `
     const delivery: api.DeliveryWithAttempts =
       of(await api.webhooksDeliveriesGet(published.delivery_id, {}), 200).data;
     const dry = of(await api.webhooksReplaysCreate("k-3", { filter: {}, dry_run: true }), 200).data;
-    const replay: api.Replay = of(await api.webhooksReplaysCreate("k-4", { filter: { status: "abandoned" } }), 202).data;
+    const filter: api.ReplayFilter = { status: "abandoned", reason: ["no_target"] };
+    const replay: api.Replay = of(await api.webhooksReplaysCreate("k-4", { filter }), 202).data;
     const missing = await api.webhooksReplaysGet(published.delivery_id, {});
     const code = missing.status === 404 ? (missing.data.code satisfies "not_found") : null;
     const operations = of(await api.operationsList({}), 200).data;

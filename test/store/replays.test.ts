@@ -2,8 +2,7 @@ import type { ClientBase } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { findDelivery } from "../../src/store/deliveries.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../src/store/delivery-filter.ts";
-import { createListDeliveries, type ListDeliveries } from "../../src/store/delivery-pages.ts";
-import { countReplayable, previewReplay } from "../../src/store/replay-set.ts";
+import { countReplayable } from "../../src/store/replay-set.ts";
 import {
   advanceReplays,
   cancelReplay,
@@ -201,50 +200,6 @@ describe("replaying many", () => {
     await cancelReplay(database.pool, accountId, kept!.id);
   });
 
-  it("is previewed: what it would take, what of that has a URL of its own, and what has expired", async () => {
-    const [old] = await publishAt(database.pool, accountId, new Date(Date.now() - 3_600_000), [
-      `r-${++serial}`,
-    ]);
-    await abandoned();
-    const own = [await open(), await open()];
-    await changeRows(database.pool, "deliveries", { id: own }, { status: "failed" });
-    const preview = (filter: DeliveryFilter, retentionMs: number) =>
-      previewReplay(database.pool, accountId, filter, retentionMs);
-    expect(await preview(NO_FILTER, RETENTION_MS)).toEqual({ matched: 4, ownUrl: 2, expired: 0 });
-    expect(await preview(NO_FILTER, 60_000)).toEqual({ matched: 3, ownUrl: 2, expired: 1 });
-    const ofOld = { ...NO_FILTER, analysisId: `r-${serial - 3}` };
-    expect(await preview(ofOld, 60_000), old).toEqual({ matched: 0, ownUrl: 0, expired: 1 });
-    const alone = { ...NO_FILTER, status: ["abandoned"], reason: ["no_target"] } as const;
-    expect(await preview(alone, 60_000)).toEqual({ matched: 1, ownUrl: 0, expired: 1 });
-  });
-
-  it.each([
-    [100, 100, "running"],
-    [100, 101, "running"],
-    [100, 99, "running"],
-    [100, 102, "replay_changed"],
-    [100, 98, "replay_changed"],
-    [1, 0, "replay_changed"],
-    [0, 1, "replay_changed"],
-    [0, 0, "done"],
-  ] as const)("of %i expected that match %i is %s", async (expectedMatched, matched, expected) => {
-    const texts = Array.from({ length: matched }, () => `{"id":"r-${++serial}","status":"failed"}`);
-    const none = texts.map(() => null);
-    await publishMany(
-      database.pool,
-      texts.map(() => accountId),
-      texts,
-      none,
-    );
-    const asNew = { filter: NO_FILTER, asked: {}, note: null, createdByKeyId: null, expectedMatched };
-    const more = { ratePerSecond: 1, analysisRetentionMs: RETENTION_MS, limits: LIMITS };
-    const made = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, { ...asNew, ...more }),
-    );
-    expect(typeof made === "string" ? made : made.status).toBe(expected);
-    if (typeof made !== "string") await cancelReplay(database.pool, accountId, made.id);
-  });
-
   it("does not make up for lost time all at once", async () => {
     for (let i = 0; i < 30; i++) await abandoned();
     const replay = await inTransaction(database.pool, (client) =>
@@ -384,65 +339,5 @@ describe("replaying many", () => {
       make(client, NO_FILTER, {}, 1, RETENTION_MS),
     );
     expect(replay).toMatchObject({ status: "done", matched: 0 });
-  });
-});
-
-describe("the log's list", () => {
-  let listDeliveries: ListDeliveries;
-  beforeEach(() => {
-    listDeliveries = createListDeliveries(database.pool, () => performance.now());
-  });
-
-  it("pages without a row twice or one missed while rows are added", async () => {
-    const ids: string[] = [];
-    for (let i = 0; i < 7; i++) ids.push(await abandoned());
-    const newestFirst = [...ids].sort().reverse();
-    const first = await listDeliveries(accountId, NO_FILTER, null, 3);
-    expect(first.total).toBe(7);
-    await abandoned();
-    const second = await listDeliveries(accountId, NO_FILTER, first.nextBelowId, 3);
-    const third = await listDeliveries(accountId, NO_FILTER, second.nextBelowId, 3);
-    const seen = [first, second, third].flatMap((page) => page.deliveries.map(({ id }) => id));
-    expect(seen).toEqual(newestFirst);
-    expect(third.nextBelowId).toBeNull();
-  });
-
-  it.each([
-    ["status", { status: ["abandoned"] }, 1],
-    ["another status", { status: ["failed"] }, 0],
-    ["all that needs attention", { status: ["failed", "abandoned"] }, 1],
-    ["statuses of which one has no index", { status: ["pending", "abandoned"] }, 2],
-    ["every status", { status: ["pending", "failed", "succeeded", "abandoned"] }, 2],
-    ["reason", { reason: ["no_target", "window_ended"] }, 1],
-    ["another reason", { reason: ["window_ended"] }, 0],
-    ["a reason that the status rules out", { status: ["failed"], reason: ["no_target"] }, 0],
-    ["a status without an index", { status: ["succeeded"] }, 0],
-    ["event", { event: "analysis.failed" }, 1],
-    ["analysis_id", { analysisId: "the-one" }, 1],
-    ["another analysis_id", { analysisId: "the-other" }, 0],
-    ["target host", { targetHost: "hooks.example.com" }, 1],
-    ["another host", { targetHost: "example.com" }, 0],
-    ["created after", { createdAfter: new Date("2020-01-01T00:00:00Z") }, 2],
-    ["created before", { createdBefore: new Date("2020-01-01T00:00:00Z") }, 0],
-    ["error code", { errorCode: "status_500" }, 1],
-    ["status code", { statusCode: 500 }, 1],
-    ["status codes from", { statusCodeMin: 500 }, 1],
-    ["status codes from, above", { statusCodeMin: 501 }, 0],
-    ["status codes to", { statusCodeMax: 500 }, 1],
-    ["status codes to, below", { statusCodeMax: 499 }, 0],
-    ["a replay that there is not", { replayId: "01900000-0000-7000-8000-000000000000" }, 0],
-  ] as const)("filters by %s", async (_, filter, expected) => {
-    await publish(
-      database.pool,
-      accountId,
-      '{"id":"the-one","status":"succeeded"}',
-      "https://HOOKS.example.com:8443/x?y",
-    );
-    const second = await publish(database.pool, accountId, '{"id":"second","status":"failed"}');
-    const last = { last_error_code: "status_500", last_status_code: 500 };
-    await changeRows(database.pool, "deliveries", { id: second }, last);
-    const page = await listDeliveries(accountId, { ...NO_FILTER, ...filter }, null, 50);
-    expect(page.deliveries).toHaveLength(expected);
-    expect(page.total).toBe(expected);
   });
 });

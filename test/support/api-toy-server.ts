@@ -94,6 +94,8 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
   const app = await createApi({
     registry: createOperationRegistry(operations, { ...standardProblems, ...boxProblems }),
     info: toyInfo,
+    documents: [],
+    codeGroups: [],
     publicUrl: "https://boxes.test",
     docsUrl: "https://docs.boxes.test",
     checkReady: async () => {},
