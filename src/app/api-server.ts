@@ -14,6 +14,8 @@ import { createConsole } from "../console/console.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import { codeGroups } from "../operations/explained-codes.ts";
+import { receiversGuide } from "../operations/guide.ts";
 import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
 import { CHECK_POLICY } from "../operations/receivers.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
@@ -82,6 +84,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       problems,
     },
     info: apiInfo,
+    documents: [receiversGuide()],
+    codeGroups,
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
     checkReady: createCheckReady(await createFindHindrances(pool)),

@@ -5,8 +5,8 @@ import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } fro
 import { isoTime } from "../deliveries/time-text.ts";
 import { ACCOUNT_CREATED, ACTOR_KINDS, type ActorKind } from "../model/audit.ts";
 import { type AuditFilter, listAuditEntries, type StoredAuditEntry } from "../store/audit-pages.ts";
-import { moment, momentOf } from "./delivery-filter.ts";
-import { id, time } from "./fields.ts";
+import { momentOf } from "./delivery-filter.ts";
+import { id, moment, time } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { read } from "./sealpost-operation.ts";
 

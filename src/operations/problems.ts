@@ -45,6 +45,13 @@ const ownProblems = {
     meaning: "The account already has as many API keys, valid or made within the last day, as it may have.",
     remedy: "Revoke keys that nobody uses; if the account has made very many today, wait until tomorrow.",
   },
+  replay_changed: {
+    status: 409,
+    title: "Replay changed",
+    meaning:
+      "By now more than 1 % more or fewer deliveries match than `expected_matched`, so nothing was replayed.",
+    remedy: "Do the dry run again, look at its counts, and send the new `matched` as `expected_matched`.",
+  },
   analysis_expired: {
     status: 410,
     title: "Analysis expired",

@@ -125,7 +125,7 @@ describe("the functions of the database", () => {
 
   test("replay the statuses that the model says", async () => {
     const lists = found(/\bstatus (?:not )?in \(([^)]*)\)/g, await sourcesOf());
-    expect(lists.length).toBeGreaterThan(1);
+    expect(lists.length).toBeGreaterThan(0);
     for (const statuses of lists) expect(statuses).toEqual(sorted(REPLAYABLE_STATUSES));
   });
 

@@ -13,9 +13,9 @@ test("the scopes that keys can have are those that operations require", () => {
 
 test("every code of our own is raised by some operation, and explained", () => {
   const raised = new Set(operations.flatMap(({ errors }) => errors));
-  const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "analysis_expired"];
+  const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "replay_changed"];
   const ofKeys = ["exceeds_own_key", "too_many_api_keys"];
-  const others = ["invalid_analysis", "not_found", "target_refused"];
+  const others = ["analysis_expired", "invalid_analysis", "not_found", "target_refused"];
   expect([...raised].sort()).toEqual([...own, ...ofKeys, ...others].sort());
   for (const code of raised) {
     const { meaning, remedy } = problems[code as keyof typeof problems];
