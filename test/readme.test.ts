@@ -10,6 +10,7 @@ const documents = [
   "README.md",
   "docs/operating.md",
   "src/signing/README.md",
+  "src/publish/README.md",
   "test/bench/README.md",
   "test/faults/README.md",
 ];

@@ -5,7 +5,7 @@ import type { ProcessContext } from "../app/process-context.ts";
 import { targetRulesOf } from "../app/target-rules.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { publish } from "../publish/publish-analyses.ts";
-import { PublishRefusedError } from "../store/publications.ts";
+import { PublishRefusedError } from "../store/publish-call.ts";
 import { parseId } from "./options.ts";
 import { readStandardInput } from "./standard-input.ts";
 
@@ -27,9 +27,10 @@ export function addPublishCommand(program: Command, context: ProcessContext): vo
           analysis,
           webhookUrl: options.webhookUrl ?? null,
         };
-        const [deliveryId = ""] = await publish(pool, [publication], targetRulesOf(config)).catch(
-          toUsageError,
-        );
+        const { entries } = targetRulesOf(config).unsafeAllowedTargets;
+        const [deliveryId = ""] = await publish(pool, [publication], {
+          unsafeAllowedTargets: entries,
+        }).catch(toUsageError);
         const { id } = JSON.parse(analysis) as { id: string };
         const text = inColumns({ analysis: id, delivery: deliveryId });
         printResult(context, options, { delivery_id: deliveryId, analysis_id: id }, text);
