@@ -9,6 +9,7 @@ const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string
 const documents = [
   "README.md",
   "docs/operating.md",
+  "CHANGELOG.md",
   "src/signing/README.md",
   "src/publish/README.md",
   "test/bench/README.md",
