@@ -31,7 +31,7 @@ describe.each(documents)("%s", (path) => {
       const first = words.findIndex((word) => !/^[a-z]+$/.test(word));
       const command = first < 0 ? words : words.slice(0, first);
       const { text: help } = await runAtTerminal([...command, "--help"], "");
-      expect(help, line).toContain(`Usage: sealpost ${command.join(" ")} `);
+      expect(help, line).toContain(["Usage: sealpost", ...command, ""].join(" "));
       for (const option of words.filter((word) => word.startsWith("--")))
         expect(help, line).toContain(option);
     }

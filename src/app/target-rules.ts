@@ -42,7 +42,8 @@ const LIFTABLE: readonly TargetRefusalCode[] = ["name_not_public", "address_not_
 
 /** For a URL that is refused in development. */
 export const UNSAFE_TARGETS_HINT =
-  "For tests on this machine, see `sealpost receiver listen --help`: UNSAFE_ALLOWED_TARGETS of the service can allow it.";
+  "For tests on this machine, see `sealpost receiver listen --help`: UNSAFE_ALLOWED_TARGETS of the service can " +
+  "allow it.";
 
 /** The error for a URL that webhooks may not go to, with a hint for tests where that helps. */
 export function refusedTarget(
