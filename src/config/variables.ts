@@ -75,7 +75,7 @@ export const variables = {
   CONNECT_TIMEOUT_MS: withDefault(
     kinds.wholeNumber(100, 120_000),
     "5000",
-    "Time within that deadline for DNS, TCP and TLS together.",
+    "Time within that deadline for DNS, TCP and TLS together; by default at most the deadline.",
   ),
   ANALYSIS_BYTES_MAX: withDefault(
     kinds.wholeNumber(1_024, 8_388_608),
@@ -171,7 +171,7 @@ export const variables = {
   LOG_RETENTION_DAYS: withDefault(
     kinds.wholeNumber(7, 3_650),
     "30",
-    "How long the delivery log is kept, in days.",
+    "How long the delivery log is kept, in days; by default at least as long as analyses.",
   ),
   AUDIT_RETENTION_DAYS: withDefault(
     kinds.wholeNumber(1, 3_650),
