@@ -1,4 +1,4 @@
-import type { Screen } from "./console.ts";
+import type { Screen } from "./screen.ts";
 import { deliveriesScreen } from "./screens/deliveries.ts";
 import { deliveryScreen, replayDelivery } from "./screens/delivery.ts";
 import { leave } from "./screens/leave.ts";

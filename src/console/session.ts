@@ -21,7 +21,7 @@ export type Entered =
   | { readonly kind: "entered"; readonly accountId: string; readonly path: string | null }
   | { readonly kind: "used" | "expired" | "unknown" };
 
-/** Where sessions are kept. Digests are SHA-256. Functions throw `TemporarilyUnavailable` while their database is away. */
+/** Where sessions are kept, by SHA-256 digests. Functions throw `TemporarilyUnavailable` without their database. */
 export type SessionStore = {
   find(digest: Buffer): Promise<Session | null>;
   enter(linkDigest: Buffer, digest: Buffer): Promise<Entered>;

@@ -112,7 +112,7 @@ export function apiKeyOperations(dependencies: Dependencies): readonly Operation
       errors: ["exceeds_own_key", "too_many_api_keys"],
       handle: async ({ accountId, caller, body, problem }, tx) => {
         const text = formatApiKey(apiKeyBrand, apiKeyClass, randomBytes(32));
-        const created = await createAccountKey(tx, accountId, caller.keyId, {
+        const created = await createAccountKey(tx, accountId, caller, {
           digest: digestApiKey(text),
           class: apiKeyClass,
           name: body.name,
@@ -147,7 +147,7 @@ export function apiKeyOperations(dependencies: Dependencies): readonly Operation
       response: emptyResponse(),
       errors: ["not_found", "exceeds_own_key"],
       handle: async ({ accountId, caller, params, problem }, tx) => {
-        const revoked = await revokeAccountKey(tx, accountId, caller.keyId, params.key_id);
+        const revoked = await revokeAccountKey(tx, accountId, caller, params.key_id);
         switch (revoked.outcome) {
           case "revoked":
             return;

@@ -17,6 +17,9 @@ export type KeyRefusal =
 
 type Caller = { readonly scopes: readonly string[]; readonly outlives: boolean };
 
+/** The caller's key, and what it may be used for here: a session may have less than its key. */
+export type CallingKey = { readonly keyId: string; readonly scopes: ReadonlySet<string> };
+
 /**
  * The caller's key, which cannot be revoked before the transaction ends: whoever revokes it sees all that it has made.
  * The account is locked first, so that keys of one account that change each other take turns. Null: it has ended.
@@ -24,7 +27,7 @@ type Caller = { readonly scopes: readonly string[]; readonly outlives: boolean }
 async function lockCaller(
   client: ClientBase,
   accountId: string,
-  callerKeyId: string,
+  { keyId, scopes: usable }: CallingKey,
   expiresInSeconds: number | null,
 ): Promise<Caller | null> {
   await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
@@ -33,9 +36,10 @@ async function lockCaller(
      from sealpost.api_keys
      where id = $1 and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())
      for share`,
-    [callerKeyId, expiresInSeconds],
+    [keyId, expiresInSeconds],
   );
-  return rows[0] ?? null;
+  const [found] = rows;
+  return found === undefined ? null : { ...found, scopes: found.scopes.filter((scope) => usable.has(scope)) };
 }
 
 export type NewAccountKey = {
@@ -52,12 +56,12 @@ export type NewAccountKey = {
 export async function createAccountKey(
   client: ClientBase,
   accountId: string,
-  callerKeyId: string,
+  callingKey: CallingKey,
   key: NewAccountKey,
 ): Promise<
   { readonly outcome: "created"; readonly key: StoredApiKey } | { outcome: "too_many" } | KeyRefusal
 > {
-  const caller = await lockCaller(client, accountId, callerKeyId, key.expiresInSeconds);
+  const caller = await lockCaller(client, accountId, callingKey, key.expiresInSeconds);
   if (caller === null) return { outcome: "caller_ended" };
   const scopes = missingScopes(key.scopes, caller);
   if (scopes.length > 0 || caller.outlives) {
@@ -75,7 +79,7 @@ export async function createAccountKey(
      select $1, $2, $3, $4, $5, coalesce(now() + $6::float8 * interval '1 second', caller.expires_at)
      from sealpost.api_keys as caller where caller.id = $7
      returning ${KEY}`,
-    [accountId, key.digest, key.class, key.name, key.scopes, key.expiresInSeconds, callerKeyId],
+    [accountId, key.digest, key.class, key.name, key.scopes, key.expiresInSeconds, callingKey.keyId],
   );
   return { outcome: "created", key: fromColumns(inserted.rows[0]!.key) };
 }
@@ -84,10 +88,10 @@ export async function createAccountKey(
 export async function revokeAccountKey(
   client: ClientBase,
   accountId: string,
-  callerKeyId: string,
+  callingKey: CallingKey,
   keyId: string,
 ): Promise<{ readonly outcome: "revoked" } | { readonly outcome: "not_found" } | KeyRefusal> {
-  const caller = await lockCaller(client, accountId, callerKeyId, null);
+  const caller = await lockCaller(client, accountId, callingKey, null);
   if (caller === null) return { outcome: "caller_ended" };
   const { rows } = await client.query<{ scopes: string[] }>(
     "select scopes from sealpost.api_keys where account_id = $1 and id = $2",

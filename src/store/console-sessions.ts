@@ -88,24 +88,6 @@ export async function enterByLink(pool: Pool, linkDigest: Buffer, digest: Buffer
   return { kind: found[0] === undefined ? "unknown" : found[0].is_used ? "used" : "expired" };
 }
 
-/** A session of support staff, entered at once. */
-export async function insertStaffSession(
-  pool: Pool,
-  session: {
-    readonly keyId: string;
-    readonly permissions: readonly string[];
-    readonly digest: Buffer;
-    readonly sessionSeconds: number;
-  },
-): Promise<void> {
-  await pool.query(
-    `insert into sealpost.console_sessions
-       (key_id, permissions, digest, entered_at, last_active_at, expires_at)
-     values ($1, $2, $3, now(), now(), now() + $4::float8 * interval '1 second')`,
-    [session.keyId, session.permissions, session.digest, session.sessionSeconds],
-  );
-}
-
 const FIND = `
 select s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "keyId",
   array(select unnest(s.permissions) intersect select unnest(k.scopes)) as permissions,

@@ -56,6 +56,9 @@ const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Pro
   "webhooks.endpoint.check": (ask) => ask("POST", "/v1/webhooks/endpoint/check"),
   "webhooks.signing_secret.rotate": (ask) => ask("POST", "/v1/webhooks/signing-secret/rotate"),
   "webhooks.endpoint.remove": (ask) => ask("DELETE", "/v1/webhooks/endpoint"),
+  "console.links.create": (ask) =>
+    ask("POST", "/v1/console/links", { body: { viewer: { id: "walk", label: "Walk" } } }),
+  "console.sessions.revoke": (ask) => ask("POST", "/v1/console/sessions/revoke"),
   "api_keys.create": (ask) =>
     ask("POST", "/v1/api-keys", { body: { name: "walk", scopes: ["webhooks:read"] } }),
   "api_keys.revoke": (ask, { key }) => ask("DELETE", `/v1/api-keys/${key}`),

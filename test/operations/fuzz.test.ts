@@ -98,7 +98,7 @@ test(`no request made from the document gets a 5xx, or an answer that is not in 
     known: await knownValues(),
   });
   expect(api.log.filter(({ level }) => Number(level) >= 50)).toEqual([]);
-  expect(report.size).toBe(21);
+  expect(report.size).toBe(24);
   for (const key of report.keys()) {
     expect(countOf(report, key, 200), `${key} 2xx`).toBeGreaterThanOrEqual(OF_EACH_MIN);
     expect(countOf(report, key, 400), `${key} 4xx`).toBeGreaterThanOrEqual(OF_EACH_MIN);

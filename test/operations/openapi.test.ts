@@ -101,7 +101,7 @@ test("a client generated from it compiles, and takes a tour", { timeout: patienc
       matched: 1,
       status: "running",
       code: "not_found",
-      operations: 21,
+      operations: 24,
     });
   });
   const wrong = `import { webhooksEndpointSet } from "./client.ts"; webhooksEndpointSet("k", { uri: "" });`;

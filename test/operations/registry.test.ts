@@ -45,6 +45,9 @@ webhooks.replays.cancel POST /v1/webhooks/replays/{replay_id}/cancel webhooks:re
 api_keys.list GET /v1/api-keys keys:write none read sync
 api_keys.create POST /v1/api-keys keys:write irreversible write sync
 api_keys.revoke DELETE /v1/api-keys/{key_id} keys:write irreversible write sync
+console.links.create POST /v1/console/links console:link reversible write sync
+console.sessions.list GET /v1/console/sessions console:link none read sync
+console.sessions.revoke POST /v1/console/sessions/revoke console:link irreversible write sync
 audit.list GET /v1/audit audit:read none read sync
 operations.list GET /v1/operations operations:read none read sync
 `;

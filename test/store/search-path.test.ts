@@ -235,6 +235,9 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   const made = await ask("api_keys.create", { body: { name: "made", scopes: ["webhooks:read"] } });
   await ask("api_keys.list");
   await ask("api_keys.revoke", { id: String(made.id) });
+  await ask("console.links.create", { body: { viewer: { id: "one", label: "One" } } });
+  await ask("console.sessions.list");
+  await ask("console.sessions.revoke");
   await ask("audit.list");
   const some =
     "?actor=key&operation=api_keys.revoke&created_after=2020-01-01T00:00:00Z&created_before=2999-01-01T00:00:00Z";

@@ -5,7 +5,7 @@ import { recordOutcomes } from "../../src/store/record.ts";
 import type { TestDatabase } from "./database.ts";
 import { claim, openDispatchPool, publishAt } from "./delivery-rows.ts";
 
-export const TARGET = "https://hooks.example.com/in";
+const TARGET = "https://hooks.example.com/in";
 /** What a hostile receiver answers. */
 export const EXCERPT = '<img src=x onerror="document.title=1"><script>document.title=1</script>';
 

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { Delivery } from "../../operations/delivery-schema.ts";
-import type { Screen, View } from "../console.ts";
 import { type Html, html } from "../html.ts";
+import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
 import { momentOf } from "../times.ts";
 
@@ -64,7 +64,8 @@ function tabs(view: View): Html {
   const asked = [...statusesOf(view)].sort().join();
   const links = VIEWS.map(({ name, status }) => {
     const isHere = [...status].sort().join() === asked;
-    return html`<a href="${address(view, { status, cursor: null })}"${isHere && html` aria-current="true"`}>${name}</a>`;
+    const href = address(view, { status, cursor: null });
+    return html`<a href="${href}"${isHere && html` aria-current="true"`}>${name}</a>`;
   });
   return html`<nav class="tabs" aria-label="Which deliveries">${links}</nav>`;
 }
@@ -80,7 +81,8 @@ ${statusesOf(view).map((status) => html`<input type="hidden" name="status" value
 <label>Analysis <input name="analysis_id" value="${value("analysis_id")}" maxlength="200" autocomplete="off"></label>
 <label>Host <input name="target_host" value="${value("target_host")}" maxlength="255" autocomplete="off"></label>
 <label>Error <input name="error_code" value="${value("error_code")}" maxlength="64" autocomplete="off"></label>
-<label>Code <input name="status_code" value="${value("status_code")}" inputmode="numeric" size="4" maxlength="3"></label>
+<label>Code <input name="status_code" value="${value("status_code")}" inputmode="numeric" size="4"
+  maxlength="3"></label>
 <button>Filter</button>
 ${isFiltered && html`<a href="${address(view, { ...noFilters, cursor: null })}">Clear filters</a>`}
 </form>`;
@@ -95,10 +97,15 @@ function table(view: View, { items, next_cursor, total }: Page): Html {
       : `${total.toLocaleString("en")} ${total === 1 ? "delivery" : "deliveries"}`;
   return html`<p class="count">${count}</p>
 <table class="log">
-<thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Published</th><th scope="col">Target</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th></tr></thead>
+<thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Published</th>
+<th scope="col">Target</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th></tr></thead>
 ${items.map((item) => row(view, item))}
 </table>
-${next_cursor !== null && html`<nav class="pages"><a rel="next" href="${address(view, { cursor: next_cursor })}">Older →</a></nav>`}`;
+${next_cursor !== null && older(address(view, { cursor: next_cursor }))}`;
+}
+
+function older(href: string): Html {
+  return html`<nav class="pages" aria-label="Pages"><a rel="next" href="${href}">Older →</a></nav>`;
 }
 
 function row(view: View, item: Listed): Html {

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { z } from "zod";
 import type { DeliveryWithAttempts } from "../../operations/delivery-schema.ts";
-import type { Screen, View } from "../console.ts";
 import { type Html, html } from "../html.ts";
+import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
 import { durationText, momentOf } from "../times.ts";
 
@@ -35,6 +35,7 @@ export const replayDelivery: Screen = {
 
 function page(view: View, delivery: Shown): Html {
   const runs = [...Map.groupBy(delivery.attempts, ({ run }) => run)].reverse();
+  const next = delivery.next_attempt_at;
   const isReplayable = delivery.status === "failed" || delivery.status === "abandoned";
   return html`<nav class="way" aria-label="Way back"><a href="${view.base}/deliveries">Deliveries</a></nav>
 <div class="head"><h1>${delivery.analysis_id}</h1>${statusOf(delivery.status)}
@@ -46,7 +47,7 @@ ${view.query.replayed === "1" && delivery.status === "pending" && queued(deliver
 <div><dt>Published</dt><dd>${momentOf(delivery.created_at, view.session.timeZone)}</dd></div>
 <div><dt>Target</dt><dd class="wrap">${delivery.target_url ?? "none"}</dd></div>
 <div><dt>Delivery</dt><dd><code>${delivery.id}</code></dd></div>
-${delivery.next_attempt_at !== null && html`<div><dt>Next attempt</dt><dd>${momentOf(delivery.next_attempt_at, view.session.timeZone)}</dd></div>`}
+${next !== null && html`<div><dt>Next attempt</dt><dd>${momentOf(next, view.session.timeZone)}</dd></div>`}
 </dl>
 ${runs.length === 0 && html`<p class="empty">No attempt has ended yet.</p>`}
 ${runs.map(([run, attempts]) => runSection(view, run, attempts))}`;
@@ -103,5 +104,6 @@ function steps({ timings, duration_ms }: Attempt): Html | null {
     at += width;
     return bar;
   });
-  return html`<svg class="steps" viewBox="0 0 200 8" width="200" height="8" role="img" aria-label="${label}"><title>${label}</title>${bars}</svg>`;
+  return html`<svg class="steps" viewBox="0 0 200 8" width="200" height="8" role="img" aria-label="${label}">
+<title>${label}</title>${bars}</svg>`;
 }

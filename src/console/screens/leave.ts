@@ -1,4 +1,4 @@
-import type { Screen } from "../console.ts";
+import type { Screen } from "../screen.ts";
 
 /** Ends the session. */
 export const leave: Screen = {
