@@ -21,7 +21,7 @@ beforeAll(async () => {
   // With all limits raised, that of checking receivers included.
   api = await startTestApi(
     database,
-    { REPLAYS_RUNNING_MAX: "10000" },
+    { REPLAYS_RUNNING_MAX: "10000", CONSOLE_ANCESTORS: "https://app.example.com" },
     { checkPolicy: { name: "check", requestsMax: 1_000_000, windowSeconds: 60 } },
   );
 });
@@ -80,6 +80,17 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     "webhooks.deliveries.replay": { params: delivery },
     "webhooks.replays.get": { params: replay },
     "webhooks.replays.cancel": { params: replay },
+    "console.links.create": {
+      body: fc.record(
+        {
+          viewer: fc.record({ id: fc.string({ minLength: 1 }), label: fc.string({ minLength: 1 }) }),
+          session_seconds: fc.integer({ min: 0, max: 100_000 }),
+          time_zone: fc.constantFrom("Europe/Berlin", "UTC", "Mars/Phobos"),
+          embed_origin: fc.constantFrom("https://app.example.com"),
+        },
+        { requiredKeys: ["viewer"] },
+      ),
+    },
     // An account has a bounded number of them.
     "api_keys.create": { before: forgetKeys },
     "api_keys.revoke": { params: { key_id: fc.constantFrom(...keys) } },

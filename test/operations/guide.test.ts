@@ -106,7 +106,7 @@ test("a webhook signed by hand as the guide shows it is accepted, once, and refu
   expect(await post(commands)).toBe("HTTP/1.1 204 No Content");
   expect(await post(commands.replace('--data-binary "$BODY"', '--data-binary "$BODY "'))).toMatch(/ 400 /);
   receiver.close();
-  expect(stored).toMatchObject([{ event: "analysis.succeeded", data: { id: "an_1", example: true } }]);
+  expect(stored).toMatchObject([{ event: "analysis.succeeded", data: { id: "an_1", status: "succeeded" } }]);
 });
 
 test.each([...ATTEMPT_ERROR_CODES, "status_503", "status_418"])(
