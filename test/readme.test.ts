@@ -54,3 +54,9 @@ describe.each(documents)("%s", (path) => {
     for (const [, anchor = ""] of text.matchAll(/\]\(#([^)]+)\)/g)) expect(headings).toContain(anchor);
   });
 });
+
+test("the changelog has a section for this version, and one for what comes next", () => {
+  const { version } = JSON.parse(read("package.json"));
+  const sections = [...read("CHANGELOG.md").matchAll(/^## (\S+)/gm)].map(([, name]) => name);
+  expect(sections.slice(0, 2)).toEqual(["Unreleased", version]);
+});

@@ -3,7 +3,7 @@ import * as prometheus from "prom-client";
 /** Series per metric; ours need less than a tenth. Beyond it, values are counted as `other`. */
 const SERIES_MAX = 1_000;
 
-/** Of Node's metrics: gauges with a counter's ending, which `promtool check metrics` refuses. Others say the same. */
+/** Gauges with names of counters, which `promtool check metrics` refuses: the sums of those by `type`, which stay. */
 const MISNAMED = ["handles", "requests", "resources"].map((what) => `nodejs_active_${what}_total`);
 
 export type Tally = { add(by?: number): void };

@@ -153,6 +153,13 @@ async function main([url = "", accountId = "", id = ""]: readonly string[]) {
 void main(process.argv.slice(2));
 `;
 
+test.each(["receiver", "publish"])("the README of sealpost-%s names the archive that it is in", (name) => {
+  const installed = join(folder, "bare", "node_modules", `sealpost-${name}`);
+  const { version } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
+  const readme = readFileSync(join(installed, "README.md"), "utf8");
+  expect(readme).toContain(`npm install ./sealpost-${name}-${version}.tgz`);
+});
+
 /** The machine's own Node, which is often an older one, and the one that runs the tests. */
 const nodes = [...new Set([commandOnPath("node") ?? process.execPath, process.execPath])];
 
