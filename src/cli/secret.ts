@@ -1,4 +1,5 @@
 import { type Command, Option } from "@commander-js/extra-typings";
+import { changeAudited } from "../app/command-line-changes.ts";
 import { loadSecretsKey, requireAccount, withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
@@ -32,10 +33,22 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
       withDatabase(context, async (pool, config) => {
         await requireAccount(pool, options.account);
         const secretsKey = await loadSecretsKey(pool, config);
-        const rotation = { overlapSeconds: options.overlap, endsPrevious: options.endPrevious ?? false };
-        const rotated = await rotateSigningSecret(pool, options.account, rotation, secretsKey);
-        if (rotated === "rotation_in_progress") throw new UsageError(IN_PROGRESS);
-        const until = new Date(rotated.createdAt.getTime() + options.overlap * 1_000).toISOString();
+        const { account, overlap } = options;
+        const rotation = { overlapSeconds: overlap, endsPrevious: options.endPrevious ?? false };
+        const rotated = await changeAudited(
+          pool,
+          "webhooks.signing_secret.rotate",
+          async (tx) => {
+            const made = await rotateSigningSecret(tx, account, rotation, secretsKey);
+            if (made === "rotation_in_progress") throw new UsageError(IN_PROGRESS);
+            return made;
+          },
+          () => ({
+            accountId: account,
+            details: { overlap_seconds: overlap, ...(rotation.endsPrevious ? { end_previous: true } : {}) },
+          }),
+        );
+        const until = new Date(rotated.createdAt.getTime() + overlap * 1_000).toISOString();
         const value = { signing_secret: rotated.secret, previous_expires_at: until };
         const text = inColumns({ "signing secret": rotated.secret, "old secret signs until": until });
         printResult(context, options, value, text);

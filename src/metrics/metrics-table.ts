@@ -1,4 +1,5 @@
 import { createApiMetrics } from "./api-metrics.ts";
+import { createBuildMetrics } from "./build-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
@@ -12,6 +13,7 @@ export function declaredMetrics(): readonly Declared[] {
   createQueueMetrics(registry);
   createApiMetrics(registry);
   createDatabaseMetrics(registry);
+  createBuildMetrics(registry);
   return registry.declared;
 }
 

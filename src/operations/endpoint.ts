@@ -66,6 +66,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       mode: "sync",
       idempotency: "key_required",
       body: jsonBody(NewEndpoint),
+      audit: (_, { body }) => ({ url: body.url }),
       response: jsonResponse(200, Endpoint),
       errors: ["target_refused"],
       handle: async ({ accountId, body }, tx) => {
@@ -86,6 +87,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       risk: "reversible",
       mode: "sync",
       idempotency: "key_required",
+      audit: () => ({}),
       response: emptyResponse(),
       errors: ["not_found"],
       handle: async ({ accountId, problem }, tx) => {
@@ -107,6 +109,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       risk: "reversible",
       mode: "sync",
       idempotency: "key_required",
+      audit: () => ({}),
       response: jsonResponse(200, Endpoint),
       errors: ["not_found"],
       handle: async ({ accountId, problem }, tx) => {
@@ -127,6 +130,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       risk: "reversible",
       mode: "sync",
       idempotency: "key_required",
+      audit: () => ({}),
       response: jsonResponse(200, Endpoint),
       errors: ["not_found"],
       handle: async ({ accountId, problem }, tx) => {

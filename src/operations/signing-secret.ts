@@ -80,6 +80,7 @@ export function signingSecretOperations(dependencies: Dependencies): readonly Op
       idempotency: "key_required",
       holdsSecret: true,
       body: jsonBody(Rotation, { isOptional: true }),
+      audit: ({ body }) => body,
       response: jsonResponse(200, SigningSecretShape),
       errors: ["rotation_in_progress"],
       handle: async ({ accountId, body, problem }, tx) => {

@@ -26,6 +26,8 @@ export type LoggedDelivery = {
   readonly endpointUrl: string | null;
   readonly lastErrorCode: string | null;
   readonly lastStatusCode: number | null;
+  /** The bulk replay that started the current run; null: none did. */
+  readonly replayId: string | null;
 };
 
 /**
@@ -42,7 +44,7 @@ export const loggedColumns = (deliveries: string) => `
     json_agg(reason), json_agg(run), json_agg(attempts_count), json_agg(is_example), json_agg(webhook_url),
     json_agg(endpoint_url), json_agg(last_error_code), json_agg(last_status_code),
     json_agg(extract(epoch from due_at) * 1000), json_agg(is_in_flight), json_agg(is_lease_of_earlier_run),
-    json_agg(is_held))
+    json_agg(replay_id), json_agg(is_held))
   from (
     select d.*, o.due_at, coalesce(o.lease_until > now(), false) as is_in_flight,
       coalesce(o.lease_run < o.run, false) as is_lease_of_earlier_run,
@@ -55,7 +57,10 @@ export const loggedColumns = (deliveries: string) => `
           select from sealpost.endpoints as e
           where e.account_id = d.account_id and e.paused_at is not null
             and o.lane = sealpost.lane(d.account_id, null))
-      end as is_held
+      end as is_held,
+      case when d.run > 1 then (
+        select replay_id from sealpost.replay_items where delivery_id = d.id and run = d.run limit 1
+      ) end as replay_id
     from ${deliveries} as d left join lateral (
       select * from sealpost.open_deliveries where delivery_id = d.id limit 1
     ) as o on true
@@ -147,6 +152,7 @@ export type LoggedColumns = readonly [
   dueAtMs: readonly (number | null)[],
   isInFlight: readonly boolean[],
   isLeaseOfEarlierRun: readonly boolean[],
+  replayId: readonly (string | null)[],
   isHeld: readonly boolean[],
 ];
 
@@ -158,7 +164,7 @@ export function loggedDeliveries(columns: LoggedColumns): LoggedDelivery[] {
 // By position: taking an array apart by a pattern walks an iterator, at twice the price.
 function loggedDelivery(columns: LoggedColumns, row: number): LoggedDelivery {
   const isInFlight = columns[13][row]!;
-  const isHeld = columns[15][row]!;
+  const isHeld = columns[16][row]!;
   return {
     id: columns[0][row]!,
     event: columns[1][row]!,
@@ -176,5 +182,6 @@ function loggedDelivery(columns: LoggedColumns, row: number): LoggedDelivery {
     isInFlight,
     isHeld,
     isWaitingForEarlierRun: isInFlight && columns[14][row]!,
+    replayId: columns[15][row]!,
   };
 }
