@@ -87,7 +87,7 @@ function indexPage(all: readonly Explained[]): string {
 }
 
 /** Text that is safe between tags and between double quotes. */
-function escapeHtml(text: string): string {
+export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
 }
 
@@ -104,13 +104,20 @@ th, td { text-align: left; vertical-align: top; padding: .4rem 1rem .4rem 0; bor
 code { font-family: ui-monospace, monospace; }
 `;
 
-/** The one policy of our own pages: their one style, and nothing from anywhere. */
-const STATIC_PAGE_POLICY =
-  `default-src 'none'; style-src 'sha256-${hash("sha256", STYLE, "base64")}'; ` +
-  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/** The policy of our own pages: their one style, and nothing from anywhere. */
+export const STATIC_PAGE_POLICY = pagePolicy("'none'");
+/** The same for a page with a form that is sent to this server. */
+export const FORM_PAGE_POLICY = pagePolicy("'self'");
+
+function pagePolicy(formAction: "'none'" | "'self'"): string {
+  return (
+    `default-src 'none'; style-src 'sha256-${hash("sha256", STYLE, "base64")}'; ` +
+    `base-uri 'none'; form-action ${formAction}; frame-ancestors 'none'`
+  );
+}
 
 /** A whole page around `body`, which is HTML already. */
-function htmlPage(title: string, body: string): string {
+export function htmlPage(title: string, body: string): string {
   return `<!doctype html>
 <html lang="en">
 <head>

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { addConfirmationPages, type Confirmations } from "./confirmation-pages.ts";
 import { entityTag, matchesEntityTag } from "./entity-tags.ts";
 import { addErrorPages } from "./error-pages.ts";
 import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
@@ -15,13 +16,15 @@ export type PageOptions = {
   readonly docsUrl: string;
   /** Rejects while the process is not ready: its database is down, or not migrated. */
   readonly checkReady: () => Promise<void>;
+  /** Links that ask a person to confirm something; absent: there are none. */
+  readonly confirmations?: Confirmations;
 };
 
-export type PageRoute = { readonly method: "GET"; readonly path: string };
+export type PageRoute = { readonly method: "GET" | "POST"; readonly path: string };
 
 const OPENAPI_PATH = "/v1/openapi.json";
 
-/** Adds what needs no API key: health, the OpenAPI document, the reference, the error pages. */
+/** Adds what needs no API key: health, the OpenAPI document, the reference, the error pages, links to confirm. */
 export async function addPublicPages(
   app: FastifyInstance,
   registry: OperationRegistry,
@@ -58,8 +61,11 @@ export async function addPublicPages(
   const errorPaths = addErrorPages(app, registry.problems, admit);
   const referencePaths = await addReferencePage(app, options.info.title, OPENAPI_PATH, admit);
 
+  const confirmationRoutes =
+    options.confirmations === undefined ? [] : addConfirmationPages(app, options.confirmations, admit);
+
   const paths = ["/healthz", "/readyz", "/favicon.ico", OPENAPI_PATH, "/", ...errorPaths, ...referencePaths];
-  return paths.map((path) => ({ method: "GET", path }));
+  return [...paths.map((path) => ({ method: "GET", path }) as const), ...confirmationRoutes];
 }
 
 export type PageGuard = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;

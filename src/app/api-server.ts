@@ -13,6 +13,8 @@ import type { Config } from "../config/config.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import { askToConfirm, confirm, INVALID_LINK } from "../notices/confirmations.ts";
+import { CONFIRMATION_PATH } from "../notices/mail-sending.ts";
 import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
 import { CHECK_POLICY } from "../operations/receivers.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
@@ -68,6 +70,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     },
     checkReceiver: createReceiverChecking(config),
     checkPolicy: options.checkPolicy ?? CHECK_POLICY,
+    sendsMail: config.smtpUrl !== null,
     now,
   });
   // A series that starts at 1 shows no increase to rate().
@@ -84,6 +87,12 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
     checkReady: createCheckReady(await createFindHindrances(pool)),
+    confirmations: {
+      path: CONFIRMATION_PATH,
+      ask: (token) => outageAs503(askToConfirm(pool, token)),
+      confirm: (token) => outageAs503(confirm(pool, token)),
+      invalid: INVALID_LINK,
+    },
     findApiKey: createFindApiKey(pool, outageAs503, now),
     keyPrefix: apiKeyPrefix(config.apiKeyBrand, keyClassOf(config)),
     accountExists: createAccountExists(pool, outageAs503),

@@ -1,6 +1,7 @@
 import { createApiMetrics } from "./api-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
+import { createNoticeMetrics } from "./notice-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
 import type { Declared } from "./registry.ts";
 import { createMetricsRegistry } from "./registry.ts";
@@ -12,6 +13,7 @@ export function declaredMetrics(): readonly Declared[] {
   createQueueMetrics(registry);
   createApiMetrics(registry);
   createDatabaseMetrics(registry);
+  createNoticeMetrics(registry);
   return registry.declared;
 }
 

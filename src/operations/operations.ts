@@ -5,6 +5,7 @@ import { operationsList } from "../api/operations-list.ts";
 import { analysisOperations } from "./analyses.ts";
 import { deliveryOperations } from "./deliveries.ts";
 import { endpointOperations } from "./endpoint.ts";
+import { noticeOperations } from "./notices.ts";
 import { problems } from "./problems.ts";
 import { receiverOperations } from "./receivers.ts";
 import { replayOperations } from "./replays.ts";
@@ -20,6 +21,7 @@ export function createSealpostRegistry(dependencies: Dependencies): OperationReg
     ...signingSecretOperations(dependencies),
     ...deliveryOperations(dependencies),
     ...replayOperations(dependencies),
+    ...noticeOperations(dependencies),
   ];
   return createOperationRegistry([...operations, operationsList(operations)], problems);
 }
@@ -39,6 +41,7 @@ export const apiInfo: OpenApiInfo = {
     { name: "Signing secret", description: "The secret that signs the account's webhooks." },
     { name: "Deliveries", description: "The log of every webhook and every attempt." },
     { name: "Replays", description: "Bulk redelivery of what did not arrive, at a limited rate." },
+    { name: "Notices", description: "What happens to the endpoint, and who is told by mail." },
     { name: "Operations", description: "The list of operations, for programs." },
   ],
 };

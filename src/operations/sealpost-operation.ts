@@ -27,6 +27,8 @@ export type Dependencies = {
   readonly checkReceiver: CheckReceiver;
   /** How often one account may have that done. */
   readonly checkPolicy: RateLimitPolicy;
+  /** Whether this installation has a mail server for notices. */
+  readonly sendsMail: boolean;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };

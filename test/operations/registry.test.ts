@@ -14,6 +14,7 @@ test("the scopes that keys can have are those that operations require", () => {
 test("every code of our own is raised by some operation, and explained", () => {
   const raised = new Set(operations.flatMap(({ errors }) => errors));
   const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "analysis_expired"];
+  own.push("too_many_recipients", "mail_not_configured");
   expect([...raised].sort()).toEqual([...own, "invalid_analysis", "not_found", "target_refused"].sort());
   for (const code of raised) {
     const { meaning, remedy } = problems[code as keyof typeof problems];
@@ -40,6 +41,10 @@ webhooks.replays.create POST /v1/webhooks/replays webhooks:replay irreversible w
 webhooks.replays.list GET /v1/webhooks/replays webhooks:replay none read sync
 webhooks.replays.get GET /v1/webhooks/replays/{replay_id} webhooks:replay none read sync
 webhooks.replays.cancel POST /v1/webhooks/replays/{replay_id}/cancel webhooks:replay irreversible write async
+webhooks.notices.list GET /v1/webhooks/notices webhooks:read none read sync
+webhooks.notices.recipients.list GET /v1/webhooks/notices/recipients webhooks:read none read sync
+webhooks.notices.recipients.add POST /v1/webhooks/notices/recipients webhooks:write reversible write async
+webhooks.notices.recipients.remove DELETE /v1/webhooks/notices/recipients/{recipient_id} webhooks:write reversible write sync
 operations.list GET /v1/operations operations:read none read sync
 `;
 

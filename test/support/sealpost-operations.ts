@@ -16,6 +16,7 @@ export function declaredOperations(): readonly Operation[] {
     replayLimits: { runningMax: 5, waitingMax: 200_000 },
     checkReceiver: () => Promise.reject(new Error("There is nothing behind the operations.")),
     checkPolicy: CHECK_POLICY,
+    sendsMail: true,
     now: () => 0,
   }).operations;
 }
