@@ -5,7 +5,6 @@ import type { DispatchObserver } from "../dispatch/observer.ts";
 import { DISPATCHER_CONNECTIONS } from "../dispatch/process.ts";
 import type { ProcessMetrics } from "../dispatch/process-metrics.ts";
 import { createNoticeMetrics, type NoticeMetrics } from "../metrics/notice-metrics.ts";
-import { NOTICE_KINDS } from "../model/notices.ts";
 import type { SendingOptions } from "../notices/mail-sending.ts";
 import { NoticeWork } from "../notices/notice-work.ts";
 import { createSendMail } from "../notices/smtp.ts";
@@ -34,8 +33,6 @@ export type Notices = {
 /** Watches endpoints, makes notices and sends mails, beside a dispatcher that waits for none of it. */
 export function startNotices({ config, databaseUrl, log, metrics }: NoticesOptions): Notices {
   const counted = createNoticeMetrics(metrics.registry);
-  // A series that starts at 1 shows no increase to rate().
-  for (const kind of NOTICE_KINDS) counted.notices.of({ kind });
   const pool = createGeneralPool({
     databaseUrl,
     connectionsMax: DISPATCHER_CONNECTIONS.notices,

@@ -1,3 +1,4 @@
+import { NOTICE_KINDS } from "../model/notices.ts";
 import type { MetricsRegistry } from "./registry.ts";
 
 export type NoticeMetrics = ReturnType<typeof createNoticeMetrics>;
@@ -9,13 +10,13 @@ export function createNoticeMetrics(registry: MetricsRegistry) {
       name: "sealpost_notices_total",
       help: "Notices made by this dispatcher, by kind.",
       unit: "notices",
-      labels: { kind: null },
+      labels: { kind: NOTICE_KINDS },
     }),
     mails: registry.counter({
       name: "sealpost_notice_mails_total",
       help:
-        "Mails to those who get notices, by how the try ended: sent, perhaps_sent (cut on its way), failed (given up), " +
-        "or waiting for another try.",
+        "Tries to send a mail about notices, by how they ended: sent, perhaps_sent (cut on its way), failed (given " +
+        "up), or waiting for another try.",
       unit: "mails",
       labels: { result: ["sent", "perhaps_sent", "failed", "waiting"] },
     }),

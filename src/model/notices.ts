@@ -37,7 +37,7 @@ type KindText = {
   readonly meaning: string;
 };
 
-/** The one list of kinds. Types, the SQL check, metrics, API schemas and texts follow from it or are compared with it. */
+/** The one list of kinds. Types, the SQL check, metrics, schemas and texts follow from it or are compared with it. */
 export const NOTICE_TEXTS = {
   "endpoint.failing": {
     meaning:

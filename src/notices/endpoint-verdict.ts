@@ -4,10 +4,10 @@ import { DAY_MS } from "../model/time.ts";
 const HOUR_MS = 3_600_000;
 
 /** An endpoint is failing after so long without a success, if so many attempts failed meanwhile. */
-export const FAILING_AFTER_MS = HOUR_MS;
-export const FAILED_ATTEMPTS_MIN = 10;
-/** After an endpoint was told to be failing, it is not told again sooner: an endpoint that comes and goes fills no box. */
-export const TOLD_EVERY_MS = HOUR_MS;
+const FAILING_AFTER_MS = HOUR_MS;
+const FAILED_ATTEMPTS_MIN = 10;
+/** After an endpoint was told to be failing, it is not told again sooner, however often it comes and goes. */
+const TOLD_EVERY_MS = HOUR_MS;
 
 /** What is known of an endpoint that does not take everything. Times are milliseconds since the epoch. */
 export type EndpointHealth = {

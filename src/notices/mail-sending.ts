@@ -21,7 +21,7 @@ const RETRY_RATIO = 4;
 const TOKEN_BYTES = 32;
 const TOKEN_VALID_DAYS = 7;
 /** A link that nobody has opened is good for so long, and its address is forgotten then. */
-export const TOKEN_VALID_MS = TOKEN_VALID_DAYS * DAY_MS;
+const TOKEN_VALID_MS = TOKEN_VALID_DAYS * DAY_MS;
 
 /** Where the page is that a link leads to, below the public URL; the token follows. */
 export const CONFIRMATION_PATH = "/notices/confirm";

@@ -59,8 +59,8 @@ function failingText({ url, reason, sinceMs, failedAttempts, abandoned, errorCod
     title: FAILING_TITLES[reason](host),
     message: `${said}${cause}`,
     remedy:
-      "Check the receiver; the delivery log shows each attempt and its answer. What failed is retried by itself; what " +
-      "was abandoned has to be replayed once the receiver works: POST /v1/webhooks/replays.",
+      "Check the receiver; the delivery log shows each attempt and its answer. What failed is retried by itself; " +
+      "what was abandoned has to be replayed once the receiver works: POST /v1/webhooks/replays.",
   };
 }
 
@@ -81,7 +81,7 @@ function recoveredText({
     remedy:
       toReplay === 0
         ? "Nothing."
-        : 'Replay them: POST /v1/webhooks/replays with the filter {"status": "abandoned"}. Each can also be replayed by itself.',
+        : 'Replay them: POST /v1/webhooks/replays with the filter {"status": "abandoned"}.',
   };
 }
 

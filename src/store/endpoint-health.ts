@@ -110,7 +110,8 @@ export async function findEndpointHealth(
 ): Promise<readonly StoredHealth[]> {
   const { rows } = await pool.query<StoredHealth>({
     name: "find_endpoint_health",
-    text: `select h.account_id as "accountId", h.url, e.url as "endpointUrl", ${ms("h.failing_since")} as "failingSinceMs",
+    text: `select h.account_id as "accountId", h.url, e.url as "endpointUrl",
+        ${ms("h.failing_since")} as "failingSinceMs",
         h.failed_attempts as "failedAttempts", h.abandoned, h.last_error_code as "errorCode",
         ${ms("h.succeeded_at")} as "succeededAtMs", h.is_failing as "isFailing", ${ms("h.told_at")} as "toldAtMs",
         ${ms("clock_timestamp()")} as "nowMs"

@@ -161,7 +161,8 @@ export async function settleMail(pool: Pool, mail: ClaimedMail, ending: MailEndi
   const { rowCount } = await pool.query(
     `update sealpost.notice_mails
      set status = $3, claim_token = null, claimed_until = null, error = $4,
-       tries = tries + $5, due_at = case when $3 = 'waiting' then now() + $6::float8 * interval '1 millisecond' else due_at end,
+       tries = tries + $5,
+       due_at = case when $3 = 'waiting' then now() + $6::float8 * interval '1 millisecond' else due_at end,
        ended_at = case when $3 <> 'waiting' then now() end
      where id = $1 and claim_token = $2`,
     [

@@ -207,7 +207,7 @@ describe("recipients", () => {
       [minutes, account.accountId],
     );
 
-  test("are asked again when they are added again, but not within ten minutes, nor once they are confirmed", async () => {
+  test("are asked again when added again, but not within ten minutes, nor once confirmed", async () => {
     const first = await add("again@example.com");
     const second = await add("AGAIN@example.com");
     expect(second.body).toEqual(first.body);
@@ -221,7 +221,7 @@ describe("recipients", () => {
     expect(await mails("again@example.com")).toBe(2);
   });
 
-  test("are not written to more than five times a day, by whichever accounts, added and removed as they may be", async () => {
+  test("are not written to more than five times a day, whoever adds and removes them", async () => {
     for (let n = 0; n < 5; n++) {
       account = await api.newAccount();
       const added = await add("flood@example.com");

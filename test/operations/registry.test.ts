@@ -44,7 +44,8 @@ webhooks.replays.cancel POST /v1/webhooks/replays/{replay_id}/cancel webhooks:re
 webhooks.notices.list GET /v1/webhooks/notices webhooks:read none read sync
 webhooks.notices.recipients.list GET /v1/webhooks/notices/recipients webhooks:read none read sync
 webhooks.notices.recipients.add POST /v1/webhooks/notices/recipients webhooks:write reversible write async
-webhooks.notices.recipients.remove DELETE /v1/webhooks/notices/recipients/{recipient_id} webhooks:write reversible write sync
+webhooks.notices.recipients.remove DELETE /v1/webhooks/notices/recipients/{recipient_id} \
+webhooks:write reversible write sync
 operations.list GET /v1/operations operations:read none read sync
 `;
 

@@ -59,9 +59,8 @@ afterAll(async () => {
 
 async function everythingOfTheOwner(): Promise<string> {
   const tables =
-    "analyses bodies deliveries open_deliveries attempts endpoints signing_secrets replays notice_recipients notice_mails".split(
-      " ",
-    );
+    "analyses bodies deliveries open_deliveries attempts endpoints signing_secrets replays".split(" ");
+  tables.push("notice_recipients", "notice_mails");
   const texts = tables.map((table) =>
     database.pool.query(`select t::text from sealpost.${table} as t where account_id = $1 order by t::text`, [
       owner.accountId,
