@@ -94,6 +94,11 @@ test("every command is answered as the README says", async () => {
   expect(await runNext("/replays -H")).toMatchObject({ status: 200, body: listed });
   expect(await runNext("/cancel ")).toMatchObject({ status: 200, body: { id: ids.REPLAY_ID } });
 
+  expect(await runNext("/notices/recipients")).toMatchObject({
+    status: 409,
+    body: { code: "mail_not_configured" },
+  });
+
   expect(await runNext("X-Account-Id")).toEqual({ status: 200, body: { dry_run: true, matched: 1 } });
   expect(left).toEqual([]);
 });
