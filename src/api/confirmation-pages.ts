@@ -1,5 +1,5 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { escapeHtml, FORM_PAGE_POLICY, htmlPage, STATIC_PAGE_POLICY } from "./error-pages.ts";
+import type { FastifyInstance, FastifyReply } from "fastify";
+import { escapeHtml, type PageGuard, sendHtml } from "./html-page.ts";
 
 /** What a link leads to, as text. */
 export type ConfirmationPage = {
@@ -25,7 +25,7 @@ export type Confirmations = {
 export function addConfirmationPages(
   app: FastifyInstance,
   { path, ask, confirm, invalid }: Confirmations,
-  admit: (request: FastifyRequest, reply: FastifyReply) => Promise<void>,
+  admit: PageGuard,
 ) {
   type WithToken = { Params: { token: string } };
   const url = `${path}/:token`;
@@ -33,14 +33,14 @@ export function addConfirmationPages(
     method: ["GET", "HEAD"],
     url,
     onRequest: admit,
-    handler: async ({ params }, reply) => sendPage(reply, await ask(params.token), invalid),
+    handler: async ({ params }, reply) => sendAnswer(reply, await ask(params.token), invalid),
   });
   app.route<WithToken>({
     method: "POST",
     url,
     bodyLimit: FORM_BYTES_MAX,
     onRequest: admit,
-    handler: async ({ params }, reply) => sendPage(reply, await confirm(params.token), invalid),
+    handler: async ({ params }, reply) => sendAnswer(reply, await confirm(params.token), invalid),
   });
   const shown = `${path}/{token}`;
   return [
@@ -52,7 +52,7 @@ export function addConfirmationPages(
 /** The form has no fields: the link is all it takes. */
 const FORM_BYTES_MAX = 1_024;
 
-function sendPage(
+function sendAnswer(
   reply: FastifyReply,
   page: ConfirmationPage | null,
   invalid: ConfirmationPage,
@@ -63,17 +63,12 @@ function sendPage(
     button === null
       ? ""
       : `\n<form method="post"><button type="submit">${escapeHtml(button)}</button></form>`;
-  return reply
-    .code(page === null ? 404 : 200)
-    .headers({
-      "content-type": "text/html; charset=utf-8",
-      "content-security-policy": button === null ? STATIC_PAGE_POLICY : FORM_PAGE_POLICY,
-      "cache-control": "no-store",
-      // The link is a secret: no other site is told where its visitor came from.
-      "referrer-policy": "no-referrer",
-      "x-robots-tag": "noindex",
-    })
-    .send(
-      Buffer.from(htmlPage(title, `<h1>${escapeHtml(title)}</h1>\n<p>${escapeHtml(message)}</p>${form}`)),
-    );
+  reply.code(page === null ? 404 : 200).headers({
+    "cache-control": "no-store",
+    // The link is a secret: no other site is told where its visitor came from.
+    "referrer-policy": "no-referrer",
+    "x-robots-tag": "noindex",
+  });
+  const body = `<h1>${escapeHtml(title)}</h1>\n<p>${escapeHtml(message)}</p>${form}`;
+  return sendHtml(reply, { title, body }, { hasForm: button !== null });
 }

@@ -35,3 +35,11 @@ export function judgeMailAddress(text: string): JudgedMailAddress {
   if (!DOMAIN.test(domain)) return refuse("What follows the @ is not a public domain name.");
   return { isAllowed: true, address: `${local}@${domain}` };
 }
+
+/**
+ * `a***@example.com`: for who knows the address to recognise, and nobody else to write to. `address`: as
+ * judgeMailAddress gives it.
+ */
+export function maskMailAddress(address: string): string {
+  return `${address.slice(0, 1)}***${address.slice(address.lastIndexOf("@"))}`;
+}

@@ -3,7 +3,7 @@ import type { Operation } from "../api/operation.ts";
 import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
 import { invalidRequest, Problem } from "../api/problems.ts";
-import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX } from "../model/mail-address.ts";
+import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../model/mail-address.ts";
 import {
   addRecipient,
   listRecipients,
@@ -102,6 +102,11 @@ export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Op
       mode: "async",
       idempotency: "key_required",
       body: jsonBody(NewRecipient),
+      // The address is a person's, and the log outlives its recipient: enough of it to be recognised.
+      audit: (_, { body: { id: recipient_id, address } }) => ({
+        recipient_id,
+        address: maskMailAddress(address),
+      }),
       response: jsonResponse(202, Recipient),
       errors: ["too_many_recipients", "mail_not_configured"],
       handle: async ({ accountId, body, problem }, tx) => {
@@ -133,6 +138,7 @@ export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Op
       mode: "sync",
       idempotency: "key_required",
       params: z.strictObject({ recipient_id: id }),
+      audit: ({ params }) => ({ recipient_id: params.recipient_id }),
       response: emptyResponse(),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }, tx) => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { judgeMailAddress } from "../../src/model/mail-address.ts";
+import { judgeMailAddress, maskMailAddress } from "../../src/model/mail-address.ts";
 
 describe("an address", () => {
   test.each([
@@ -45,4 +45,12 @@ describe("an address", () => {
     expect(judged).toMatchObject({ isAllowed: false });
     expect(judged.isAllowed ? "" : judged.message).toContain(said);
   });
+});
+
+test.each([
+  ["ada@example.com", "a***@example.com"],
+  ["a@example.com", "a***@example.com"],
+  ["ada.lovelace+webhooks@mail.example.com", "a***@mail.example.com"],
+])("of %s the log shows %s", (address, masked) => {
+  expect(maskMailAddress(address)).toBe(masked);
 });

@@ -6,7 +6,7 @@ import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { countOf, fuzzApi, type KnownValues } from "../support/api-fuzz.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
-import { deleteRows, insertRow } from "../support/installation.ts";
+import { createTestKey, deleteRows, insertRow } from "../support/installation.ts";
 import { MAIL, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
 import { patience } from "../support/time-limits.ts";
@@ -23,7 +23,7 @@ beforeAll(async () => {
   // With all limits raised, that of checking receivers included.
   api = await startTestApi(
     database,
-    { REPLAYS_RUNNING_MAX: "10000", ...MAIL },
+    { REPLAYS_RUNNING_MAX: "10000", CONSOLE_ANCESTORS: "https://app.example.com", ...MAIL },
     { checkPolicy: { name: "check", requestsMax: 1_000_000, windowSeconds: 60 } },
   );
 });
@@ -59,6 +59,12 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     await forgetRecipients();
     for (const one of recipients)
       await insertRow(pool, "notice_recipients", { ...one, account_id: accountId });
+  };
+  const keys = await Promise.all(
+    Array.from({ length: 5 }, async () => (await createTestKey(pool, accountId)).keyId),
+  );
+  const forgetKeys = async () => {
+    await pool.query("delete from sealpost.api_keys where account_id = $1 and name is not null", [accountId]);
   };
   const delivery = { delivery_id: fc.constantFrom(...deliveries) };
   const replay = { replay_id: fc.constantFrom(...replays) };
@@ -97,6 +103,20 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
       before: setRecipients,
       params: { recipient_id: fc.constantFrom(...recipients.map(({ id }) => id)) },
     },
+    "console.links.create": {
+      body: fc.record(
+        {
+          viewer: fc.record({ id: fc.string({ minLength: 1 }), label: fc.string({ minLength: 1 }) }),
+          session_seconds: fc.integer({ min: 0, max: 100_000 }),
+          time_zone: fc.constantFrom("Europe/Berlin", "UTC", "Mars/Phobos"),
+          embed_origin: fc.constantFrom("https://app.example.com"),
+        },
+        { requiredKeys: ["viewer"] },
+      ),
+    },
+    // An account has a bounded number of them.
+    "api_keys.create": { before: forgetKeys },
+    "api_keys.revoke": { params: { key_id: fc.constantFrom(...keys) } },
   };
 }
 
