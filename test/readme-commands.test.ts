@@ -83,6 +83,8 @@ test("every command is answered as the README says", async () => {
     body: { id: analysis_id, status: "succeeded" },
   });
 
+  const link = { status: 201, body: { url: expect.stringContaining("/console/enter#t=") } };
+  expect(await runNext("/v1/console/links")).toMatchObject(link);
   expect(await runNext("/replay ")).toMatchObject({ status: 202, body: { id: delivery_id, run: 2 } });
   await attempted(2);
   const counts = { matched: 1, own_url: 0, expired: 0 };

@@ -189,7 +189,7 @@ describe("the list", () => {
       id,
       at: at.toISOString(),
       operation: "webhooks.endpoint.set",
-      actor: { kind: "key", key_id: await idOf(key), name: null },
+      actor: { kind: "key", key_id: await idOf(key), name: null, viewer: null },
       request_id: "r 1",
       details: { url: URL_SET },
     });
