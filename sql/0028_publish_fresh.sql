@@ -1,5 +1,16 @@
 -- The short way of 0018 for everybody who publishes one analysis: the API does, too, when nobody else asks meanwhile.
 
+-- As before. Its text is inlined only where it is immutable like the function: what is extracted from a time with a zone
+-- is not. A call of its own took 25 to 40 microseconds.
+create or replace function sealpost.uuid_v7_prefix(at timestamptz) returns bytea
+language sql immutable parallel safe
+begin atomic
+  select substring(int8send((extract(epoch from at at time zone 'UTC') * 1000000)::bigint / 1000) from 3)
+    || substring(int4send(
+      (x'7000'::int
+        | (((extract(epoch from at at time zone 'UTC') * 1000000)::bigint % 1000) * 4096 / 1000)::int)) from 3);
+end;
+
 -- Publishes a good new analysis for an account with an endpoint, straight into the tables. Null for whatever else it is
 -- (a refusal, an analysis that is known, no target): then nothing was stored, and sealpost.publish_each has the answer.
 create function sealpost.publish_fresh(account_id uuid, analysis json, traceparent text) returns uuid
