@@ -3,6 +3,7 @@ import type { ApiKey, Authenticate } from "./api-keys.ts";
 import { withDeadline } from "./deadline.ts";
 import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
 import type { Operation } from "./operation.ts";
+import { type Principal, refuseScope } from "./perform.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { Counting, RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
 import { addressBucket } from "./rate-limits.ts";
@@ -33,6 +34,8 @@ export type RequestGuards = {
   guardOperation(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** For public pages and unknown URLs: rate limit only. */
   guardPublic(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** For pages of a session, which the caller has found: rate limit by session. */
+  countSession(request: FastifyRequest, reply: FastifyReply, sessionId: string): Promise<void>;
   /** For health probes: not rate-limited, because they come every second and must not need the database. */
   guardProbe(request: FastifyRequest, reply: FastifyReply): void;
   /** Adds the rate-limit headers to a response that was not counted. */
@@ -96,9 +99,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
 
   function apply(state: RateLimitState, reply: FastifyReply): void {
     writeHeaders(reply, state);
-    if (!state.isAllowed) {
-      throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
-    }
+    if (!state.isAllowed) throw limited(state);
   }
 
   function bucketOf(key: ApiKey | null, request: FastifyRequest, operation: Operation | null = null) {
@@ -135,7 +136,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       refuseRequestId(request);
       if (operation.work.kind === "retired") throw new Problem("route_retired");
       if (key === null) throw new Problem("unauthorized");
-      if (!key.scopes.has(operation.scope)) throw new Problem("access_denied");
+      refuseScope(operation, key.scopes);
       contextOf(request).accountId = await accountOf(key, request);
       if (operation.effect === "write") refuseMediaType(request.headers, announcedBytes(request));
     },
@@ -144,6 +145,15 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       // lookup serves only that, so it shares the rate limiter's time budget.
       await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
       await limit(request, reply, RATE_LIMIT_WITHIN_MS - contextOf(request).waitedMs);
+      refuseRequestId(request);
+    },
+    countSession: async (request, reply, sessionId) => {
+      const context = contextOf(request);
+      const startMs = performance.now();
+      const state = await rateLimits.count(`session:${sessionId}`, policies.key, RATE_LIMIT_WITHIN_MS);
+      context.waitedMs += performance.now() - startMs;
+      writeHeaders(reply, state);
+      if (!state.isAllowed) throw limited(state);
       refuseRequestId(request);
     },
     guardProbe: (request, reply) => {
@@ -155,6 +165,10 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+function limited({ resetSeconds }: RateLimitState): Problem {
+  return new Problem("rate_limited", { headers: { "retry-after": String(resetSeconds) } });
+}
 
 function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {
   reply.header("ratelimit", headers.ratelimit);
@@ -173,9 +187,9 @@ function announcedBytes(request: FastifyRequest): number {
   return Number(request.headers["content-length"] ?? 0);
 }
 
-/** The key and the account of a request that passed `guardOperation`. */
-export function authorizedCaller(context: RequestContext): { key: ApiKey; accountId: string } {
-  const { key, accountId } = context;
+/** In whose name a request runs that passed `guardOperation`. */
+export function authorizedPrincipal({ key, accountId }: RequestContext): Principal {
   if (key === null || accountId === null) throw new Error("The request was not admitted.");
-  return { key, accountId };
+  const { id: keyId, scopes } = key;
+  return { caller: { keyId, isStaff: key.accountId === null, scopes }, accountId };
 }

@@ -4,8 +4,9 @@ import { settlesWithin, withDeadline } from "./deadline.ts";
 import { type Completed, type IdempotencyStore, LockWaitError } from "./idempotency.ts";
 import {
   earlierResponse,
+  type Performed,
   type RecordWrite,
-  recordedWrite,
+  recordPerformed,
   type Write,
   type WriteResult,
 } from "./idempotent-write.ts";
@@ -18,7 +19,7 @@ import {
 } from "./limits.ts";
 import type { Transaction } from "./operation.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
-import { type OperationResponse, toStoredResponse } from "./responses.ts";
+import { toStoredResponse } from "./responses.ts";
 import { inTurns, TurnQueue } from "./turn-queue.ts";
 
 /** A write that may share its transaction with others. */
@@ -36,11 +37,11 @@ export type WriteBatches<Item> = {
   add(write: BatchedWrite<Item>, waitMs: number): Promise<WriteResult>;
 };
 
-/** Responses, or why there are none, in the order of the items. A throw undoes the whole batch. */
+/** What was done, or why it was not, in the order of the items. A throw undoes the whole batch. */
 export type PerformEach<Item = unknown> = (
   items: readonly Item[],
   tx: Transaction,
-) => Promise<readonly (OperationResponse | Problem)[]>;
+) => Promise<readonly (Performed | Problem)[]>;
 
 export type WriteBatchesOptions<Item> = {
   readonly store: IdempotencyStore;
@@ -185,19 +186,19 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
     });
     const fresh = writes.filter((_, index) => outcomes[index] === null);
     const items = fresh.map(({ item }) => item as Item);
-    const responses = items.length === 0 ? [] : await options.performEach(items, tx);
+    const performed = items.length === 0 ? [] : await options.performEach(items, tx);
     const completed: CompletedClaim[] = [];
     for (const [index, write] of fresh.entries()) {
-      const response = responses[index]!;
-      if (response instanceof Problem) continue;
-      await options.recordWrite(tx, recordedWrite(write, response));
-      completed.push({ claim: write.claim, response: toStoredResponse(response, write.holdsSecret) });
+      const one = performed[index]!;
+      if (one instanceof Problem) continue;
+      await recordPerformed(options.recordWrite, tx, write, one.result);
+      completed.push({ claim: write.claim, response: toStoredResponse(one.response, write.holdsSecret) });
     }
     let next = 0;
     const result = outcomes.map((outcome) => {
       if (outcome !== null) return outcome;
-      const response = responses[next++]!;
-      return response instanceof Problem ? response : { response, isReplayed: false };
+      const one = performed[next++]!;
+      return one instanceof Problem ? one : { response: one.response, isReplayed: false };
     });
     return { result, completed };
   }

@@ -17,9 +17,11 @@ import { createGaugePool } from "../store/pools.ts";
 import { createQueueGauges } from "./database-gauges.ts";
 import { createEgress } from "./egress.ts";
 import { createFindHindrances, type Monitoring, startMonitoring } from "./monitoring.ts";
+import { startNotices } from "./notices.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
+import { version } from "./version.ts";
 
 /** Exit codes of the quarantine's process. Busy is EX_TEMPFAIL of sysexits.h: another such process is running. */
 const BUSY = 75;
@@ -34,16 +36,20 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const shutdown = context.createShutdownSignal();
   const quarantine = new Quarantine((ids, stopping) => forkQuarantine(ids, stopping, context, options.log));
   const options = await createOptions(context, (deliveryId) => quarantine.add(deliveryId));
-  const { config, log } = options;
+  const { config, log, databaseUrl, metrics } = options;
   const { unsafeAllowedTargets } = config;
   if (unsafeAllowedTargets) log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
   // When the start fails, whatever already runs would keep the process alive.
   await using resources = new AsyncDisposableStack();
   const monitoring = await startDispatchMonitoring(options, resources);
-  const dispatching = startDispatching(options);
+  const notices = startNotices({ config, databaseUrl, log, metrics });
+  resources.defer(() => notices.stop());
+  const observer = bothObservers(options.observer, notices.observer);
+  const dispatching = startDispatching({ ...options, observer });
   resources.defer(async () => void (await Promise.all([dispatching.stop(), quarantine.stop()])));
   context.sendToParent({ ready: true, metrics: monitoring.url });
-  log.info({ in_flight_max: config.dispatchInFlightMax, metrics_url: monitoring.url }, "dispatching");
+  const { dispatchInFlightMax: inFlightMax } = config;
+  log.info({ version, in_flight_max: inFlightMax, metrics_url: monitoring.url }, "dispatching");
   if (!shutdown.aborted) await once(shutdown, "abort");
   log.info("stopping: claiming nothing more, finishing attempts in flight");
   await resources.disposeAsync();

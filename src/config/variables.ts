@@ -75,7 +75,7 @@ export const variables = {
   CONNECT_TIMEOUT_MS: withDefault(
     kinds.wholeNumber(100, 120_000),
     "5000",
-    "Time within that deadline for DNS, TCP and TLS together.",
+    "Time within that deadline for DNS, TCP and TLS together; by default at most the deadline.",
   ),
   ANALYSIS_BYTES_MAX: withDefault(
     kinds.wholeNumber(1_024, 8_388_608),
@@ -124,6 +124,15 @@ export const variables = {
     "Proxy for all attempts. It resolves the names and must itself refuse private addresses; " +
       "`TARGET_DNS_SERVERS` and `OWN_ADDRESSES` have no effect. Unset: attempts go out directly.",
   ),
+  SMTP_URL: optional(
+    kinds.smtpServer(),
+    "Mail server that notices are sent by: `smtp://user:password@mail.example.com:587` (with TLS by STARTTLS) or " +
+      "`smtps://…`. Unset: notices are listed by the API, and no mail is sent.",
+  ),
+  NOTICES_FROM: optional(
+    kinds.mailSender(),
+    "Sender of those mails: `notices@example.com` or `Example <notices@example.com>`. Required with `SMTP_URL`.",
+  ),
   RATE_LIMIT_REQUESTS: withDefault(
     kinds.wholeNumber(1, 1_000_000),
     "600",
@@ -143,6 +152,10 @@ export const variables = {
     kinds.proxyTrust(),
     "false",
     "Whose `X-Forwarded-For` is trusted: `false` (none), the number of proxies in front, or their addresses.",
+  ),
+  CONSOLE_ANCESTORS: optional(
+    kinds.list("origins such as https://app.example.com, separated by commas", kinds.isOrigin),
+    "Origins of pages that may show the console in a frame. Unset: none.",
   ),
   REPLAYS_RUNNING_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),
@@ -167,7 +180,7 @@ export const variables = {
   LOG_RETENTION_DAYS: withDefault(
     kinds.wholeNumber(7, 3_650),
     "30",
-    "How long the delivery log is kept, in days.",
+    "How long the delivery log is kept, in days; by default at least as long as analyses.",
   ),
   AUDIT_RETENTION_DAYS: withDefault(
     kinds.wholeNumber(1, 3_650),

