@@ -27,8 +27,9 @@ function say(text, isBad) {
 
 async function refresh() {
   clearTimeout(timer);
-  const isOpen = document.querySelector("details[open]") !== null;
-  if (!isDirty && !isOpen) await morph();
+  // What somebody reads or is about to send stays as it is.
+  const isHeld = document.querySelector("details[open], form[data-still]") !== null;
+  if (!isDirty && !isHeld) await morph();
   timer = setTimeout(refresh, document.hidden ? REFRESH_HIDDEN_MS : REFRESH_VISIBLE_MS);
 }
 
