@@ -35,19 +35,15 @@ const KEPT = ["event", "replay_id"] as const;
 export function filtersOf(fields: Fields, timeZone: string | null): Fields {
   const filters: Record<string, string | readonly string[]> = {};
   for (const [name, given] of Object.entries(fields)) {
-    const [first = "", ...more] = [given].flat().flatMap((value) => value.trim() || []);
+    const values = name === "reason" ? [given].flat().flatMap((value) => value.split(",")) : [given].flat();
+    const [first = "", ...more] = values.flatMap((value) => value.trim() || []);
     if (first === "") continue;
     if (name === "code") Object.assign(filters, codesOf(first));
     else if (name === "from") filters.created_after = momentAt(first, timeZone, "first") ?? first;
     else if (name === "to") filters.created_before = momentAt(first, timeZone, "last") ?? first;
-    else if (name === "reason" && more.length === 0) filters.reason = unlisted(first.split(","));
-    else filters[name] = unlisted([first, ...more]);
+    else filters[name] = more.length === 0 ? first : [first, ...more];
   }
   return filters;
-}
-
-function unlisted(values: readonly string[]): string | readonly string[] {
-  return values.length === 1 ? values[0]! : values;
 }
 
 /** `503`, `5xx`, `500-599`, `500-`, `-499`. */
@@ -95,8 +91,8 @@ export function filterFields(filters: Fields, timeZone: string | null, reasons: 
 ${reasons === "select" && html`<label>Abandoned for ${reasonSelect(text("reason"))}</label>`}
 <label>Code or range <input name="code" value="${codeText(filters)}" size="7" maxlength="9" placeholder="503, 5xx"
   autocomplete="off"></label>
-<label>From <input type="datetime-local" name="from" value="${moment("created_after")}" step="any"></label>
-<label>To <input type="datetime-local" name="to" value="${moment("created_before")}" step="any"></label>`;
+<label class="moment">From <input type="datetime-local" name="from" value="${moment("created_after")}" step="any"></label>
+<label class="moment">To <input type="datetime-local" name="to" value="${moment("created_before")}" step="any"></label>`;
 }
 
 export function hidden(name: string, value: string | number): Html {

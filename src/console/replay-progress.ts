@@ -11,8 +11,8 @@ export type ShownReplay = z.output<typeof Replay>;
 const SHOWN: Readonly<Record<ReplayStatus, { readonly symbol: string; readonly word: string }>> = {
   running: { symbol: "▸", word: "running" },
   delivering: { symbol: "○", word: "all started" },
-  done: { symbol: "■", word: "ended" },
-  cancelled: { symbol: "◼", word: "stopped" },
+  done: { symbol: "●", word: "ended" },
+  cancelled: { symbol: "■", word: "stopped" },
 };
 
 export function replayStatusOf(status: ReplayStatus): Html {

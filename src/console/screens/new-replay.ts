@@ -144,7 +144,7 @@ ${number(matched)} do. Look again, then replay.</p>`;
 /** Nothing of it refreshes itself: the form's key and its count stay together. */
 function form(view: View, wanted: WantedReplay, found: Preview | readonly FieldError[]): Html {
   const { base, session } = view;
-  const { filters, ratePerSecond, note } = wanted;
+  const { filters } = wanted;
   const check = (name: string, value: string, word: string) => {
     const isChecked = valuesOf(filters, name).includes(value);
     return html`<label><input type="checkbox" name="${name}" value="${value}"${isChecked && html` checked`}> ${word}</label>`;
@@ -156,47 +156,53 @@ ${REPLAYABLE_STATUSES.toReversed().map((status) => check("status", status, statu
 <fieldset class="checks"><legend>Abandoned for (none: any reason)</legend>
 ${reasons.map((reason) => check("reason", reason, reason))}</fieldset>
 <div class="filters">${filterFields(filters, session.timeZone, "none")}
-<label>Pace, a second <input type="number" name="rate_per_second" value="${ratePerSecond}" min="1" max="1000"
-  required></label>
-<label class="wide">Note, for whoever looks at it later <input name="note" value="${note}" maxlength="500"
-  autocomplete="off"></label>
 <button formmethod="get" formaction="${base}/replays/new">Count</button></div>
-${"matched" in found ? outcome(view, wanted, found) : refused(found)}
+${"matched" in found ? outcome(view, wanted, found) : refused(wanted, found)}
 </form>`;
 }
 
-function refused(errors: readonly FieldError[]): Html {
-  return html`<section class="panel" role="status"><h2>This cannot be counted</h2>
-<ul>${errors.map(({ path, message }) => html`<li><code>${path.replace(/^body\.(filter\.)?/, "")}</code>: ${message}</li>`)}</ul></section>`;
+function how({ ratePerSecond, note }: WantedReplay): Html {
+  return html`<div class="filters"><label>Pace, deliveries a second <input type="number" name="rate_per_second"
+  value="${ratePerSecond}" min="1" max="1000" required></label>
+<label class="wide">Note, for whoever looks at it later <input name="note" value="${note}" maxlength="500"
+  autocomplete="off"></label></div>`;
 }
 
-function outcome({ base }: View, wanted: WantedReplay, found: Preview): Html {
+function refused(wanted: WantedReplay, errors: readonly FieldError[]): Html {
+  return html`<section class="panel" role="status"><h2>This cannot be counted</h2>
+<ul>${errors.map(({ path, message }) => html`<li><code>${path.replace(/^body\.(filter\.)?/, "")}</code>: ${message}</li>`)}</ul>
+${how(wanted)}</section>`;
+}
+
+function outcome(view: View, wanted: WantedReplay, found: Preview): Html {
   const { matched, expired, newest } = found;
   const others = `${expired > EXPIRED_MAX ? "More than 100,000" : number(expired)} ${expired === 1 ? "other has" : "others have"} expired: the analysis is no longer kept.`;
   if (matched === 0) {
     return html`<section class="panel" role="status"><h2>Nothing to replay</h2>
-<p>No failing or abandoned delivery matches. ${expired > 0 && others}</p></section>`;
+<p>No failing or abandoned delivery matches. ${expired > 0 && others}</p>
+${hidden("rate_per_second", wanted.ratePerSecond)}${hidden("note", wanted.note)}</section>`;
   }
   const seconds = matched / Math.max(1, Number(wanted.ratePerSecond));
   return html`<section class="panel" aria-labelledby="matched">
 <h2 id="matched">${number(matched)} ${matched === 1 ? "delivery matches" : "deliveries match"}</h2>
-<p>${whereTo(found)}</p>
+<p>${whereTo(view, found)}</p>
 ${expired > 0 && html`<p>${others}</p>`}
 <p>At ${number(Number(wanted.ratePerSecond))} a second that takes ${roughly(seconds)}.</p>
+${how(wanted)}
 ${hidden("_key", randomUUID())}${hidden("_counted", fingerprintOf(wanted))}${hidden("_matched", matched)}
 <div class="actions"><button class="primary">Replay ${number(matched)}</button>
-${newest !== null && matched > 1 && html`${hidden("_newest", newest.id)}<button formaction="${base}/replays/try">Try 1 first: ${newest.analysis_id}</button>`}</div>
+${newest !== null && matched > 1 && html`${hidden("_newest", newest.id)}<button formaction="${view.base}/replays/try">Try 1 first: ${newest.analysis_id}</button>`}</div>
 </section>`;
 }
 
-function whereTo({ matched, own_url: own, endpoint }: Preview): Html {
+function whereTo({ may }: View, { matched, own_url: own, endpoint }: Preview): Html {
   if (own === matched) return html`They go to the URLs that they were published with.`;
   const ownWords =
     own > 0 &&
     html` ${number(own)} ${own === 1 ? "goes to the URL that it was" : "go to the URLs that they were"} published with.`;
-  return endpoint === null
-    ? html`There is no endpoint: ${number(matched - own)} would have no target and be abandoned again.${ownWords}`
-    : html`They go to <code>${endpoint}</code>.${ownWords}`;
+  if (endpoint !== null) return html`They go to <code>${endpoint}</code>.${ownWords}`;
+  if (!may("webhooks:read")) return html`They go to the account's endpoint.${ownWords}`;
+  return html`There is no endpoint: ${number(matched - own)} would have no target and be abandoned again.${ownWords}`;
 }
 
 /** Parameters in any order are the same address. */

@@ -63,7 +63,7 @@ function listed(view: View, replay: ShownReplay): Html {
   return html`<li id="r-${replay.id}">
 <div class="line">${replayStatusOf(replay.status)}
 <a href="${view.base}/replays/${replay.id}">${countText(replay)}</a>
-<span class="fine">${momentOf(replay.created_at, view.session.timeZone)}, ${makerOf(replay)}</span>
+<span class="fine">${momentOf(replay.created_at, view.session.timeZone)}${replay.created_by !== null && `, ${makerOf(replay)}`}</span>
 ${stopForm(view, replay)}</div>
 ${progressOf(replay)}
 ${filterText(view, replay)}
