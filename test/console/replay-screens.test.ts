@@ -121,6 +121,9 @@ describe.skipIf(!HAS_BROWSER)("filters and bulk replays in a browser", () => {
     await page.waitForSelector("text=2 deliveries match");
     await page.fill("input[name=note]", "INC-42");
     await page.dblclick("text=Replay 2");
+    await page.waitForURL((url) => !url.pathname.endsWith("/new"));
+    await page.click("nav >> text=Replays");
+    await page.click("a:text-is('2 deliveries')");
     await page.waitForSelector("h1:has-text('Replay of 2 deliveries')");
     expect(await replays()).toBe(1);
     expect(await page.locator(".counts").textContent()).toContain("0 of 2 started");

@@ -100,8 +100,9 @@ describe("a bulk replay", () => {
     const form = formOn(await open("/replays/new?status=abandoned&note=INC-42"));
     const [one, other] = await Promise.all([post("/replays", form), post("/replays", form)]);
     const again = await post("/replays", form);
-    const locations = [one, other, again].filter(({ status }) => status === 303).map(locationOf);
-    expect(new Set(locations).size).toBe(1);
+    // One that comes while the first is being written down is sent to the list.
+    const locations = [again, one, other].map(locationOf);
+    expect(new Set(locations.filter((location) => location !== "/replays")).size).toBe(1);
     expect(await replays()).toBe(1);
     const { text } = await open(locations[0]!);
     expect(text).toContain("Queued: they start at 10 a second.");

@@ -18,6 +18,15 @@ document.addEventListener("input", () => {
   isDirty = true;
 });
 
+const DOUBLE_CLICK_MS = 1_000;
+let sentAt = -Infinity;
+
+// Whatever is sent twice has its effect once; this spares its sender the second answer.
+document.addEventListener("submit", (event) => {
+  if (event.timeStamp - sentAt < DOUBLE_CLICK_MS) event.preventDefault();
+  else sentAt = event.timeStamp;
+});
+
 /** @param {string} text @param {boolean} isBad */
 function say(text, isBad) {
   banner.textContent = text;

@@ -73,6 +73,8 @@ export const createReplay: Screen = {
       if (!(error instanceof Problem)) throw error;
       if (error.code === "replay_changed") return again({ was: matched });
       if (error.code === "invalid_request") return again();
+      // The same form once more, before the first is answered: it is on the list in a moment.
+      if (error.code === "idempotency_in_progress") return { goTo: `${base}/replays` };
       throw error;
     }
   },
