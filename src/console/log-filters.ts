@@ -80,19 +80,21 @@ export function valuesOf(fields: Fields, name: string): readonly string[] {
   return [fields[name] ?? []].flat();
 }
 
-/** Fields for all of them but the status, of a form that comes back through `filtersOf`. */
-export function filterFields(filters: Fields, timeZone: string | null, reasons: "select" | "none"): Html {
+/** Fields for all of them but the status, and perhaps the reason, of a form that comes back through `filtersOf`. */
+export function filterFields(filters: Fields, timeZone: string | null, hasReason: boolean): Html {
   const text = (name: string) => valuesOf(filters, name).join();
   const moment = (name: string) => wallTimeOf(text(name), timeZone);
   return html`${KEPT.flatMap((name) => valuesOf(filters, name).map((value) => hidden(name, value)))}
 <label>Analysis <input name="analysis_id" value="${text("analysis_id")}" maxlength="200" autocomplete="off"></label>
 <label>Host <input name="target_host" value="${text("target_host")}" maxlength="255" autocomplete="off"></label>
 <label>Last error ${errorSelect(text("error_code"))}</label>
-${reasons === "select" && html`<label>Abandoned for ${reasonSelect(text("reason"))}</label>`}
+${hasReason && html`<label>Abandoned for ${reasonSelect(text("reason"))}</label>`}
 <label>Code or range <input name="code" value="${codeText(filters)}" size="7" maxlength="9" placeholder="503, 5xx"
   autocomplete="off"></label>
-<label class="moment">From <input type="datetime-local" name="from" value="${moment("created_after")}" step="any"></label>
-<label class="moment">To <input type="datetime-local" name="to" value="${moment("created_before")}" step="any"></label>`;
+<label class="moment">From <input type="datetime-local" name="from" value="${moment("created_after")}"
+  step="any"></label>
+<label class="moment">To <input type="datetime-local" name="to" value="${moment("created_before")}"
+  step="any"></label>`;
 }
 
 export function hidden(name: string, value: string | number): Html {
@@ -118,7 +120,8 @@ function errorSelect(asked: string): Html {
     ({ label, codes }) =>
       html`<optgroup label="${label}">${codes.map((code) => option(code, asked))}</optgroup>`,
   );
-  return html`<select name="error_code">${option("", asked)}${!isListed && asked !== "" && option(asked, asked)}${groups}</select>`;
+  return html`<select name="error_code">${option("", asked)}
+${!isListed && asked !== "" && option(asked, asked)}${groups}</select>`;
 }
 
 function reasonSelect(asked: string): Html {

@@ -72,7 +72,7 @@ function filterForm(view: View, asked: Fields): Html {
   const none = Object.fromEntries([...FIELD_FILTERS, "replay_id", "cursor"].map((name) => [name, []]));
   return html`<form class="filters" method="get" action="${view.base}/deliveries" role="search">
 ${valuesOf(asked, "status").map((status) => hidden("status", status))}
-${filterFields(asked, view.session.timeZone, "select")}
+${filterFields(asked, view.session.timeZone, true)}
 <button>Filter</button>
 ${isFiltered && html`<a href="${address(view, asked, none)}">Clear filters</a>`}
 </form>
@@ -103,7 +103,8 @@ function replayAll(view: View, asked: Fields): Html | null {
   const status = statuses.filter((one) => isReplayable(one as Listed["status"]));
   if (!view.may("webhooks:replay") || (statuses.length > 0 && status.length === 0)) return null;
   const { cursor: _, limit: __, ...filters } = asked;
-  return html`<a class="button" href="${view.base}/replays/new${searchOf({ ...filters, status })}">Replay all that match…</a>`;
+  const href = `${view.base}/replays/new${searchOf({ ...filters, status })}`;
+  return html`<a class="button" href="${href}">Replay all that match…</a>`;
 }
 
 function older(href: string): Html {

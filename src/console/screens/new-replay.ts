@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import type { z } from "zod";
 import { type FieldError, Problem } from "../../api/problems.ts";
 import { END_REASONS } from "../../model/end-reasons.ts";
-import { REPLAYABLE_STATUSES } from "../../model/statuses.ts";
 import type { Delivery } from "../../operations/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
 import { filterFields, hidden, searchOf, valuesOf } from "../log-filters.ts";
@@ -134,8 +133,8 @@ async function triedBefore(view: View, id: string | undefined): Promise<Html | n
   if (id === undefined || !view.may("webhooks:read")) return null;
   const tried = await view.ask<Listed>("webhooks.deliveries.get", { params: { delivery_id: id } });
   return html`<p class="said" role="status">Queued: run ${tried.run} of
-<a href="${view.base}/deliveries/${id}">${tried.analysis_id}</a>, now ${statusOf(tried.status)}. Look whether it arrives, then
-replay the others.</p>`;
+<a href="${view.base}/deliveries/${id}">${tried.analysis_id}</a>, now ${statusOf(tried.status)}.
+Look whether it arrives, then replay the others.</p>`;
 }
 
 function changed(was: string, { matched }: Preview): Html {
@@ -149,15 +148,16 @@ function form(view: View, wanted: WantedReplay, found: Preview | readonly FieldE
   const { filters } = wanted;
   const check = (name: string, value: string, word: string) => {
     const isChecked = valuesOf(filters, name).includes(value);
-    return html`<label><input type="checkbox" name="${name}" value="${value}"${isChecked && html` checked`}> ${word}</label>`;
+    const box = html`<input type="checkbox" name="${name}" value="${value}"${isChecked && html` checked`}>`;
+    return html`<label>${box} ${word}</label>`;
   };
   const reasons = END_REASONS.filter((reason) => reason !== "analysis_expired");
   return html`<form class="bulk" method="post" action="${base}/replays" data-still>
 <fieldset class="checks"><legend>Take</legend>
-${REPLAYABLE_STATUSES.toReversed().map((status) => check("status", status, status === "failed" ? "failing" : status))}</fieldset>
+${check("status", "abandoned", "abandoned")}${check("status", "failed", "failing")}</fieldset>
 <fieldset class="checks"><legend>Abandoned for (none: any reason)</legend>
 ${reasons.map((reason) => check("reason", reason, reason))}</fieldset>
-<div class="filters">${filterFields(filters, session.timeZone, "none")}
+<div class="filters">${filterFields(filters, session.timeZone, false)}
 <button formmethod="get" formaction="${base}/replays/new">Count</button></div>
 ${"matched" in found ? outcome(view, wanted, found) : refused(wanted, found)}
 </form>`;
@@ -171,14 +171,19 @@ function how({ ratePerSecond, note }: WantedReplay): Html {
 }
 
 function refused(wanted: WantedReplay, errors: readonly FieldError[]): Html {
+  const items = errors.map(({ path, message }) => {
+    const name = path.replace(/^body\.(filter\.)?/, "");
+    return html`<li><code>${name}</code>: ${message}</li>`;
+  });
   return html`<section class="panel" role="status"><h2>This cannot be counted</h2>
-<ul>${errors.map(({ path, message }) => html`<li><code>${path.replace(/^body\.(filter\.)?/, "")}</code>: ${message}</li>`)}</ul>
+<ul>${items}</ul>
 ${how(wanted)}</section>`;
 }
 
 function outcome(view: View, wanted: WantedReplay, found: Preview): Html {
   const { matched, expired, newest } = found;
-  const others = `${expired > EXPIRED_MAX ? "More than 100,000" : number(expired)} ${expired === 1 ? "other has" : "others have"} expired: the analysis is no longer kept.`;
+  const count = expired > EXPIRED_MAX ? `More than ${number(EXPIRED_MAX)}` : number(expired);
+  const others = `${count} ${expired === 1 ? "other has" : "others have"} expired: the analysis is no longer kept.`;
   if (matched === 0) {
     return html`<section class="panel" role="status"><h2>Nothing to replay</h2>
 <p>No failing or abandoned delivery matches. ${expired > 0 && others}</p>
@@ -193,15 +198,19 @@ ${expired > 0 && html`<p>${others}</p>`}
 ${how(wanted)}
 ${hidden("_key", randomUUID())}${hidden("_counted", fingerprintOf(wanted))}${hidden("_matched", matched)}
 <div class="actions"><button class="primary">Replay ${number(matched)}</button>
-${newest !== null && matched > 1 && html`${hidden("_newest", newest.id)}<button formaction="${view.base}/replays/try">Try 1 first: ${newest.analysis_id}</button>`}</div>
+${newest !== null && matched > 1 && tryButton(view, newest)}</div>
 </section>`;
+}
+
+function tryButton({ base }: View, { id, analysis_id }: Listed): Html {
+  return html`${hidden("_newest", id)}
+<button formaction="${base}/replays/try">Try 1 first: ${analysis_id}</button>`;
 }
 
 function whereTo({ may }: View, { matched, own_url: own, endpoint }: Preview): Html {
   if (own === matched) return html`They go to the URLs that they were published with.`;
-  const ownWords =
-    own > 0 &&
-    html` ${number(own)} ${own === 1 ? "goes to the URL that it was" : "go to the URLs that they were"} published with.`;
+  const goes = own === 1 ? "goes to the URL that it was" : "go to the URLs that they were";
+  const ownWords = own > 0 && html` ${number(own)} ${goes} published with.`;
   if (endpoint !== null) return html`They go to <code>${endpoint}</code>.${ownWords}`;
   if (!may("webhooks:read")) return html`They go to the account's endpoint.${ownWords}`;
   return html`There is no endpoint: ${number(matched - own)} would have no target and be abandoned again.${ownWords}`;
