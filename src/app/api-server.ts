@@ -130,7 +130,11 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
     },
-    addRoutes: createConsole({ sessions: createSessionStore(pool, outageAs503), publicUrl }),
+    addRoutes: createConsole({
+      sessions: createSessionStore(pool, outageAs503),
+      publicUrl,
+      analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+    }),
   });
 }
 

@@ -17,6 +17,7 @@ export type ConsoleOptions = {
   readonly sessions: SessionStore;
   /** Under which browsers reach the service. */
   readonly publicUrl: string;
+  readonly analysisRetentionMs: number;
 };
 
 const TOKEN = /^[A-Za-z0-9_-]{43}$/;
@@ -87,10 +88,11 @@ function addEntry(
 function addScreen(
   pages: FastifyInstance,
   kernel: Kernel,
-  { sessions, publicUrl }: ConsoleOptions,
+  options: ConsoleOptions,
   assets: Assets,
   screen: Screen,
 ): void {
+  const { sessions, publicUrl } = options;
   pages.route<{ Params: Record<string, string>; Querystring: View["query"] }>({
     method: screen.method === "GET" ? ["GET", "HEAD"] : [screen.method],
     url: `/console/a/:account_id${screen.path.replaceAll(/\{(\w+)\}/g, ":$1")}`,
@@ -113,7 +115,7 @@ function addScreen(
     },
     handler: async (request, reply) => {
       const session = held.get(request)!;
-      const view = viewOf(kernel, sessions, session, request, screen);
+      const view = viewOf(kernel, options, session, request, screen);
       const shown = await screen.show(view);
       if ("goTo" in shown) return reply.redirect(shown.goTo, 303);
       const frame = { assets, session, base: view.base, path: request.url };
@@ -135,7 +137,7 @@ async function sessionOf(request: FastifyRequest, sessions: SessionStore): Promi
 
 function viewOf(
   kernel: Kernel,
-  sessions: SessionStore,
+  { sessions, analysisRetentionMs }: ConsoleOptions,
   session: Session,
   request: FastifyRequest,
   screen: Screen,
@@ -148,6 +150,24 @@ function viewOf(
     scopes: session.permissions,
     session: { id: session.id, viewer: session.viewerLabel, hasKey: session.keyId !== null },
   };
+  const askWithHeaders = async <Body>(operationKey: string, asking: Asking = {}) => {
+    const { params = {}, query = {}, body, idempotencyKey = null } = asking;
+    const { response } = await kernel.ask(
+      operationKey,
+      { caller, accountId },
+      {
+        params,
+        query,
+        body: body === undefined ? undefined : Buffer.from(JSON.stringify(body)),
+        idempotencyKey,
+        requestId: request.id,
+        traceparent: readTraceparent(request.headers.traceparent),
+        waitMs: msLeft(contextOf(request)),
+      },
+    );
+    const { headers } = response;
+    return { body: (response.body === null ? null : JSON.parse(response.body.toString())) as Body, headers };
+  };
   return {
     session,
     accountId,
@@ -157,23 +177,9 @@ function viewOf(
     form: screen.method === "POST" ? formOf(request) : new URLSearchParams(),
     leave: () => sessions.end(session.id),
     may: (scope) => session.permissions.has(scope),
-    ask: async <Body>(operationKey: string, asking: Asking = {}) => {
-      const { params = {}, query = {}, body, idempotencyKey = null } = asking;
-      const { response } = await kernel.ask(
-        operationKey,
-        { caller, accountId },
-        {
-          params,
-          query,
-          body: body === undefined ? undefined : Buffer.from(JSON.stringify(body)),
-          idempotencyKey,
-          requestId: request.id,
-          traceparent: readTraceparent(request.headers.traceparent),
-          waitMs: msLeft(contextOf(request)),
-        },
-      );
-      return (response.body === null ? null : JSON.parse(response.body.toString())) as Body;
-    },
+    ask: async (operationKey, asking) => (await askWithHeaders<never>(operationKey, asking)).body,
+    askWithHeaders,
+    analysisRetentionMs,
   };
 }
 

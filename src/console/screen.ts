@@ -18,6 +18,15 @@ export type View = {
   readonly leave: () => Promise<void>;
   /** Runs an operation and returns its JSON; throws its problem. */
   readonly ask: <Body>(operationKey: string, asked?: Asking) => Promise<Body>;
+  /** The same with the response's own headers, by their names in lower case. */
+  readonly askWithHeaders: <Body>(operationKey: string, asked?: Asking) => Promise<Answer<Body>>;
+  /** How long after its publication a delivery can be replayed. */
+  readonly analysisRetentionMs: number;
+};
+
+export type Answer<Body> = {
+  readonly body: Body;
+  readonly headers: Readonly<Record<string, string>>;
 };
 
 export type Asking = {

@@ -18,6 +18,15 @@ document.addEventListener("input", () => {
   isDirty = true;
 });
 
+const DOUBLE_CLICK_MS = 1_000;
+let sentAt = -Infinity;
+
+// Whatever is sent twice has its effect once; this spares its sender the second answer.
+document.addEventListener("submit", (event) => {
+  if (event.timeStamp - sentAt < DOUBLE_CLICK_MS) event.preventDefault();
+  else sentAt = event.timeStamp;
+});
+
 /** @param {string} text @param {boolean} isBad */
 function say(text, isBad) {
   banner.textContent = text;
@@ -27,8 +36,9 @@ function say(text, isBad) {
 
 async function refresh() {
   clearTimeout(timer);
-  const isOpen = document.querySelector("details[open]") !== null;
-  if (!isDirty && !isOpen) await morph();
+  // What somebody reads or is about to send stays as it is.
+  const isHeld = document.querySelector("details[open], form[data-still]") !== null;
+  if (!isDirty && !isHeld) await morph();
   timer = setTimeout(refresh, document.hidden ? REFRESH_HIDDEN_MS : REFRESH_VISIBLE_MS);
 }
 
