@@ -26,6 +26,7 @@ const PROBED: Readonly<Record<Probe["verdict"], Html>> = {
   not_judged: sign("pending", "○", "not judged"),
   right: sign("succeeded", "✓", "right"),
 };
+const FORGERY_ACCEPTED = sign("abandoned", "✕", "accepted");
 
 /** What probes have shown of a receiver: faults with their probes first, forgeries that it accepted before all. */
 export function reportOf(report: CheckReport, timeZone: string | null): Html {
@@ -34,6 +35,7 @@ export function reportOf(report: CheckReport, timeZone: string | null): Html {
   const rest = probes.filter(({ name }) => !told.has(name));
   return html`<div class="head"><h1>Check of the receiver</h1>${VERDICTS[verdict].sign}</div>
 <p class="explanation">${VERDICTS[verdict].text}</p>
+<p class="address"><code>${report.url}</code></p>
 ${facts(report, timeZone)}
 ${faults.map((fault) => faultSection(fault, probes))}
 ${others("wrong", "What else is wrong", rest)}
@@ -41,12 +43,11 @@ ${others("not_judged", "What nothing can be said about", rest)}
 ${others("right", "What it does right", rest)}`;
 }
 
-function facts({ url, checked_at, duration_ms, connection }: CheckReport, timeZone: string | null): Html {
+function facts({ checked_at, duration_ms, connection }: CheckReport, timeZone: string | null): Html {
   const { certificate_days_left: days, certificate_ends_at: endsAt, slowest_answer_ms: slowest } = connection;
   const certificate = days === null || endsAt === null ? "not seen" : daysLeft(days, endsAt, timeZone);
   const reached = [connection.tls_version, connection.remote_address].filter((one) => one !== null);
   return html`<dl class="facts">
-<div><dt>Receiver</dt><dd>${url}</dd></div>
 <div><dt>Slowest answer</dt><dd>${slowest === null ? "none" : durationText(slowest)}</dd></div>
 <div><dt>Certificate</dt><dd>${certificate}</dd></div>
 <div><dt>Connection</dt><dd>${reached.join(", ") || "none"}</dd></div>
@@ -84,17 +85,25 @@ function table(probes: readonly Probe[]): Html {
   return html`<table class="log probes">
 <thead><tr><th scope="col">Verdict</th><th scope="col">What was sent</th>
 <th scope="col">A right receiver</th><th scope="col">This one</th><th scope="col" class="number">Took</th></tr></thead>
-${probes.map(
-  ({ sent, expected, got, duration_ms, verdict, explanation }) => html`<tbody>
-<tr><td>${PROBED[verdict]}</td>
-<td data-label="Sent">${sent}</td>
-<td data-label="Right is">${expected}</td>
+${probes.map(row)}
+</table>`;
+}
+
+function row(probe: Probe): Html {
+  const { sent, expected, got, duration_ms, verdict, explanation } = probe;
+  const hasAcceptedForgery = verdict === "wrong" && expected === "not 2xx";
+  return html`<tbody>
+<tr><td>${hasAcceptedForgery ? FORGERY_ACCEPTED : PROBED[verdict]}</td>
+<td>${sent}</td>
+<td data-label="Right">${expected}</td>
 <td data-label="This one"><strong>${got}</strong></td>
 <td data-label="Took" class="number">${durationText(duration_ms)}</td></tr>
-${verdict !== "right" && html`<tr class="why"><td></td><td colspan="4">${explanation}</td></tr>`}
-</tbody>`,
-)}
-</table>`;
+${
+  verdict !== "right" &&
+  !hasAcceptedForgery &&
+  html`<tr class="why"><td></td><td colspan="4">${explanation}</td></tr>`
+}
+</tbody>`;
 }
 
 function sign(colour: string, symbol: string, word: string): Html {
