@@ -14,6 +14,8 @@ import { createConsole } from "../console/console.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import { askToConfirm, confirm, INVALID_LINK } from "../notices/confirmations.ts";
+import { CONFIRMATION_PATH } from "../notices/mail-sending.ts";
 import { codeGroups } from "../operations/explained-codes.ts";
 import { receiversGuide } from "../operations/guide.ts";
 import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
@@ -71,6 +73,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     consoleAncestors: config.consoleAncestors ?? [],
     checkReceiver: createReceiverChecking(config),
     checkPolicy: options.checkPolicy ?? CHECK_POLICY,
+    sendsMail: config.smtpUrl !== null,
     now,
   });
   // A series that starts at 1 shows no increase to rate().
@@ -89,6 +92,12 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
     checkReady: createCheckReady(await createFindHindrances(pool)),
+    confirmations: {
+      path: CONFIRMATION_PATH,
+      ask: (token) => outageAs503(askToConfirm(pool, token)),
+      confirm: (token) => outageAs503(confirm(pool, token)),
+      invalid: INVALID_LINK,
+    },
     findApiKey: createFindApiKey(pool, outageAs503, now),
     keyPrefix: apiKeyPrefix(config.apiKeyBrand, keyClassOf(config)),
     accountExists: createAccountExists(pool, outageAs503),

@@ -143,7 +143,13 @@ function viewOf(
   screen: Screen,
 ): View {
   const { account_id: accountId = "", ...params } = request.params as Record<string, string>;
-  const caller = { keyId: session.keyId, isStaff: session.accountId === null, scopes: session.permissions };
+  const caller = {
+    // Whom idempotency keys belong to: without a key, the session itself.
+    keyId: session.keyId ?? session.id,
+    isStaff: session.accountId === null,
+    scopes: session.permissions,
+    session: { id: session.id, viewer: session.viewerLabel, hasKey: session.keyId !== null },
+  };
   return {
     session,
     accountId,

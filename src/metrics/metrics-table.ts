@@ -2,6 +2,7 @@ import { createApiMetrics } from "./api-metrics.ts";
 import { createBuildMetrics } from "./build-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
+import { createNoticeMetrics } from "./notice-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
 import type { Declared } from "./registry.ts";
 import { createMetricsRegistry } from "./registry.ts";
@@ -13,6 +14,7 @@ export function declaredMetrics(): readonly Declared[] {
   createQueueMetrics(registry);
   createApiMetrics(registry);
   createDatabaseMetrics(registry);
+  createNoticeMetrics(registry);
   createBuildMetrics(registry);
   return registry.declared;
 }

@@ -31,6 +31,18 @@ const ownProblems = {
       "Wait until one of them has started all its deliveries (its status is then `delivering`), or cancel one. " +
       "One replay with a wider filter does the work of many.",
   },
+  too_many_recipients: {
+    status: 409,
+    title: "Too many recipients",
+    meaning: "The account already has 10 addresses that get its notices.",
+    remedy: "Remove one first, or add the address of a mailing list.",
+  },
+  mail_not_configured: {
+    status: 409,
+    title: "Mail not configured",
+    meaning: "This installation has no mail server, so no address can get notices.",
+    remedy: "Read the notices from `GET /v1/webhooks/notices`. Operators: set SMTP_URL and NOTICES_FROM.",
+  },
   exceeds_own_key: {
     status: 403,
     title: "Exceeds own key",
