@@ -1,7 +1,7 @@
 -- The short way of 0018 for everybody who publishes one analysis: the API does, too, when nobody else asks meanwhile.
 
--- As before. Its text is inlined only where it is immutable like the function: what is extracted from a time with a zone
--- is not. A call of its own took 25 to 40 microseconds.
+-- As before. Its text is inlined only where it is immutable like the function: what is extracted from a time with a
+-- zone is not. A call of its own took 25 to 40 microseconds.
 create or replace function sealpost.uuid_v7_prefix(at timestamptz) returns bytea
 language sql immutable parallel safe
 begin atomic

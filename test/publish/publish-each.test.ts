@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { publishEach } from "../../src/publish/publish-analyses.ts";
+import { publishEach } from "../../src/publish/publish-each.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, rowsOf } from "../support/installation.ts";
