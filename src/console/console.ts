@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import fastifyCookie from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { readIdempotencyKey } from "../api/idempotency.ts";
 import type { AddedRoute, AddRoutes, Kernel } from "../api/kernel.ts";
 import { Problem } from "../api/problems.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "../api/request-context.ts";
@@ -118,8 +119,9 @@ function addScreen(
       const view = viewOf(kernel, options, session, request, screen);
       const shown = await screen.show(view);
       if ("goTo" in shown) return reply.redirect(shown.goTo, 303);
-      const frame = { assets, session, base: view.base, path: request.url };
-      return sendPage(reply, session, 200, document(frame, shown).text);
+      const isRefreshed = screen.method === "GET";
+      const frame = { assets, session, base: view.base, path: request.url, isRefreshed };
+      return sendPage(reply, session, shown.status ?? 200, document(frame, shown).text);
     },
   });
 }
@@ -159,7 +161,8 @@ function viewOf(
         params,
         query,
         body: body === undefined ? undefined : Buffer.from(JSON.stringify(body)),
-        idempotencyKey,
+        // A form's, which anybody can have written.
+        idempotencyKey: idempotencyKey === null ? null : readIdempotencyKey(idempotencyKey),
         requestId: request.id,
         traceparent: readTraceparent(request.headers.traceparent),
         waitMs: msLeft(contextOf(request)),
@@ -195,13 +198,19 @@ function sendProblem(
   const frame: Frame =
     session?.accountId == null
       ? bareFrame(assets)
-      : { assets, session, base: `/console/a/${session.accountId}`, path: request.url };
+      : {
+          assets,
+          session,
+          base: `/console/a/${session.accountId}`,
+          path: request.url,
+          isRefreshed: request.method === "GET",
+        };
   reply.headers(told.headers);
   sendPage(reply, session, told.status, document(frame, problemPage(told, request.id)).text);
 }
 
 function bareFrame(assets: Assets): Frame {
-  return { assets, session: null, base: null, path: null };
+  return { assets, session: null, base: null, path: null, isRefreshed: false };
 }
 
 function digestOf(secret: string): Buffer {

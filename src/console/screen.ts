@@ -45,4 +45,11 @@ export type Screen = {
 };
 
 /** A page's content, or where to go on. */
-export type Shown = { readonly title: string; readonly main: Html } | { readonly goTo: string };
+export type Shown =
+  | {
+      readonly title: string;
+      readonly main: Html;
+      /** Default 200. */
+      readonly status?: number;
+    }
+  | { readonly goTo: string };

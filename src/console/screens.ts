@@ -1,9 +1,19 @@
 import type { Screen } from "./screen.ts";
 import { deliveriesScreen } from "./screens/deliveries.ts";
 import { deliveryScreen, replayDelivery } from "./screens/delivery.ts";
+import { endpointScreen } from "./screens/endpoint.ts";
+import {
+  changeEndpoint,
+  changeEndpointForm,
+  removeEndpoint,
+  removeEndpointForm,
+  sendTestEvent,
+} from "./screens/endpoint-changes.ts";
 import { leave } from "./screens/leave.ts";
 import { createReplay, newReplayScreen, tryReplay } from "./screens/new-replay.ts";
+import { checkAddress, checkReceiver } from "./screens/receiver-check.ts";
 import { cancelReplay, replayScreen, replaysScreen } from "./screens/replays.ts";
+import { revealSecret, rotateSecret, rotateSecretForm, secretAddress } from "./screens/signing-secret.ts";
 
 /** Every screen of an account's console. */
 export const screens: readonly Screen[] = [
@@ -16,5 +26,17 @@ export const screens: readonly Screen[] = [
   tryReplay,
   replayScreen,
   cancelReplay,
+  endpointScreen,
+  changeEndpointForm,
+  changeEndpoint,
+  removeEndpointForm,
+  removeEndpoint,
+  sendTestEvent,
+  checkAddress,
+  checkReceiver,
+  secretAddress,
+  revealSecret,
+  rotateSecretForm,
+  rotateSecret,
   leave,
 ];

@@ -13,18 +13,26 @@ const policy = globalThis.trustedTypes?.createPolicy("sealpost", {
 let shown = main.innerHTML;
 let isDirty = false;
 let timer = 0;
+/** A page that a form answered with has no address to ask again. */
+const { morph: library } = main.dataset;
 
 document.addEventListener("input", () => {
   isDirty = true;
 });
 
-const DOUBLE_CLICK_MS = 1_000;
-let sentAt = -Infinity;
-
-// Whatever is sent twice has its effect once; this spares its sender the second answer.
+// A form is sent once; while it is worked on, nothing moves, and what takes long says so.
 document.addEventListener("submit", (event) => {
-  if (event.timeStamp - sentAt < DOUBLE_CLICK_MS) event.preventDefault();
-  else sentAt = event.timeStamp;
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  if (form.method !== "post") return;
+  if (form.dataset.sent !== undefined) event.preventDefault();
+  form.dataset.sent = "";
+  isDirty = true;
+  if (form.dataset.wait !== undefined) say(form.dataset.wait, false);
+});
+
+// Back to a page that the browser has kept: its forms have been sent.
+addEventListener("pageshow", ({ persisted }) => {
+  if (persisted) location.reload();
 });
 
 /** @param {string} text @param {boolean} isBad */
@@ -66,7 +74,7 @@ async function morph() {
   const start = text.indexOf(">", text.indexOf("<main ")) + 1;
   const next = text.slice(start, text.lastIndexOf("</main>"));
   if (next === shown || isDirty) return;
-  const { Idiomorph } = await import(main.dataset.morph ?? "");
+  const { Idiomorph } = await import(library ?? "");
   const template = document.createElement("template");
   template.innerHTML = /** @type {any} */ (policy ? policy.createHTML(next) : next);
   Idiomorph.morph(main, template.content, { morphStyle: "innerHTML" });
@@ -74,7 +82,7 @@ async function morph() {
 }
 
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) void refresh();
+  if (!document.hidden && library !== undefined) void refresh();
 });
 
 /** Rows with a link, in their order. */
@@ -104,4 +112,4 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 
-timer = setTimeout(refresh, REFRESH_VISIBLE_MS);
+if (library !== undefined) timer = setTimeout(refresh, REFRESH_VISIBLE_MS);
