@@ -1,10 +1,11 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { faultsOf, HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
+import { HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
 import { newLink } from "../support/console.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { countRows } from "../support/installation.ts";
+import { faultsOf } from "../support/page-faults.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 const WISH = { permissions: ["webhooks:read", "webhooks:replay"], time_zone: "Europe/Berlin" };

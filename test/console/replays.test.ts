@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { openConsole } from "../../src/app/console-link.ts";
 import { DAY_MS } from "../../src/model/time.ts";
-import { enter, type Got, type Hand } from "../support/console.ts";
+import { enter, type Got, type Hand, postForm, tokenOf } from "../support/console.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
@@ -199,6 +200,19 @@ describe("a bulk replay", () => {
     }
     expect(await post("/replays", [], reader)).toMatchObject({ status: 403 });
     expect(await replays()).toBe(0);
+  });
+
+  test("of a console that the command line opened is nobody's key's", async () => {
+    const { url } = await openConsole(database.pool, account.accountId, {
+      publicUrl: api.url,
+      linkSeconds: 60,
+    });
+    const entered = await postForm(api.url, "/console/enter", { t: tokenOf(new URL(url)) });
+    const cookie = entered.headers.get("set-cookie")!.split(";")[0]!;
+    const form = formOn(await open("/replays/new"));
+    expect(await post("/replays", form, { ...hand, cookie })).toMatchObject({ status: 303 });
+    const { body } = await api.ask("GET", "/v1/webhooks/replays", { key: account.key });
+    expect(body.items).toMatchObject([{ matched: 5, created_by: null }]);
   });
 
   test("leads to its deliveries", async () => {

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { faultsOf, HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
+import { HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
 import { type LinkWish, newLink } from "../support/console.ts";
 import { EXCERPT, layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

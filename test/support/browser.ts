@@ -1,6 +1,5 @@
 // Debian's Chromium, driven from outside.
 import { existsSync } from "node:fs";
-import axe from "axe-core";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 
 const CHROMIUM = "/usr/bin/chromium";
@@ -40,13 +39,4 @@ export async function startBrowser(): Promise<TestBrowser> {
     },
     close: () => browser.close(),
   };
-}
-
-/** What axe finds, and whether the page is wider than its window. */
-export async function faultsOf(page: Page): Promise<readonly string[]> {
-  // Pages allow no inline script: axe comes by the debugger, which their policy does not bind.
-  const found = await page.evaluate(`${axe.source}; axe.run().then(({ violations }) =>
-    violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html }) => html).join(" | ")))`);
-  const isWide = await page.evaluate("document.documentElement.scrollWidth > innerWidth");
-  return [...(found as string[]), ...(isWide ? ["scrolls sideways"] : [])];
 }
