@@ -3,10 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { setEndpoint } from "../../src/store/endpoints.ts";
-import { faultsOf, HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
+import { HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
 import { newLink } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { unsafeAllowed } from "../support/dispatching.ts";
+import { faultsOf } from "../support/page-faults.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 

@@ -4,6 +4,7 @@ import { HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../sup
 import { type LinkWish, newLink } from "../support/console.ts";
 import { EXCERPT, layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { faultsOf } from "../support/page-faults.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 
 const PERMISSIONS = ["webhooks:read", "webhooks:replay"];
