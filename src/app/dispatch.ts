@@ -129,7 +129,7 @@ async function startDispatchMonitoring(
     pool,
     database,
     queue: createQueueMetrics(registry),
-    retentionMs: { deliveries: logMs, attempts: logMs, bodies: bodiesMs },
+    retentionMs: { deliveries: logMs, attempts: logMs, bodies: bodiesMs, feed: bodiesMs },
   });
   const findHindrances = await createFindHindrances(pool);
   const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };

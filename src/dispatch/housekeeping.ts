@@ -57,6 +57,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
   // Last, because a day that a long transaction holds fails, and everything after it.
   await dropOlderThan(pool, "bodies", retention.analysisRetentionMs + DAY_MS, work);
+  await dropOlderThan(pool, "feed", retention.analysisRetentionMs + DAY_MS, work);
   await dropOlderThan(pool, "deliveries", retention.logRetentionMs, work);
   await dropOlderThan(pool, "attempts", retention.logRetentionMs, work);
 }
