@@ -26,10 +26,10 @@ create table sealpost.feed (
 -- Serials that were seen to be missing, and the transactions that could still commit them.
 create type sealpost.feed_gap as (serials int8multirange, holders text[]);
 
--- Each step of the sequencing, the last one being its state: everything up to position is in the feed, of all serials up
--- to `serial` only those in gaps may still come, and up to lease_until the holder alone makes steps. Steps are added and
--- never updated, because of a row that is updated ten times a second an old transaction would keep every version, and
--- every reader would have to pass them all. caught_up_at: until when nothing that had committed was left.
+-- Each step of the sequencing, the last one being its state: everything up to position is in the feed, of all serials
+-- up to `serial` only those in gaps may still come, and up to lease_until the holder alone makes steps. Steps are added
+-- and never updated: of a row that is updated ten times a second an old transaction would keep every version, and every
+-- reader would have to pass them all. caught_up_at: until when nothing that had committed was left.
 create table sealpost.feed_steps (
   step bigint primary key,
   holder uuid not null,
@@ -87,14 +87,14 @@ end
 $$;
 select sealpost.make_partitions((now() at time zone 'UTC')::date - 1, 16);
 
--- One step: gives positions to what has committed, and tells the accounts' readers. Returns whether the caller is the one
--- that makes steps; is_full: there is more. To be called again, by whoever it may be, at least every lease.
+-- One step: gives positions to what has committed, and tells the accounts' readers. Returns whether the caller is the
+-- one that makes steps; is_full: there is more. To be called again, by whoever it may be, at least every lease.
 --
 -- Of the serials up to the newest one that has committed, some are missing: rolled back, or not committed yet. Whoever
 -- may still commit one holds a lock on `bodies`, from before it took the serial until its commit can be seen, and
 -- everybody may read who that is. So a gap is looked at again when one of those that held the lock at its discovery has
--- ended, and is given up when all have. The order of reading matters: holders first, rows after, and a commit in between
--- is seen in the rows. An idle transaction holds up nothing but its own gaps.
+-- ended, and is given up when all have. The order of reading matters: holders first, rows after, and a commit in
+-- between is seen in the rows. An idle transaction holds up nothing but its own gaps.
 create function sealpost.sequence_events(
   of_holder uuid, lease interval, rows_max integer, out leads boolean, out sequenced integer, out is_full boolean
 )

@@ -1,5 +1,5 @@
--- What the sequencing of the feed finds new events by. Made day by day, today's last: reading a day's bodies keeps those
--- waiting who publish into it, and made for all days at once, it would for as long as all of them take together.
+-- What the sequencing of the feed finds new events by. Made day by day, today's last: reading a day's bodies keeps
+-- those waiting who publish into it, and made for all days at once, it would for as long as all of them together.
 create index bodies_serial on only sealpost.bodies (serial);
 do $$
 declare

@@ -1,10 +1,19 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { AccountNews } from "./account-news.ts";
 import { withDeadline } from "./deadline.ts";
 import { matchesEntityTag } from "./entity-tags.ts";
+import { type HeldRead, holdRead } from "./held-read.ts";
 import { fingerprintOf, readIdempotencyKey } from "./idempotency.ts";
 import type { IdempotentWrites, Write } from "./idempotent-write.ts";
 import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX, JSON_BODY_BYTES_MAX } from "./limits.ts";
-import type { Operation, OperationRequest, Transaction, Work } from "./operation.ts";
+import type {
+  ErasedResult,
+  ErasedWait,
+  Operation,
+  OperationRequest,
+  Transaction,
+  Work,
+} from "./operation.ts";
 import { routerPath } from "./operation-registry.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
 import { Problem } from "./problems.ts";
@@ -20,6 +29,8 @@ type RouteOptions = {
   readonly idempotentWrites: IdempotentWrites;
   readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
   readonly places: WorkPlaces;
+  /** Tells reads that wait. */
+  readonly news: AccountNews;
   /** Check what handlers return against what they declare; for tests. */
   readonly isChecking: boolean;
 };
@@ -28,7 +39,7 @@ type Valid = OperationRequest<unknown, unknown, unknown, string>;
 
 /** One route for one operation: authorize, validate, do the work, respond. */
 export function addOperationRoute(app: FastifyInstance, operation: Operation, options: RouteOptions): void {
-  const { guards, idempotentWrites, createBatches, places, isChecking } = options;
+  const { guards, idempotentWrites, createBatches, places, news, isChecking } = options;
   const { work, holdsSecret, key: operationKey } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
@@ -55,8 +66,14 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
     const waitMs = msLeft(contextOf(request));
     switch (work.kind) {
       case "read": {
-        const reading = places.run(valid.accountId, 1, waitMs, () => work.handle(valid));
-        const result = await withDeadline(waitMs, "the read", reading);
+        const look = (withinMs: number) => {
+          const reading = places.run(valid.accountId, 1, withinMs, () => work.handle(valid));
+          return withDeadline(withinMs, "the read", reading);
+        };
+        const result =
+          work.waits === null
+            ? await look(waitMs)
+            : await holdRead(heldRead(work.waits, valid, look, reply), waitMs);
         return send(request, reply, toResponse(result), false);
       }
       case "write": {
@@ -83,6 +100,22 @@ export function addOperationRoute(app: FastifyInstance, operation: Operation, op
       default:
         throw new Error(`Unknown kind of work: ${JSON.stringify(work satisfies never)}`);
     }
+  }
+
+  function heldRead(
+    waits: ErasedWait,
+    valid: Valid,
+    look: (withinMs: number) => Promise<ErasedResult>,
+    reply: FastifyReply,
+  ): HeldRead {
+    return {
+      waits,
+      news,
+      accountId: valid.accountId,
+      waitMs: waits.waitMs(valid),
+      look,
+      onGone: (end) => reply.raw.once("close", end),
+    };
   }
 
   function respondEach({ handleEach }: Extract<Work, { kind: "batched_write" }>): PerformEach {

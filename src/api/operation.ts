@@ -53,9 +53,23 @@ export type Batched<Request, Item, Result> = {
   handleEach(items: readonly Item[], tx: Transaction): Promise<readonly (Result | Problem)[]>;
 };
 
+/** When a read holds its answer. */
+export type Wait<Request, Result> = {
+  /** How long this request is willing to wait, in milliseconds; 0: not at all. */
+  waitMs(request: Request): number;
+  /** Nothing to read: worth waiting for. */
+  isEmpty(result: Result): boolean;
+};
+export type ErasedWait = Wait<ErasedRequest, ErasedResult>;
+
 /** How an operation does its work. */
 export type Work =
-  | { readonly kind: "read"; handle(request: ErasedRequest): Promise<ErasedResult> }
+  | {
+      readonly kind: "read";
+      /** Null: answers at once. */
+      readonly waits: ErasedWait | null;
+      handle(request: ErasedRequest): Promise<ErasedResult>;
+    }
   | { readonly kind: "write"; handle(request: ErasedRequest, tx: Transaction): Promise<ErasedResult> }
   | ({ readonly kind: "batched_write" } & Batched<ErasedRequest, unknown, ErasedResult>)
   | {
@@ -126,6 +140,8 @@ export type ReadDeclaration<Params, Query, Response, Code extends string> = Chec
   Code
 > & {
   readonly method: "GET";
+  /** Where the answer may be held until the account is told of something new. */
+  readonly waits?: Wait<OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>, ResultOf<Response>>;
   readonly handle: (
     request: OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>,
   ) => Promise<ResultOf<Response>>;

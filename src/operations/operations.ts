@@ -5,6 +5,7 @@ import { operationsList } from "../api/operations-list.ts";
 import { analysisOperations } from "./analyses.ts";
 import { deliveryOperations } from "./deliveries.ts";
 import { endpointOperations } from "./endpoint.ts";
+import { eventOperations } from "./events.ts";
 import { problems } from "./problems.ts";
 import { receiverOperations } from "./receivers.ts";
 import { replayOperations } from "./replays.ts";
@@ -15,6 +16,7 @@ import { signingSecretOperations } from "./signing-secret.ts";
 export function createSealpostRegistry(dependencies: Dependencies): OperationRegistry {
   const operations: readonly Operation[] = [
     ...analysisOperations(dependencies),
+    ...eventOperations(dependencies),
     ...endpointOperations(dependencies),
     ...receiverOperations(dependencies),
     ...signingSecretOperations(dependencies),
@@ -34,6 +36,10 @@ export const apiInfo: OpenApiInfo = {
     {
       name: "Analyses",
       description: "Published analyses, readable for 7 days: the fallback when webhooks fail.",
+    },
+    {
+      name: "Events",
+      description: "Everything that was published, to be read in order: webhooks by polling.",
     },
     { name: "Endpoint", description: "The account's default webhook URL." },
     { name: "Signing secret", description: "The secret that signs the account's webhooks." },

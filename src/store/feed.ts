@@ -60,6 +60,8 @@ export type FeedPlaces = {
   readonly places: readonly { readonly position: FeedPosition; readonly deliveryId: string }[];
   /** The newest position that the same look at the database knew; what comes later is beyond it. */
   readonly newest: FeedPosition;
+  /** What is sequenced before this is no longer read. */
+  readonly oldest: FeedPosition;
   readonly nowMs: number;
 };
 
@@ -67,14 +69,21 @@ export type FeedPlaces = {
  * One statement, which touches no delivery: most readers are at the end, and have to ask often.
  *
  * @param after null: after the newest of all
+ * @param retentionMs how long an event is read
  */
 export async function findFeedPlaces(
   database: Pool | ClientBase,
   accountId: string,
   after: FeedPosition | null,
+  retentionMs: number,
   placesMax: number,
 ): Promise<FeedPlaces> {
-  const { rows } = await database.query<{ newest: string; now_ms: number; positions: string[]; ids: string[] }>({
+  const { rows } = await database.query<{
+    newest: string;
+    now_ms: number;
+    positions: string[];
+    ids: string[];
+  }>({
     name: "find_feed_places",
     text: `select last.position as newest, extract(epoch from clock_timestamp())::float8 * 1000 as now_ms,
         coalesce(array_agg(found.position order by found.position) filter (where found.position is not null), '{}')
@@ -83,14 +92,16 @@ export async function findFeedPlaces(
       from (${LAST_STEP}) as last
       left join lateral (
         select position, delivery_id from sealpost.feed
-        where account_id = $1 and position > $2::bigint
+        where account_id = $1 and position > greatest($2::bigint,
+          ((extract(epoch from now()) - $4::float8 / 1000) * 1000000)::bigint)
         order by position limit $3
       ) as found on true
       group by last.position`,
-    values: [accountId, after ?? "9223372036854775807", placesMax],
+    values: [accountId, after ?? "9223372036854775807", placesMax, retentionMs],
   });
   const { newest, now_ms, positions, ids } = rows[0]!;
   return {
+    oldest: Math.max(0, Math.floor((now_ms - retentionMs) * 1_000)),
     places: positions.map((position, n) => ({ position: Number(position), deliveryId: ids[n]! })),
     newest: Number(newest),
     nowMs: now_ms,

@@ -20,6 +20,7 @@ import {
 const LEASE_MS = 60_000;
 const HOLDER = randomUUID();
 const FROM_THE_START = 0;
+const WEEK_MS = 7 * 86_400_000;
 
 let database: TestDatabase;
 /** As in production: generic plans made while everything is empty. */
@@ -48,7 +49,9 @@ const analysis = () => `{"id":"f-${made++}","status":"succeeded"}`;
 const publishOne = (client: Pool | pg.ClientBase = database.pool) => publish(client, accountId, analysis());
 const step = () => sequenceEvents(pool, HOLDER, LEASE_MS);
 const feed = async (of = accountId) =>
-  (await findFeedPlaces(pool, of, FROM_THE_START, 10_000)).places.map(({ deliveryId }) => deliveryId);
+  (await findFeedPlaces(pool, of, FROM_THE_START, WEEK_MS, 10_000)).places.map(
+    ({ deliveryId }) => deliveryId,
+  );
 
 /** Rolled back after the test at the latest. */
 async function open(sql?: string) {
@@ -297,13 +300,13 @@ describe("those who make steps", () => {
 describe("positions", () => {
   it("grow with time, also in an idle installation, and never fall when the clock does", async () => {
     await step();
-    const idle = await findFeedPlaces(pool, accountId, null, 1);
+    const idle = await findFeedPlaces(pool, accountId, null, WEEK_MS, 1);
     expect(Math.abs(idle.newest / 1_000 - idle.nowMs)).toBeLessThan(60_000);
     const ahead = (Date.now() + 3_600_000) * 1_000;
     await changeRows(database.pool, "feed_steps", {}, { position: ahead });
     await publishOne();
     await step();
-    const { places } = await findFeedPlaces(pool, accountId, ahead, 10);
+    const { places } = await findFeedPlaces(pool, accountId, ahead, WEEK_MS, 10);
     expect(places.map(({ position }) => position)).toEqual([ahead + 1]);
   });
 
@@ -313,14 +316,14 @@ describe("positions", () => {
     const backup = (await rowsOf(database.pool, "feed_steps")).at(-1)!;
     const lost = await publishOne();
     await step();
-    const cursor = (await findFeedPlaces(pool, accountId, null, 1)).newest;
+    const cursor = (await findFeedPlaces(pool, accountId, null, WEEK_MS, 1)).newest;
     await database.pool.query(`delete from sealpost.feed_steps where step > ${backup.step}`);
     await database.pool.query(`delete from sealpost.feed where position > ${backup.position}`);
     await database.pool.query("delete from sealpost.bodies where delivery_id = $1", [lost]);
     await database.pool.query(`select setval('sealpost.event_serials', ${backup.serial})`);
     const id = await publishOne();
     await step();
-    const { places } = await findFeedPlaces(pool, accountId, cursor, 10);
+    const { places } = await findFeedPlaces(pool, accountId, cursor, WEEK_MS, 10);
     expect(places.map(({ deliveryId }) => deliveryId)).toEqual([id]);
   });
 });
@@ -329,14 +332,14 @@ describe("a look at the feed", () => {
   it("reads beyond a position, so many, and says what was the newest at that moment", async () => {
     const ids = [await publishOne(), await publishOne(), await publishOne()];
     await step();
-    const all = await findFeedPlaces(pool, accountId, FROM_THE_START, 10);
+    const all = await findFeedPlaces(pool, accountId, FROM_THE_START, WEEK_MS, 10);
     expect(all.places.map(({ deliveryId }) => deliveryId)).toEqual(ids);
     expect(all.newest).toBe(all.places[2]!.position);
-    const next = await findFeedPlaces(pool, accountId, all.places[0]!.position, 1);
+    const next = await findFeedPlaces(pool, accountId, all.places[0]!.position, WEEK_MS, 1);
     expect(next.places).toEqual([all.places[1]]);
-    const end = await findFeedPlaces(pool, accountId, all.newest, 10);
+    const end = await findFeedPlaces(pool, accountId, all.newest, WEEK_MS, 10);
     expect(end).toMatchObject({ places: [], newest: all.newest });
-    expect((await findFeedPlaces(pool, accountId, null, 10)).places).toEqual([]);
+    expect((await findFeedPlaces(pool, accountId, null, WEEK_MS, 10)).places).toEqual([]);
   });
 
   it("takes no more bytes than it may, but at least one event", async () => {
