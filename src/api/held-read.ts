@@ -1,17 +1,15 @@
 import type { AccountNews } from "./account-news.ts";
 import { ANSWER_WITHIN_MS } from "./limits.ts";
-import type { ErasedResult, ErasedWait } from "./operation.ts";
+import type { ErasedRequest, ErasedResult, ErasedWait } from "./operation.ts";
 
 export type HeldRead = {
   readonly waits: ErasedWait;
   readonly news: AccountNews;
-  readonly accountId: string;
-  /** How long the request is willing to wait for something to read. */
-  readonly waitMs: number;
+  readonly valid: ErasedRequest;
   /** One look, with so much time for it. */
   readonly look: (withinMs: number) => Promise<ErasedResult>;
   /** Calls back when nobody waits for the answer any more. */
-  readonly onGone: (end: () => void) => void;
+  readonly onGone: ((end: () => void) => void) | undefined;
 };
 
 /**
@@ -20,10 +18,11 @@ export type HeldRead = {
  * the waiting is on top of it.
  */
 export async function holdRead(read: HeldRead, firstWithinMs: number): Promise<ErasedResult> {
-  const { waits, news, accountId, waitMs, look, onGone } = read;
-  const watch = waitMs > 0 ? news.watch(accountId) : null;
+  const { waits, news, valid, look, onGone } = read;
+  const waitMs = waits.waitMs(valid);
+  const watch = waitMs > 0 ? news.watch(valid.accountId) : null;
   if (watch === null) return await look(firstWithinMs);
-  onGone(() => watch.end());
+  onGone?.(() => watch.end());
   try {
     const startedAt = performance.now();
     let result = await look(firstWithinMs);

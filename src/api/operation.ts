@@ -35,7 +35,7 @@ export type OperationRequest<Params, Query, Body, Code extends string> = {
   problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
 };
 
-type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
+export type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
 export type ErasedResult =
   | { readonly body: unknown; readonly headers?: Readonly<Record<string, string | undefined>> }
   | { readonly bytes: Uint8Array; readonly etag?: string }

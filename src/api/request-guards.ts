@@ -3,6 +3,7 @@ import type { ApiKey, Authenticate } from "./api-keys.ts";
 import { withDeadline } from "./deadline.ts";
 import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
 import type { Operation } from "./operation.ts";
+import { type Principal, refuseScope } from "./perform.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
 import { addressBucket } from "./rate-limits.ts";
@@ -119,7 +120,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       refuseRequestId(request);
       if (operation.work.kind === "retired") throw new Problem("route_retired");
       if (key === null) throw new Problem("unauthorized");
-      if (!key.scopes.has(operation.scope)) throw new Problem("access_denied");
+      refuseScope(operation, key.scopes);
       contextOf(request).accountId = await accountOf(key, request);
       if (operation.effect === "write") refuseMediaType(request.headers, announcedBytes(request));
     },
@@ -157,9 +158,8 @@ function announcedBytes(request: FastifyRequest): number {
   return Number(request.headers["content-length"] ?? 0);
 }
 
-/** The key and the account of a request that passed `guardOperation`. */
-export function authorizedCaller(context: RequestContext): { key: ApiKey; accountId: string } {
-  const { key, accountId } = context;
+/** In whose name a request runs that passed `guardOperation`. */
+export function authorizedPrincipal({ key, accountId }: RequestContext): Principal {
   if (key === null || accountId === null) throw new Error("The request was not admitted.");
-  return { key, accountId };
+  return { caller: { keyId: key.id, isStaff: key.accountId === null }, scopes: key.scopes, accountId };
 }

@@ -9,6 +9,7 @@ import { REFUSED_BODY_BYTES_MAX, WORK_PLACES_MAX } from "./limits.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { createAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
+import { compilePerform } from "./perform.ts";
 import { createProblemRenderer, problemFrom, type RenderProblem } from "./problem-responses.ts";
 import { Problem, type ProblemCatalogue } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-routes.ts";
@@ -21,7 +22,7 @@ import {
   type RequestGuards,
 } from "./request-guards.ts";
 import { WorkPlaces } from "./work-places.ts";
-import { createWriteBatches } from "./write-batches.ts";
+import { createWriteBatches, type PerformEach } from "./write-batches.ts";
 
 export type ApiOptions = PageOptions &
   Omit<HttpAppOptions, "newRequestId" | "onClientError" | "onUnroutableUrl"> & {
@@ -72,6 +73,13 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     newToken: newId,
     onInternalError,
   });
+  const performing = {
+    idempotentWrites,
+    createBatches: (performEach: PerformEach) => createWriteBatches({ store, recordWrite, performEach }),
+    places,
+    news,
+    isChecking: options.isChecking ?? false,
+  };
   const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);
 
   const app = createHttpApp({
@@ -117,14 +125,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   });
 
   for (const operation of registry.operations) {
-    addOperationRoute(app, operation, {
-      guards,
-      idempotentWrites,
-      createBatches: (performEach) => createWriteBatches({ store, recordWrite, performEach }),
-      places,
-      news,
-      isChecking: options.isChecking ?? false,
-    });
+    addOperationRoute(app, operation, guards, compilePerform(operation, performing));
   }
   const pageRoutes = await addPublicPages(app, registry, options, guards);
   const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes]);

@@ -1,0 +1,162 @@
+import type { AccountNews } from "./account-news.ts";
+import { withDeadline } from "./deadline.ts";
+import { holdRead } from "./held-read.ts";
+import { fingerprintOf } from "./idempotency.ts";
+import type { IdempotentWrites, Write, WriteResult } from "./idempotent-write.ts";
+import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX } from "./limits.ts";
+import type { Caller, Operation, OperationRequest, Transaction, Work } from "./operation.ts";
+import { raisedCodes } from "./problem-catalogue.ts";
+import { Problem } from "./problems.ts";
+import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
+import { compileResponse } from "./responses.ts";
+import type { WorkPlaces } from "./work-places.ts";
+import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
+
+/** In whose name an operation runs: a key, or a session that was opened with one. */
+export type Principal = {
+  readonly caller: Caller;
+  readonly scopes: ReadonlySet<string>;
+  /** The account that the request is for. */
+  readonly accountId: string;
+};
+
+/** What is asked of an operation. */
+export type Asked = ReceivedRequest & {
+  /** Null: none was given, which only reads do without. */
+  readonly idempotencyKey: string | null;
+  readonly requestId: string;
+  /** The caller's trace (W3C Trace Context); null: none. */
+  readonly traceparent: string | null;
+  /** What is left of the request's time. */
+  readonly waitMs: number;
+  /** Calls back when nobody waits for the answer any more; absent: whoever asks stays. */
+  readonly onGone?: (end: () => void) => void;
+};
+
+/**
+ * Runs one operation: scope, validation, idempotency, work. Whoever asks has been identified and counted.
+ *
+ * @throws Problem that the operation declares, or one of the kernel's
+ */
+export type Perform = (principal: Principal, asked: Asked) => Promise<WriteResult>;
+
+export type PerformOptions = {
+  readonly idempotentWrites: IdempotentWrites;
+  readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
+  readonly places: WorkPlaces;
+  /** Tells reads that are held. */
+  readonly news: AccountNews;
+  /** Check what handlers return against what they declare; for tests. */
+  readonly isChecking: boolean;
+};
+
+type Valid = OperationRequest<unknown, unknown, unknown, string>;
+
+/** The one way to an operation's work, for its route and for the console's pages. */
+export function compilePerform(operation: Operation, options: PerformOptions): Perform {
+  const { idempotentWrites, createBatches, places, news, isChecking } = options;
+  const { work, holdsSecret, key: operationKey } = operation;
+  const validate = compileRequestValidator(operation);
+  const toResponse = compileResponse(operation, isChecking);
+  const batches = work.kind === "batched_write" ? createBatches(respondEach(work)) : null;
+
+  async function perform(principal: Principal, asked: Asked): Promise<WriteResult> {
+    refuseScope(operation, principal.scopes);
+    const valid = validRequest(principal, asked);
+    const { waitMs } = asked;
+    switch (work.kind) {
+      case "read": {
+        const look = (withinMs: number) => {
+          const reading = places.run(valid.accountId, 1, withinMs, () => work.handle(valid));
+          return withDeadline(withinMs, "the read", reading);
+        };
+        const result = await (work.waits === null
+          ? look(waitMs)
+          : holdRead({ waits: work.waits, news, valid, look, onGone: asked.onGone }, waitMs));
+        return { response: toResponse(result), isReplayed: false };
+      }
+      case "write": {
+        const handle = async (tx: Transaction) => toResponse(await work.handle(valid, tx));
+        return await idempotentWrites.inTransaction(writeOf(valid, asked), waitMs, handle);
+      }
+      case "batched_write": {
+        const write = () => batches!.add(batchedWriteOf(work, valid, asked), waitMs);
+        const size = placesFor(asked.body);
+        // A large one is not even read before its account's turn: that alone holds up everybody.
+        const writing = size === 1 ? write() : places.run(valid.accountId, size, waitMs, write);
+        return await withDeadline(waitMs, "the transaction", writing);
+      }
+      case "call_out": {
+        const handle = async () => toResponse(await work.handle(valid));
+        const bounds = { waitMs, deadlineMs: work.deadlineMs };
+        return await idempotentWrites.aroundCall(writeOf(valid, asked), bounds, handle);
+      }
+      case "retired":
+        throw new Problem("route_retired");
+      default:
+        throw new Error(`Unknown kind of work: ${JSON.stringify(work satisfies never)}`);
+    }
+  }
+
+  function respondEach({ handleEach }: Extract<Work, { kind: "batched_write" }>): PerformEach {
+    return async (items, tx) => {
+      const results = await handleEach(items, tx);
+      return results.map((result) => (result instanceof Problem ? result : toResponse(result)));
+    };
+  }
+
+  function validRequest({ accountId, caller }: Principal, asked: Asked): Valid {
+    return {
+      ...validate(asked),
+      accountId,
+      caller,
+      requestId: asked.requestId,
+      traceparent: asked.traceparent,
+      problem: (code, errors = []) => new Problem(code, { errors }),
+    };
+  }
+
+  function writeOf(valid: Valid, { idempotencyKey, body: received }: Asked): Write {
+    if (idempotencyKey === null) throw new Problem("idempotency_key_required");
+    const { params, query, body, accountId, caller, requestId } = valid;
+    const fingerprint = fingerprintOf({ operationKey, params, query, body });
+    const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
+    return { claim, places: placesFor(received), holdsSecret, caller, requestId, params, body };
+  }
+
+  function batchedWriteOf(
+    { prepare }: Extract<Work, { kind: "batched_write" }>,
+    valid: Valid,
+    asked: Asked,
+  ): BatchedWrite<unknown> {
+    const bytes = Buffer.isBuffer(valid.body) ? valid.body.length : 0;
+    const write = writeOf(valid, asked);
+    try {
+      return { ...write, ...prepare(valid), bytes };
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      return { ...write, item: error, name: null, bytes };
+    }
+  }
+
+  if (!isChecking) return perform;
+  return (principal, asked) =>
+    perform(principal, asked).catch((error: unknown) => {
+      throw undeclared(operation, error) ?? error;
+    });
+}
+
+/** @throws Problem unless the scopes are enough for the operation */
+export function refuseScope(operation: Operation, scopes: ReadonlySet<string>): void {
+  if (!scopes.has(operation.scope)) throw new Problem("access_denied");
+}
+
+function placesFor(body: Buffer | undefined): number {
+  return Math.min(BODY_PLACES_MAX, 1 + Math.floor((body?.length ?? 0) / BODY_BYTES_PER_PLACE));
+}
+
+/** A problem that the operation does not declare is a bug of ours. Null for any other error. */
+function undeclared(operation: Operation, error: unknown): Error | null {
+  if (!(error instanceof Problem) || raisedCodes(operation).includes(error.code)) return null;
+  return new Error(`Operation ${operation.key} does not declare ${error.code}.`, { cause: error });
+}
