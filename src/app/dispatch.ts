@@ -6,7 +6,11 @@ import { readConfig } from "../config/read-config.ts";
 import { createAttemptLog } from "../dispatch/attempt-log.ts";
 import { createAttemptMetrics } from "../dispatch/attempt-metrics.ts";
 import { bothObservers } from "../dispatch/observer.ts";
-import { type DispatchProcessOptions, startDispatching } from "../dispatch/process.ts";
+import {
+  DISPATCHER_CONNECTIONS,
+  type DispatchProcessOptions,
+  startDispatching,
+} from "../dispatch/process.ts";
 import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
 import { Quarantine, type QuarantineRun } from "../dispatch/quarantine.ts";
 import { deliverInQuarantine } from "../dispatch/quarantine-process.ts";
@@ -110,7 +114,7 @@ async function createOptions(
   };
 }
 
-/** With a connection of its own: slow housekeeping must not keep the feed waiting. */
+/** Starts what gives events their places in the feed. */
 function startFeed(
   { databaseUrl, log, metrics }: Options,
   feedMetrics: FeedMetrics,
@@ -118,7 +122,7 @@ function startFeed(
 ): void {
   const pool = createGeneralPool({
     databaseUrl,
-    connectionsMax: 1,
+    connectionsMax: DISPATCHER_CONNECTIONS.feed,
     applicationName: "sealpost feed",
     onError: (err) => log.warn({ err }, "a database connection broke"),
     onQuery: metrics.database.observer("feed"),

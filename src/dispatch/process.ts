@@ -38,6 +38,8 @@ export const DISPATCHER_CONNECTIONS = {
   leader: 3,
   /** For what lanes need apart from claims: slow housekeeping must not leave a lane without work. */
   lanes: 2,
+  /** Slow housekeeping must not keep the feed waiting either. */
+  feed: 1,
 } as const;
 
 export type DispatchProcessOptions = DeliveringOptions & {

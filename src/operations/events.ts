@@ -25,7 +25,7 @@ const query = z.strictObject({
     .default(0)
     .describe(
       "Where there is nothing to read, the answer is held for up to this many seconds, until there is. It may come " +
-        "sooner and be empty.",
+        `sooner and be empty. With \`cursor=${NEWEST}\` it comes at once.`,
     ),
 });
 
@@ -73,7 +73,8 @@ export function eventOperations(dependencies: Dependencies): readonly Operation[
       response: jsonResponse(200, EventPage),
       errors: ["cursor_expired"],
       waits: {
-        waitMs: ({ query }) => query.wait * 1_000,
+        // What is new is behind the newest of before, which the answer names.
+        waitMs: ({ query }) => (query.cursor === NEWEST ? 0 : query.wait * 1_000),
         isEmpty: ({ body }) => body.items.length === 0,
       },
       handle: async ({ accountId, query, problem }) => {

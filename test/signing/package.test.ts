@@ -8,7 +8,7 @@ import { commandOnPath } from "../support/command-on-path.ts";
 import { SIGNATURE_VECTORS_PATH } from "./vectors.ts";
 
 const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
-const PACKED_BYTES_MAX = 15 * 1024;
+const PACKED_BYTES_MAX = 20 * 1024;
 
 const folder = mkdtempSync(join(tmpdir(), "receiver-package-"));
 const project = join(folder, "project");
