@@ -1,4 +1,6 @@
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { connect } from "node:net";
 import type { Pool } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { verifyWebhook } from "../../src/signing/index.ts";
@@ -97,6 +99,9 @@ async function listen(onError: (error: unknown) => void = () => undefined): Prom
   });
   await begun.promise;
 }
+
+/** Requests that have ended, with an answer or without. */
+const seen = () => api.log.filter(({ operation }) => operation === "webhooks.events.list").length;
 
 const untilWaiting = (count: number) =>
   expect.poll(() => api.waiting(), { timeout: patience(5_000) }).toBe(count);
@@ -288,6 +293,23 @@ describe("waiting", () => {
     await untilWaiting(1);
     gone.abort();
     expect(await answer).toBe("AbortError");
+    await untilWaiting(0);
+  });
+
+  it("does not begin for clients that have gone before it could", async () => {
+    const cursor = await start();
+    const { hostname, port } = new URL(api.url);
+    const head = `GET /v1/webhooks/events?wait=25&cursor=${cursor} HTTP/1.1\r\nhost: a\r\n`;
+    const requests = Array.from({ length: 20 }, async () => {
+      const socket = connect(Number(port), hostname);
+      await once(socket, "connect");
+      socket.write(`${head}authorization: Bearer ${account.key}\r\n\r\n`, () => socket.destroy());
+    });
+    const before = seen();
+    await Promise.all(requests);
+    await expect.poll(() => seen() - before, { timeout: patience(5_000) }).toBe(20);
+    // By the time that another has been read, each of them would wait, if it did at all.
+    await readPage();
     await untilWaiting(0);
   });
 
