@@ -1,6 +1,7 @@
 import { createApiMetrics } from "./api-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
+import { createFeedMetrics } from "./feed-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
 import type { Declared } from "./registry.ts";
 import { createMetricsRegistry } from "./registry.ts";
@@ -10,6 +11,7 @@ export function declaredMetrics(): readonly Declared[] {
   const registry = createMetricsRegistry();
   createDispatchMetrics(registry);
   createQueueMetrics(registry);
+  createFeedMetrics(registry);
   createApiMetrics(registry);
   createDatabaseMetrics(registry);
   return registry.declared;
