@@ -83,6 +83,9 @@ test("every command is answered as the README says", async () => {
     body: { id: analysis_id, status: "succeeded" },
   });
 
+  const page = { items: [{ delivery_id, signature: expect.stringMatching(/^t=\d+,v1=/) }] };
+  expect(await runNext("/v1/webhooks/events?limit=50")).toMatchObject({ status: 200, body: page });
+
   expect(await runNext("/replay ")).toMatchObject({ status: 202, body: { id: delivery_id, run: 2 } });
   await attempted(2);
   expect(await runNext('"dry_run":true')).toEqual({ status: 200, body: { dry_run: true, matched: 1 } });

@@ -37,7 +37,7 @@ export class WebhookPullError extends Error {
     const seconds = Number(response.headers.get("retry-after") ?? 0);
     const retryAfterMs = seconds >= 0 ? Math.min(seconds, 300) * 1_000 : 0;
     if (typeof code !== "string" || typeof title !== "string") {
-      const message = `The answer has status ${status} and is not the service's. Check baseUrl, and what is in between.`;
+      const message = `The answer has status ${status} and is not the service's. Check baseUrl.`;
       return new WebhookPullError("not_a_feed", status, message, retryAfterMs);
     }
     const message = `The service answered ${status}: ${title} (${code}).`;

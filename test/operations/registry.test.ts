@@ -13,7 +13,13 @@ test("the scopes that keys can have are those that operations require", () => {
 
 test("every code of our own is raised by some operation, and explained", () => {
   const raised = new Set(operations.flatMap(({ errors }) => errors));
-  const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "analysis_expired"];
+  const own = [
+    "analysis_conflict",
+    "delivery_not_replayable",
+    "too_many_replays",
+    "analysis_expired",
+    "cursor_expired",
+  ];
   expect([...raised].sort()).toEqual([...own, "invalid_analysis", "not_found", "target_refused"].sort());
   for (const code of raised) {
     const { meaning, remedy } = problems[code as keyof typeof problems];
@@ -26,6 +32,7 @@ test("every code of our own is raised by some operation, and explained", () => {
 const DECLARED = `
 analyses.get GET /v1/analyses/{analysis_id} analyses:read none read sync
 analyses.publish POST /v1/analyses analyses:publish irreversible write async
+webhooks.events.list GET /v1/webhooks/events analyses:read none read sync
 webhooks.endpoint.get GET /v1/webhooks/endpoint webhooks:read none read sync
 webhooks.endpoint.set PUT /v1/webhooks/endpoint webhooks:write reversible write sync
 webhooks.endpoint.remove DELETE /v1/webhooks/endpoint webhooks:write reversible write sync

@@ -228,6 +228,18 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   await api.ask("POST", `/v1/webhooks/replays/${other.id}/cancel`);
   asked.add("webhooks.replays.cancel");
 
+  const feedPool = createGeneralPool({
+    databaseUrl: database.url,
+    connectionsMax: 1,
+    applicationName: "test feed",
+    onError: () => undefined,
+  });
+  expect(await sequenceEvents(feedPool, randomUUID(), 1_000)).toMatchObject({ leads: true, sequenced: 3 });
+  await endSequencingLease(feedPool, randomUUID());
+  await readFeedLag(feedPool);
+  await feedPool.end();
+  expect((await ask("webhooks.events.list")).items).toHaveLength(3);
+
   await ask("analyses.get", { id: "flaky" });
   await ask("webhooks.endpoint.test");
   await ask("webhooks.endpoint.check");

@@ -23,8 +23,8 @@ type Account = Awaited<ReturnType<Cluster["createAccount"]>> & { readonly apiKey
 export const feedExactlyOnce: Scenario = {
   name: "feed-exactly-once",
   fault:
-    "24 writers that commit out of order, roll back and are cut, beside an idle transaction, while whatever makes the " +
-    "feed is killed: each committed event is read exactly once",
+    "24 writers that commit out of order, roll back and are cut, beside an idle transaction, while whatever makes " +
+    "the feed is killed: each committed event is read exactly once",
   play: (place) =>
     withCluster(place, {}, async (cluster) => {
       const accounts = await createAccounts(cluster);
