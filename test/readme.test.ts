@@ -9,7 +9,9 @@ const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string
 const documents = [
   "README.md",
   "docs/operating.md",
+  "CHANGELOG.md",
   "src/signing/README.md",
+  "src/publish/README.md",
   "test/bench/README.md",
   "test/faults/README.md",
 ];
@@ -29,7 +31,7 @@ describe.each(documents)("%s", (path) => {
       const first = words.findIndex((word) => !/^[a-z]+$/.test(word));
       const command = first < 0 ? words : words.slice(0, first);
       const { text: help } = await runAtTerminal([...command, "--help"], "");
-      expect(help, line).toContain(`Usage: sealpost ${command.join(" ")} `);
+      expect(help, line).toContain(["Usage: sealpost", ...command, ""].join(" "));
       for (const option of words.filter((word) => word.startsWith("--")))
         expect(help, line).toContain(option);
     }
@@ -51,4 +53,10 @@ describe.each(documents)("%s", (path) => {
     );
     for (const [, anchor = ""] of text.matchAll(/\]\(#([^)]+)\)/g)) expect(headings).toContain(anchor);
   });
+});
+
+test("the changelog has a section for this version, and one for what comes next", () => {
+  const { version } = JSON.parse(read("package.json"));
+  const sections = [...read("CHANGELOG.md").matchAll(/^## (\S+)/gm)].map(([, name]) => name);
+  expect(sections.slice(0, 2)).toEqual(["Unreleased", version]);
 });

@@ -1,4 +1,4 @@
-import type { Deprecation, Effect, Operation, OperationDefiners, Work } from "./operation.ts";
+import type { Deprecation, Effect, ErasedAudit, Operation, OperationDefiners, Work } from "./operation.ts";
 import { emptyResponse } from "./operation-io.ts";
 
 /** `const { read, write, callOut, retired } = operationDefiners<DomainCode>()`. */
@@ -11,16 +11,17 @@ export function operationDefiners<DomainCode extends string = never>(): Operatio
     },
     write: (declaration) => {
       const work = { kind: "write", handle: declaration.handle } as Work;
-      return operation(declaration, "write", work);
+      return operation(declaration, "write", work, declaration.audit as ErasedAudit);
     },
     batchedWrite: (declaration) => {
-      const { prepare, handleEach } = declaration;
-      return operation(declaration, "write", { kind: "batched_write", prepare, handleEach } as Work);
+      const { prepare, handleEach, audit } = declaration;
+      const work = { kind: "batched_write", prepare, handleEach } as Work;
+      return operation(declaration, "write", work, audit as ErasedAudit);
     },
     callOut: (declaration) => {
-      const { handle, callsOut } = declaration;
+      const { handle, callsOut, audit } = declaration;
       const work = { kind: "call_out", handle, deadlineMs: callsOut.deadlineMs } as Work;
-      return operation(declaration, "write", work);
+      return operation(declaration, "write", work, audit as ErasedAudit);
     },
     retired: (declaration) => {
       const effect = declaration.method === "GET" ? "read" : "write";
@@ -40,7 +41,12 @@ type Declared = Pick<
   readonly deprecated?: Deprecation;
 };
 
-function operation(declared: Declared, effect: Effect, work: Work): Operation {
+function operation(
+  declared: Declared,
+  effect: Effect,
+  work: Work,
+  audit: ErasedAudit | null = null,
+): Operation {
   return Object.freeze({
     key: declared.key,
     tag: declared.tag,
@@ -61,6 +67,7 @@ function operation(declared: Declared, effect: Effect, work: Work): Operation {
     errors: declared.errors ?? [],
     holdsSecret: declared.holdsSecret ?? false,
     deprecated: declared.deprecated ?? null,
+    audit,
     work,
   });
 }

@@ -27,7 +27,9 @@ export function invalidFields(mistakes: readonly FieldError[]): Problem {
 }
 
 function fieldErrors(place: string, issue: z.core.$ZodIssue): FieldError[] {
-  const path = [place, ...issue.path.map(String)].join(".");
+  // A parameter that is given several times has no numbers in the query.
+  const parts = place === "query" ? issue.path.slice(0, 1) : issue.path;
+  const path = [place, ...parts.map(String)].join(".");
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((key) => ({
       path: `${path}.${key}`,

@@ -2,23 +2,18 @@ import type { ClaimState, IdempotencyClaim } from "../model/idempotency.ts";
 import { withDeadline } from "./deadline.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
 import { CALL_CLAIM_MS, RELEASE_WITHIN_MS } from "./limits.ts";
-import type { Caller, Transaction } from "./operation.ts";
+import type { AuditDetails, Caller, ErasedResult, Transaction } from "./operation.ts";
 import { Problem } from "./problems.ts";
 import { fromStoredResponse, type OperationResponse, toStoredResponse } from "./responses.ts";
 import type { WorkPlaces } from "./work-places.ts";
 
-/** A write that took effect, reported in its own transaction: what an audit log is made of. */
+/** A write that took effect, told of in its own transaction: a row of the audit log. */
 export type RecordedWrite = {
   readonly operationKey: string;
   readonly accountId: string;
   readonly caller: Caller;
   readonly requestId: string;
-  readonly params: unknown;
-  /** As validated: the bytes of a raw body, undefined where there is none. */
-  readonly body: unknown;
-  readonly status: number;
-  /** JSON; null where there was no body, or one that holds a secret. */
-  readonly responseBody: Buffer | null;
+  readonly details: AuditDetails;
 };
 export type RecordWrite = (tx: Transaction, write: RecordedWrite) => Promise<void>;
 
@@ -30,9 +25,12 @@ export type Write = {
   readonly holdsSecret: boolean;
   readonly caller: Caller;
   readonly requestId: string;
-  readonly params: unknown;
-  readonly body: unknown;
+  /** What the audit log says of it; null: nothing. */
+  readonly details: (result: ErasedResult) => AuditDetails | null;
 };
+
+/** What a handler returned, and the response made of it. */
+export type Performed = { readonly result: ErasedResult; readonly response: OperationResponse };
 
 export type WriteResult = { readonly response: OperationResponse; readonly isReplayed: boolean };
 
@@ -41,13 +39,13 @@ export type IdempotentWrites = {
   inTransaction(
     write: Write,
     waitMs: number,
-    perform: (tx: Transaction) => Promise<OperationResponse>,
+    perform: (tx: Transaction) => Promise<Performed>,
   ): Promise<WriteResult>;
   /** Claim, call with no transaction open, store the response. */
   aroundCall(
     write: Write,
     bounds: { readonly waitMs: number; readonly deadlineMs: number },
-    perform: () => Promise<OperationResponse>,
+    perform: () => Promise<Performed>,
   ): Promise<WriteResult>;
 };
 
@@ -66,8 +64,8 @@ export function createIdempotentWrites(options: {
       const work = async (tx: Transaction): Promise<WriteResult> => {
         const earlier = earlierResponse(await store.claim(tx, claim), claim);
         if (earlier) return { response: earlier, isReplayed: true };
-        const response = await perform(tx);
-        await recordWrite(tx, recordedWrite(write, response));
+        const { result, response } = await perform(tx);
+        await recordPerformed(recordWrite, tx, write, result);
         await store.complete(tx, claim, toStoredResponse(response, holdsSecret));
         return { response, isReplayed: false };
       };
@@ -87,9 +85,9 @@ export function createIdempotentWrites(options: {
 
       async function call(): Promise<WriteResult> {
         try {
-          const response = await perform();
+          const { result, response } = await perform();
           await store.transaction(async (tx) => {
-            await recordWrite(tx, recordedWrite(write, response));
+            await recordPerformed(recordWrite, tx, write, result);
             await store.completeCall(tx, claim, token, toStoredResponse(response, holdsSecret));
           });
           return { response, isReplayed: false };
@@ -112,11 +110,18 @@ export function createIdempotentWrites(options: {
   };
 }
 
-export function recordedWrite(write: Write, response: OperationResponse): RecordedWrite {
-  const { claim, holdsSecret, caller, requestId, params, body } = write;
-  const { operationKey, accountId } = claim;
-  const responseBody = holdsSecret ? null : response.body;
-  return { operationKey, accountId, caller, requestId, params, body, status: response.status, responseBody };
+/** Tells of a write that took effect, where there is something to tell. */
+export async function recordPerformed(
+  recordWrite: RecordWrite,
+  tx: Transaction,
+  write: Write,
+  result: ErasedResult,
+): Promise<void> {
+  const details = write.details(result);
+  if (details === null) return;
+  const { caller, requestId } = write;
+  const { operationKey, accountId } = write.claim;
+  await recordWrite(tx, { operationKey, accountId, caller, requestId, details });
 }
 
 /**

@@ -5,6 +5,9 @@ import type { Operation } from "./operation.ts";
 
 type Parameter = { readonly [member: string]: unknown };
 
+const UUID = "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}";
+/** Printable, and either without a quote at its beginning or a quoted string of RFC 9651. */
+const KEY = '^([!#-~][ -~]*|"([ !#-[\\]-~]|\\\\["\\\\])+")$';
 const PRINTABLE = "^[\\x20-\\x7e]*$";
 
 /** The headers that a request may or must carry, beside Authorization. */
@@ -20,8 +23,9 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
     name: "X-Account-Id",
     in: "header",
     description:
-      "The account that the request is for. Required with a staff key; other keys belong to one account.",
-    schema: { type: "string", format: "uuid" },
+      "The account's id, a UUID. Required with a staff key; other keys belong to one account. Empty counts as absent.",
+    // Not `format: uuid`, by which an empty one would be invalid.
+    schema: { type: "string", pattern: `^(${UUID})?$` },
   },
   IdempotencyKey: {
     name: "Idempotency-Key",
@@ -29,8 +33,9 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
     required: true,
     description:
       "Identifies this write: retried with the same key, it takes effect once and gets the same response. Kept " +
-      "for 24 hours, per account and API key.",
-    schema: { type: "string", minLength: 1, maxLength: IDEMPOTENCY_KEY_CHARS_MAX, pattern: PRINTABLE },
+      "for 24 hours, per account and API key. One that begins with a quote must be a whole quoted string (RFC 9651), " +
+      'and is the same key as its text: `"k-1"` is `k-1`.',
+    schema: { type: "string", minLength: 1, maxLength: IDEMPOTENCY_KEY_CHARS_MAX, pattern: KEY },
   },
   Traceparent: {
     name: "traceparent",

@@ -105,17 +105,34 @@ function describeSuccess(status: 200 | 201 | 202 | 204): string {
   }
 }
 
-/** Writes the sixteen error responses of an operation; equal ones share a component. */
-export function createProblemResponses(problems: ProblemCatalogue, docsUrl: string) {
+/** Writes the sixteen error responses of an operation, or those it raises; equal ones share a component. */
+export function createProblemResponses(
+  problems: ProblemCatalogue,
+  docsUrl: string,
+  errors: "all" | "raised",
+) {
   const components: Record<string, Described> = {};
 
   function responses(operation: Operation): Described {
     const raised = raisedCodes(operation);
-    const entries = PROBLEM_STATUSES.map((status) => {
-      const codes = raised.filter((code) => problems[code]?.status === status);
-      return [status, { $ref: `#/components/responses/${componentFor(status, codes)}` }];
-    });
-    return Object.fromEntries(entries);
+    const codesOf = (status: ProblemStatus) => raised.filter((code) => problems[code]?.status === status);
+    const isFolded = (status: ProblemStatus) => errors === "raised" && codesOf(status).length === 0;
+    const entries = PROBLEM_STATUSES.filter((status) => !isFolded(status)).map((status) => [
+      status,
+      { $ref: `#/components/responses/${componentFor(status, codesOf(status))}` },
+    ]);
+    const folded = PROBLEM_STATUSES.filter(isFolded);
+    return {
+      ...Object.fromEntries(entries),
+      ...(folded.length > 0 ? { default: foldedResponse(folded) } : {}),
+    };
+  }
+
+  function foldedResponse(statuses: readonly ProblemStatus[]): Described {
+    return {
+      description: `Declared on every operation; never returned by this one: ${statuses.join(", ")}.`,
+      content: { "application/problem+json": { schema: { $ref: "#/components/schemas/Problem" } } },
+    };
   }
 
   function componentFor(status: ProblemStatus, raised: readonly string[]): string {
@@ -135,7 +152,8 @@ export function createProblemResponses(problems: ProblemCatalogue, docsUrl: stri
         { $ref: "#/components/schemas/Problem" },
         {
           type: "object",
-          properties: { status: { const: status }, code: { enum: codes } },
+          // With types, and without `const`: some generators of clients drop the whole response otherwise.
+          properties: { status: { type: "integer", enum: [status] }, code: { type: "string", enum: codes } },
           required: ["status", "code"],
         },
       ],

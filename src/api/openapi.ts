@@ -6,12 +6,17 @@ import {
   successResponses,
 } from "./openapi-responses.ts";
 import { createSchemaWriter, type SchemaWriter } from "./openapi-schemas.ts";
+import { describeSentRequests, type SentRequest } from "./openapi-webhooks.ts";
 import type { Operation } from "./operation.ts";
 import { type OperationRegistry, pathParams } from "./operation-registry.ts";
 
 export type OpenApiInfo = {
   readonly title: string;
   readonly description: string;
+  /** Pages of this service for who reads the document; the first is where to begin. */
+  readonly pages: readonly { readonly path: `/${string}`; readonly title: string }[];
+  /** What this service sends by itself. */
+  readonly sends: readonly SentRequest[];
   /** The headings of the reference, in order; every operation's `tag` is one of them. */
   readonly tags: readonly { readonly name: string; readonly description: string }[];
 };
@@ -22,20 +27,30 @@ export type OpenApiDocument = {
   readonly [member: string]: unknown;
 };
 
+export type OpenApiOptions = {
+  readonly info: OpenApiInfo;
+  readonly publicUrl: string;
+  readonly docsUrl: string;
+  /**
+   * The errors of each operation: all that the platform declares, or those that it raises, and the rest in one line.
+   * Absent: all.
+   */
+  readonly errors?: "all" | "raised";
+};
+
 /** The whole API as an OpenAPI 3.1 document, derived from the declarations. */
-export function buildOpenApiDocument(
-  registry: OperationRegistry,
-  options: { readonly info: OpenApiInfo; readonly publicUrl: string; readonly docsUrl: string },
-): OpenApiDocument {
-  const { info, publicUrl, docsUrl } = options;
+export function buildOpenApiDocument(registry: OperationRegistry, options: OpenApiOptions): OpenApiDocument {
+  const { info, publicUrl, docsUrl, errors = "all" } = options;
   const schemas = createSchemaWriter();
-  const problems = createProblemResponses(registry.problems, docsUrl);
+  const problems = createProblemResponses(registry.problems, docsUrl, errors);
   const tags = new Set(info.tags.map(({ name }) => name));
 
   const responses = new Map<Operation, object>();
+  for (const { tag, key } of [...registry.operations, ...info.sends.map(asTagged)]) {
+    if (!tags.has(tag)) throw new Error(`Operation ${key}: no heading "${tag}".`);
+  }
+  const webhooks = describeSentRequests(info.sends, schemas);
   for (const operation of registry.operations) {
-    if (!tags.has(operation.tag))
-      throw new Error(`Operation ${operation.key}: no heading "${operation.tag}".`);
     responses.set(operation, { ...successResponses(operation, schemas), ...problems.responses(operation) });
   }
 
@@ -47,19 +62,27 @@ export function buildOpenApiDocument(
     });
   }
 
+  const server = serverUrl(publicUrl);
+  const links = info.pages.map(({ path, title }) => ({
+    title,
+    url: `${server === "/" ? "" : server}${path}`,
+  }));
+  const [start] = links;
   return {
     openapi: "3.1.0",
     info: {
       title: info.title,
       version: "1.0.0",
-      description: info.description,
+      description: [info.description, ...links.map(({ title, url }) => `- [${title}](${url})`)].join("\n"),
       contact: { name: info.title, url: docsUrl },
       license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
     },
-    servers: [{ url: serverUrl(publicUrl), description: "The API" }],
+    ...(start === undefined ? {} : { externalDocs: { description: start.title, url: start.url } }),
+    servers: [{ url: server, description: "The API" }],
     tags: info.tags,
     security: [{ apiKey: [] }],
     paths,
+    webhooks,
     components: {
       schemas: { ...schemas.components, Problem: problemSchema },
       parameters: parameterComponents,
@@ -75,6 +98,8 @@ export function buildOpenApiDocument(
     },
   };
 }
+
+const asTagged = ({ event, tag }: SentRequest) => ({ key: event, tag });
 
 function describe(operation: Operation, schemas: SchemaWriter, responses: object | undefined): object {
   const { key, tag, summary, description, scope, risk, effect, mode, isIdempotent, deprecated, work } =

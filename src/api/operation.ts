@@ -17,8 +17,13 @@ export type IsoDate = `${number}-${number}-${number}` | `${number}-${number}-${n
 /** Announced as deprecated at `at`; taken out of service at `sunsetAt`, null while that is undecided. */
 export type Deprecation = { readonly at: IsoDate; readonly sunsetAt: IsoDate | null };
 
-/** The caller's key, and whether it is a staff key, which has access to every account. */
-export type Caller = { readonly keyId: string; readonly isStaff: boolean };
+/** Who asks: the key, or the one that opened the session, and what it may do. */
+export type Caller = {
+  readonly keyId: string;
+  /** A staff key has access to every account. */
+  readonly isStaff: boolean;
+  readonly scopes: ReadonlySet<string>;
+};
 
 /** A valid request, as a handler receives it. */
 export type OperationRequest<Params, Query, Body, Code extends string> = {
@@ -42,6 +47,17 @@ export type ErasedResult =
   | { readonly other: unknown }
   | undefined;
 
+/** What an audit row tells of a write besides its operation, actor and time. Never a secret. */
+export type AuditDetails = Readonly<Record<string, unknown>>;
+
+/**
+ * What a write leaves in the audit log, in the transaction of its effect: what `details` says of the request and its
+ * result, nothing where they are null (a dry run); or, with the reason, where it is told instead.
+ */
+export type Audit<Request, Result> =
+  | ((request: Request, result: Result) => AuditDetails | null)
+  | { readonly elsewhere: string };
+
 /** What a request of a batch asks for. Two with one `name`, if any, of one account are never in one transaction. */
 export type BatchItem<Item> = { readonly item: Item; readonly name: string | null };
 
@@ -61,6 +77,7 @@ export type Wait<Request, Result> = {
   isEmpty(result: Result): boolean;
 };
 export type ErasedWait = Wait<ErasedRequest, ErasedResult>;
+export type ErasedAudit = Audit<ErasedRequest, ErasedResult>;
 
 /** How an operation does its work. */
 export type Work =
@@ -104,6 +121,8 @@ export type Operation = {
   /** Whether responses hold a secret: never cached, and encrypted at rest. */
   readonly holdsSecret: boolean;
   readonly deprecated: Deprecation | null;
+  /** Null for reads and what is retired: they change nothing. */
+  readonly audit: ErasedAudit | null;
   readonly work: Work;
 };
 
@@ -158,6 +177,11 @@ type Writing<Params, Query, Body, Response, Code extends string, Context extends
   readonly mode: ExecutionMode;
   /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
   readonly idempotency: "key_required";
+  /** Written out for the same reason. */
+  readonly audit: Audit<
+    OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+    ResultOf<Response>
+  >;
   readonly body?: Body;
   readonly handle: (
     request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,

@@ -2,9 +2,9 @@ import type { AccountNews } from "./account-news.ts";
 import { withDeadline } from "./deadline.ts";
 import { holdRead } from "./held-read.ts";
 import { fingerprintOf } from "./idempotency.ts";
-import type { IdempotentWrites, Write, WriteResult } from "./idempotent-write.ts";
+import type { IdempotentWrites, Performed, Write, WriteResult } from "./idempotent-write.ts";
 import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX } from "./limits.ts";
-import type { Caller, Operation, OperationRequest, Transaction, Work } from "./operation.ts";
+import type { Caller, ErasedResult, Operation, OperationRequest, Transaction, Work } from "./operation.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
 import { Problem } from "./problems.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
@@ -15,7 +15,6 @@ import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts
 /** In whose name an operation runs: a key, or a session that was opened with one. */
 export type Principal = {
   readonly caller: Caller;
-  readonly scopes: ReadonlySet<string>;
   /** The account that the request is for. */
   readonly accountId: string;
 };
@@ -55,13 +54,13 @@ type Valid = OperationRequest<unknown, unknown, unknown, string>;
 /** The one way to an operation's work, for its route and for the console's pages. */
 export function compilePerform(operation: Operation, options: PerformOptions): Perform {
   const { idempotentWrites, createBatches, places, news, isChecking } = options;
-  const { work, holdsSecret, key: operationKey } = operation;
+  const { work, holdsSecret, key: operationKey, audit } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
   const batches = work.kind === "batched_write" ? createBatches(respondEach(work)) : null;
 
   async function perform(principal: Principal, asked: Asked): Promise<WriteResult> {
-    refuseScope(operation, principal.scopes);
+    refuseScope(operation, principal.caller.scopes);
     const valid = validRequest(principal, asked);
     const { waitMs } = asked;
     switch (work.kind) {
@@ -76,7 +75,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         return { response: toResponse(result), isReplayed: false };
       }
       case "write": {
-        const handle = async (tx: Transaction) => toResponse(await work.handle(valid, tx));
+        const handle = async (tx: Transaction) => performed(await work.handle(valid, tx));
         return await idempotentWrites.inTransaction(writeOf(valid, asked), waitMs, handle);
       }
       case "batched_write": {
@@ -87,7 +86,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         return await withDeadline(waitMs, "the transaction", writing);
       }
       case "call_out": {
-        const handle = async () => toResponse(await work.handle(valid));
+        const handle = async () => performed(await work.handle(valid));
         const bounds = { waitMs, deadlineMs: work.deadlineMs };
         return await idempotentWrites.aroundCall(writeOf(valid, asked), bounds, handle);
       }
@@ -101,8 +100,12 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   function respondEach({ handleEach }: Extract<Work, { kind: "batched_write" }>): PerformEach {
     return async (items, tx) => {
       const results = await handleEach(items, tx);
-      return results.map((result) => (result instanceof Problem ? result : toResponse(result)));
+      return results.map((result) => (result instanceof Problem ? result : performed(result)));
     };
+  }
+
+  function performed(result: ErasedResult): Performed {
+    return { result, response: toResponse(result) };
   }
 
   function validRequest({ accountId, caller }: Principal, asked: Asked): Valid {
@@ -121,7 +124,8 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     const { params, query, body, accountId, caller, requestId } = valid;
     const fingerprint = fingerprintOf({ operationKey, params, query, body });
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
-    return { claim, places: placesFor(received), holdsSecret, caller, requestId, params, body };
+    const details = (result: ErasedResult) => (typeof audit === "function" ? audit(valid, result) : null);
+    return { claim, places: placesFor(received), holdsSecret, caller, requestId, details };
   }
 
   function batchedWriteOf(

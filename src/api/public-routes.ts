@@ -1,7 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { addDocumentPages, type DocumentPage } from "./document-pages.ts";
 import { entityTag, matchesEntityTag } from "./entity-tags.ts";
-import { addErrorPages } from "./error-pages.ts";
-import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
+import { addErrorPages, type CodeGroup } from "./error-pages.ts";
+import type { PageGuard } from "./html-page.ts";
+import { buildOpenApiDocument, type OpenApiDocument, type OpenApiInfo } from "./openapi.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { addReferencePage } from "./reference-page.ts";
 import { beginRequest } from "./request-context.ts";
@@ -13,6 +15,10 @@ export type PageOptions = {
   readonly publicUrl: string;
   /** Base URL of the error pages: a problem's type is `{docsUrl}/errors/{code}`. */
   readonly docsUrl: string;
+  /** Documents about the service; they need no API key. */
+  readonly documents: readonly DocumentPage[];
+  /** Codes that have a page beside those of the problems. */
+  readonly codeGroups: readonly CodeGroup[];
   /** Rejects while the process is not ready: its database is down, or not migrated. */
   readonly checkReady: () => Promise<void>;
 };
@@ -44,9 +50,13 @@ export async function addPublicPages(
     beginRequest(request, "page");
     await guards.guardPublic(request, reply);
   };
-  const document = Buffer.from(JSON.stringify(buildOpenApiDocument(registry, options)));
-  const tag = entityTag(document);
+  const documents = {
+    all: taggedDocument(buildOpenApiDocument(registry, { ...options, errors: "all" })),
+    raised: taggedDocument(buildOpenApiDocument(registry, { ...options, errors: "raised" })),
+  };
   addPage(app, OPENAPI_PATH, admit, async (request, reply) => {
+    const { errors } = request.query as { errors?: unknown };
+    const { document, tag } = documents[errors === "raised" ? "raised" : "all"];
     reply.headers({ etag: tag, "cache-control": "no-cache" });
     const ifNoneMatch = request.headers["if-none-match"];
     if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, tag)) return reply.code(304).send();
@@ -55,14 +65,33 @@ export async function addPublicPages(
   // Browsers request it on their own.
   addPage(app, "/favicon.ico", probed, async (_request, reply) => reply.code(204).send());
   addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
-  const errorPaths = addErrorPages(app, registry.problems, admit);
-  const referencePaths = await addReferencePage(app, options.info.title, OPENAPI_PATH, admit);
+  const errorPaths = addErrorPages(app, { ...options, problems: registry.problems }, admit);
+  const documentPaths = addDocumentPages(app, options.documents, admit);
+  const referencePaths = await addReferencePage(
+    app,
+    options.info.title,
+    `${OPENAPI_PATH}?errors=raised`,
+    admit,
+  );
 
-  const paths = ["/healthz", "/readyz", "/favicon.ico", OPENAPI_PATH, "/", ...errorPaths, ...referencePaths];
+  const paths = [
+    "/healthz",
+    "/readyz",
+    "/favicon.ico",
+    OPENAPI_PATH,
+    "/",
+    ...errorPaths,
+    ...documentPaths,
+    ...referencePaths,
+  ];
   return paths.map((path) => ({ method: "GET", path }));
 }
 
-export type PageGuard = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+function taggedDocument(openApi: OpenApiDocument): { readonly document: Buffer; readonly tag: string } {
+  const document = Buffer.from(JSON.stringify(openApi));
+  return { document, tag: entityTag(document) };
+}
+
 export type PageHandler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 
 function addPage(app: FastifyInstance, url: string, onRequest: PageGuard, handler: PageHandler): void {

@@ -4,10 +4,12 @@ import { ANSWER_WITHIN_MS, REQUEST_ID_CHARS_MAX } from "./limits.ts";
 
 /** What is known of a request while it is handled. */
 export type RequestContext = {
-  /** The operation's key; `page` for public pages, `none` where no route matches. */
+  /** The operation's key; `page` for public pages, `console` for its pages, `none` where no route matches. */
   readonly operationKey: string;
   readonly key: ApiKey | null;
   readonly accountId: string | null;
+  /** Of the console; null: none. */
+  readonly sessionId: string | null;
   readonly problemCode: string | null;
   /** Milliseconds spent so far waiting for injected functions. */
   readonly waitedMs: number;
@@ -28,6 +30,8 @@ export type CompletedRequest = {
   readonly keyId: string | null;
   /** Null where no account is known. */
   readonly accountId: string | null;
+  /** Of the console; null: none. */
+  readonly sessionId: string | null;
 };
 
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
@@ -35,7 +39,14 @@ type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
 const contexts = new WeakMap<FastifyRequest, Mutable<RequestContext>>();
 
 export function beginRequest(request: FastifyRequest, operationKey: string): Mutable<RequestContext> {
-  const context = { operationKey, key: null, accountId: null, problemCode: null, waitedMs: 0 };
+  const context = {
+    operationKey,
+    key: null,
+    accountId: null,
+    sessionId: null,
+    problemCode: null,
+    waitedMs: 0,
+  };
   contexts.set(request, context);
   return context;
 }
@@ -51,7 +62,7 @@ export function msLeft(context: RequestContext): number {
 }
 
 export function completedRequest(request: FastifyRequest, reply: FastifyReply): CompletedRequest {
-  const { operationKey, key, accountId, problemCode } = contextOf(request);
+  const { operationKey, key, accountId, sessionId, problemCode } = contextOf(request);
   return {
     operationKey,
     method: request.method,
@@ -62,6 +73,7 @@ export function completedRequest(request: FastifyRequest, reply: FastifyReply): 
     traceparent: readTraceparent(request.headers.traceparent),
     keyId: key?.id ?? null,
     accountId,
+    sessionId,
   };
 }
 

@@ -34,6 +34,8 @@ export type RequestGuards = {
   guardOperation(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** For public pages and unknown URLs: rate limit only. */
   guardPublic(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** For pages of a session, which the caller has found: rate limit by session. */
+  countSession(request: FastifyRequest, reply: FastifyReply, sessionId: string): Promise<void>;
   /** For health probes: not rate-limited, because they come every second and must not need the database. */
   guardProbe(request: FastifyRequest, reply: FastifyReply): void;
   /** Adds the rate-limit headers to a response that was not counted. */
@@ -77,9 +79,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
     const state = await rateLimits.count(bucket, policy, waitMs);
     context.waitedMs += performance.now() - startMs;
     writeHeaders(reply, state);
-    if (!state.isAllowed) {
-      throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
-    }
+    if (!state.isAllowed) throw limited(state);
   }
 
   function bucketOf(key: ApiKey | null, request: FastifyRequest, operation: Operation | null = null) {
@@ -131,6 +131,15 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       await limit(request, reply, RATE_LIMIT_WITHIN_MS - contextOf(request).waitedMs);
       refuseRequestId(request);
     },
+    countSession: async (request, reply, sessionId) => {
+      const context = contextOf(request);
+      const startMs = performance.now();
+      const state = await rateLimits.count(`session:${sessionId}`, policies.key, RATE_LIMIT_WITHIN_MS);
+      context.waitedMs += performance.now() - startMs;
+      writeHeaders(reply, state);
+      if (!state.isAllowed) throw limited(state);
+      refuseRequestId(request);
+    },
     guardProbe: (request, reply) => {
       addRateLimitHeaders(request, reply);
       refuseRequestId(request);
@@ -140,6 +149,10 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+function limited({ resetSeconds }: RateLimitState): Problem {
+  return new Problem("rate_limited", { headers: { "retry-after": String(resetSeconds) } });
+}
 
 function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {
   reply.header("ratelimit", headers.ratelimit);
@@ -161,5 +174,6 @@ function announcedBytes(request: FastifyRequest): number {
 /** In whose name a request runs that passed `guardOperation`. */
 export function authorizedPrincipal({ key, accountId }: RequestContext): Principal {
   if (key === null || accountId === null) throw new Error("The request was not admitted.");
-  return { caller: { keyId: key.id, isStaff: key.accountId === null }, scopes: key.scopes, accountId };
+  const { id: keyId, scopes } = key;
+  return { caller: { keyId, isStaff: key.accountId === null, scopes }, accountId };
 }

@@ -5,11 +5,12 @@ import { createClientErrorHandler } from "./client-errors.ts";
 import { createHttpApp, type HttpAppOptions, refuseBadHost } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
 import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
+import type { AddRoutes, Kernel } from "./kernel.ts";
 import { REFUSED_BODY_BYTES_MAX, WORK_PLACES_MAX } from "./limits.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { createAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
-import { compilePerform } from "./perform.ts";
+import { compilePerform, type Perform } from "./perform.ts";
 import { createProblemRenderer, problemFrom, type RenderProblem } from "./problem-responses.ts";
 import { Problem, type ProblemCatalogue } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-routes.ts";
@@ -49,6 +50,8 @@ export type ApiOptions = PageOptions &
     readonly onInternalError: (error: unknown, requestId: string) => void;
     /** A request was let through because the rate limiter's store failed. */
     readonly onRateLimitFailure: (error: unknown) => void;
+    /** Absent: none but the operations' and the public pages. */
+    readonly addRoutes?: AddRoutes;
   };
 
 /** The whole HTTP server: operations and public pages. Ready to listen. */
@@ -124,11 +127,32 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     throw new Problem("not_found");
   });
 
+  const performs = new Map<string, Perform>();
   for (const operation of registry.operations) {
-    addOperationRoute(app, operation, guards, compilePerform(operation, performing));
+    const perform = compilePerform(operation, performing);
+    performs.set(operation.key, perform);
+    addOperationRoute(app, operation, guards, perform);
   }
   const pageRoutes = await addPublicPages(app, registry, options, guards);
-  const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes]);
+  const kernel: Kernel = {
+    ask: async (operationKey, principal, asked) => {
+      const perform = performs.get(operationKey);
+      if (perform === undefined) throw new Error(`There is no operation ${operationKey}.`);
+      return await perform(principal, asked);
+    },
+    admit: guards.guardPublic,
+    countSession: guards.countSession,
+    tell: (error, request) => {
+      const { problem, fault } = problemFrom(error, registry.problems);
+      if (fault !== null) onInternalError(fault, request.id);
+      const { code, errors } = problem;
+      const { status, title, meaning, remedy } = registry.problems[code]!;
+      contextOf(request).problemCode = code;
+      return { code, status, title, meaning, remedy, errors, headers: problem.headers };
+    },
+  };
+  const addedRoutes = (await options.addRoutes?.(app, kernel)) ?? [];
+  const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes, ...addedRoutes]);
 
   async function refuseUnknown(request: FastifyRequest, reply: FastifyReply): Promise<never> {
     beginRequest(request, "none");

@@ -4,8 +4,9 @@ import { settlesWithin, withDeadline } from "./deadline.ts";
 import { type IdempotencyStore, LockWaitError } from "./idempotency.ts";
 import {
   earlierResponse,
+  type Performed,
   type RecordWrite,
-  recordedWrite,
+  recordPerformed,
   type Write,
   type WriteResult,
 } from "./idempotent-write.ts";
@@ -18,7 +19,7 @@ import {
 } from "./limits.ts";
 import type { Transaction } from "./operation.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
-import { type OperationResponse, toStoredResponse } from "./responses.ts";
+import { toStoredResponse } from "./responses.ts";
 import { inTurns, TurnQueue } from "./turn-queue.ts";
 
 /** A write that may share its transaction with others. */
@@ -36,11 +37,11 @@ export type WriteBatches<Item> = {
   add(write: BatchedWrite<Item>, waitMs: number): Promise<WriteResult>;
 };
 
-/** Responses, or why there are none, in the order of the items. A throw undoes the whole batch. */
+/** What was done, or why it was not, in the order of the items. A throw undoes the whole batch. */
 export type PerformEach<Item = unknown> = (
   items: readonly Item[],
   tx: Transaction,
-) => Promise<readonly (OperationResponse | Problem)[]>;
+) => Promise<readonly (Performed | Problem)[]>;
 
 export type WriteBatchesOptions<Item> = {
   readonly store: IdempotencyStore;
@@ -186,23 +187,23 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
     });
     const fresh = writes.filter((_, index) => outcomes[index] === null);
     if (fresh.length === 0) return outcomes as (WriteResult | Problem)[];
-    const responses = await options.performEach(
+    const performed = await options.performEach(
       fresh.map(({ item }) => item as Item),
       tx,
     );
     const done: { claim: IdempotencyClaim; response: ReturnType<typeof toStoredResponse> }[] = [];
     for (const [index, write] of fresh.entries()) {
-      const response = responses[index]!;
-      if (response instanceof Problem) continue;
-      await options.recordWrite(tx, recordedWrite(write, response));
-      done.push({ claim: write.claim, response: toStoredResponse(response, write.holdsSecret) });
+      const one = performed[index]!;
+      if (one instanceof Problem) continue;
+      await recordPerformed(options.recordWrite, tx, write, one.result);
+      done.push({ claim: write.claim, response: toStoredResponse(one.response, write.holdsSecret) });
     }
     if (done.length > 0) await store.completeAll(tx, done);
     let next = 0;
     return outcomes.map((outcome) => {
       if (outcome !== null) return outcome;
-      const response = responses[next++]!;
-      return response instanceof Problem ? response : { response, isReplayed: false };
+      const one = performed[next++]!;
+      return one instanceof Problem ? one : { response: one.response, isReplayed: false };
     });
   }
 

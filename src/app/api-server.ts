@@ -11,18 +11,17 @@ import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
 import type { CompletedRequest } from "../api/request-context.ts";
 import { createApi } from "../api/server.ts";
 import type { Config } from "../config/config.ts";
+import { createConsole } from "../console/console.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import { codeGroups } from "../operations/explained-codes.ts";
+import { receiversGuide } from "../operations/guide.ts";
 import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
 import { CHECK_POLICY } from "../operations/receivers.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
-import {
-  createAccountExists,
-  createFindApiKey,
-  createIdempotencyStore,
-  recordStaffWrite,
-} from "./api-stores.ts";
+import { createAccountExists, createFindApiKey, createIdempotencyStore, recordWrite } from "./api-stores.ts";
+import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
 import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
@@ -62,6 +61,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     pool,
     logPool,
     secretsKey,
+    apiKeyBrand: config.apiKeyBrand,
+    apiKeyClass: keyClassOf(config),
     unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
@@ -69,6 +70,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       runningMax: config.replaysRunningMax,
       waitingMax: config.replayDeliveriesWaitingMax,
     },
+    publicUrl,
+    consoleAncestors: config.consoleAncestors ?? [],
     checkReceiver: createReceiverChecking(config),
     checkPolicy: options.checkPolicy ?? CHECK_POLICY,
     now,
@@ -84,6 +87,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       problems,
     },
     info: apiInfo,
+    documents: [receiversGuide()],
+    codeGroups,
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
     checkReady: createCheckReady(await createFindHindrances(pool)),
@@ -100,7 +105,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     },
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     ...(options.news && { news: options.news }),
-    recordWrite: recordStaffWrite,
+    recordWrite,
     isTrustedProxy: trustedProxies(config.trustProxy),
     now,
     newId: randomUUID,
@@ -120,6 +125,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
     },
+    addRoutes: createConsole({ sessions: createSessionStore(pool, outageAs503), publicUrl }),
   });
 }
 
@@ -150,6 +156,7 @@ function logFields(request: CompletedRequest) {
     request_id: request.requestId,
     key_id: request.keyId,
     account_id: request.accountId,
+    session_id: request.sessionId,
     traceparent: request.traceparent,
   };
 }

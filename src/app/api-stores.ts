@@ -3,6 +3,7 @@ import type { FindApiKey } from "../api/api-keys.ts";
 import { type IdempotencyStore, LockWaitError } from "../api/idempotency.ts";
 import type { RecordWrite } from "../api/idempotent-write.ts";
 import type { AccountExists } from "../api/request-guards.ts";
+import { actorOf } from "../model/audit.ts";
 import { accountExists } from "../store/accounts.ts";
 import { findApiKey, noteApiKeyUse } from "../store/api-keys.ts";
 import { writeAuditEntry } from "../store/audit-log.ts";
@@ -69,12 +70,7 @@ async function lockWaits<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** Writes of support staff go into the audit log; those of tenants do not. */
-export const recordStaffWrite: RecordWrite = async (tx, write) => {
-  const { caller, accountId, operationKey, requestId, params, body, status, responseBody } = write;
-  if (!caller.isStaff) return;
-  const answer: unknown = responseBody === null ? null : JSON.parse(responseBody.toString());
-  // No operation takes a secret. The bytes of an analysis are stored already, under its id.
-  const details = { params, body: Buffer.isBuffer(body) ? undefined : body, status, answer };
-  await writeAuditEntry(tx, { accountId, keyId: caller.keyId, requestId, operationKey, details });
+/** One row of the audit log for each write that took effect. */
+export const recordWrite: RecordWrite = async (tx, { caller, ...write }) => {
+  await writeAuditEntry(tx, { ...write, actor: actorOf(caller) });
 };

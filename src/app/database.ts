@@ -1,13 +1,12 @@
 import pg, { type Pool } from "pg";
 import type { Config } from "../config/config.ts";
-import { readConfig } from "../config/read-config.ts";
 import { accountExists } from "../store/accounts.ts";
 import { MigrationError, migrate } from "../store/migrate.ts";
 import { createGeneralPool } from "../store/pools.ts";
 import { writeSettings } from "../store/publications.ts";
 import { opensSecrets } from "../store/signing-secrets.ts";
 import type { ProcessContext } from "./process-context.ts";
-import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
+import { commandConfigOf, databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 import { UsageError } from "./usage-error.ts";
 
 const CONNECTIONS_MAX = 2;
@@ -20,7 +19,7 @@ export async function withDatabase<T>(
   { env }: Pick<ProcessContext, "env">,
   work: (pool: Pool, config: Config) => Promise<T>,
 ): Promise<T> {
-  const config = readConfig(env);
+  const config = await commandConfigOf(env);
   const pool = createCommandPool(await databaseUrlOf(config), "sealpost command line");
   try {
     return await work(pool, config);

@@ -26,6 +26,7 @@ import { createFindHindrances, type Monitoring, startMonitoring } from "./monito
 import type { ProcessContext } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
+import { version } from "./version.ts";
 
 /** Exit codes of the quarantine's process. Busy is EX_TEMPFAIL of sysexits.h: another such process is running. */
 const BUSY = 75;
@@ -51,7 +52,8 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const dispatching = startDispatching(options);
   resources.defer(async () => void (await Promise.all([dispatching.stop(), quarantine.stop()])));
   context.sendToParent({ ready: true, metrics: monitoring.url });
-  log.info({ in_flight_max: config.dispatchInFlightMax, metrics_url: monitoring.url }, "dispatching");
+  const { dispatchInFlightMax: inFlightMax } = config;
+  log.info({ version, in_flight_max: inFlightMax, metrics_url: monitoring.url }, "dispatching");
   if (!shutdown.aborted) await once(shutdown, "abort");
   log.info("stopping: claiming nothing more, finishing attempts in flight");
   await resources.disposeAsync();

@@ -1,21 +1,18 @@
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
-import { DAY_MS } from "../model/time.ts";
 import { createMemoryInbox } from "../signing/index.ts";
+import { issueLocalCertificate } from "./local-certificate.ts";
 import type { Announce } from "./output.ts";
 import type { ProcessContext } from "./process-context.ts";
-import { UsageError } from "./usage-error.ts";
 import { type Arrival, startWebhookReceiver, type WebhookReceiverOptions } from "./webhook-receiver.ts";
 
 const SHOWN_CHARACTERS_MAX = 2_000;
-const VALIDITY_MS = 365 * DAY_MS;
 
 export type LocalReceiverOptions = Pick<
   WebhookReceiverOptions,
   "host" | "port" | "secrets" | "toleranceSeconds"
 > & {
   readonly isHttps: boolean;
-  /** With HTTPS: where to write the authority's certificate. Null: nowhere. */
+  /** With HTTPS: where the authority's certificate is, or is written. Null: nowhere. */
   readonly caFile: string | null;
 };
 
@@ -29,7 +26,7 @@ export async function runLocalReceiver(
   const shutdown = createShutdownSignal();
   const receiver = await startWebhookReceiver({
     ...options,
-    tls: isHttps ? await issueCertificate(host, caFile, now) : null,
+    tls: isHttps ? await issueLocalCertificate(host, caFile, now, announce) : null,
     now,
     onArrival: createAnnounceArrival(announce, now),
   });
@@ -39,29 +36,6 @@ export async function runLocalReceiver(
   announce("listening", { url }, `Listening at ${url} and verifying webhooks. Press Ctrl-C to stop.`);
   if (!shutdown.aborted) await once(shutdown, "abort");
   await receiver.close();
-}
-
-async function issueCertificate(
-  host: string,
-  caFile: string | null,
-  now: () => number,
-): Promise<WebhookReceiverOptions["tls"]> {
-  // Imported here, so that other commands do not spend time and memory on it.
-  const { createCertificateAuthority } = await import("./certificate-authority.ts");
-  const validity = { notBefore: new Date(now() - DAY_MS), notAfter: new Date(now() + VALIDITY_MS) };
-  const authority = await createCertificateAuthority("Sealpost local receiver", validity);
-  const names = [...new Set(["localhost", "127.0.0.1", "::1", host])];
-  if (caFile !== null) await writeCertificate(caFile, authority.caPem);
-  return await authority.issue({ names, ...validity });
-}
-
-async function writeCertificate(path: string, pem: string): Promise<void> {
-  try {
-    await writeFile(path, pem);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new UsageError(`The file of --ca-file cannot be written (${code}).`, { cause: error });
-  }
 }
 
 /** Handles each event once, as a receiver should; handling it means announcing it. */

@@ -1,5 +1,6 @@
 import type { Pool } from "pg";
 import type { Config } from "../config/config.ts";
+import { createBuildMetrics } from "../metrics/build-metrics.ts";
 import type { DatabaseMetrics } from "../metrics/database-metrics.ts";
 import { type MetricsServer, startMetricsServer } from "../metrics/metrics-server.ts";
 import type { MetricsRegistry } from "../metrics/registry.ts";
@@ -7,6 +8,7 @@ import { readMigrationNames } from "../store/migrate.ts";
 import { findHindrances } from "../store/readiness.ts";
 import { setDatabaseClockGauge } from "./database-gauges.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
+import { version } from "./version.ts";
 
 export type MonitoringOptions = {
   readonly config: Config;
@@ -30,6 +32,7 @@ export type Monitoring = { readonly url: string; close(): Promise<void> };
 export async function startMonitoring(options: MonitoringOptions): Promise<Monitoring> {
   const { config, registry, database, pool, findHindrances, setGauges, wallClockMs } = options;
   registry.addProcess();
+  createBuildMetrics(registry).info.of({ version, node: process.versions.node }).set(1);
   registry.onRead(
     singleFlight(async () => {
       const isDatabaseUp = await setDatabaseClockGauge(pool, database, wallClockMs);

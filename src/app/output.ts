@@ -41,3 +41,10 @@ export function inColumns(rows: Readonly<Record<string, string>>): string {
     .map(([name, text]) => `${name.padEnd(width)}  ${text}`)
     .join("\n");
 }
+
+/** Lines between two rules, with an empty line around, so that they stand out among log lines. */
+export function inFrame(text: string): string {
+  const lines = text.split("\n").map((line) => `  ${line}`.trimEnd());
+  const rule = "━".repeat(Math.max(...lines.map((line) => line.length)) + 2);
+  return ["", rule, "", ...lines, "", rule, ""].join("\n");
+}

@@ -3,7 +3,7 @@ import { type EmbeddedPostgres, startEmbeddedPostgres } from "../postgres/embedd
 import { FolderInUseError } from "../postgres/ownership.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 import type { Announce } from "./output.ts";
-import { removeDatabaseUrl, writeDatabaseUrl } from "./state-folder.ts";
+import { removeOwnDatabase, writeOwnDatabase } from "./state-folder.ts";
 import { UsageError } from "./usage-error.ts";
 
 export type OwnDatabase = {
@@ -17,17 +17,19 @@ const RESTART_BACKOFF = { baseMs: 500, maxMs: 10_000 };
 /**
  * Runs the embedded PostgreSQL in the state folder, and restarts it when it ends, until `stop`. Other commands find it
  * through the folder.
+ * @param settings the variables that are set, for the commands that use this database
  * @param random uniform in [0, 1), for the jitter of restarts
  */
 export async function startOwnDatabase(
   stateDir: string,
+  settings: Readonly<Record<string, string>>,
   announce: Announce,
   random: () => number,
 ): Promise<OwnDatabase> {
   const dataDir = join(stateDir, "postgres");
   const stopping = new AbortController();
   let server = await start(dataDir);
-  await writeDatabaseUrl(stateDir, server.databaseUrl);
+  await writeOwnDatabase(stateDir, server.databaseUrl, settings);
   announce("database_running", { folder: dataDir }, `PostgreSQL is running; its data is in ${dataDir}.`);
 
   async function keepRunning(): Promise<void> {
@@ -60,7 +62,7 @@ export async function startOwnDatabase(
     databaseUrl: server.databaseUrl,
     stop: async () => {
       stopping.abort();
-      await removeDatabaseUrl(stateDir);
+      await removeOwnDatabase(stateDir);
       await server.stop();
       await kept;
     },

@@ -1,3 +1,4 @@
+import { hostname } from "node:os";
 import { type Logger, pino, stdSerializers } from "pino";
 import type { Config } from "../config/config.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -8,7 +9,9 @@ export function createProcessLog(
   { stdout }: Pick<ProcessContext, "stdout">,
   name: "serve" | "dispatch",
 ): Logger {
-  const options = { level: logLevel, base: { process: name }, serializers: { err: errorFields } };
+  // `host` is a receiver's in the lines of attempts.
+  const base = { process: name, hostname: hostname(), pid: process.pid };
+  const options = { level: logLevel, base, serializers: { err: errorFields } };
   return pino(options, batchByTurn(stdout));
 }
 

@@ -19,6 +19,7 @@ import { createFindHindrances, startMonitoring } from "./monitoring.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
+import { version } from "./version.ts";
 
 /** A read or write takes a few milliseconds, so this many at once keep one processor busy. */
 const CONNECTIONS_MAX = 10;
@@ -36,7 +37,7 @@ export async function runApi(context: ProcessContext): Promise<void> {
   await using resources = new AsyncDisposableStack();
   const urls = await startApi(config, context, log, resources);
   context.sendToParent({ listening: urls.api, metrics: urls.metrics });
-  log.info({ url: urls.api, metrics_url: urls.metrics }, "listening");
+  log.info({ version, url: urls.api, metrics_url: urls.metrics }, "listening");
   if (!shutdown.aborted) await once(shutdown, "abort");
   log.info("stopping: finishing requests in flight");
   await resources.disposeAsync();

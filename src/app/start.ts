@@ -1,12 +1,14 @@
 import type { Pool } from "pg";
 import type { Config } from "../config/config.ts";
-import { readConfig } from "../config/read-config.ts";
+import { plainSettings, readConfig } from "../config/read-config.ts";
 import { scopes } from "../model/api-keys.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
-import { createAccount, hasAccounts } from "../store/accounts.ts";
-import { createApiKey } from "./create-api-key.ts";
+import { hasAccounts } from "../store/accounts.ts";
+import { openAccount } from "./command-line-changes.ts";
+import { issueApiKey } from "./create-api-key.ts";
 import { createCommandPool, loadSecretsKey, prepareDatabase } from "./database.ts";
-import { type Announce, inColumns } from "./output.ts";
+import { createEgress } from "./egress.ts";
+import { type Announce, inColumns, inFrame } from "./output.ts";
 import { startOwnDatabase } from "./own-database.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { secretsKeyOf } from "./state-folder.ts";
@@ -44,21 +46,40 @@ async function runUntilShutdown(
 ): Promise<number> {
   const { env, random } = context;
   const config = readConfig(env);
+  // Made to no use: a certificate file that no child could read is told before anything is printed or made.
+  createEgress(config);
   await secretsKeyOf(config);
   announceUnsafe(config, announce);
-  const own = config.databaseUrl === null ? await startOwnDatabase(config.stateDir, announce, random) : null;
+  const own =
+    config.databaseUrl === null
+      ? await startOwnDatabase(config.stateDir, plainSettings(env), announce, random)
+      : null;
   const databaseUrl = own?.databaseUrl ?? config.databaseUrl ?? "";
+  let firstAccount: FirstAccount | null = null;
+  const announceOnce = () => {
+    if (firstAccount !== null) announceFirstAccount(firstAccount, announce);
+    firstAccount = null;
+  };
   try {
-    const work = () => prepare(databaseUrl, config, own !== null, announce);
+    const work = async () => {
+      firstAccount = await prepare(databaseUrl, config, own !== null, announce);
+    };
     await retryUntilReachable(work, shutdown, announce, random);
+    const children = servicePlans(context, config, databaseUrl);
+    const running = new Set<string>();
     return await supervise({
-      children: servicePlans(context, config, databaseUrl),
+      children,
       shutdown,
-      onEvent: (event) => announceChild(event, announce),
+      onEvent: (event) => {
+        announceChild(event, announce);
+        if (event.kind === "message" && running.add(event.name).size === children.length) announceOnce();
+      },
       graceMs: config.attemptDeadlineMs + GRACE_BEYOND_DEADLINE_MS,
       random,
     });
   } finally {
+    // The key exists, even if the service never ran.
+    announceOnce();
     await own?.stop();
   }
 }
@@ -70,42 +91,45 @@ function announceUnsafe({ unsafeAllowedTargets }: Config, announce: Announce): v
   announce("unsafe", { targets }, text);
 }
 
-/** Migrates the database and, in an own database that is new, creates a first account. */
+type FirstAccount = Readonly<Record<"account_id" | "key_id" | "api_key" | "signing_secret", string>>;
+
+/** Migrates the database and, in an own database that is new, creates a first account: null if there is one. */
 async function prepare(
   databaseUrl: string,
   config: Config,
   isOwn: boolean,
   announce: Announce,
-): Promise<void> {
+): Promise<FirstAccount | null> {
   const pool = createCommandPool(databaseUrl, "sealpost start");
   try {
     const applied = await prepareDatabase(pool, databaseUrl, config, () => undefined);
     const migrations = applied.length === 1 ? "1 migration" : `${applied.length} migrations`;
     if (applied.length > 0) announce("migrated", { applied }, `Migrated the database (${migrations}).`);
     const secretsKey = await loadSecretsKey(pool, config);
-    if (isOwn && !(await hasAccounts(pool))) await createFirstAccount(pool, config, secretsKey, announce);
+    if (!isOwn || (await hasAccounts(pool))) return null;
+    return await createFirstAccount(pool, config, secretsKey);
   } finally {
     await pool.end();
   }
 }
 
-async function createFirstAccount(
-  pool: Pool,
-  config: Config,
-  secretsKey: Uint8Array,
-  announce: Announce,
-): Promise<void> {
-  const { accountId, signingSecret } = await createAccount(pool, "First account", secretsKey);
-  const { keyId, apiKey } = await createApiKey(pool, config, {
+async function createFirstAccount(pool: Pool, config: Config, secretsKey: Uint8Array): Promise<FirstAccount> {
+  const { accountId, signingSecret } = await openAccount(pool, "First account", secretsKey);
+  const { keyId, apiKey } = await issueApiKey(pool, config, {
     accountId,
     name: "First key",
     scopes,
     expiresInSeconds: null,
   });
-  const fields = { account_id: accountId, key_id: keyId, api_key: apiKey, signing_secret: signingSecret };
-  const columns = inColumns({ account: accountId, "API key": apiKey, "signing secret": signingSecret });
-  const text = `\nFirst start: created a first account. Its API key is shown only once:\n\n${columns}\n`;
-  announce("first_account", fields, text);
+  return { account_id: accountId, key_id: keyId, api_key: apiKey, signing_secret: signingSecret };
+}
+
+/** Last, and in a frame: above it stand the log lines of the start, and below it those of the service will follow. */
+function announceFirstAccount(account: FirstAccount, announce: Announce): void {
+  const { account_id: id, api_key: apiKey, signing_secret: secret } = account;
+  const columns = inColumns({ account: id, "API key": apiKey, "signing secret": secret });
+  const text = `First start: created a first account. Keep its API key: it is shown this once.\n\n${columns}`;
+  announce("first_account", account, inFrame(text));
 }
 
 /** Retries while the database does not answer; a usage error is for the caller to fix. */

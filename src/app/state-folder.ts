@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { link, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/config.ts";
+import { readConfig } from "../config/read-config.ts";
 import { UsageError } from "./usage-error.ts";
 
 /**
@@ -20,15 +21,32 @@ export async function secretsKeyOf(config: Config): Promise<Uint8Array> {
   return key;
 }
 
-/** Tells other commands the URL of the embedded database that `start` runs. */
-export async function writeDatabaseUrl(stateDir: string, databaseUrl: string): Promise<void> {
+/** Tells other commands the URL of the embedded database that `start` runs, and the settings that it runs with. */
+export async function writeOwnDatabase(
+  stateDir: string,
+  databaseUrl: string,
+  settings: Readonly<Record<string, string>>,
+): Promise<void> {
   await mkdir(stateDir, { recursive: true });
+  await writeFile(settingsPath(stateDir), JSON.stringify(settings, null, 2), { mode: 0o600 });
   await writeFile(databaseUrlPath(stateDir), databaseUrl, { mode: 0o600 });
 }
 
-/** After a `start` that was killed the file stays, and nothing answers at its URL. */
-export async function removeDatabaseUrl(stateDir: string): Promise<void> {
+/** After a `start` that was killed the files stay, and nothing answers at the URL. */
+export async function removeOwnDatabase(stateDir: string): Promise<void> {
   await rm(databaseUrlPath(stateDir), { force: true });
+  await rm(settingsPath(stateDir), { force: true });
+}
+
+/**
+ * The configuration of a command. Beside a `start` with a database of its own it has that one's settings, except where
+ * its own environment says otherwise: what the service accepts, its commands accept.
+ */
+export async function commandConfigOf(env: Readonly<Record<string, string | undefined>>): Promise<Config> {
+  const config = readConfig(env);
+  if (config.databaseUrl !== null) return config;
+  const settings = await inFolder(config.stateDir, () => readIfExists(settingsPath(config.stateDir)));
+  return settings === null ? config : readConfig({ ...JSON.parse(settings), ...env });
 }
 
 /** @throws UsageError when DATABASE_URL is unset and no `start` runs on this state folder */
@@ -52,6 +70,10 @@ async function inFolder<T>(stateDir: string, work: () => Promise<T>): Promise<T>
       cause: error,
     });
   }
+}
+
+function settingsPath(stateDir: string): string {
+  return join(stateDir, "settings.json");
 }
 
 function databaseUrlPath(stateDir: string): string {

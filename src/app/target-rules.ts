@@ -40,12 +40,16 @@ export function createTargetResolver(config: Config, timeoutMs: number): Resolve
 /** Refusals that an entry in UNSAFE_ALLOWED_TARGETS lifts. */
 const LIFTABLE: readonly TargetRefusalCode[] = ["name_not_public", "address_not_public", "port_not_allowed"];
 
+/** For a URL that is refused in development. */
+export const UNSAFE_TARGETS_HINT =
+  "For tests on this machine, see `sealpost receiver listen --help`: UNSAFE_ALLOWED_TARGETS of the service can " +
+  "allow it.";
+
 /** The error for a URL that webhooks may not go to, with a hint for tests where that helps. */
 export function refusedTarget(
   { code, message }: { readonly code: TargetRefusalCode; readonly message: string },
   { environment }: Config,
 ): UsageError {
   const canBeLifted = environment === "development" && LIFTABLE.includes(code);
-  const hint = " For tests on this machine, see `sealpost receiver listen --help`.";
-  return new UsageError(canBeLifted ? `${message}${hint}` : message);
+  return new UsageError(canBeLifted ? `${message} ${UNSAFE_TARGETS_HINT}` : message);
 }

@@ -1,8 +1,9 @@
 import type { Command } from "@commander-js/extra-typings";
+import { openAccount } from "../app/command-line-changes.ts";
 import { loadSecretsKey, withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
-import { createAccount, listAccounts } from "../store/accounts.ts";
+import { listAccounts } from "../store/accounts.ts";
 import { parseName } from "./options.ts";
 
 export function addAccountCommands(program: Command, context: ProcessContext): void {
@@ -15,7 +16,7 @@ export function addAccountCommands(program: Command, context: ProcessContext): v
     .action((options) =>
       withDatabase(context, async (pool, config) => {
         const secretsKey = await loadSecretsKey(pool, config);
-        const { accountId, signingSecret } = await createAccount(pool, options.name, secretsKey);
+        const { accountId, signingSecret } = await openAccount(pool, options.name, secretsKey);
         const text = inColumns({ account: accountId, "signing secret": signingSecret });
         printResult(context, options, { account_id: accountId, signing_secret: signingSecret }, text);
       }),

@@ -1,4 +1,5 @@
 import type { Command } from "@commander-js/extra-typings";
+import { changeAudited } from "../app/command-line-changes.ts";
 import { requireAccount, withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
@@ -21,7 +22,12 @@ export function addEndpointCommands(program: Command, context: ProcessContext): 
         const judged = judgeTargetUrl(options.url, targetRulesOf(config));
         if (judged.verdict === "refuse") throw refusedTarget(judged, config);
         await requireAccount(pool, options.account);
-        const endpoint = await setEndpoint(pool, options.account, judged.href);
+        const endpoint = await changeAudited(
+          pool,
+          "webhooks.endpoint.set",
+          (tx) => setEndpoint(tx, options.account, judged.href),
+          ({ url }) => ({ accountId: options.account, details: { url } }),
+        );
         const value = {
           url: endpoint.url,
           created_at: endpoint.createdAt.toISOString(),

@@ -1,15 +1,14 @@
 import type { Command } from "@commander-js/extra-typings";
-import { createApiKey } from "../app/create-api-key.ts";
+import type { ClientBase } from "pg";
+import { changeAudited } from "../app/command-line-changes.ts";
+import { issueApiKey } from "../app/create-api-key.ts";
 import { withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
-import { scopes } from "../model/api-keys.ts";
-import { DAY_SECONDS } from "../model/time.ts";
+import { API_KEY_LIFETIME_SECONDS_MAX, scopes } from "../model/api-keys.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
-
-const LIFETIME_SECONDS_MAX = 3_650 * DAY_SECONDS;
 
 export function addKeyCommands(program: Command, context: ProcessContext): void {
   const key = program.command("key").description("manage API keys");
@@ -23,7 +22,7 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
     .option(
       "--expires-in <time>",
       "lifetime, such as 90d (default: unlimited)",
-      parseSeconds(LIFETIME_SECONDS_MAX),
+      parseSeconds(API_KEY_LIFETIME_SECONDS_MAX),
     )
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
@@ -31,7 +30,7 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
         if ((options.account === undefined) === (options.staff === undefined)) {
           throw new UsageError("Use either --account ID or --staff.");
         }
-        const { keyId, apiKey } = await createApiKey(pool, config, {
+        const { keyId, apiKey } = await issueApiKey(pool, config, {
           accountId: options.account ?? null,
           name: options.name ?? null,
           scopes: parseScopes(options.scopes),
@@ -60,9 +59,15 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
     .option("--json", "print JSON, even on a terminal")
     .action((id, options) =>
       withDatabase(context, async (pool) => {
-        const revokedAt = await revokeApiKey(pool, id);
-        if (!revokedAt)
+        const revoke = async (tx: ClientBase) => {
+          const revoked = await revokeApiKey(tx, id);
+          if (revoked !== null) return revoked;
           throw new UsageError(`There is no API key ${id}; \`sealpost key list\` lists all keys.`);
+        };
+        const { revokedAt } = await changeAudited(pool, "api_keys.revoke", revoke, ({ accountId }) => ({
+          accountId,
+          details: { key_id: id },
+        }));
         const value = { key_id: id, revoked_at: revokedAt.toISOString() };
         printResult(context, options, value, `Revoked at ${value.revoked_at}.`);
       }),

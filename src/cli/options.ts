@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from "@commander-js/extra-typings";
+import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../model/display-name.ts";
 import { DAY_SECONDS } from "../model/time.ts";
 
 /** A whole number in decimal digits, from `min` to `max` inclusive. */
@@ -35,11 +36,13 @@ export function collectIds(text: string, previous: readonly string[] | undefined
   return [...(previous ?? []), parseId(text)];
 }
 
-/** A display name; lists show it on terminals, so it has no control characters. */
+/** A display name; spaces around it go. */
 export function parseName(text: string): string {
   const name = text.trim();
-  if (name.length > 0 && [...name].length <= 200 && name.isWellFormed() && !/\p{Cc}/u.test(name)) return name;
-  throw new InvalidArgumentError("It must have 1 to 200 characters, none of them control characters.");
+  if (isDisplayName(name)) return name;
+  throw new InvalidArgumentError(
+    `It must have 1 to ${DISPLAY_NAME_CHARS_MAX} characters, none of them control characters.`,
+  );
 }
 
 /** For options that can be repeated. */

@@ -1,8 +1,10 @@
 import { Command, CommanderError, Help } from "@commander-js/extra-typings";
 import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
+import { version } from "../app/version.ts";
 import { ConfigError } from "../config/config.ts";
 import { addAccountCommands } from "./account.ts";
+import { addAuditCommands } from "./audit.ts";
 import { addDemoCommand } from "./demo.ts";
 import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands } from "./key.ts";
@@ -17,8 +19,10 @@ import { addSignatureCommands } from "./signature.ts";
 import { addTargetCommands } from "./target.ts";
 
 const MORE_HELP = `
-Environment variables configure it; README.md lists them. Without DATABASE_URL, commands use the database of the
-\`sealpost start\` that runs with the same STATE_DIR. Errors go to standard error; a usage error exits with 2.`;
+Environment variables configure it; README.md lists them. Without DATABASE_URL, commands use the database
+and the settings of the \`sealpost start\` that runs with the same STATE_DIR. Errors go to standard error. Exit codes:
+0 done; 1 failed, or a check that found something wrong; 2 a mistake to correct first, in the command, its input or the
+configuration.`;
 
 const plainHelp = new Help();
 
@@ -26,6 +30,7 @@ const plainHelp = new Help();
 function createProgram(context: ProcessContext): Command {
   const program = new Command("sealpost")
     .description("Delivers signed webhooks when document analyses finish.")
+    .version(version, "-V, --version", "print the version")
     .exitOverride()
     .configureOutput({
       writeOut: (text) => context.stdout.write(text),
@@ -46,6 +51,7 @@ function createProgram(context: ProcessContext): Command {
   addKeyCommands(program, context);
   addEndpointCommands(program, context);
   addSecretCommands(program, context);
+  addAuditCommands(program, context);
   addPublishCommand(program, context);
   addTargetCommands(program, context);
   addSignatureCommands(program, context);

@@ -2,10 +2,11 @@ import type { Command } from "@commander-js/extra-typings";
 import { withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
-import { targetRulesOf } from "../app/target-rules.ts";
+import { targetRulesOf, UNSAFE_TARGETS_HINT } from "../app/target-rules.ts";
 import { UsageError } from "../app/usage-error.ts";
+import type { Config } from "../config/config.ts";
 import { publish } from "../publish/publish-analyses.ts";
-import { PublishRefusedError } from "../store/publications.ts";
+import { PublishRefusedError } from "../store/publish-call.ts";
 import { parseId } from "./options.ts";
 import { readStandardInput } from "./standard-input.ts";
 
@@ -27,9 +28,10 @@ export function addPublishCommand(program: Command, context: ProcessContext): vo
           analysis,
           webhookUrl: options.webhookUrl ?? null,
         };
-        const [deliveryId = ""] = await publish(pool, [publication], targetRulesOf(config)).catch(
-          toUsageError,
-        );
+        const { entries } = targetRulesOf(config).unsafeAllowedTargets;
+        const [deliveryId = ""] = await publish(pool, [publication], {
+          unsafeAllowedTargets: entries,
+        }).catch((error) => toUsageError(error, config));
         const { id } = JSON.parse(analysis) as { id: string };
         const text = inColumns({ analysis: id, delivery: deliveryId });
         printResult(context, options, { delivery_id: deliveryId, analysis_id: id }, text);
@@ -61,10 +63,12 @@ function requireJson(text: string): void {
   }
 }
 
-function toUsageError(error: unknown): never {
+function toUsageError(error: unknown, { environment }: Config): never {
   if (!(error instanceof PublishRefusedError)) throw error;
   const fault = error.message.replace(/^analysis at index 0: /, "").replace(/\.$/, "");
   const remedy = error.remedy.replace(/\.$/, "");
   const sentences = fault.includes(remedy) ? `${fault}.` : `${fault}. ${remedy}.`;
-  throw new UsageError(`The analysis was not published: ${sentences}`, { cause: error });
+  const isForTests = error.code === "target_refused" && environment === "development";
+  const hint = isForTests ? ` ${UNSAFE_TARGETS_HINT}` : "";
+  throw new UsageError(`The analysis was not published: ${sentences}${hint}`, { cause: error });
 }

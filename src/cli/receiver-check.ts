@@ -2,8 +2,8 @@ import type { Command } from "@commander-js/extra-typings";
 import { printResult, textTable } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { createReceiverChecking } from "../app/receiver-checking.ts";
+import { commandConfigOf } from "../app/state-folder.ts";
 import { refusedTarget, targetRulesOf } from "../app/target-rules.ts";
-import { readConfig } from "../config/read-config.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { receiverCheckBody } from "../operations/receiver-check-schema.ts";
 import type { ReceiverReport } from "../receivers/receiver-check.ts";
@@ -25,7 +25,7 @@ export function addReceiverCheck(receiver: Command, context: ProcessContext): vo
     .option("--json", "print JSON, even on a terminal")
     .addHelpText("after", MORE_HELP)
     .action(async (options) => {
-      const config = readConfig(context.env);
+      const config = await commandConfigOf(context.env);
       const judged = judgeTargetUrl(options.url, targetRulesOf(config));
       if (judged.verdict === "refuse") throw refusedTarget(judged, config);
       const secrets = await readSigningSecrets(context, options);

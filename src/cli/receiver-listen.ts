@@ -31,8 +31,11 @@ export function addReceiverListen(receiver: Command, context: ProcessContext): v
     .option("--secret-file <path>", SECRET_FILE_OPTION)
     .option("--host <address>", "address to listen on", "127.0.0.1")
     .option("--tolerance <seconds>", "maximum age of a webhook", parseWholeNumber(1, DAY_SECONDS), 300)
-    .option("--https", "use HTTPS, with a certificate for localhost issued at the start")
-    .option("--ca-file <path>", "with --https: write the CA certificate that senders must trust here (PEM)")
+    .option("--https", "use HTTPS, with a certificate for localhost")
+    .option(
+      "--ca-file <path>",
+      "with --https: where senders find the CA certificate to trust (PEM); kept, with <path>.key, for the next start",
+    )
     .option("--json", "print events as JSON lines")
     .addHelpText("after", MORE_HELP)
     .action(async (options) => {

@@ -1,4 +1,5 @@
 import { type Command, Option } from "@commander-js/extra-typings";
+import { changeAudited } from "../app/command-line-changes.ts";
 import { loadSecretsKey, requireAccount, withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
@@ -25,8 +26,14 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
       withDatabase(context, async (pool, config) => {
         await requireAccount(pool, options.account);
         const secretsKey = await loadSecretsKey(pool, config);
-        const rotated = await rotateSigningSecret(pool, options.account, options.overlap, secretsKey);
-        const until = new Date(rotated.createdAt.getTime() + options.overlap * 1_000).toISOString();
+        const { account, overlap } = options;
+        const rotated = await changeAudited(
+          pool,
+          "webhooks.signing_secret.rotate",
+          (tx) => rotateSigningSecret(tx, account, overlap, secretsKey),
+          () => ({ accountId: account, details: { overlap_seconds: overlap } }),
+        );
+        const until = new Date(rotated.createdAt.getTime() + overlap * 1_000).toISOString();
         const value = { signing_secret: rotated.secret, previous_expires_at: until };
         const text = inColumns({ "signing secret": rotated.secret, "old secret signs until": until });
         printResult(context, options, value, text);

@@ -52,6 +52,11 @@ export function baseUrl(): VariableKind<string> {
   return kind("an http or https URL without query or fragment", schema);
 }
 
+/** `https://app.example.com`: a scheme and a host as a browser writes them, and nothing else. */
+export function isOrigin(text: string): boolean {
+  return hasProtocol(text, ["http:", "https:"]) && new URL(text).origin === text;
+}
+
 /** A comma-separated list of at least one item; spaces around items are allowed. */
 export function list(expected: string, accepts: (item: string) => boolean): VariableKind<readonly string[]> {
   const schema = z

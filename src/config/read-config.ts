@@ -15,9 +15,37 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     if (parsed.success) values[camel(name)] = parsed.data;
     else problems.push(`${name} ${foundText(variable, found ?? "")} but must be ${variable.kind.expected}.`);
   }
+  follow(values, env);
   problems.push(...findConflicts(values as Partial<Config>));
   if (problems.length > 0) throw new ConfigError(problems);
   return Object.freeze(values) as Config;
+}
+
+/**
+ * The variables that are set and not secret, by name.
+ * @param env has been read with `readConfig`
+ */
+export function plainSettings(
+  env: Readonly<Record<string, string | undefined>>,
+): Readonly<Record<string, string>> {
+  const set = Object.entries<Variable<unknown>>(variables).flatMap(([name, { kind }]) => {
+    const value = env[name];
+    return value && !kind.isSecret ? [[name, value] as const] : [];
+  });
+  return Object.fromEntries(set);
+}
+
+/** A default follows the variable that it must fit, so that who changes the one need not know of the other. */
+function follow(values: Record<string, unknown>, env: Readonly<Record<string, string | undefined>>): void {
+  const config = values as { -readonly [Field in keyof Config]?: Config[Field] };
+  const { attemptDeadlineMs, connectTimeoutMs, analysisRetentionSeconds, logRetentionDays } = config;
+  if (!env.CONNECT_TIMEOUT_MS && isAbove(connectTimeoutMs, attemptDeadlineMs)) {
+    config.connectTimeoutMs = attemptDeadlineMs!;
+  }
+  const analysisRetentionDays = analysisRetentionSeconds && Math.ceil(analysisRetentionSeconds / DAY_SECONDS);
+  if (!env.LOG_RETENTION_DAYS && isAbove(analysisRetentionDays, logRetentionDays)) {
+    config.logRetentionDays = analysisRetentionDays!;
+  }
 }
 
 const SHOWN_CHARACTERS_MAX = 60;

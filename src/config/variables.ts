@@ -75,7 +75,7 @@ export const variables = {
   CONNECT_TIMEOUT_MS: withDefault(
     kinds.wholeNumber(100, 120_000),
     "5000",
-    "Time within that deadline for DNS, TCP and TLS together.",
+    "Time within that deadline for DNS, TCP and TLS together; by default at most the deadline.",
   ),
   ANALYSIS_BYTES_MAX: withDefault(
     kinds.wholeNumber(1_024, 8_388_608),
@@ -144,6 +144,10 @@ export const variables = {
     "false",
     "Whose `X-Forwarded-For` is trusted: `false` (none), the number of proxies in front, or their addresses.",
   ),
+  CONSOLE_ANCESTORS: optional(
+    kinds.list("origins such as https://app.example.com, separated by commas", kinds.isOrigin),
+    "Origins of pages that may show the console in a frame. Unset: none.",
+  ),
   REPLAYS_RUNNING_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),
     "5",
@@ -167,7 +171,7 @@ export const variables = {
   LOG_RETENTION_DAYS: withDefault(
     kinds.wholeNumber(7, 3_650),
     "30",
-    "How long the delivery log is kept, in days.",
+    "How long the delivery log is kept, in days; by default at least as long as analyses.",
   ),
   AUDIT_RETENTION_DAYS: withDefault(
     kinds.wholeNumber(1, 3_650),

@@ -2,6 +2,7 @@ import type { Pool } from "pg";
 import { DAY_MS } from "../model/time.ts";
 import { forgetAnsweredLanes } from "../store/answered-lanes.ts";
 import { forgetAuditEntries } from "../store/audit-log.ts";
+import { forgetSessions } from "../store/console-sessions.ts";
 import { forgetIdempotencyKeys } from "../store/idempotency.ts";
 import {
   countOpenOfDay,
@@ -53,6 +54,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   );
   await repeat(signal, () => forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetAnsweredLanes(pool));
+  await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
   // Last, because a day that a long transaction holds fails, and everything after it.

@@ -1,4 +1,5 @@
 import { createApiMetrics } from "./api-metrics.ts";
+import { createBuildMetrics } from "./build-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
 import { createFeedMetrics } from "./feed-metrics.ts";
@@ -14,6 +15,7 @@ export function declaredMetrics(): readonly Declared[] {
   createFeedMetrics(registry);
   createApiMetrics(registry);
   createDatabaseMetrics(registry);
+  createBuildMetrics(registry);
   return registry.declared;
 }
 

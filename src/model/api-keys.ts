@@ -1,7 +1,12 @@
+import { DAY_SECONDS } from "./time.ts";
+
 /** Scopes of API keys; each operation requires one. */
 export const scopes = [
   "analyses:publish",
   "analyses:read",
+  "audit:read",
+  "console:link",
+  "keys:write",
   "operations:read",
   "webhooks:read",
   "webhooks:replay",
@@ -13,3 +18,6 @@ export const scopes = [
 export const KEY_CLASSES = ["live", "test"] as const;
 
 export type KeyClass = (typeof KEY_CLASSES)[number];
+
+/** Ten years. */
+export const API_KEY_LIFETIME_SECONDS_MAX = 3_650 * DAY_SECONDS;

@@ -27,6 +27,9 @@ export type ErrorCode = NamedErrorCode | StatusErrorCode;
 /** All codes except the computed `status_NNN`. */
 export const NAMED_ERROR_CODES = Object.keys(CATALOGUE) as readonly NamedErrorCode[];
 
+/** Those that an attempt can end with; the others only say why there are no more. */
+export const ATTEMPT_ERROR_CODES = NAMED_ERROR_CODES.filter((code) => CATALOGUE[code].outcome !== null);
+
 export function isErrorCode(code: string): code is ErrorCode {
   return isNamed(code) || statusOfErrorCode(code) !== null;
 }

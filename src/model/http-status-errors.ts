@@ -3,7 +3,7 @@ import type { Explanation } from "./explanation.ts";
 /** The error code of a non-2xx response: `status_` and the three digits. */
 export type StatusErrorCode = `status_${number}`;
 
-const STATUS_ERROR_CODE = /^status_([3-9]\d\d)$/;
+export const STATUS_ERROR_CODE = /^status_([3-9]\d\d)$/;
 
 /** `status`: 300 to 999. */
 export function statusErrorCode(status: number): StatusErrorCode {
@@ -87,6 +87,11 @@ const KNOWN: Readonly<Record<number, Explanation>> = {
 };
 
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+
+/** Those that have an explanation of their own. */
+export const EXPLAINED_STATUSES: readonly number[] = [...REDIRECTS, ...Object.keys(KNOWN).map(Number)].sort(
+  (one, other) => one - other,
+);
 
 /** `status`: 300 to 999. */
 export function explainStatus(status: number): Explanation {

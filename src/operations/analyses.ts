@@ -3,9 +3,9 @@ import type { Operation } from "../api/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../api/operation-io.ts";
 import { type FieldError, Problem } from "../api/problems.ts";
 import { ANALYSIS_STATUSES } from "../model/events.ts";
-import { publishEach } from "../publish/publish-analyses.ts";
+import { publishEach } from "../publish/publish-each.ts";
 import { findAnalysis } from "../store/analyses.ts";
-import { PublishRefusedError } from "../store/publications.ts";
+import { PublishRefusedError } from "../store/publish-call.ts";
 import { type AnalysisBody, AnalysisBodyError, readAnalysisBody } from "./analysis-body.ts";
 import { analysisId, id, targetUrl } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
@@ -73,6 +73,9 @@ export function analysisOperations(dependencies: Dependencies): readonly Operati
       mode: "async",
       idempotency: "key_required",
       body: rawBody({ documentedAs: NewAnalysis, bytesMax: analysisBytesMax + ENVELOPE_BYTES }),
+      audit: {
+        elsewhere: "the request's log line names key, account and request: there are millions of these",
+      },
       response: jsonResponse(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
       prepare: ({ accountId, body, traceparent }) => {

@@ -6,7 +6,7 @@ import type { ReplayOutcome } from "../model/statuses.ts";
 import { findDelivery } from "../store/deliveries.ts";
 import { createListDeliveries } from "../store/delivery-pages.ts";
 import { replayDelivery } from "../store/replays.ts";
-import { filterOf, filters } from "./delivery-filter.ts";
+import { filterOf, queryFilters } from "./delivery-filter.ts";
 import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./delivery-schema.ts";
 import { id } from "./fields.ts";
 import type { DomainCode } from "./problems.ts";
@@ -15,7 +15,7 @@ import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Deliveries";
 const params = z.strictObject({ delivery_id: id });
-const listQuery = z.strictObject({ ...optional(filters), ...pageQuery });
+const listQuery = z.strictObject({ ...optional(queryFilters), ...pageQuery });
 
 /** The delivery log, and replaying a single delivery. */
 export function deliveryOperations(dependencies: Dependencies): readonly Operation[] {
@@ -28,7 +28,8 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       tag,
       summary: "List deliveries",
       description:
-        "The delivery log, newest first. A delivery must match all given filters. `total` is exact up to 10,000; " +
+        "The delivery log, newest first. A delivery must match all given filters. `status` and `reason` can be " +
+        "repeated: what needs attention is `status=failed&status=abandoned`. `total` is exact up to 10,000; " +
         "with `Total-Capped: true` it is a lower bound: no more than 10,000 were counted, or scanned for " +
         "matches. Where matches are rare, a page may hold fewer items than `limit` and still have a `next_cursor`.",
       method: "GET",
@@ -38,7 +39,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       response: jsonResponse(200, pageOf(Delivery), totalCappedHeader),
       handle: async ({ accountId, query }) => {
         const { cursor, limit, ...asked } = query;
-        const asWritten = { accountId, ...asked };
+        const asWritten = { accountId, ...asked, ...single(asked.status) };
         const belowId = cursors.read(cursor, asWritten);
         const page = await listDeliveries(accountId, filterOf(asked), belowId, limit);
         const items = page.deliveries.map((delivery) => deliveryBody(delivery, analysisRetentionMs));
@@ -81,6 +82,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       mode: "async",
       idempotency: "key_required",
       params,
+      audit: ({ params }) => ({ delivery_id: params.delivery_id }),
       response: jsonResponse(202, Delivery),
       errors: ["not_found", "delivery_not_replayable", "analysis_expired"],
       handle: async ({ accountId, params, problem }, tx) => {
@@ -93,6 +95,11 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       },
     }),
   ];
+}
+
+/** As the version before wrote a status into its cursors, which are still around during an upgrade. */
+function single(status: readonly string[] | undefined): { readonly status?: string } {
+  return status?.length === 1 ? { status: status[0]! } : {};
 }
 
 function refusalOf(

@@ -6,7 +6,8 @@ import { OUTCOMES } from "../model/outcomes.ts";
 import { DELIVERY_STATUSES, meaningOfStatus } from "../model/statuses.ts";
 import { createdAtMs } from "../store/day.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
-import { analysisId, deliveryStatus, event, id, time, timeTextOrNull } from "./fields.ts";
+import { errorCode } from "./error-code-field.ts";
+import { analysisId, event, id, time, timeTextOrNull } from "./fields.ts";
 
 export const Delivery = z
   .object({
@@ -14,11 +15,14 @@ export const Delivery = z
     event,
     analysis_id: analysisId,
     created_at: time,
-    status: deliveryStatus.describe(
-      `${DELIVERY_STATUSES.map((status) => `\`${status}\`: ${meaningOfStatus(status)}`).join("; ")}.`,
-    ),
+    status: z
+      .enum(DELIVERY_STATUSES)
+      .describe(
+        `${DELIVERY_STATUSES.map((status) => `\`${status}\`: ${meaningOfStatus(status)}`).join("; ")}.`,
+      ),
     reason: z.enum(END_REASONS).nullable().describe("Why it was abandoned; null for any other status."),
     run: z.int().describe("1 at first; every replay starts the next run."),
+    replay_id: id.nullable().describe("The bulk replay that started the current run; null if none did."),
     attempts_count: z.int().describe("Attempts that have ended, in all runs."),
     next_attempt_at: time.nullable().describe("Null while an attempt is in flight, and when no more follow."),
     in_flight: z.boolean().describe("Whether an attempt is in flight."),
@@ -27,7 +31,7 @@ export const Delivery = z
       .nullable()
       .describe("The webhook_url of the request, else the endpoint that the last attempt went to."),
     target_source: z.enum(["request", "endpoint"]).nullable(),
-    last_error_code: z.string().nullable(),
+    last_error_code: errorCode.nullable(),
     last_status_code: z.int().nullable(),
     explanation: z.string().describe("What happened, what happens next and when, and what you can do."),
   })
@@ -50,7 +54,7 @@ const Attempt = z
     target_url: z.string().nullable(),
     remote_address: z.string().nullable(),
     outcome: z.enum(OUTCOMES),
-    error_code: z.string().nullable().describe("Null where the outcome is `succeeded`."),
+    error_code: errorCode.nullable().describe("Null where the outcome is `succeeded`."),
     error_message: z
       .string()
       .nullable()
@@ -78,6 +82,7 @@ export function deliveryBody(
     status: delivery.status,
     reason: delivery.reason,
     run: delivery.run,
+    replay_id: delivery.replayId,
     attempts_count: delivery.attemptsCount,
     next_attempt_at: timeTextOrNull(delivery.nextAttemptAtMs),
     in_flight: delivery.isInFlight,

@@ -57,6 +57,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       mode: "sync",
       idempotency: "key_required",
       body: jsonBody(NewEndpoint),
+      audit: (_, { body }) => ({ url: body.url }),
       response: jsonResponse(200, Endpoint),
       errors: ["target_refused"],
       handle: async ({ accountId, body }, tx) => {
@@ -77,6 +78,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       risk: "reversible",
       mode: "sync",
       idempotency: "key_required",
+      audit: () => ({}),
       response: emptyResponse(),
       errors: ["not_found"],
       handle: async ({ accountId, problem }, tx) => {

@@ -5,7 +5,8 @@ import { jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageQuery } from "../api/pagination.ts";
 import { isoTime } from "../deliveries/time-text.ts";
 import { createReadFeedPage, FeedExpiredError, type FeedItem, OLDEST } from "../feed/feed-page.ts";
-import { deliveryStatus, event, id, time } from "./fields.ts";
+import { DELIVERY_STATUSES } from "../model/statuses.ts";
+import { event, id, time } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { read } from "./sealpost-operation.ts";
 
@@ -34,7 +35,7 @@ const PublishedEvent = z
     delivery_id: id.describe("The same as `id` in the webhook's body: handle each once, however it arrives."),
     event,
     created_at: time,
-    status: deliveryStatus.describe("Of its delivery to your endpoint, at this moment."),
+    status: z.enum(DELIVERY_STATUSES).describe("Of its delivery to your endpoint, at this moment."),
     body: z.string().describe("The webhook's body, exactly as it is delivered. Verify it before parsing it."),
     signature: z
       .string()

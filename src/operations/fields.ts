@@ -2,7 +2,6 @@ import { z } from "zod";
 import { isoTime } from "../deliveries/time-text.ts";
 import { TARGET_URL_LENGTH_MAX } from "../egress/rules/target-url.ts";
 import { EVENTS } from "../model/events.ts";
-import { DELIVERY_STATUSES } from "../model/statuses.ts";
 
 /** The id of anything of ours. Any UUID will do: one that we never gave out is unknown, not malformed. */
 export const id = z.guid();
@@ -26,10 +25,23 @@ export const targetUrl = z.string().meta({
 /** ISO 8601, UTC, with milliseconds. */
 export const time = z.iso.datetime({ precision: 3 });
 
+/**
+ * A moment in RFC 3339, in its usual spelling; `t` and `z` in lower case are of the same standard, and some clients
+ * leave the colon out of an offset.
+ */
+export const moment = z.preprocess(inUsualSpelling, z.iso.datetime({ offset: true }));
+
+function inUsualSpelling(input: unknown): unknown {
+  if (typeof input !== "string") return input;
+  const parts = /^(\d{4}-\d\d-\d\d)t([\d:.]+)(z|[+-]\d\d:?\d\d)$/i.exec(input);
+  if (parts === null) return input;
+  const [, date, time, offset = ""] = parts;
+  return `${date}T${time}${offset.toUpperCase().replace(/^(...)(\d\d)$/, "$1:$2")}`;
+}
+
 /** @param ms milliseconds since the epoch; null stays null */
 export function timeTextOrNull(ms: number | null): string | null {
   return ms === null ? null : isoTime(ms);
 }
 
 export const event = z.enum(EVENTS);
-export const deliveryStatus = z.enum(DELIVERY_STATUSES);

@@ -3,6 +3,9 @@ import type { Operation } from "../api/operation.ts";
 import { createOperationRegistry, type OperationRegistry } from "../api/operation-registry.ts";
 import { operationsList } from "../api/operations-list.ts";
 import { analysisOperations } from "./analyses.ts";
+import { apiKeyOperations } from "./api-keys.ts";
+import { auditOperations } from "./audit.ts";
+import { consoleOperations } from "./console.ts";
 import { deliveryOperations } from "./deliveries.ts";
 import { endpointOperations } from "./endpoint.ts";
 import { eventOperations } from "./events.ts";
@@ -11,6 +14,7 @@ import { receiverOperations } from "./receivers.ts";
 import { replayOperations } from "./replays.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { signingSecretOperations } from "./signing-secret.ts";
+import { sentEvents } from "./webhook-events.ts";
 
 /** Every operation of the API, in the order of the reference. */
 export function createSealpostRegistry(dependencies: Dependencies): OperationRegistry {
@@ -22,8 +26,11 @@ export function createSealpostRegistry(dependencies: Dependencies): OperationReg
     ...signingSecretOperations(dependencies),
     ...deliveryOperations(dependencies),
     ...replayOperations(dependencies),
+    ...consoleOperations(dependencies),
+    ...apiKeyOperations(dependencies),
   ];
-  return createOperationRegistry([...operations, operationsList(operations)], problems);
+  const all = [...operations, ...auditOperations(dependencies, operations)];
+  return createOperationRegistry([...all, operationsList(all)], problems);
 }
 
 export const apiInfo: OpenApiInfo = {
@@ -31,7 +38,19 @@ export const apiInfo: OpenApiInfo = {
   description:
     "Notifies your servers when a document analysis has finished: signed webhooks, retries for a day, a log of " +
     "every attempt, and replays. Authenticate with an API key as `Authorization: Bearer …`; a key has scopes and " +
-    "works in one environment. The `type` of every error is the URL of a page that explains it and what to do.",
+    "works in one environment. The `type` of every error is the URL of a page that explains it and what to do.\n\n" +
+    "New here? Set an endpoint, publish an analysis or send a test event, and read the delivery log. Then:\n",
+  pages: [
+    {
+      path: "/guide",
+      title: "Receiving webhooks: verify them, answer them, find out why one did not arrive",
+    },
+    {
+      path: "/errors",
+      title: "Every error code, of this API and of attempts, with its cause and what to do",
+    },
+  ],
+  sends: sentEvents,
   tags: [
     {
       name: "Analyses",
@@ -45,6 +64,10 @@ export const apiInfo: OpenApiInfo = {
     { name: "Signing secret", description: "The secret that signs the account's webhooks." },
     { name: "Deliveries", description: "The log of every webhook and every attempt." },
     { name: "Replays", description: "Bulk redelivery of what did not arrive, at a limited rate." },
+    { name: "Console", description: "Screens for people: the delivery log and replays, opened by a link." },
+    { name: "API keys", description: "The account's own keys." },
+    { name: "Audit", description: "Who changed what." },
+    { name: "Webhooks", description: "What your endpoint receives: a signed POST for each event." },
     { name: "Operations", description: "The list of operations, for programs." },
   ],
 };

@@ -31,6 +31,27 @@ const ownProblems = {
       "Wait until one of them has started all its deliveries (its status is then `delivering`), or cancel one. " +
       "One replay with a wider filter does the work of many.",
   },
+  exceeds_own_key: {
+    status: 403,
+    title: "Exceeds own key",
+    meaning:
+      "The request concerns an API key that can do more, or for longer, than the caller's own; see `errors`.",
+    remedy: "Use a key that has all of these scopes and expires no earlier, or ask whoever has one.",
+    hasErrors: true,
+  },
+  too_many_api_keys: {
+    status: 409,
+    title: "Too many API keys",
+    meaning: "The account already has as many API keys, valid or made within the last day, as it may have.",
+    remedy: "Revoke keys that nobody uses; if the account has made very many today, wait until tomorrow.",
+  },
+  replay_changed: {
+    status: 409,
+    title: "Replay changed",
+    meaning:
+      "By now more than 1 % more or fewer deliveries match than `expected_matched`, so nothing was replayed.",
+    remedy: "Do the dry run again, look at its counts, and send the new `matched` as `expected_matched`.",
+  },
   analysis_expired: {
     status: 410,
     title: "Analysis expired",

@@ -5,6 +5,7 @@ import { jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { Problem, TemporarilyUnavailable } from "../api/problems.ts";
 import { countedState, type RateLimitPolicy } from "../api/rate-limits.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
+import { actorOf } from "../model/audit.ts";
 import { CHECK_LIMIT_MS } from "../receivers/receiver-check.ts";
 import { publishTestEvent } from "../receivers/test-event.ts";
 import { writeAuditEntry } from "../store/audit-log.ts";
@@ -44,6 +45,7 @@ export function receiverOperations(dependencies: Dependencies): readonly Operati
       mode: "async",
       idempotency: "key_required",
       body: jsonBody(TestEvent, { isOptional: true }),
+      audit: ({ body }, result) => ({ event: body.event, ...result.body }),
       response: jsonResponse(202, Published),
       errors: ["not_found"],
       handle: async ({ accountId, body, problem }, tx) => {
@@ -68,6 +70,7 @@ export function receiverOperations(dependencies: Dependencies): readonly Operati
       mode: "sync",
       idempotency: "key_required",
       callsOut: { deadlineMs: CHECK_LIMIT_MS },
+      audit: { elsewhere: "the handler writes its row before the first probe, so that no crash hides one" },
       response: jsonResponse(200, ReceiverCheck),
       errors: ["not_found", "target_refused"],
       handle: async ({ accountId, caller, requestId, problem }) => {
@@ -81,7 +84,7 @@ export function receiverOperations(dependencies: Dependencies): readonly Operati
         await refuseTooMany(checkPolicy, countCheck(`check:${accountId}`, checkPolicy));
         const at = await writeAuditEntry(pool, {
           accountId,
-          keyId: caller.keyId,
+          actor: actorOf(caller),
           requestId,
           operationKey: "webhooks.endpoint.check",
           details: { url: judged.href },

@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { REPLAY_STATUSES, REPLAYABLE_STATUSES } from "../model/statuses.ts";
 import { COUNTED_AT_ONCE_MAX, type StoredReplay } from "../store/replays.ts";
-import { type AskedFilter, filters } from "./delivery-filter.ts";
+import { type AskedFilter, filters, oneOrSeveral } from "./delivery-filter.ts";
 import { id, time } from "./fields.ts";
 
 /** Each filter may be missing or null; responses write a missing one as null. */
 const membersOfFilter = {
   ...filters,
-  status: z.enum(REPLAYABLE_STATUSES),
+  status: oneOrSeveral(REPLAYABLE_STATUSES).describe("One of these. Both, if not given."),
 };
 
 type Nullish<Fields extends Record<string, z.ZodType>> = {
@@ -27,16 +27,31 @@ export const AskedReplayFilter = z
     description: "Which failed and abandoned deliveries to replay: those that match every given filter.",
   });
 
+/** A component of its own: named after `Replay.filter`, generators took it for the request's `ReplayFilter`. */
+const GivenFilter = z
+  .object(mapped(membersOfFilter, (member) => member.nullable()) as Nullable<typeof membersOfFilter>)
+  .meta({ id: "GivenReplayFilter", description: "The filter of a replay as it was given; null: not given." });
+
+const NOTE_CHARS_MAX = 500;
+/** One line: what a text column takes, and a list shows. */
+export const note = z
+  .string()
+  .max(NOTE_CHARS_MAX)
+  .regex(/^[^\p{Cc}\p{Cs}]*$/u, "Must be one line, without control characters.");
+
 export const RATE_PER_SECOND_MAX = 1_000;
 export const RATE_PER_SECOND_DEFAULT = 10;
 
 export const Replay = z
   .object({
     id,
-    status: z.enum(REPLAY_STATUSES),
-    filter: z.object(
-      mapped(membersOfFilter, (member) => member.nullable()) as Nullable<typeof membersOfFilter>,
-    ),
+    status: z
+      .enum(REPLAY_STATUSES)
+      .describe(
+        "`running`: starting deliveries; `delivering`: all are started, some have an attempt to come; `done`: all " +
+          "have ended; `cancelled`: no more are started.",
+      ),
+    filter: GivenFilter,
     rate_per_second: z.int(),
     matched: z.int().describe("Deliveries in the set, which is fixed when the replay is created."),
     replayed: z.int().describe("Of these, those whose next run has started."),
@@ -49,11 +64,13 @@ export const Replay = z
         `Of the replayed, those that have succeeded. With more than ${COUNTED_AT_ONCE_MAX} replayed, as of the ` +
           "last count, as in the list.",
       ),
-    failed: z
-      .int()
-      .describe(
-        "Of the replayed, those whose last attempt failed; some may still be retried. Counted like `succeeded`.",
-      ),
+    waiting: z.int().describe("Of the replayed, those with an attempt to come. Counted like `succeeded`."),
+    failed: z.int().describe("Of the replayed, those that were abandoned again. Counted like `succeeded`."),
+    note: z.string().nullable(),
+    created_by: z
+      .object({ key_id: id, name: z.string().nullable().describe("The API key's name.") })
+      .nullable()
+      .describe("Null if no API key made it, or before this was recorded."),
     created_at: time,
     ended_at: time.nullable(),
   })
@@ -69,18 +86,20 @@ export function replayBody(replay: StoredReplay): z.output<typeof Replay> {
     replayed: replay.replayed,
     skipped: replay.skipped,
     succeeded: replay.succeeded,
+    // What has ended is all there is once it is done, even where another replay has begun a delivery anew.
+    waiting: replay.status === "done" ? 0 : replay.replayed - replay.succeeded - replay.failed,
     failed: replay.failed,
+    note: replay.note,
+    created_by: replay.createdBy && { key_id: replay.createdBy.keyId, name: replay.createdBy.name },
     created_at: replay.createdAt.toISOString(),
     ended_at: replay.endedAt?.toISOString() ?? null,
   };
 }
 
 /** As requested, with missing filters as null. */
-function filterBody(asked: AskedFilter): z.output<typeof Replay>["filter"] {
+function filterBody(asked: AskedFilter): z.output<typeof GivenFilter> {
   const names = Object.keys(membersOfFilter) as (keyof AskedFilter)[];
-  return Object.fromEntries(names.map((name) => [name, asked[name] ?? null])) as z.output<
-    typeof Replay
-  >["filter"];
+  return Object.fromEntries(names.map((name) => [name, asked[name] ?? null])) as z.output<typeof GivenFilter>;
 }
 
 function mapped(

@@ -3,18 +3,13 @@ import type { Operation } from "../api/operation.ts";
 import { eitherResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../api/pagination.ts";
 import { invalidRequest, type Problem } from "../api/problems.ts";
-import {
-  cancelReplay,
-  countReplayable,
-  createReplay,
-  findReplay,
-  listReplays,
-  REPLAY_DELIVERIES_MAX,
-} from "../store/replays.ts";
+import { previewReplay, REPLAY_DELIVERIES_MAX } from "../store/replay-set.ts";
+import { cancelReplay, createReplay, findReplay, listReplays } from "../store/replays.ts";
 import { filterOf } from "./delivery-filter.ts";
 import { id } from "./fields.ts";
 import {
   AskedReplayFilter,
+  note,
   RATE_PER_SECOND_DEFAULT,
   RATE_PER_SECOND_MAX,
   Replay,
@@ -37,10 +32,34 @@ const NewReplay = z.strictObject({
     .default(RATE_PER_SECOND_DEFAULT)
     .describe("Maximum number of deliveries started per second."),
   dry_run: z.boolean().default(false).describe("Only count the deliveries that would be replayed."),
+  expected_matched: z
+    .int()
+    .min(0)
+    .nullable()
+    .optional()
+    .describe(
+      "`matched` of the dry run: if by now more than 1 % more or fewer match, nothing is replayed, and the response " +
+        "is 409 `replay_changed`.",
+    ),
+  note: note.nullable().optional().describe("Why, for whoever looks at the replay later."),
 });
 
 const DryRun = z
-  .object({ dry_run: z.literal(true), matched: z.int().describe("Deliveries that would be replayed.") })
+  .object({
+    // Not the literal `true`: clients generated from it could not read the response.
+    dry_run: z.boolean().describe("Always true."),
+    matched: z.int().describe("Deliveries that would be replayed."),
+    own_url: z
+      .int()
+      .describe(
+        "Of these, those published with a `webhook_url` of their own: they go there, not to the endpoint.",
+      ),
+    expired: z
+      .int()
+      .describe(
+        "Deliveries that fit the filter, too, but whose analysis is no longer retained; at 100,001, that many or more.",
+      ),
+  })
   .meta({ id: "ReplayDryRun", description: "The result of a dry run." });
 
 /** Bulk replays at a limited rate. */
@@ -63,28 +82,37 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       mode: "async",
       idempotency: "key_required",
       body: jsonBody(NewReplay),
+      audit: ({ body }, result) => {
+        if ("other" in result) return null;
+        const { filter, rate_per_second, note } = body;
+        return { replay_id: result.body.id, filter, rate_per_second, matched: result.body.matched, note };
+      },
       response: eitherResponse(jsonResponse(202, Replay), {
         status: 200,
         schema: DryRun,
         description: "With `dry_run`: deliveries counted, none replayed.",
       }),
-      errors: ["too_many_replays"],
-      handle: async ({ accountId, body, problem }, tx) => {
+      errors: ["too_many_replays", "replay_changed"],
+      handle: async ({ accountId, body, caller, problem }, tx) => {
         const { filter: asked, rate_per_second, dry_run } = body;
         if (dry_run) {
-          const matched = await countReplayable(tx, accountId, filterOf(asked), analysisRetentionMs);
+          const preview = await previewReplay(tx, accountId, filterOf(asked), analysisRetentionMs);
+          const { matched, ownUrl, expired } = preview;
           if (matched > REPLAY_DELIVERIES_MAX) throw tooMany();
-          return { other: { dry_run, matched } };
+          return { other: { dry_run, matched, own_url: ownUrl, expired } };
         }
         const replay = await createReplay(tx, accountId, {
           filter: filterOf(asked),
           asked,
           ratePerSecond: rate_per_second,
+          expectedMatched: body.expected_matched ?? null,
+          note: body.note ?? null,
+          createdByKeyId: caller.keyId,
           analysisRetentionMs,
           limits: replayLimits,
         });
         if (replay === "too_many_deliveries") throw tooMany();
-        if (replay === "too_many_replays") throw problem("too_many_replays");
+        if (replay === "too_many_replays" || replay === "replay_changed") throw problem(replay);
         return { body: replayBody(replay) };
       },
     }),
@@ -139,6 +167,7 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       mode: "async",
       idempotency: "key_required",
       params,
+      audit: ({ params }) => ({ replay_id: params.replay_id }),
       response: jsonResponse(200, Replay),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }, tx) => {

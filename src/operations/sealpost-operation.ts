@@ -2,6 +2,7 @@ import type { Pool } from "pg";
 import { operationDefiners } from "../api/define-operation.ts";
 import type { RateLimitPolicy } from "../api/rate-limits.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import type { KeyClass } from "../model/api-keys.ts";
 import type { CheckReceiver } from "../receivers/receiver-check.ts";
 import type { ReplayLimits } from "../store/replays.ts";
 import type { DomainCode } from "./problems.ts";
@@ -17,6 +18,9 @@ export type Dependencies = {
   readonly logPool: Pool;
   /** Opens and seals signing secrets: 32 bytes. */
   readonly secretsKey: Uint8Array;
+  /** Of the keys that the API makes: those of this environment. */
+  readonly apiKeyBrand: string;
+  readonly apiKeyClass: KeyClass;
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
   readonly analysisBytesMax: number;
   /** How long an analysis stays readable after it was published. */
@@ -27,6 +31,10 @@ export type Dependencies = {
   readonly checkReceiver: CheckReceiver;
   /** How often one account may have that done. */
   readonly checkPolicy: RateLimitPolicy;
+  /** URL under which clients reach the service, without /v1. */
+  readonly publicUrl: string;
+  /** Origins that may show the console in a frame. */
+  readonly consoleAncestors: readonly string[];
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };

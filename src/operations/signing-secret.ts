@@ -72,6 +72,7 @@ export function signingSecretOperations(dependencies: Dependencies): readonly Op
       idempotency: "key_required",
       holdsSecret: true,
       body: jsonBody(Rotation, { isOptional: true }),
+      audit: ({ body }) => ({ overlap_seconds: body.overlap_seconds }),
       response: jsonResponse(200, SigningSecretShape),
       handle: async ({ accountId, body }, tx) => {
         await rotateSigningSecret(tx, accountId, body.overlap_seconds, secretsKey);

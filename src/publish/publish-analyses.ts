@@ -1,22 +1,16 @@
-import type { ClientBase, Pool } from "pg";
-import { judgeTargetUrl } from "../egress/rules/target-url.ts";
-import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import { parseUnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import {
   type Publication,
+  type PublishingDatabase,
   PublishRefusedError,
-  type PublishResult,
   publishAnalyses,
-  publishEach as publishEachAllowed,
-} from "../store/publications.ts";
+} from "../store/publish-call.ts";
+import { judgePublication } from "./judge-publication.ts";
+import { type PublishOptions, requireMembers } from "./members.ts";
 
-// Part of `sealpost/publish`: tells a refusal from a failure.
-export { PublishRefusedError };
-
-export type PublishOptions = {
-  /** W3C Trace Context `traceparent`, sent with the webhook. */
-  readonly traceparent?: string | null;
-  readonly unsafeAllowedTargets?: UnsafeAllowedTargets;
-};
+// The entry of the package that pipelines install, sealpost-publish.
+export { PUBLISH_REFUSAL_CODES, type PublishRefusalCode } from "../store/publish-call.ts";
+export { type Publication, type PublishingDatabase, type PublishOptions, PublishRefusedError };
 
 /**
  * Publishes completed analyses in the caller's transaction (a transactional outbox): pass the client that has begun it,
@@ -25,48 +19,19 @@ export type PublishOptions = {
  *
  * @returns delivery ids in input order
  * @throws PublishRefusedError for the first invalid element; then none is published
+ * @throws TypeError when what is passed is not an array, or an option is unknown
  */
 export async function publish(
-  database: ClientBase | Pool,
+  database: PublishingDatabase,
   publications: readonly Publication[],
   options: PublishOptions = {},
 ): Promise<readonly string[]> {
+  requireMembers(publications, options);
+  const unsafeAllowedTargets = parseUnsafeAllowedTargets(options.unsafeAllowedTargets ?? []);
   const judged = publications.map((publication, index) => {
-    const verdict = judge(publication, options, index);
+    const verdict = judgePublication(publication, { unsafeAllowedTargets }, index);
     if (verdict instanceof PublishRefusedError) throw verdict;
     return verdict;
   });
   return await publishAnalyses(database, judged, options.traceparent ?? null);
-}
-
-/**
- * The same for analyses that have nothing to do with each other: each is published or refused by itself.
- *
- * @returns results in input order
- */
-export async function publishEach(
-  tx: ClientBase,
-  publications: readonly (Publication & { readonly traceparent: string | null })[],
-  options: Pick<PublishOptions, "unsafeAllowedTargets">,
-): Promise<readonly PublishResult[]> {
-  const verdicts = publications.map((publication) => judge(publication, options, 0));
-  const allowed = verdicts.flatMap((verdict) => (verdict instanceof PublishRefusedError ? [] : [verdict]));
-  const results = allowed.length === 0 ? [] : await publishEachAllowed(tx, allowed);
-  let next = 0;
-  return verdicts.map((verdict) =>
-    verdict instanceof PublishRefusedError ? { refusal: verdict } : results[next++]!,
-  );
-}
-
-/** The publication with its webhook_url in normal form. */
-function judge<P extends Publication>(
-  publication: P,
-  options: Pick<PublishOptions, "unsafeAllowedTargets">,
-  index: number,
-): P | PublishRefusedError {
-  if (publication.webhookUrl == null) return publication;
-  const verdict = judgeTargetUrl(publication.webhookUrl, options);
-  if (verdict.verdict === "allow") return { ...publication, webhookUrl: verdict.href };
-  const message = `analysis at index ${index}: its webhook_url is refused: ${verdict.message}`;
-  return new PublishRefusedError("target_refused", index, message, verdict.message, null);
 }

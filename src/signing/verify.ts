@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac, type KeyObject, timingSafeEqual } from "node:crypto";
 import { parseEvent, type WebhookEvent } from "./event.ts";
 import { noSignatureMatches } from "./mismatch.ts";
 import { importSigningKey } from "./sign.ts";
@@ -27,7 +27,7 @@ function verifiedBody(input: VerifySignatureInput): Uint8Array {
   const { body, header, secrets } = checkInput(input);
   let matches = 0;
   for (const secret of secrets) {
-    const expected = createHmac("sha256", importSigningKey(secret))
+    const expected = createHmac("sha256", importSigningKey(secret) as KeyObject)
       .update(`${header.timestampText}.`)
       .update(body)
       .digest();

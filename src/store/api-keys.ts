@@ -22,7 +22,7 @@ const milliseconds = (column: string) => `extract(epoch from ${column}) * 1000`;
 
 // Every request asks for it: as one JSON value, because the driver takes longer over nine columns than all else takes.
 // In the order of `KeyColumns`.
-const KEY = `json_build_array(id, account_id, class, name, scopes, ${milliseconds("created_at")},
+export const KEY = `json_build_array(id, account_id, class, name, scopes, ${milliseconds("created_at")},
   ${milliseconds("expires_at")}, ${milliseconds("revoked_at")}, ${milliseconds("last_used_at")}) as key`;
 
 // Selecting from accounts, so that an unknown one is no row and not an error; a staff key has none to look for.
@@ -89,18 +89,21 @@ export async function listApiKeys(
   return rows.map((row) => fromColumns(row.key));
 }
 
-/** When the key was revoked, now or earlier: the first time stays. Null for an unknown key. */
-export async function revokeApiKey(database: Pool | ClientBase, id: string): Promise<Date | null> {
+/** Whose key it is, and when it was revoked, now or earlier: the first time stays. Null for an unknown key. */
+export async function revokeApiKey(
+  database: Pool | ClientBase,
+  id: string,
+): Promise<{ readonly accountId: string | null; readonly revokedAt: Date } | null> {
   const text = `
     update sealpost.api_keys set revoked_at = coalesce(revoked_at, now()) where id = $1
-    returning revoked_at`;
-  const { rows } = await database.query<{ revoked_at: Date }>(text, [id]);
-  return rows[0]?.revoked_at ?? null;
+    returning account_id as "accountId", revoked_at as "revokedAt"`;
+  const { rows } = await database.query<{ accountId: string | null; revokedAt: Date }>(text, [id]);
+  return rows[0] ?? null;
 }
 
-type KeyRow = { key: KeyColumns };
+export type KeyRow = { key: KeyColumns };
 
-type KeyColumns = [
+export type KeyColumns = [
   id: string,
   accountId: string | null,
   keyClass: KeyClass,
@@ -112,7 +115,7 @@ type KeyColumns = [
   lastUsedAtMs: number | null,
 ];
 
-function fromColumns(key: KeyColumns): StoredApiKey {
+export function fromColumns(key: KeyColumns): StoredApiKey {
   return {
     id: key[0],
     accountId: key[1],

@@ -1,29 +1,36 @@
 import type { ClientBase, Pool } from "pg";
+import type { Actor } from "../model/audit.ts";
 
 export type AuditEntry = {
-  readonly accountId: string;
+  /** Null: it concerns none, such as a staff key. */
+  readonly accountId: string | null;
+  readonly actor: Actor;
   /** Null: the command line. */
-  readonly keyId: string | null;
   readonly requestId: string | null;
+  /** The operation's key; changes that no operation makes have names of the same form. */
   readonly operationKey: string;
   /** What it was about, never a secret. */
-  readonly details: Readonly<Record<string, unknown>> | null;
+  readonly details: Readonly<Record<string, unknown>>;
 };
 
 /**
  * In the transaction of what it tells of: both happen or neither. Returns when that is, by the database's clock.
  */
 export async function writeAuditEntry(client: ClientBase | Pool, entry: AuditEntry): Promise<Date> {
+  const { actor } = entry;
   const { rows } = await client.query<{ at: Date }>({
     name: "write_audit_entry",
-    text: `insert into sealpost.audit_log (account_id, key_id, request_id, operation_key, details)
-           values ($1, $2, $3, $4, $5) returning clock_timestamp() as at`,
+    text: `insert into sealpost.audit_log
+             (account_id, actor, key_id, actor_name, request_id, operation_key, details)
+           values ($1, $2, $3, (select name from sealpost.api_keys where id = $3), $4, $5, $6)
+           returning clock_timestamp() as at`,
     values: [
       entry.accountId,
-      entry.keyId,
+      actor.kind,
+      actor.keyId,
       entry.requestId,
       entry.operationKey,
-      entry.details === null ? null : JSON.stringify(entry.details),
+      JSON.stringify(entry.details),
     ],
   });
   return rows[0]!.at;

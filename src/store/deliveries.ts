@@ -24,6 +24,8 @@ export type LoggedDelivery = {
   readonly endpointUrl: string | null;
   readonly lastErrorCode: string | null;
   readonly lastStatusCode: number | null;
+  /** The bulk replay that started the current run; null: none did. */
+  readonly replayId: string | null;
 };
 
 /**
@@ -39,10 +41,14 @@ export const loggedColumns = (deliveries: string) => `
   select json_build_array(coalesce(json_agg(id), '[]'), json_agg(event), json_agg(analysis_id), json_agg(status),
     json_agg(reason), json_agg(run), json_agg(attempts_count), json_agg(is_example), json_agg(webhook_url),
     json_agg(endpoint_url), json_agg(last_error_code), json_agg(last_status_code),
-    json_agg(extract(epoch from due_at) * 1000), json_agg(is_in_flight), json_agg(is_lease_of_earlier_run))
+    json_agg(extract(epoch from due_at) * 1000), json_agg(is_in_flight), json_agg(is_lease_of_earlier_run),
+    json_agg(replay_id))
   from (
     select d.*, o.due_at, coalesce(o.lease_until > now(), false) as is_in_flight,
-      coalesce(o.lease_run < o.run, false) as is_lease_of_earlier_run
+      coalesce(o.lease_run < o.run, false) as is_lease_of_earlier_run,
+      case when d.run > 1 then (
+        select replay_id from sealpost.replay_items where delivery_id = d.id and run = d.run limit 1
+      ) end as replay_id
     from ${deliveries} as d left join lateral (
       select * from sealpost.open_deliveries where delivery_id = d.id limit 1
     ) as o on true
@@ -107,6 +113,7 @@ export type LoggedColumns = readonly [
   dueAtMs: readonly (number | null)[],
   isInFlight: readonly boolean[],
   isLeaseOfEarlierRun: readonly boolean[],
+  replayId: readonly (string | null)[],
 ];
 
 /** The newest first. */
@@ -133,5 +140,6 @@ function loggedDelivery(columns: LoggedColumns, row: number): LoggedDelivery {
     nextAttemptAtMs: isInFlight ? null : columns[12][row]!,
     isInFlight,
     isWaitingForEarlierRun: isInFlight && columns[14][row]!,
+    replayId: columns[15][row]!,
   };
 }

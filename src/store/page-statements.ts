@@ -1,5 +1,6 @@
 import { type LoggedColumns, loggedColumns } from "./deliveries.ts";
-import { type DeliveryFilter, indexedCondition, isEverything, rowCondition } from "./delivery-filter.ts";
+import { type DeliveryFilter, isEverything, pageConditions } from "./delivery-filter.ts";
+import { NEWEST_OF_LOG, type Newest, newestOf } from "./newest-deliveries.ts";
 
 /** Totals are exact up to here. */
 export const TOTAL_MAX = 10_000;
@@ -28,25 +29,26 @@ export function pageStatement(
   belowId: string | null,
   rowsMax: number,
 ): Statement {
-  const indexed = indexedCondition(accountId, filter, 2);
-  const row = rowCondition(filter, 2 + indexed.values.length);
+  const { indexed, row } = pageConditions(accountId, filter, 2);
+  const newest = newestOf(filter);
   const values = [rowsMax, ...indexed.values, ...row.values];
   if (row.values.length > 0 && belowId === null) {
-    return { text: firstPageOfSome(indexed.text, row.text), values };
+    return { text: firstPageOfSome(newest, indexed.text, row.text), values };
   }
-  const below = `d.id < $${values.push(belowId ?? FIRST_ID)} and ${indexed.text}`;
-  if (row.values.length > 0) return { text: furtherPageOfSome(indexed.text, row.text, below), values };
-  const longBy = isEverything(filter) ? lastLookedAt(indexed.text) : "null";
-  return { text: pageOfAll(indexed.text, below, longBy), values };
+  const below = `${newest.id} < $${values.push(belowId ?? FIRST_ID)} and ${indexed.text}`;
+  if (row.values.length > 0)
+    return { text: furtherPageOfSome(newest, indexed.text, row.text, below), values };
+  const longBy = isEverything(filter) ? lastLookedAt(newest, indexed.text) : "null";
+  return { text: pageOfAll(newest, indexed.text, below, longBy), values };
 }
 
 /** The index answers the whole filter. */
-function pageOfAll(indexed: string, below: string, longBy: string): string {
+function pageOfAll(newest: Newest, indexed: string, below: string, longBy: string): string {
   return `
     with page as (
-      ${newest(below)} limit $1
+      ${newest.select(below, "$1")}
     ), counted as materialized (
-      select count(*)::integer as matches from (${newest(indexed, "1")} limit ${LOOKED_AT_MAX}) as d
+      select count(*)::integer as matches from (${newest.select(indexed, LOOKED_AT_MAX, "d.id")}) as d
     )
     select matches, matches as looked_at, null as looked_at_to, (${loggedColumns("page")}) as deliveries,
       case when matches > ${TOTAL_MAX} then (${longBy}) end as long_by
@@ -62,7 +64,7 @@ export function pageOfLongLog(
 ): Statement {
   const text = `
     with page as (
-      ${newest("d.account_id = $2 and d.id < $3")} limit $1
+      ${NEWEST_OF_LOG.select("d.account_id = $2 and d.id < $3", "$1")}
     )
     select ${LOOKED_AT_MAX} as matches, ${LOOKED_AT_MAX} as looked_at, null as looked_at_to,
       (${loggedColumns("page")}) as deliveries
@@ -74,45 +76,36 @@ export function pageOfLongLog(
  * Rows are looked at once, for the page and for the total. `limit 1` keeps the planner from joining the other way
  * round, all rows of the account with the 51.
  */
-function firstPageOfSome(indexed: string, row: string): string {
+function firstPageOfSome(newest: Newest, indexed: string, row: string): string {
   return `
     with counted as (
       select count(*)::integer as looked_at, coalesce(array_agg(d.id) filter (where ${row}), '{}') as fitting
-      from (${newest(indexed)} limit ${LOOKED_AT_MAX}) as d
+      from (${newest.select(indexed, LOOKED_AT_MAX)}) as d
     ), page as (
       select d.* from counted, unnest(fitting[1:$1]) as fitting_id, lateral (
         select * from sealpost.deliveries d where d.account_id = $2 and d.id = fitting_id limit 1
       ) as d
     )
     select cardinality(fitting) as matches, looked_at, (${loggedColumns("page")}) as deliveries,
-      case when cardinality(fitting) < $1 then (${lastLookedAt(indexed)}) end
+      case when cardinality(fitting) < $1 then (${lastLookedAt(newest, indexed)}) end
         as looked_at_to
     from counted`;
 }
 
-function furtherPageOfSome(indexed: string, row: string, below: string): string {
+function furtherPageOfSome(newest: Newest, indexed: string, row: string, below: string): string {
   return `
     with page as (
-      select d.* from (${newest(below)} limit ${LOOKED_AT_MAX}) as d where ${row} limit $1
+      select d.* from (${newest.select(below, LOOKED_AT_MAX)}) as d where ${row} limit $1
     ), counted as (
       select count(*) filter (where ${row})::integer as matches, count(*)::integer as looked_at
-      from (${newest(indexed)} limit ${LOOKED_AT_MAX}) as d
+      from (${newest.select(indexed, LOOKED_AT_MAX)}) as d
     )
     select matches, looked_at, (${loggedColumns("page")}) as deliveries,
-      case when (select count(*) from page) < $1 then (${lastLookedAt(below)}) end
+      case when (select count(*) from page) < $1 then (${lastLookedAt(newest, below)}) end
         as looked_at_to
     from counted`;
 }
 
-/**
- * Ids are made by this database's clock, so none lies a day ahead, but where the clock was set back by more: such
- * deliveries are in no list until it has caught up. Said in the statement, it spares every page the opening of the
- * empty days that are made ahead, a sixth of its time.
- */
-const NOT_A_DAY_AHEAD = "d.id < sealpost.uuid_v7_floor(now() + interval '1 day')";
-
-const newest = (condition: string, columns = "*") =>
-  `select ${columns} from sealpost.deliveries d where ${condition} and ${NOT_A_DAY_AHEAD} order by d.id desc`;
-
 /** The last of the rows that are looked at. */
-const lastLookedAt = (condition: string) => `${newest(condition, "d.id")} offset ${TOTAL_MAX} limit 1`;
+const lastLookedAt = (newest: Newest, condition: string) =>
+  `select id from (${newest.select(condition, LOOKED_AT_MAX, "d.id")}) as looked offset ${TOTAL_MAX} limit 1`;

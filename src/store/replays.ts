@@ -1,10 +1,8 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
 import type { ReplayOutcome, ReplayStatus } from "../model/statuses.ts";
-import { type DeliveryFilter, IS_REPLAYABLE, indexedCondition, rowCondition } from "./delivery-filter.ts";
+import type { DeliveryFilter } from "./delivery-filter.ts";
+import { countReplayable, REPLAY_DELIVERIES_MAX, replayable } from "./replay-set.ts";
 import { ANSWER_MARGIN_MS } from "./timed-client.ts";
-
-/** Deliveries that one replay takes at most; whoever wants more narrows the filter to days. */
-export const REPLAY_DELIVERIES_MAX = 100_000;
 
 /**
  * Writing the set down is the longest statement that the API has (a second for 100,000, several when the database is
@@ -38,30 +36,15 @@ export type StoredReplay = {
   readonly replayed: number;
   /** Not replayed when their turn came: delivered or replayed by somebody else in the meantime, or expired. */
   readonly skipped: number;
-  /** Of the replayed, those that have arrived since, and those that have failed (some may yet be retried). */
+  /** Of the replayed, those that have arrived since, and those that were given up. */
   readonly succeeded: number;
   readonly failed: number;
+  readonly note: string | null;
+  /** Null: the command line, or a version that did not write it down. The name is null where the key has none. */
+  readonly createdBy: { readonly keyId: string; readonly name: string | null } | null;
   readonly createdAt: Date;
   readonly endedAt: Date | null;
 };
-
-/**
- * Failed and abandoned deliveries that a replay with this filter would take, but for those whose analysis is not kept
- * any more; exact up to the maximum and one more.
- */
-export async function countReplayable(
-  database: Pool | ClientBase,
-  accountId: string,
-  filter: DeliveryFilter,
-  analysisRetentionMs: number,
-): Promise<number> {
-  const set = replayable(accountId, filter, analysisRetentionMs, 1);
-  const { rows } = await database.query<{ n: number }>(
-    `select count(*)::integer as n from (${set.text} limit ${REPLAY_DELIVERIES_MAX + 1}) as set`,
-    [...set.values],
-  );
-  return rows[0]!.n;
-}
 
 export type ReplayLimits = {
   /** Replays of one account that still have deliveries to start. */
@@ -75,27 +58,40 @@ export type NewReplay = {
   /** The filter as it was asked for, to be shown again. */
   readonly asked: unknown;
   readonly ratePerSecond: number;
+  /** What the dry run counted; null: it does not matter. */
+  readonly expectedMatched: number | null;
+  readonly note: string | null;
+  /** Null: the command line. */
+  readonly createdByKeyId: string | null;
   readonly analysisRetentionMs: number;
   readonly limits: ReplayLimits;
 };
 
 /** Why no replay was made. */
-export type ReplayRefusal = "too_many_deliveries" | "too_many_replays";
+export type ReplayRefusal = "too_many_deliveries" | "too_many_replays" | "replay_changed";
+
+/** How far the set may be from what was expected: deliveries arrive, fail and expire all the time. */
+const CHANGE_MAX = 0.01;
 
 /** Fixes the set and begins, unless that is refused; then nothing was done. */
 export async function createReplay(
   client: ClientBase,
   accountId: string,
-  { filter, asked, ratePerSecond, analysisRetentionMs, limits }: NewReplay,
+  asNew: NewReplay,
 ): Promise<StoredReplay | ReplayRefusal> {
+  const { filter, analysisRetentionMs, expectedMatched, limits } = asNew;
   // Counted apart: it is an index's work, where writing so many items down only to take them back is not.
   const count = await countReplayable(client, accountId, filter, analysisRetentionMs);
   if (count > REPLAY_DELIVERIES_MAX) return "too_many_deliveries";
+  if (expectedMatched !== null && Math.abs(count - expectedMatched) > CHANGE_MAX * expectedMatched) {
+    return "replay_changed";
+  }
   if (!(await hasRoomForReplay(client, accountId, count, limits))) return "too_many_replays";
   const { rows } = await client.query<{ id: string }>(
-    `insert into sealpost.replays (account_id, status, filter, rate_per_second, matched, created_at, paced_at)
-     values ($1, 'running', $2, $3, 0, now(), now()) returning id`,
-    [accountId, JSON.stringify(asked), ratePerSecond],
+    `insert into sealpost.replays
+       (account_id, status, filter, rate_per_second, note, created_by_key_id, matched, created_at, paced_at)
+     values ($1, 'running', $2, $3, $4, $5, 0, now(), now()) returning id`,
+    [accountId, JSON.stringify(asNew.asked), asNew.ratePerSecond, asNew.note, asNew.createdByKeyId],
   );
   const { id } = rows[0]!;
   const set = replayable(accountId, filter, analysisRetentionMs, 2);
@@ -134,20 +130,11 @@ async function hasRoomForReplay(
   return running < runningMax && waiting + count <= waitingMax;
 }
 
-function replayable(accountId: string, filter: DeliveryFilter, analysisRetentionMs: number, first: number) {
-  const indexed = indexedCondition(accountId, filter, first + 1);
-  const row = rowCondition(filter, first + 1 + indexed.values.length);
-  const text = `select d.id from sealpost.deliveries d
-    where ${indexed.text} and ${row.text} and ${IS_REPLAYABLE}
-      and d.id >= sealpost.uuid_v7_floor(now() - $${first}::float8 * interval '1 millisecond')
-    order by d.id`;
-  return { text, values: [analysisRetentionMs, ...indexed.values, ...row.values] };
-}
-
 /** What counting these takes, some 30 ms, is no burden to anybody. */
 export const COUNTED_AT_ONCE_MAX = 5_000;
-const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, r.created_at,
-  r.ended_at`;
+const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, r.note,
+  r.created_by_key_id, (select k.name from sealpost.api_keys k where k.id = r.created_by_key_id) as created_by_name,
+  r.created_at, r.ended_at`;
 
 /**
  * With its progress at this moment, but for what has succeeded and failed of a large one: that is as it was when last
@@ -279,6 +266,9 @@ type Row = {
   filter: unknown;
   rate_per_second: number;
   matched: number;
+  note: string | null;
+  created_by_key_id: string | null;
+  created_by_name: string | null;
   created_at: Date;
   ended_at: Date | null;
   replayed: number;
@@ -298,6 +288,9 @@ function fromRow(row: Row): StoredReplay {
     skipped: row.skipped,
     succeeded: row.succeeded,
     failed: row.failed,
+    note: row.note,
+    createdBy:
+      row.created_by_key_id === null ? null : { keyId: row.created_by_key_id, name: row.created_by_name },
     createdAt: row.created_at,
     endedAt: row.ended_at,
   };

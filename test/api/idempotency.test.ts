@@ -275,21 +275,30 @@ describe("every write", () => {
       {
         operationKey: "boxes.create",
         accountId: BOB,
-        caller: { keyId: "key-2", isStaff: true },
+        caller: { keyId: "key-2", isStaff: true, scopes: new Set(ALL_SCOPES) },
         requestId: "r1",
-        params: {},
-        body: { color: "red", weight: null },
-        status: 201,
-        responseBody: expect.objectContaining({ color: "red" }),
+        details: { color: "red", box_id: "box-1" },
       },
-      expect.objectContaining({ operationKey: "boxes.weigh", accountId: ADA, status: 200 }),
+      expect.objectContaining({ operationKey: "boxes.weigh", accountId: ADA, details: { calls: 1 } }),
     ]);
   });
 
-  test("whose answer holds a secret says so to the store, and tells nobody else", async () => {
+  test("but one that declares that nothing changed, or that it is told of elsewhere", async () => {
+    await start();
+    const oil = (dry_run: boolean) => ({ path: "/v1/locks/oil", body: { dry_run } });
+    expect((await send("k", oil(true))).status).toBe(200);
+    expect((await send("l", { path: "/v1/boxes/a/text", method: "PUT", body: { id: "1" } })).status).toBe(
+      202,
+    );
+    expect(api.recorded).toEqual([]);
+    expect((await send("m", oil(false))).status).toBe(202);
+    expect(api.recorded).toMatchObject([{ operationKey: "locks.oil", details: {} }]);
+  });
+
+  test("whose answer holds a secret says so to the store", async () => {
     await start();
     await send("k", { path: "/v1/locks/combination/rotate", body: null });
-    expect(api.recorded).toMatchObject([{ responseBody: null }]);
+    expect(JSON.stringify(api.recorded)).not.toContain("1-2-3");
     await send("l");
     const stored = [...api.store.entries.values()].map(
       (entry) => entry.kind === "completed" && entry.response,

@@ -19,6 +19,7 @@ type Document = {
   readonly servers: readonly { readonly url: string }[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, Described>>>>;
   readonly components: Readonly<Record<string, Readonly<Record<string, Described>>>>;
+  readonly [member: string]: unknown;
 };
 
 let api: ToyApi;
@@ -61,6 +62,104 @@ describe("the OpenAPI document", () => {
       const onSuccess = ["ETag", "Deprecation", "Sunset", "Idempotent-Replayed", "X-Request-Id", "RateLimit"];
       expect(Object.keys(success?.headers ?? {})).toEqual(expect.arrayContaining(onSuccess));
     }
+  });
+
+  test("with the errors that are raised has no others, and says which it folds", async () => {
+    const url = `http://127.0.0.1:${api.port()}/v1/openapi.json?errors=raised`;
+    const response = await fetch(url);
+    const raised = (await response.json()) as Document;
+    const { get } = raised.paths["/v1/boxes/{box_id}"]!;
+    expect(Object.keys(get!.responses)).toEqual(
+      "200 304 400 401 403 404 405 410 429 500 503 default".split(" "),
+    );
+    expect(get!.responses.default).toMatchObject({
+      description:
+        "Declared on every operation; never returned by this one: 402, 409, 413, 415, 422, 502, 504.",
+    });
+    const etag = response.headers.get("etag") ?? "";
+    expect((await fetch(url, { headers: { "if-none-match": etag } })).status).toBe(304);
+    expect((await fetch(url.split("?")[0]!, { headers: { "if-none-match": etag } })).status).toBe(200);
+    expect(raised.webhooks).toEqual(document.webhooks);
+  });
+
+  test("types each status and code, for generators that drop what is untyped", () => {
+    for (const response of Object.values(document.components.responses!)) {
+      expect(response.content).toMatchObject({
+        "application/problem+json": {
+          schema: {
+            allOf: [
+              {},
+              {
+                properties: {
+                  status: { type: "integer", enum: [expect.any(Number)] },
+                  code: { type: "string", enum: expect.any(Array) },
+                },
+              },
+            ],
+          },
+        },
+      });
+    }
+  });
+
+  test("tells what is sent, with its headers, and without the API's key", () => {
+    expect(document.webhooks).toEqual({
+      "box.opened": {
+        post: {
+          operationId: "box.opened",
+          tags: ["Boxes"],
+          summary: "A box was opened",
+          description: "Tells that a box was opened.",
+          security: [],
+          parameters: [
+            {
+              name: "seal",
+              in: "header",
+              required: true,
+              description: "The seal.",
+              schema: { type: "string", pattern: "^[0-9]+$" },
+              example: "42",
+            },
+          ],
+          requestBody: {
+            required: true,
+            content: {
+              "application/json": {
+                schema: { $ref: "#/components/schemas/BoxOpened" },
+                example: { box: "box-1" },
+              },
+            },
+          },
+          responses: { "2XX": { description: "Heard." }, "4XX": { description: "Not heard." } },
+        },
+      },
+    });
+    expect(document.components.schemas!.BoxOpened, "receivers accept new members").toEqual({
+      type: "object",
+      properties: { box: { type: "string" } },
+      required: ["box"],
+    });
+  });
+
+  test("says where to begin", () => {
+    expect(document.externalDocs).toEqual({
+      description: "What can go wrong",
+      url: "https://boxes.test/errors",
+    });
+    expect(document.info.description).toContain("\n- [What can go wrong](https://boxes.test/errors)");
+    expect(build([], "http://localhost:8080").externalDocs).toMatchObject({ url: "/errors" });
+  });
+
+  test("has patterns that judge Idempotency-Key and X-Account-Id as the API does", () => {
+    const pattern = (name: string) =>
+      new RegExp((document.components.parameters![name]!.schema as { pattern: string }).pattern);
+    const key = pattern("IdempotencyKey");
+    for (const good of ["k", "k 1", '"k-1"', '"a\\"b"', 'a"b', "'"]) expect(good).toMatch(key);
+    for (const bad of ["", '"', '"k', '"a"b"', '""', "é"]) expect(bad).not.toMatch(key);
+    const account = pattern("XAccountId");
+    expect("").toMatch(account);
+    expect("0199A1F0-7d2c-7c3a-9b1e-3f6f2f6f0a11").toMatch(account);
+    expect("x").not.toMatch(account);
   });
 
   test("carries the metadata of each operation", () => {

@@ -66,6 +66,7 @@ describe("a registry", () => {
           risk: "reversible",
           mode: "sync",
           idempotency: "key_required",
+          audit: () => ({}),
           body: rawBody({ documentedAs: z.object({}), bytesMax: 0 }),
         }),
       ),

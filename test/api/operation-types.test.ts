@@ -7,7 +7,7 @@ import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
 import { emptyResponse, jsonBody, jsonResponse, rawBody } from "../../src/api/operation-io.ts";
 
-const { read, write, callOut } = operationDefiners<"box_sealed">();
+const { read, write, batchedWrite, callOut } = operationDefiners<"box_sealed">();
 
 const Box = z.strictObject({ id: z.string(), weight: z.int().nullable() });
 const named = {
@@ -48,6 +48,10 @@ describe("a declaration", () => {
       mode: "sync",
       idempotency: "key_required",
       body: jsonBody(Box),
+      audit: (request) => {
+        expectTypeOf(request.body).toEqualTypeOf<{ id: string; weight: number | null }>();
+        return { id: request.body.id };
+      },
       response: emptyResponse(),
       handle: async (request, tx) => {
         expectTypeOf(tx).toEqualTypeOf<ClientBase>();
@@ -63,6 +67,10 @@ describe("a declaration", () => {
       idempotency: "key_required",
       callsOut: { deadlineMs: 1000 },
       body: rawBody({ documentedAs: Box, bytesMax: 10 }),
+      audit: (_, { body }) => {
+        expectTypeOf(body).toEqualTypeOf<{ id: string; weight: number | null }>();
+        return null;
+      },
       response: jsonResponse(202, Box, { Location: "Where the box is." }),
       handle: async (request) => {
         expectTypeOf(request.body).toEqualTypeOf<Buffer>();
@@ -73,31 +81,56 @@ describe("a declaration", () => {
   });
 
   test("that lacks what it owes does not compile", () => {
-    const answer = jsonResponse(200, Box);
+    const response = jsonResponse(200, Box);
     const handle = async () => ({ body: { id: "1", weight: 1 } });
-    const writing = { ...named, answer, handle, scope, risk: "reversible", mode: "sync" } as const;
+    const reading = { ...named, method: "GET", scope, response, handle } as const;
+    const owed = { idempotency: "key_required", audit: () => null } as const;
+    const writing = { ...named, method: "POST", scope, risk: "reversible", mode: "sync", response } as const;
+    const together = { prepare: () => ({ item: 1, name: null }), handleEach: async () => [] };
+    const callsOut = { deadlineMs: 1 };
+    const { idempotency, audit } = owed;
 
+    // What lacks nothing, so that each of the others fails for its own reason.
+    read(reading);
+    write({ ...writing, handle, ...owed });
+    write({ ...writing, handle, idempotency, audit: { elsewhere: "in the log line" } });
+    batchedWrite({ ...writing, ...together, ...owed });
+    callOut({ ...writing, handle, callsOut, ...owed });
+
+    const { scope: _, ...unscoped } = reading;
     // @ts-expect-error no scope
-    read({ ...named, method: "GET", answer, handle });
+    read(unscoped);
     // @ts-expect-error a scope without its action
-    read({ ...named, method: "GET", answer, handle, scope: "boxes" });
+    read({ ...reading, scope: "boxes" });
     // @ts-expect-error a write without the idempotency rule
-    write({ ...writing, method: "POST" });
-    // @ts-expect-error a call without the idempotency rule
-    callOut({ ...writing, method: "POST", callsOut: { deadlineMs: 1 } });
+    write({ ...writing, handle, audit });
+    // @ts-expect-error writes in company without it
+    batchedWrite({ ...writing, ...together, audit });
+    // @ts-expect-error a call without it
+    callOut({ ...writing, handle, callsOut, audit });
+    // @ts-expect-error a write that does not say what the audit log says of it
+    write({ ...writing, handle, idempotency });
+    // @ts-expect-error writes in company that do not
+    batchedWrite({ ...writing, ...together, idempotency });
+    // @ts-expect-error a call that does not
+    callOut({ ...writing, handle, callsOut, idempotency });
+    // @ts-expect-error a write that leaves no row and does not say why
+    write({ ...writing, handle, idempotency, audit: false });
+    // @ts-expect-error details that are no object
+    write({ ...writing, handle, idempotency, audit: () => "all of it" });
     // @ts-expect-error a write that claims to be harmless
-    write({ ...writing, method: "POST", idempotency: "key_required", risk: "none" });
+    write({ ...writing, handle, ...owed, risk: "none" });
     // @ts-expect-error a write behind GET
-    write({ ...writing, method: "GET", idempotency: "key_required" });
+    write({ ...writing, handle, ...owed, method: "GET" });
     // @ts-expect-error a read behind POST
-    read({ ...named, method: "POST", answer, handle, scope });
+    read({ ...reading, method: "POST" });
     // @ts-expect-error a code that no catalogue has
-    read({ ...named, method: "GET", answer, handle, scope, errors: ["box_lost"] });
+    read({ ...reading, errors: ["box_lost"] });
     // @ts-expect-error an answer that is not of its schema
-    read({ ...named, method: "GET", answer, scope, handle: async () => ({ body: { id: 1, weight: 1 } }) });
+    read({ ...reading, handle: async () => ({ body: { id: 1, weight: 1 } }) });
     const withHeader = async () => ({ body: { id: "1", weight: 1 }, headers: { A: "1" } });
     // @ts-expect-error a header that is not declared
-    read({ ...named, method: "GET", answer, scope, handle: withHeader });
+    read({ ...reading, handle: withHeader });
     expect.assertions(0);
   });
 

@@ -15,6 +15,7 @@ const stacking = operationDefiners().write({
   risk: "reversible",
   mode: "async",
   idempotency: "key_required",
+  audit: () => null,
   body: jsonBody(z.strictObject({ only_say: z.boolean(), as: z.unknown().optional() })),
   response: eitherResponse(jsonResponse(202, z.object({ stack: z.string() })), {
     status: 200,

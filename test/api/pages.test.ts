@@ -68,7 +68,7 @@ describe("the reference", () => {
     expect(page.url).toMatch(/\/reference\/$/);
     expect(page.status).toBe(200);
     const text = await page.text();
-    expect(text).toContain("/v1/openapi.json");
+    expect(text).toContain("/v1/openapi.json?errors=raised");
     const sources = [...text.matchAll(/\b(?:src|href)="([^"]*)"/g)].map(([, source]) => source);
     expect(sources).toEqual(["js/scalar.js"]);
     const policy = page.headers.get("content-security-policy") ?? "";

@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startProcess } from "../support/busy-installation.ts";
@@ -52,6 +52,8 @@ test("a request and an attempt are one wide line each, and lead to each other", 
       level: 30,
       time: expect.any(Number),
       process: "serve",
+      hostname: hostname(),
+      pid: api.child.pid,
       operation: "analyses.publish",
       method: "POST",
       status: 202,
@@ -60,6 +62,7 @@ test("a request and an attempt are one wide line each, and lead to each other", 
       request_id: "request-1",
       key_id: keyId,
       account_id: accountId,
+      session_id: null,
       traceparent: TRACE,
       msg: "answered",
     },
@@ -69,6 +72,8 @@ test("a request and an attempt are one wide line each, and lead to each other", 
       level: 30,
       time: expect.any(Number),
       process: "dispatch",
+      hostname: hostname(),
+      pid: dispatcher.child.pid,
       account_id: accountId,
       delivery_id,
       run: 1,

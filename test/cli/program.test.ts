@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { runSealpost } from "../support/command.ts";
 import { runAtTerminal } from "../support/terminal.ts";
@@ -35,6 +36,16 @@ describe("the command line", () => {
     const { code, stdout, stderr } = await runSealpost(["signature", "verify", "--help"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(/^Usage: sealpost signature verify/);
+  });
+
+  test.each(["--version", "-V"])("%s prints the version and ends with 0", async (option) => {
+    const manifest = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+    const { code, stdout, stderr } = await runSealpost([option]);
+    expect({ code, stdout, stderr }).toEqual({
+      code: 0,
+      stdout: `${JSON.parse(manifest).version}\n`,
+      stderr: "",
+    });
   });
 
   test("names the command that was probably meant", async () => {

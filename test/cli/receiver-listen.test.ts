@@ -1,10 +1,10 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { importSigningKey, signatureHeader } from "../../src/signing/index.ts";
 import { runSealpost, startSealpost, untilFinished } from "../support/command.ts";
 import { createTestPoster, postRequest } from "../support/poster.ts";
@@ -14,6 +14,7 @@ const OLD_SECRET = "whsec_dGhlIG9uZSBiZWZvcmUsIHdoaWxlIGl0IGlzIHJvdGF0ZWQ=";
 const folder = mkdtempSync(join(tmpdir(), "sealpost-listen-"));
 let running: ChildProcess | null = null;
 
+afterAll(() => rmSync(folder, { recursive: true }));
 afterEach(async () => {
   if (running === null || running.exitCode !== null) return;
   running.kill("SIGTERM");
@@ -119,7 +120,41 @@ describe("receiver listen", () => {
       outcome: "tls_failed",
     });
     await stranger.close();
-    rmSync(folder, { recursive: true });
+  });
+
+  test("with --ca-file stays who it was, start after start", async () => {
+    const caFile = join(folder, "kept.pem");
+    const arrive = async (url: string, caPem: string) => {
+      const port = Number(new URL(url).port);
+      const { headers, body } = webhook();
+      const trusting = createTestPoster({ ports: [port], caPem });
+      const target = new URL(`https://localhost:${port}/webhooks`);
+      const result = await trusting.post(postRequest(target, { headers, body }));
+      await trusting.close();
+      return result.statusCode;
+    };
+    const first = await listen("--https", "--ca-file", caFile);
+    const trusted = readFileSync(caFile, "utf8");
+    expect(await arrive(first.url, trusted)).toBe(204);
+    first.child.kill("SIGTERM");
+    await first.finished;
+
+    const second = await listen("--https", "--ca-file", caFile);
+    expect(await arrive(second.url, trusted)).toBe(204);
+    expect(statSync(`${caFile}.key`).mode & 0o777).toBe(0o600);
+    second.child.kill("SIGTERM");
+    await second.finished;
+
+    // Without what it needs to be the same again, it says that the service has to hear of it.
+    rmSync(`${caFile}.key`);
+    const third = startSealpost(
+      ["receiver", "listen", "--port", "0", "--https", "--ca-file", caFile, "--json"],
+      { stdio: ["ignore", "pipe", "pipe"], env: { SEALPOST_SECRET: SECRET } },
+    );
+    running = third;
+    const [line] = (await once(createInterface({ input: third.stdout! }), "line")) as [string];
+    expect(JSON.parse(line)).toEqual({ event: "authority_replaced", ca_file: caFile });
+    expect(readFileSync(caFile, "utf8")).not.toBe(trusted);
   });
 
   test.each([

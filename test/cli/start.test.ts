@@ -65,9 +65,11 @@ const runs = (name: string) => (one: Announced) => one.event === "running" && on
 
 describe("start on a database of its own", { timeout: patience(90_000) }, () => {
   test("makes a first account once, and other commands find its database", async () => {
-    const first = start();
+    const first = start({ UNSAFE_ALLOWED_TARGETS: "localhost:4000" });
     await Promise.all([first.until(runs("dispatcher")), first.until(runs("API"))]);
     const account = await first.until((one) => one.event === "first_account");
+    // Last, so that it is not among what the start has to tell.
+    expect(first.announced.at(-1)).toBe(account);
     expect(account).toMatchObject({
       account_id: expect.any(String),
       api_key: expect.stringMatching(/^svc_test_/),
@@ -77,10 +79,24 @@ describe("start on a database of its own", { timeout: patience(90_000) }, () => 
     const keys = JSON.parse((await runSealpost(["key", "list"], { env })).stdout);
     expect(keys).toMatchObject([{ key_id: account.key_id, account_id: account.account_id }]);
 
+    // What the service accepts, its commands accept, unless they are told otherwise.
+    const url = ["--webhook-url", "https://localhost:4000/webhooks"];
+    const publish = (id: string, more: Record<string, string>) =>
+      runSealpost(["publish", "--account", String(account.account_id), ...url], {
+        input: `{"id":"${id}","status":"succeeded"}`,
+        env: { ...env, ...more },
+      });
+    expect(await publish("with-its-settings", {})).toMatchObject({ code: 0, stderr: "" });
+    const other = await publish("with-others", { UNSAFE_ALLOWED_TARGETS: "localhost:4001" });
+    expect(other.code).toBe(2);
+    expect(other.stderr).toContain("UNSAFE_ALLOWED_TARGETS of the service can allow it");
+
     first.child.kill("SIGTERM");
     expect(await first.closed).toBe(0);
     expect(first.stderr()).toBe("");
-    expect(existsSync(join(stateDir, "database-url"))).toBe(false);
+    for (const file of ["database-url", "settings.json"]) {
+      expect(existsSync(join(stateDir, file)), file).toBe(false);
+    }
     expect((await runSealpost(["key", "list"], { env })).code).toBe(2);
 
     const second = start();
@@ -132,9 +148,12 @@ test("start reports that its port is taken, and ends with 2", async () => {
 });
 
 test("start ends when its configuration cannot be used, and says why", async () => {
-  const { closed, stderr } = start({ TARGET_CA_FILE: "/nobody/has/this.pem" });
+  const unmade = join(stateDir, "unmade");
+  const { closed, stderr, announced } = start({ TARGET_CA_FILE: "/nobody/has/this.pem", STATE_DIR: unmade });
   expect(await closed).toBe(2);
-  expect(stderr()).toMatch(/^TARGET_CA_FILE \(\/nobody\/has\/this\.pem\) cannot be read \(ENOENT\)\.\n/);
+  expect(stderr()).toBe("TARGET_CA_FILE (/nobody/has/this.pem) cannot be read (ENOENT).\n");
+  expect(announced.map(({ event }) => event)).toEqual([]);
+  expect(existsSync(unmade)).toBe(false);
 });
 
 test("the API ends when the port of its metrics is taken", async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { type Config, ConfigError } from "../../src/config/config.ts";
-import { readConfig } from "../../src/config/read-config.ts";
+import { plainSettings, readConfig } from "../../src/config/read-config.ts";
 
 const secretsKey = Buffer.alloc(32, 7).toString("base64");
 
@@ -149,6 +149,26 @@ describe("production", () => {
 test("the delivery log reaches back at least as far as analyses are kept", () => {
   expect(problemsOf({ LOG_RETENTION_DAYS: "7" })).toEqual([]);
   expect(problemsOf({ LOG_RETENTION_DAYS: "7", ANALYSIS_RETENTION_SECONDS: "604801" })).toHaveLength(1);
+});
+
+test("defaults follow what they must fit, and what is set does not", () => {
+  expect(readConfig({ ATTEMPT_DEADLINE_MS: "5001" }).connectTimeoutMs).toBe(5_000);
+  expect(readConfig({ ATTEMPT_DEADLINE_MS: "4999" }).connectTimeoutMs).toBe(4_999);
+  expect(readConfig({ ATTEMPT_DEADLINE_MS: "3000", CONNECT_TIMEOUT_MS: "" }).connectTimeoutMs).toBe(3_000);
+  expect(problemsOf({ ATTEMPT_DEADLINE_MS: "3000", CONNECT_TIMEOUT_MS: "5000" })).toHaveLength(1);
+  expect(readConfig({ ANALYSIS_RETENTION_SECONDS: `${30 * 86_400}` }).logRetentionDays).toBe(30);
+  expect(readConfig({ ANALYSIS_RETENTION_SECONDS: `${30 * 86_400 + 1}` }).logRetentionDays).toBe(31);
+});
+
+test("plain settings are those that are set and not secret", () => {
+  const env = {
+    PORT: "9000",
+    LOG_LEVEL: "",
+    DATABASE_URL: "postgres://a@b/c",
+    SECRETS_KEY: secretsKey,
+    HOME: "/",
+  };
+  expect(plainSettings(env)).toEqual({ PORT: "9000" });
 });
 
 test("the key for secrets prints without its content", () => {

@@ -50,7 +50,8 @@ async function accountWithAbandoned(count: number): Promise<string> {
 /** `runningMax`: what one account may have. */
 async function replayAll(accountId: string, ratePerSecond: number, runningMax: number) {
   const limits = { runningMax, waitingMax: 200_000 };
-  const asked = { filter: NO_FILTER, asked: {}, ratePerSecond, analysisRetentionMs: RETENTION_MS, limits };
+  const unasked = { filter: NO_FILTER, asked: {}, note: null, expectedMatched: null, createdByKeyId: null };
+  const asked = { ...unasked, ratePerSecond, analysisRetentionMs: RETENTION_MS, limits };
   return await inTransaction(database.pool, (client) => createReplay(client, accountId, asked));
 }
 

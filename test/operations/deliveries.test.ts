@@ -66,6 +66,7 @@ describe("reading a delivery", () => {
       status: "succeeded",
       reason: null,
       run: 1,
+      replay_id: null,
       attempts_count: 1,
       next_attempt_at: null,
       in_flight: false,

@@ -5,6 +5,7 @@ import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { countOf, fuzzApi, type KnownValues } from "../support/api-fuzz.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
+import { createTestKey } from "../support/installation.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
 
@@ -20,7 +21,7 @@ beforeAll(async () => {
   // With all limits raised, that of checking receivers included.
   api = await startTestApi(
     database,
-    { REPLAYS_RUNNING_MAX: "10000" },
+    { REPLAYS_RUNNING_MAX: "10000", CONSOLE_ANCESTORS: "https://app.example.com" },
     { checkPolicy: { name: "check", requestsMax: 1_000_000, windowSeconds: 60 } },
   );
 });
@@ -43,6 +44,12 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
   }
   const setSome = async () => {
     await setEndpoint(pool, accountId, "https://hooks.example.com/");
+  };
+  const keys = await Promise.all(
+    Array.from({ length: 5 }, async () => (await createTestKey(pool, accountId)).keyId),
+  );
+  const forgetKeys = async () => {
+    await pool.query("delete from sealpost.api_keys where account_id = $1 and name is not null", [accountId]);
   };
   const delivery = { delivery_id: fc.constantFrom(...deliveries) };
   const replay = { replay_id: fc.constantFrom(...replays) };
@@ -73,6 +80,20 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     "webhooks.deliveries.replay": { params: delivery },
     "webhooks.replays.get": { params: replay },
     "webhooks.replays.cancel": { params: replay },
+    "console.links.create": {
+      body: fc.record(
+        {
+          viewer: fc.record({ id: fc.string({ minLength: 1 }), label: fc.string({ minLength: 1 }) }),
+          session_seconds: fc.integer({ min: 0, max: 100_000 }),
+          time_zone: fc.constantFrom("Europe/Berlin", "UTC", "Mars/Phobos"),
+          embed_origin: fc.constantFrom("https://app.example.com"),
+        },
+        { requiredKeys: ["viewer"] },
+      ),
+    },
+    // An account has a bounded number of them.
+    "api_keys.create": { before: forgetKeys },
+    "api_keys.revoke": { params: { key_id: fc.constantFrom(...keys) } },
   };
 }
 
@@ -88,7 +109,7 @@ test(`no request made from the document gets a 5xx, or an answer that is not in 
     known: await knownValues(),
   });
   expect(api.log.filter(({ level }) => Number(level) >= 50)).toEqual([]);
-  expect(report.size).toBe(17);
+  expect(report.size).toBe(24);
   for (const key of report.keys()) {
     expect(countOf(report, key, 200), `${key} 2xx`).toBeGreaterThanOrEqual(OF_EACH_MIN);
     expect(countOf(report, key, 400), `${key} 4xx`).toBeGreaterThanOrEqual(OF_EACH_MIN);

@@ -1,4 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { EVENTS } from "../../src/model/events.ts";
+import { importSigningKey } from "../../src/signing/index.ts";
+import { exampleAnalysis, webhookBody } from "../../src/webhook/envelope.ts";
+import { webhookHeaders, webhookSignature } from "../../src/webhook/headers.ts";
+import { createAnswerCheck, type OpenApiDocument } from "../support/api-answer-check.ts";
 import { lintDocument, withGeneratedClient } from "../support/api-document.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
@@ -21,9 +26,39 @@ test("an outside linter finds no fault in the document, and would see one", {
   timeout: patience(120_000),
 }, async () => {
   expect(await lintDocument(document)).toEqual([]);
+  const raised = await fetch(`${api.url}/v1/openapi.json?errors=raised`);
+  expect(await lintDocument(await raised.json())).toEqual([]);
   const { servers: _, ...rest } = document as { readonly servers: unknown };
   expect(await lintDocument({ ...rest, info: { title: "Sealpost" } })).not.toEqual([]);
 });
+
+test.each(EVENTS)("the document describes the webhook %s as it is sent", async (event) => {
+  const { schemaAt } = createAnswerCheck(document as OpenApiDocument);
+  const body = webhookBody({
+    id: "0199a1f0-7d2c-7c3a-9b1e-3f6f2f6f0a11",
+    event,
+    createdAtMs: 1_800_000_000_000,
+    analysisText: exampleAnalysis(event, "an-1"),
+  });
+  const sent = JSON.parse(body.toString());
+  const pointer = `/webhooks/${event}/post`;
+  const isEvent = schemaAt(`${pointer}/requestBody/content/application~1json/schema`);
+  expect(isEvent(sent), JSON.stringify(isEvent.errors)).toBe(true);
+  expect(isEvent({ ...sent, event: "analysis.started" })).toBe(false);
+  const keys = [api.account.secret, "whsec_old"].map(importSigningKey);
+  const headers = webhookHeaders({
+    signature: webhookSignature(body, keys, 1_800_000_000_000),
+    traceparent: `00-${"a".repeat(32)}-${"b".repeat(16)}-01`,
+  });
+  const { webhooks } = document as unknown as { webhooks: Record<string, { post: Sent }> };
+  const { parameters } = webhooks[event]!.post;
+  expect(parameters.map(({ name }) => name)).toEqual(["extract-signature", "traceparent"]);
+  for (const { name, schema } of parameters) expect(headers[name]).toMatch(new RegExp(schema.pattern));
+});
+
+type Sent = {
+  readonly parameters: readonly { readonly name: string; readonly schema: { pattern: string } }[];
+};
 
 const tour = `
   import * as api from "./client.ts";
@@ -38,11 +73,12 @@ const tour = `
     const published = of(await api.analysesPublish("k-1", { analysis }), 202).data;
     const read: api.Analysis = of(await api.analysesGet(published.analysis_id, {}), 200).data;
     const endpoint = of(await api.webhooksEndpointSet("k-2", { url: "https://hooks.example.com/" }), 200).data;
-    const listed = of(await api.webhooksDeliveriesList({ status: "abandoned", limit: 1 }), 200).data;
+    const listed = of(await api.webhooksDeliveriesList({ status: ["abandoned"], limit: 1 }), 200).data;
     const delivery: api.DeliveryWithAttempts =
       of(await api.webhooksDeliveriesGet(published.delivery_id, {}), 200).data;
     const dry = of(await api.webhooksReplaysCreate("k-3", { filter: {}, dry_run: true }), 200).data;
-    const replay: api.Replay = of(await api.webhooksReplaysCreate("k-4", { filter: {} }), 202).data;
+    const filter: api.ReplayFilter = { status: "abandoned", reason: ["no_target"] };
+    const replay: api.Replay = of(await api.webhooksReplaysCreate("k-4", { filter }), 202).data;
     const missing = await api.webhooksReplaysGet(published.delivery_id, {});
     const code = missing.status === 404 ? (missing.data.code satisfies "not_found") : null;
     const operations = of(await api.operationsList({}), 200).data;
@@ -65,7 +101,7 @@ test("a client generated from it compiles, and takes a tour", { timeout: patienc
       matched: 1,
       status: "running",
       code: "not_found",
-      operations: 17,
+      operations: 25,
     });
   });
   const wrong = `import { webhooksEndpointSet } from "./client.ts"; webhooksEndpointSet("k", { uri: "" });`;

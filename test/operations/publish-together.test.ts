@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { publishAnalyses } from "../../src/store/publications.ts";
+import { publishAnalyses } from "../../src/store/publish-call.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { countRows } from "../support/installation.ts";

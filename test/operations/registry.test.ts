@@ -13,14 +13,10 @@ test("the scopes that keys can have are those that operations require", () => {
 
 test("every code of our own is raised by some operation, and explained", () => {
   const raised = new Set(operations.flatMap(({ errors }) => errors));
-  const own = [
-    "analysis_conflict",
-    "delivery_not_replayable",
-    "too_many_replays",
-    "analysis_expired",
-    "cursor_expired",
-  ];
-  expect([...raised].sort()).toEqual([...own, "invalid_analysis", "not_found", "target_refused"].sort());
+  const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "replay_changed"];
+  const ofKeys = ["exceeds_own_key", "too_many_api_keys"];
+  const others = ["analysis_expired", "cursor_expired", "invalid_analysis", "not_found", "target_refused"];
+  expect([...raised].sort()).toEqual([...own, ...ofKeys, ...others].sort());
   for (const code of raised) {
     const { meaning, remedy } = problems[code as keyof typeof problems];
     expect(meaning).toMatch(/^[A-Z].*\.$/);
@@ -47,6 +43,13 @@ webhooks.replays.create POST /v1/webhooks/replays webhooks:replay irreversible w
 webhooks.replays.list GET /v1/webhooks/replays webhooks:replay none read sync
 webhooks.replays.get GET /v1/webhooks/replays/{replay_id} webhooks:replay none read sync
 webhooks.replays.cancel POST /v1/webhooks/replays/{replay_id}/cancel webhooks:replay irreversible write async
+api_keys.list GET /v1/api-keys keys:write none read sync
+api_keys.create POST /v1/api-keys keys:write irreversible write sync
+api_keys.revoke DELETE /v1/api-keys/{key_id} keys:write irreversible write sync
+console.links.create POST /v1/console/links console:link reversible write sync
+console.sessions.list GET /v1/console/sessions console:link none read sync
+console.sessions.revoke POST /v1/console/sessions/revoke console:link irreversible write sync
+audit.list GET /v1/audit audit:read none read sync
 operations.list GET /v1/operations operations:read none read sync
 `;
 
@@ -74,5 +77,6 @@ describe("the operations are those that were agreed upon", () => {
 
 test("only the operations on secrets hold secrets", () => {
   const keys = operations.filter(({ holdsSecret }) => holdsSecret).map(({ key }) => key);
-  expect(keys).toEqual(["webhooks.signing_secret.get", "webhooks.signing_secret.rotate"]);
+  const ofSecrets = ["webhooks.signing_secret.get", "webhooks.signing_secret.rotate"];
+  expect(keys.sort()).toEqual([...ofSecrets, "api_keys.create", "console.links.create"].sort());
 });

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { advanceReplays } from "../../src/store/replays.ts";
+import { NO_FILTER as EVERYTHING } from "../../src/store/delivery-filter.ts";
+import { advanceReplays, createReplay, type StoredReplay } from "../../src/store/replays.ts";
+import { inTransaction } from "../../src/store/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { changeRows, deleteRows, insertLog } from "../support/installation.ts";
 import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
@@ -53,13 +55,32 @@ async function step(seconds: number): Promise<void> {
   await advanceReplays(database.pool, WEEK_MS, rows[0]?.at ?? null);
 }
 
+/** As whoever has the database's password would make one. */
+async function byCommandLine() {
+  const limits = { runningMax: 10, waitingMax: 10 };
+  const unasked = { filter: EVERYTHING, asked: {}, expectedMatched: null, note: null, createdByKeyId: null };
+  const made = await inTransaction(database.pool, (client) =>
+    createReplay(client, account.accountId, {
+      ...unasked,
+      ratePerSecond: 1,
+      analysisRetentionMs: WEEK_MS,
+      limits,
+    }),
+  );
+  return made as StoredReplay;
+}
+
 const NO_FILTER = {
   status: null,
+  reason: null,
   event: null,
   analysis_id: null,
   target_host: null,
   error_code: null,
   status_code: null,
+  status_code_min: null,
+  status_code_max: null,
+  replay_id: null,
   created_after: null,
   created_before: null,
 };
@@ -78,7 +99,10 @@ describe("creating a replay", () => {
       replayed: 0,
       skipped: 0,
       succeeded: 0,
+      waiting: 0,
       failed: 0,
+      note: null,
+      created_by: { key_id: expect.any(String), name: null },
       created_at: expect.stringMatching(/^\d{4}-.*\.\d{3}Z$/),
       ended_at: null,
     });
@@ -91,6 +115,7 @@ describe("creating a replay", () => {
     expect(await read(id)).toMatchObject({
       status: "delivering",
       replayed: 25,
+      waiting: 25,
       ended_at: null,
     });
   });
@@ -145,8 +170,43 @@ describe("creating a replay", () => {
   test("as a dry run counts, and does nothing", async () => {
     await abandon(3, 1);
     const dry = await create({ filter: { status: "failed" }, dry_run: true });
-    expect([dry.status, dry.body]).toEqual([200, { dry_run: true, matched: 1 }]);
+    expect([dry.status, dry.body]).toEqual([200, { dry_run: true, matched: 1, own_url: 0, expired: 0 }]);
     expect((await api.ask("GET", path, account)).body).toEqual({ items: [], next_cursor: null, total: 0 });
+  });
+
+  test("is refused when other than the expected number match, and then does nothing", async () => {
+    await abandon(3);
+    const refused = await create({ filter: {}, expected_matched: 4 });
+    expect([refused.status, refused.body.code]).toEqual([409, "replay_changed"]);
+    expect((await api.ask("GET", path, account)).body.total).toBe(0);
+    expect((await create({ filter: {}, expected_matched: 3 })).status).toBe(202);
+  });
+
+  test("keeps its note, the longest too, and tells who made it", async () => {
+    const note = "é".repeat(500);
+    const { id } = (await create({ filter: {}, note })).body;
+    expect(await read(id)).toMatchObject({ note, created_by: { name: null } });
+    const { createdBy, note: none } = await byCommandLine();
+    expect([createdBy, none], "made by no key").toEqual([null, null]);
+  });
+
+  test("counts what has succeeded, what waits and what was given up, until nothing waits", async () => {
+    const ids = await abandon(3);
+    const { id } = (await create({ filter: {} })).body;
+    await step(1);
+    const change = (at: number, status: string, reason: string | null) =>
+      changeRows(database.pool, "deliveries", { id: ids[at] }, { status, reason });
+    await change(0, "succeeded", null);
+    await change(1, "failed", null);
+    await change(2, "abandoned", "window_ended");
+    const progress = { status: "delivering", replayed: 3, succeeded: 1, waiting: 1, failed: 1 };
+    expect(await read(id)).toMatchObject(progress);
+    const { body } = await api.ask(
+      "GET",
+      `/v1/webhooks/deliveries?replay_id=${id}&status=abandoned`,
+      account,
+    );
+    expect(body).toMatchObject({ items: [{ id: ids[2], replay_id: id }], total: 1 });
   });
 
   test("of more than 100,000 is refused, as a dry run too", async () => {
@@ -172,6 +232,12 @@ describe("creating a replay", () => {
     [{ filter: {}, rate_per_second: 1001 }, "body.rate_per_second"],
     [{ filter: {}, rate_per_second: "10" }, "body.rate_per_second"],
     [{ filter: {}, dry_run: 1 }, "body.dry_run"],
+    [{ filter: { error_code: "dns_notfound" } }, "body.filter.error_code"],
+    [{ filter: { reason: [] } }, "body.filter.reason"],
+    [{ filter: {}, expected_matched: -1 }, "body.expected_matched"],
+    [{ filter: {}, note: "n".repeat(501) }, "body.note"],
+    [{ filter: {}, note: "a\u0000b" }, "body.note"],
+    [{ filter: {}, note: "a\ud800" }, "body.note"],
   ])("with %j is refused", async (body, wrongPath) => {
     const refused = await create(body);
     expect([refused.status, refused.body.code]).toEqual([400, "invalid_request"]);

@@ -2,6 +2,7 @@ import { fc } from "@fast-check/vitest";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Operation } from "../../src/api/operation.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createTestKey } from "../support/installation.ts";
 import { type Asked, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
 
@@ -13,7 +14,7 @@ let api: TestApi;
 let owner: TestAccount;
 let stranger: TestAccount;
 let keys: { otherClass: string; otherBrand: string; noScope: string; unknown: string; revoked: string };
-let things: Record<"analysis_id" | "delivery_id" | "replay_id", string>;
+let things: Record<"analysis_id" | "delivery_id" | "replay_id" | "key_id", string>;
 let before: string;
 
 beforeAll(async () => {
@@ -44,6 +45,7 @@ beforeAll(async () => {
     analysis_id: "theirs",
     delivery_id: String(published.body.delivery_id),
     replay_id: String(replay.body.id),
+    key_id: (await createTestKey(database.pool, owner.accountId)).keyId,
   };
   before = await everythingOfTheOwner();
 });
@@ -78,6 +80,7 @@ const bodies: Readonly<Record<string, unknown>> = {
   "analyses.publish": { analysis: { id: "theirs", status: "failed" } },
   "webhooks.endpoint.set": { url: "https://stranger.example.com/" },
   "webhooks.replays.create": { filter: {} },
+  "api_keys.create": { name: "stranger's", scopes: ["analyses:read"] },
 };
 
 function addressOf(operation: Operation, ids: Readonly<Record<string, string>>): string {
@@ -92,7 +95,7 @@ function send(operation: Operation, ids: Readonly<Record<string, string>>, key: 
 /** Ids that nobody has, different every time. */
 function unknownIds(n: number): Record<string, string> {
   const [one = "", other = ""] = fc.sample(fc.uuid({ version: 7 }), { numRuns: 2, seed: n });
-  return { analysis_id: `none-${n}`, delivery_id: one, replay_id: other };
+  return { analysis_id: `none-${n}`, delivery_id: one, replay_id: other, key_id: other };
 }
 
 const operations = declaredOperations();

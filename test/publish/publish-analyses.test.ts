@@ -1,4 +1,5 @@
-import { PublishRefusedError, publish } from "sealpost/publish";
+import { readFileSync } from "node:fs";
+import { PUBLISH_REFUSAL_CODES, PublishRefusedError, publish } from "sealpost/publish";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { begin, createTestAccount, rowsOf } from "../support/installation.ts";
@@ -34,6 +35,31 @@ describe("a pipeline in TypeScript", () => {
       "target_refused",
       "does not begin with",
     ],
+    [
+      "has a member of another name",
+      { webhook_url: "https://a.example.com" },
+      "invalid_request",
+      'it has an unknown member "webhook_url": did you mean webhookUrl?',
+    ],
+    [
+      "has a member too many",
+      { url: null },
+      "invalid_request",
+      "the names are accountId, analysis, webhookUrl.",
+    ],
+    [
+      "is an object in place of its text",
+      { analysis: {} as string },
+      "invalid_request",
+      "analysis's exact JSON text",
+    ],
+    [
+      "names no account",
+      { accountId: undefined as unknown as string },
+      "invalid_request",
+      "its accountId must be",
+    ],
+    ["goes to an object", { webhookUrl: {} as string }, "invalid_request", "its webhookUrl must be a URL"],
   ])("is told which element %s", async (_what, bad, code, message) => {
     const publications = [
       { accountId, analysis: GOOD },
@@ -49,4 +75,24 @@ describe("a pipeline in TypeScript", () => {
     await expect(publishing).rejects.toBeInstanceOf(PublishRefusedError);
     await expect(publishing).rejects.toMatchObject(refused);
   });
+
+  test.each([
+    [{ traceParent: "00-" }, 'no option "traceParent": did you mean traceparent?'],
+    [{ index: 1 }, "the names are traceparent, unsafeAllowedTargets."],
+  ])("is told of an unknown option %j", async (options, message) => {
+    const publishing = publish(database.pool, [{ accountId, analysis: GOOD }], options as object);
+    await expect(publishing).rejects.toThrow(TypeError);
+    await expect(publishing).rejects.toThrow(message);
+  });
+
+  test("is told that one publication is no list of them", async () => {
+    const publishing = publish(database.pool, { accountId, analysis: GOOD } as never);
+    await expect(publishing).rejects.toThrow(TypeError);
+  });
+});
+
+test("the package's README explains every code of a refusal", () => {
+  const readme = readFileSync(new URL("../../src/publish/README.md", import.meta.url), "utf8");
+  const explained = [...readme.matchAll(/^\| `(\w+)` \| .+ \|$/gm)].map(([, code]) => code);
+  expect(explained.filter((code) => /_/.test(code ?? ""))).toEqual([...PUBLISH_REFUSAL_CODES]);
 });

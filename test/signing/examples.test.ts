@@ -104,6 +104,17 @@ describe.each(Object.keys(RECEIVERS))("the %s example", (name) => {
     expect(queue).toHaveLength(1);
   });
 
+  test("answers a test event like any other, and takes it for nobody's result", async () => {
+    const store = vi.fn<Options["store"]>(async () => {});
+    const send = await start({ secret: SECRET, inbox: createMemoryInbox(), store });
+    const example = delivery({ example: true });
+    expect(await send(example.body, example.headers)).toBe(204);
+    expect(store).not.toHaveBeenCalled();
+    const real = delivery({ example: false });
+    expect(await send(real.body, real.headers)).toBe(204);
+    expect(store).toHaveBeenCalledOnce();
+  });
+
   test("refuses what is forged, changed, or not signed, and stores nothing of it", async () => {
     const store = vi.fn<Options["store"]>();
     const send = await start({ secret: SECRET, inbox: createMemoryInbox(), store });

@@ -72,10 +72,10 @@ describe("a key", () => {
   test("that was revoked is still found, and the first time stays", async () => {
     const digest = newDigest();
     const id = (await insert(digest)) ?? "";
-    const revokedAt = await revokeApiKey(database.pool, id);
-    expect(revokedAt).toBeInstanceOf(Date);
-    expect(await revokeApiKey(database.pool, id)).toEqual(revokedAt);
-    expect(await findApiKey(database.pool, digest)).toMatchObject({ revokedAt });
+    const revoked = await revokeApiKey(database.pool, id);
+    expect(revoked).toEqual({ accountId, revokedAt: expect.any(Date) });
+    expect(await revokeApiKey(database.pool, id)).toEqual(revoked);
+    expect(await findApiKey(database.pool, digest)).toMatchObject({ revokedAt: revoked?.revokedAt });
     expect(await revokeApiKey(database.pool, nobody)).toBeNull();
   });
 

@@ -137,6 +137,64 @@ describe("the total of a log that is longer than what is counted", () => {
   });
 });
 
+it("failed and abandoned ones together are read along their index, and merged by age", async () => {
+  const list = createListDeliveries(pool, () => nowMs);
+  await log(3_000);
+  const undelivered: string[] = [];
+  for (const [n, status] of ["failed", "abandoned", "failed", "abandoned"].entries()) {
+    const { rows } = await pool.query<{ id: string }>(
+      `update sealpost.deliveries set status = $2, reason = case $2 when 'abandoned' then 'no_target' end
+       where account_id = $1 and id = (
+         select id from sealpost.deliveries where account_id = $1 order by id desc offset $3 limit 1)
+       returning id`,
+      [accountId, status, 700 * n],
+    );
+    undelivered.push(rows[0]!.id);
+  }
+  const filter = { ...NO_FILTER, status: ["failed", "abandoned"] } as const;
+  const before = await entriesRead();
+  const first = await list(accountId, filter, null, 3);
+  const second = await list(accountId, filter, first.nextBelowId, 3);
+  expect((await entriesRead()) - before, "none of the others").toBeLessThan(100);
+  expect(first.total).toBe(4);
+  const ids = [first, second].map(({ deliveries }) => deliveries.map(({ id }) => id));
+  expect(ids).toEqual([undelivered.slice(0, 3), undelivered.slice(3)]);
+});
+
+it("what a replay has begun is read along its items, however far down the log it is", async () => {
+  const list = createListDeliveries(pool, () => nowMs);
+  await log(12_000);
+  const { rows } = await pool.query<{ id: string }>(
+    `update sealpost.deliveries set run = 2 where account_id = $1 and id in (
+       select id from sealpost.deliveries where account_id = $1 order by id limit 5) returning id`,
+    [accountId],
+  );
+  const ids = rows.map(({ id }) => id).sort();
+  const replayId = randomUUID();
+  await pool.query(
+    `insert into sealpost.replays (id, account_id, status, filter, rate_per_second, matched, created_at, paced_at)
+     values ($1, $2, 'running', '{}', 1, 5, now(), now())`,
+    [replayId, accountId],
+  );
+  for (const [n, id] of ids.entries()) {
+    await pool.query(
+      `insert into sealpost.replay_items (replay_id, position, delivery_id, run, outcome)
+       values ($1, $2, $3, $4, $5)`,
+      n < 4 ? [replayId, n, id, 2, "replayed"] : [replayId, n, id, null, null],
+    );
+  }
+  const before = await entriesRead();
+  const page = await list(accountId, { ...NO_FILTER, replayId }, null, 3);
+  const next = await list(accountId, { ...NO_FILTER, replayId }, page.nextBelowId, 3);
+  expect((await entriesRead()) - before).toBeLessThan(100);
+  expect([page.total, page.isTotalCapped]).toEqual([4, false]);
+  const found = [...page.deliveries, ...next.deliveries];
+  expect(found.map(({ id }) => id)).toEqual(ids.slice(0, 4).reverse());
+  expect(new Set(found.map((one) => one.replayId))).toEqual(new Set([replayId]));
+  const other = await insertAccount(database.pool, "https://receiver.example.com/");
+  expect((await list(other, { ...NO_FILTER, replayId }, null, 3)).total, "another account's").toBe(0);
+});
+
 it("days that are made ahead are not opened for a page", async () => {
   const list = createListDeliveries(pool, () => nowMs);
   await log(60);
@@ -148,7 +206,7 @@ it("days that are made ahead are not opened for a page", async () => {
     );
   const before = await scans();
   await list(accountId, NO_FILTER, null, 50);
-  await list(accountId, { ...NO_FILTER, status: "abandoned" }, null, 50);
+  await list(accountId, { ...NO_FILTER, status: ["abandoned"] }, null, 50);
   await list(accountId, { ...NO_FILTER, errorCode: "status_503" }, null, 50);
   expect((await scans()) - before).toBe(0);
 });

@@ -35,7 +35,8 @@ async function abandoned(): Promise<string> {
 }
 
 function make(client: ClientBase, ratePerSecond: number, limits: Partial<typeof LIMITS> = {}) {
-  const asked = { filter: NO_FILTER, asked: {}, ratePerSecond, analysisRetentionMs: RETENTION_MS };
+  const unasked = { filter: NO_FILTER, asked: {}, note: null, expectedMatched: null, createdByKeyId: null };
+  const asked = { ...unasked, ratePerSecond, analysisRetentionMs: RETENTION_MS };
   return createReplay(client, accountId, { ...asked, limits: { ...LIMITS, ...limits } });
 }
 

@@ -1,9 +1,10 @@
 // A neighbour in the database who may create things in `public` must not get anything of ours to call them.
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
 import { keepHouse } from "../../src/dispatch/housekeeping.ts";
 import { DAY_MS } from "../../src/model/time.ts";
+import { endSequencingLease, readFeedLag, sequenceEvents } from "../../src/store/feed.ts";
 import { createGeneralPool } from "../../src/store/pools.ts";
 import { runSealpost } from "../support/command.ts";
 import type { TestDatabase } from "../support/database.ts";
@@ -109,6 +110,7 @@ test("the command line", async () => {
   await command("key", "revoke", key);
   await command("endpoint", "set", "--account", account, "--url", "https://hooks.example.com/");
   await command("secret", "rotate", "--account", account);
+  await command("audit", "list", "--account", account, "--actor", "command_line");
 });
 
 describe("what a pipeline publishes from a session that searches elsewhere", () => {
@@ -187,7 +189,7 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   const staff = await api.newKey(null);
   await api.ask("GET", "/v1/webhooks/endpoint", {
     key: staff,
-    headers: { "sealpost-account": api.account.accountId },
+    headers: { "x-account-id": api.account.accountId },
   });
 
   const { delivery_id: flaky } = await ask("analyses.publish", {
@@ -243,6 +245,16 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   await ask("analyses.get", { id: "flaky" });
   await ask("webhooks.endpoint.test");
   await ask("webhooks.endpoint.check");
+  const made = await ask("api_keys.create", { body: { name: "made", scopes: ["webhooks:read"] } });
+  await ask("api_keys.list");
+  await ask("api_keys.revoke", { id: String(made.id) });
+  await ask("console.links.create", { body: { viewer: { id: "one", label: "One" } } });
+  await ask("console.sessions.list");
+  await ask("console.sessions.revoke");
+  await ask("audit.list");
+  const some =
+    "?actor=key&operation=api_keys.revoke&created_after=2020-01-01T00:00:00Z&created_before=2999-01-01T00:00:00Z";
+  expect((await ask("audit.list", { query: some })).items).toHaveLength(1);
   expect([...asked].sort()).toEqual(operations.map(({ key }) => key).sort());
   expect(dispatcher.failures).toEqual([]);
   await dispatcher.stop();

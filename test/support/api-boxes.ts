@@ -144,6 +144,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       method: "POST",
       ...writing,
       body: jsonBody(NewBox),
+      audit: ({ body }, result) => ({ color: body.color, box_id: result.body.id }),
       response: jsonResponse(201, Box, { Location: "Where the box is." }),
       errors: ["box_sealed"],
       handle: async ({ accountId, body, problem }, tx) => {
@@ -162,6 +163,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       ...writing,
       risk: "irreversible",
       params: z.strictObject({ box_id: boxId }),
+      audit: ({ params }) => ({ box_id: params.box_id }),
       response: emptyResponse(),
       errors: ["not_found"],
       handle: async ({ accountId, params, problem }, tx) => {
@@ -178,6 +180,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       mode: "async",
       params: z.strictObject({ box_id: boxId }),
       body: rawBody({ documentedAs: z.looseObject({ id: z.string() }), bytesMax: 1000 }),
+      audit: { elsewhere: "nowhere: it is a test" },
       response: jsonResponse(202, z.object({ bytes: z.int() })),
       handle: async ({ accountId, params, body, problem }) => {
         const message = mistakeIn(body);
@@ -206,6 +209,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       method: "POST",
       ...writing,
       callsOut: { deadlineMs: 10_000 },
+      audit: (_, result) => ({ calls: result.body.calls }),
       body: jsonBody(z.strictObject({ is_broken: z.boolean().default(false) }), { isOptional: true }),
       response: jsonResponse(200, z.object({ calls: z.int() })),
       errors: ["box_sealed"],
@@ -222,6 +226,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       ...writing,
       mode: "async",
       body: jsonBody(z.strictObject({ dry_run: z.boolean().default(false) })),
+      audit: (_, result) => ("other" in result ? null : {}),
       response: eitherResponse(jsonResponse(202, z.object({ started: z.boolean() })), {
         status: 200,
         schema: z.object({ locks: z.int() }),
@@ -240,6 +245,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       ...writing,
       risk: "irreversible",
       holdsSecret: true,
+      audit: () => ({}),
       response: jsonResponse(200, z.object({ combination: z.string() })),
       handle: async () => ({ body: { combination: "1-2-3" } }),
     }),

@@ -58,7 +58,7 @@ export function openBatches(
         world.effects.push(item);
         toyTx(tx).undo.push(() => world.effects.splice(world.effects.lastIndexOf(item), 1));
         const body = Buffer.from(item);
-        return { status: 201, headers: {}, body, etag: null };
+        return { result: undefined, response: { status: 201, headers: {}, body, etag: null } };
       });
     },
   });
@@ -76,10 +76,9 @@ export function openBatches(
         },
         places: 1,
         holdsSecret: false,
-        caller: { keyId: "k", isStaff: false },
+        caller: { keyId: "k", isStaff: false, scopes: new Set() },
         requestId: "r",
-        params: {},
-        body: undefined,
+        details: () => ({ item }),
         item: asked.problem ?? item,
         name,
         bytes,

@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
+import { z } from "zod";
 import type { ConnectionCut, ConnectionRefusal } from "../../src/api/connections.ts";
 import type { RecordedWrite } from "../../src/api/idempotent-write.ts";
+import type { OpenApiInfo } from "../../src/api/openapi.ts";
 import type { Operation } from "../../src/api/operation.ts";
 import { createOperationRegistry } from "../../src/api/operation-registry.ts";
 import { standardProblems } from "../../src/api/problem-catalogue.ts";
@@ -23,9 +25,24 @@ export const BOB = "22222222-2222-4222-8222-222222222222";
 export const TOY_NOW = Date.parse("2026-03-01T00:00:00Z");
 export const ALL_SCOPES = ["boxes:read", "boxes:write", "locks:read", "locks:write", "operations:read"];
 
-export const toyInfo = {
+export const toyInfo: OpenApiInfo = {
   title: "Boxes",
   description: "An API of boxes, for the tests of the kernel.",
+  pages: [{ path: "/errors", title: "What can go wrong" }],
+  sends: [
+    {
+      event: "box.opened",
+      tag: "Boxes",
+      summary: "A box was opened",
+      description: "Tells that a box was opened.",
+      headers: [
+        { name: "seal", description: "The seal.", isAlwaysSent: true, pattern: /^[0-9]+$/, example: "42" },
+      ],
+      body: z.strictObject({ box: z.string() }).meta({ id: "BoxOpened" }),
+      example: { box: "box-1" },
+      responses: { "2XX": "Heard.", "4XX": "Not heard." },
+    },
+  ],
   tags: [
     { name: "Boxes", description: "Things to put things in." },
     { name: "Locks", description: "Things to keep boxes shut." },
@@ -44,7 +61,7 @@ export type ToyApi = {
   readonly answered: CompletedRequest[];
   readonly faults: unknown[];
   readonly limiterFailures: unknown[];
-  readonly recorded: ToldWrite[];
+  readonly recorded: RecordedWrite[];
   readonly connections: {
     open: number;
     readonly refused: ConnectionRefusal[];
@@ -54,9 +71,6 @@ export type ToyApi = {
   listen(): Promise<string>;
   readonly port: () => number;
 };
-
-/** With the response parsed. */
-type ToldWrite = Omit<RecordedWrite, "responseBody"> & { readonly responseBody: unknown };
 
 export type ToyOverrides = Partial<ApiOptions> & { readonly more?: readonly Operation[] };
 
@@ -70,13 +84,15 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
   const answered: CompletedRequest[] = [];
   const faults: unknown[] = [];
   const limiterFailures: unknown[] = [];
-  const recorded: ToldWrite[] = [];
+  const recorded: RecordedWrite[] = [];
   const connections: ToyApi["connections"] = { open: 0, refused: [], cut: [] };
   const operations = [...createBoxOperations(boxes), ...more];
 
   const app = await createApi({
     registry: createOperationRegistry(operations, { ...standardProblems, ...boxProblems }),
     info: toyInfo,
+    documents: [],
+    codeGroups: [],
     publicUrl: "https://boxes.test",
     docsUrl: "https://docs.boxes.test",
     checkReady: async () => {},
@@ -90,10 +106,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
     },
     idempotencyStore: store,
     recordWrite: async (tx, write) => {
-      recorded.push({
-        ...write,
-        responseBody: write.responseBody === null ? null : JSON.parse(write.responseBody.toString()),
-      });
+      recorded.push(write);
       toyTx(tx).undo.push(() => recorded.pop());
     },
     isTrustedProxy: null,

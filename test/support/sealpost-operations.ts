@@ -10,12 +10,16 @@ export function declaredOperations(): readonly Operation[] {
     pool: new pg.Pool(),
     logPool: new pg.Pool(),
     secretsKey: Buffer.alloc(32),
+    apiKeyBrand: "svc",
+    apiKeyClass: "test",
     unsafeAllowedTargets: NO_UNSAFE_ALLOWED_TARGETS,
     analysisBytesMax: 1_048_576,
     analysisRetentionMs: 7 * 86_400_000,
     replayLimits: { runningMax: 5, waitingMax: 200_000 },
     checkReceiver: () => Promise.reject(new Error("There is nothing behind the operations.")),
     checkPolicy: CHECK_POLICY,
+    publicUrl: "https://api.sealpost.test",
+    consoleAncestors: [],
     now: () => 0,
   }).operations;
 }

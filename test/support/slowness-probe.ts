@@ -45,16 +45,17 @@ function sample(): void {
 
 /** Replaced atomically, so that nobody reads half a number. */
 function tell(): void {
-  const slowness = Math.max(...averages.map(({ ms }) => ms)) / USUAL_MS;
-  writeFileSync(`${file}.new`, Math.min(Math.max(slowness, 1), SLOWNESS_MAX).toFixed(1));
+  const ratio = Math.max(...averages.map(({ ms }) => ms)) / USUAL_MS;
+  const slowness = Math.min(Math.max(ratio, 1), SLOWNESS_MAX).toFixed(1);
+  writeFileSync(`${file}.new`, slowness);
   renameSync(`${file}.new`, file);
+  parentPort?.postMessage(Number(slowness));
 }
 
 // Slow until it is compiled.
 measureMs();
 for (let n = 0; n < FIRST_SAMPLES; n++) sample();
 tell();
-parentPort?.postMessage("measured");
 for (;;) {
   await wait(EVERY_MS);
   sample();

@@ -16,10 +16,17 @@ declare module "vitest" {
   }
 }
 
+/** Below, a machine is as it usually is beside the suite. */
+const NOTABLE_SLOWNESS = 1.5;
+
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = mkdtempSync(join(tmpdir(), "sealpost-slowness-"));
   const file = join(folder, "slowness");
   const probe = new Worker(new URL("./slowness-probe.ts", import.meta.url), { workerData: { file } });
+  let worst = 1;
+  probe.on("message", (measured: number) => {
+    worst = Math.max(worst, measured);
+  });
   await once(probe, "message");
   process.env[SLOWNESS_FILE_VARIABLE] = file;
 
@@ -32,6 +39,14 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   );
   return async () => {
     await probe.terminate();
+    if (worst >= NOTABLE_SLOWNESS) console.log(slownessNotice(worst));
     rmSync(folder, { recursive: true });
   };
+}
+
+function slownessNotice(worst: number): string {
+  return (
+    `This machine was up to ${worst} times slower than usual. If a test has failed, and on a time, it may have been ` +
+    "the machine: run that file by itself (npx vitest run FILE) before you look for a fault."
+  );
 }

@@ -14,7 +14,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
 };
 const ground = Object.keys(layers);
 const useCases = ["publish", "dispatch", "deliveries", "receivers", "feed"];
-const belowApp = ["operations", "api", ...useCases, "store", ...ground];
+const belowApp = ["console", "operations", "api", ...useCases, "store", ...ground];
 
 /** Use cases never import each other; `api` knows no domain word; whoever composes stands on top. */
 const mayImport: Readonly<Record<string, readonly string[]>> = {
@@ -23,6 +23,8 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   ...Object.fromEntries(useCases.map((folder) => [folder, ["store", ...ground]])),
   api: ["model", "config", "metrics"],
   operations: ["api", ...useCases, "store", ...ground],
+  // Of operations, the types of what they answer.
+  console: ["api", "operations", "model"],
   app: belowApp,
   demo: ["app", ...belowApp],
   cli: ["demo", "app", ...belowApp],

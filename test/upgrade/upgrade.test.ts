@@ -91,7 +91,7 @@ describe.concurrent("from the version before to this one, under load", { timeout
       pipeline.apis = [newApi.url, oldApiAgain.url];
       await world.rotateSecretAt(newApi);
       const replay = await world.replayAt(newApi, "down");
-      await expectSameReads(newApi, oldApiAgain, tenant, replay, down);
+      await expectSameReads(oldApiAgain, newApi, tenant, replay, down);
       await world.expectSameReplies(oldApiAgain);
       await Promise.all([newDispatcher, newApi.process].map(endsWell));
       await world.replayAt(oldApiAgain, "silent");

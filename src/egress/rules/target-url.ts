@@ -29,7 +29,8 @@ export function judgeTargetUrl(text: string, options: TargetUrlOptions = {}): Ta
   const refusedText = refuseText(text);
   if (refusedText !== null) return refusedText;
 
-  const url = URL.parse(text);
+  // Not URL.parse, which Node 20 did not have at first: pipelines on it run this, too.
+  const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || url.protocol !== "https:") return refuseMalformed();
 
   const refusedTarget = refuseTarget(url, options.unsafeAllowedTargets ?? NO_UNSAFE_ALLOWED_TARGETS);

@@ -24,9 +24,11 @@ const GOAL_TOTAL_MS = 50;
 
 const FILTERS: Readonly<Record<string, Partial<DeliveryFilter>>> = {
   "no filter": {},
-  "status failed": { status: "failed" },
-  "status abandoned": { status: "abandoned" },
-  "status succeeded": { status: "succeeded" },
+  "status failed": { status: ["failed"] },
+  "status abandoned": { status: ["abandoned"] },
+  "status succeeded": { status: ["succeeded"] },
+  "needs attention": { status: ["failed", "abandoned"] },
+  reason: { reason: ["attempts_exhausted"] },
   event: { event: "analysis.failed" },
   "target host": { targetHost: "h7.example.com" },
   "error code": { errorCode: "connect_timeout" },

@@ -1,0 +1,31 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { WriteResult } from "./idempotent-write.ts";
+import type { Asked, Principal } from "./perform.ts";
+import type { FieldError, ProblemKind } from "./problems.ts";
+
+/** A problem as a page tells of it. */
+export type ToldProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "remedy"> & {
+  readonly code: string;
+  readonly errors: readonly FieldError[];
+  readonly headers: Readonly<Record<string, string>>;
+};
+
+/** What routes other than the operations' own get of the API: the same operations, limits and problems. */
+export type Kernel = {
+  /**
+   * Runs an operation in a principal's name, whom the route has identified and counted.
+   * @throws Problem, and whatever the operation throws
+   */
+  ask(operationKey: string, principal: Principal, asked: Asked): Promise<WriteResult>;
+  /** Counts a request by its address. @throws Problem that refuses it */
+  admit(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Counts a request of a session, each of which has a limit like a key's. @throws Problem that refuses it */
+  countSession(request: FastifyRequest, reply: FastifyReply, sessionId: string): Promise<void>;
+  /** Any error as a problem; an internal one is logged, and its reader learns nothing of it. */
+  tell(error: unknown, request: FastifyRequest): ToldProblem;
+};
+
+export type AddedRoute = { readonly method: "GET" | "POST"; readonly path: string };
+
+/** Adds routes beside the operations'; returns them, so that other methods are answered with 405. */
+export type AddRoutes = (app: FastifyInstance, kernel: Kernel) => Promise<readonly AddedRoute[]>;

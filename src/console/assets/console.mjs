@@ -1,0 +1,97 @@
+// The console's pages are documents and forms; this adds refreshing and keys. Nothing here is needed to use them.
+
+const REFRESH_VISIBLE_MS = 5_000;
+const REFRESH_HIDDEN_MS = 60_000;
+
+const main = /** @type {HTMLElement} */ (document.querySelector("main"));
+const banner = /** @type {HTMLElement} */ (document.querySelector("#banner"));
+/** What is morphed in comes from this server's own page, escaped there. */
+const policy = globalThis.trustedTypes?.createPolicy("sealpost", {
+  createHTML: (/** @type {string} */ text) => text,
+});
+
+let shown = main.innerHTML;
+let isDirty = false;
+let timer = 0;
+
+document.addEventListener("input", () => {
+  isDirty = true;
+});
+
+/** @param {string} text @param {boolean} isBad */
+function say(text, isBad) {
+  banner.textContent = text;
+  banner.hidden = text === "";
+  banner.classList.toggle("bad", isBad);
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  const isOpen = document.querySelector("details[open]") !== null;
+  if (!isDirty && !isOpen) await morph();
+  timer = setTimeout(refresh, document.hidden ? REFRESH_HIDDEN_MS : REFRESH_VISIBLE_MS);
+}
+
+async function morph() {
+  let response;
+  try {
+    response = await fetch(location.href, { headers: { "x-refresh": "1" }, credentials: "same-origin" });
+  } catch {
+    say("The service does not answer. What is shown may be old; it is asked again by itself.", true);
+    return;
+  }
+  if (response.status === 401) {
+    say("This session has ended: open the console again from where you came from.", true);
+    return;
+  }
+  if (!response.ok) {
+    say(
+      "The service cannot answer at the moment. What is shown may be old; it is asked again by itself.",
+      true,
+    );
+    return;
+  }
+  say("", false);
+  const text = await response.text();
+  const start = text.indexOf(">", text.indexOf("<main ")) + 1;
+  const next = text.slice(start, text.lastIndexOf("</main>"));
+  if (next === shown || isDirty) return;
+  const { Idiomorph } = await import(main.dataset.morph ?? "");
+  const template = document.createElement("template");
+  template.innerHTML = /** @type {any} */ (policy ? policy.createHTML(next) : next);
+  Idiomorph.morph(main, template.content, { morphStyle: "innerHTML" });
+  shown = next;
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) void refresh();
+});
+
+/** Rows with a link, in their order. */
+const links = () => /** @type {HTMLAnchorElement[]} */ ([...document.querySelectorAll("table.log td a")]);
+
+/** @param {number} step */
+function move(step) {
+  const all = links();
+  const at = all.indexOf(/** @type {HTMLAnchorElement} */ (document.activeElement));
+  all[Math.max(0, Math.min(all.length - 1, at + step))]?.focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.ctrlKey || event.metaKey || event.altKey || target.matches("input, select, textarea")) return;
+  const act = {
+    j: () => move(1),
+    k: () => move(-1),
+    "/": () =>
+      /** @type {HTMLElement | null} */ (
+        document.querySelector("form[role=search] input:not([type=hidden])")
+      )?.focus(),
+    r: () => /** @type {HTMLElement | null} */ (document.querySelector("[data-key=r]"))?.focus(),
+  }[event.key];
+  if (act === undefined) return;
+  event.preventDefault();
+  act();
+});
+
+timer = setTimeout(refresh, REFRESH_VISIBLE_MS);

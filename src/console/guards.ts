@@ -1,0 +1,59 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { Problem } from "../api/problems.ts";
+import type { Session } from "./session.ts";
+
+/**
+ * Every page's policy: nothing from elsewhere, no inline script or style, no script that writes HTML, framed by the one
+ * origin that the session's link named.
+ */
+function pageHeaders(session: Session | null): Readonly<Record<string, string>> {
+  return {
+    "content-security-policy": [
+      "default-src 'none'",
+      "script-src 'self'",
+      "style-src 'self'",
+      "img-src 'self'",
+      "connect-src 'self'",
+      "form-action 'self'",
+      "base-uri 'none'",
+      `frame-ancestors ${session?.embedOrigin ?? "'none'"}`,
+      "require-trusted-types-for 'script'",
+      "trusted-types sealpost",
+    ].join("; "),
+    "referrer-policy": "same-origin",
+    "cache-control": "no-store",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+  };
+}
+
+/**
+ * SameSite is no defence against sibling origins. A browser says where a POST comes from: in Sec-Fetch-Site, or, if it
+ * knows that not, in Origin.
+ *
+ * @throws Problem 403 unless it comes from a page of ours
+ */
+export function refuseForeignPost(request: FastifyRequest, publicUrl: string): void {
+  const { "sec-fetch-site": site, origin } = request.headers;
+  const isOurs = site === undefined ? origin === new URL(publicUrl).origin : site === "same-origin";
+  if (!isOurs) throw new Problem("access_denied");
+}
+
+/** A page's form, as bytes came. Of several fields of one name the list. */
+export function formOf(request: FastifyRequest): URLSearchParams {
+  const type = request.headers["content-type"] ?? "";
+  if (!/^application\/x-www-form-urlencoded\b/i.test(type)) throw new Problem("unsupported_media_type");
+  return new URLSearchParams(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString());
+}
+
+export function sendPage(
+  reply: FastifyReply,
+  session: Session | null,
+  status: number,
+  text: string,
+): FastifyReply {
+  return reply
+    .code(status)
+    .headers({ ...pageHeaders(session), "content-type": "text/html; charset=utf-8" })
+    .send(Buffer.from(text));
+}

@@ -1,0 +1,59 @@
+import type { Assets } from "./assets.ts";
+import { type Html, html } from "./html.ts";
+import type { Session } from "./session.ts";
+
+/** What stands around a page's content. */
+export type Frame = {
+  readonly assets: Assets;
+  /** Null: nobody is known. */
+  readonly session: Session | null;
+  /** `/console/a/ACCOUNT`; null without a session. */
+  readonly base: string | null;
+  /** The page's own address; null: it is not to be refreshed. */
+  readonly path: string | null;
+};
+
+const TABS = [
+  { path: "/deliveries", name: "Deliveries", scope: "webhooks:read" },
+  { path: "/replays", name: "Replays", scope: "webhooks:replay" },
+  { path: "/endpoint", name: "Endpoint", scope: "webhooks:read" },
+] as const;
+
+/** A whole page. */
+export function document(frame: Frame, { title, main }: { title: string; main: Html }): Html {
+  const { assets, session } = frame;
+  return html`<!doctype html>
+<html lang="en" data-theme="${session?.theme ?? "system"}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title}${session?.accountName != null && html` · ${session.accountName}`} · Sealpost</title>
+<link rel="stylesheet" href="${assets["console.css"]}">
+${session !== null && html`<script type="module" src="${assets["console.mjs"]}"></script>`}
+${session === null && html`<script type="module" src="${assets["enter.mjs"]}"></script>`}
+</head>
+<body>
+<a class="skip" href="#main">Skip to content</a>
+${session !== null && frame.base !== null && header(frame, session, frame.base)}
+<div id="banner" role="status" aria-live="polite" hidden></div>
+<main id="main" tabindex="-1" data-morph="${assets["idiomorph.mjs"]}">
+${main}
+</main>
+</body>
+</html>
+`;
+}
+
+function header({ path }: Frame, session: Session, base: string): Html {
+  const tabs = TABS.filter(({ scope }) => session.permissions.has(scope)).map((tab) => {
+    const isHere = path?.startsWith(`${base}${tab.path}`) ?? false;
+    return html`<a href="${base}${tab.path}"${isHere && html` aria-current="page"`}>${tab.name}</a>`;
+  });
+  return html`<header class="top">
+<span class="mark" aria-hidden="true">◈</span>
+<span class="account">${session.accountName ?? "Support"}</span>
+<nav aria-label="Console">${tabs}</nav>
+<span class="viewer">${session.viewerLabel ?? ""}</span>
+<form method="post" action="${base}/leave"><button class="quiet">Leave</button></form>
+</header>`;
+}

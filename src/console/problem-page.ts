@@ -1,0 +1,24 @@
+import type { ToldProblem } from "../api/kernel.ts";
+import { type Html, html } from "./html.ts";
+
+/** An error, as a page: what it is, what to do, and what to tell support. */
+export function problemPage(told: ToldProblem, requestId: string): { title: string; main: Html } {
+  const { title, meaning, remedy } = told.code === "unauthorized" ? SESSION_ENDED : told;
+  return {
+    title,
+    main: html`<section class="notice" data-problem="${told.code}">
+<h1>${title}</h1>
+<p>${meaning}</p>
+${told.errors.length > 0 && html`<ul>${told.errors.map(({ message }) => html`<li>${message}</li>`)}</ul>`}
+<p>${remedy}</p>
+<p class="fine">Request <code>${requestId}</code></p>
+</section>`,
+  };
+}
+
+/** In the console nobody has keys in hand. */
+const SESSION_ENDED = {
+  title: "This session has ended",
+  meaning: "It was open for as long as it was meant to be, or it was ended.",
+  remedy: "Open the console again from where you came from.",
+};

@@ -1,0 +1,39 @@
+import type { Html } from "./html.ts";
+import type { Session } from "./session.ts";
+
+/** What a screen is made of: its account's session, the address, and operations in the session's name. */
+export type View = {
+  readonly session: Session;
+  readonly accountId: string;
+  /** Where the account's part begins: `/console/a/ACCOUNT`. */
+  readonly base: string;
+  readonly params: Readonly<Record<string, string>>;
+  /** The address's query; of several parameters of one name the list. */
+  readonly query: Readonly<Record<string, string | readonly string[]>>;
+  /** A form's fields; empty for a GET. */
+  readonly form: URLSearchParams;
+  /** Whether a control that needs this scope is shown. */
+  readonly may: (scope: string) => boolean;
+  /** Ends the session. */
+  readonly leave: () => Promise<void>;
+  /** Runs an operation and returns its JSON; throws its problem. */
+  readonly ask: <Body>(operationKey: string, asked?: Asking) => Promise<Body>;
+};
+
+export type Asking = {
+  readonly params?: Readonly<Record<string, string>>;
+  readonly query?: Readonly<Record<string, unknown>>;
+  readonly body?: unknown;
+  /** From the form: the same twice has its effect once. Reads have none. */
+  readonly idempotencyKey?: string | null;
+};
+
+export type Screen = {
+  readonly method: "GET" | "POST";
+  /** Below the account, with `{name}` for parameters. */
+  readonly path: string;
+  readonly show: (view: View) => Promise<Shown>;
+};
+
+/** A page's content, or where to go on. */
+export type Shown = { readonly title: string; readonly main: Html } | { readonly goTo: string };

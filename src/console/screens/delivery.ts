@@ -1,0 +1,109 @@
+import { randomUUID } from "node:crypto";
+import type { z } from "zod";
+import type { DeliveryWithAttempts } from "../../operations/delivery-schema.ts";
+import { type Html, html } from "../html.ts";
+import type { Screen, View } from "../screen.ts";
+import { statusOf } from "../status.ts";
+import { durationText, momentOf } from "../times.ts";
+
+type Shown = z.output<typeof DeliveryWithAttempts>;
+type Attempt = Shown["attempts"][number];
+
+const STEPS = ["dns", "connect", "tls", "first_byte"] as const;
+const STEP_NAMES = { dns: "DNS", connect: "connect", tls: "TLS", first_byte: "first byte" } as const;
+
+/** One delivery with every attempt. */
+export const deliveryScreen: Screen = {
+  method: "GET",
+  path: "/deliveries/{delivery_id}",
+  show: async (view) => {
+    const delivery = await view.ask<Shown>("webhooks.deliveries.get", { params: view.params });
+    return { title: delivery.analysis_id, main: page(view, delivery) };
+  },
+};
+
+/** Starts another run, once for each form that was sent. */
+export const replayDelivery: Screen = {
+  method: "POST",
+  path: "/deliveries/{delivery_id}/replay",
+  show: async ({ ask, base, params, form }) => {
+    const idempotencyKey = form.get("_key");
+    await ask("webhooks.deliveries.replay", { params, idempotencyKey });
+    return { goTo: `${base}/deliveries/${params.delivery_id}?replayed=1` };
+  },
+};
+
+function page(view: View, delivery: Shown): Html {
+  const runs = [...Map.groupBy(delivery.attempts, ({ run }) => run)].reverse();
+  const next = delivery.next_attempt_at;
+  const isReplayable = delivery.status === "failed" || delivery.status === "abandoned";
+  return html`<nav class="way" aria-label="Way back"><a href="${view.base}/deliveries">Deliveries</a></nav>
+<div class="head"><h1>${delivery.analysis_id}</h1>${statusOf(delivery.status)}
+${isReplayable && replayForm(view, delivery)}</div>
+${view.query.replayed === "1" && delivery.status === "pending" && queued(delivery)}
+<p class="explanation">${delivery.explanation}</p>
+<dl class="facts">
+<div><dt>Event</dt><dd>${delivery.event}</dd></div>
+<div><dt>Published</dt><dd>${momentOf(delivery.created_at, view.session.timeZone)}</dd></div>
+<div><dt>Target</dt><dd class="wrap">${delivery.target_url ?? "none"}</dd></div>
+<div><dt>Delivery</dt><dd><code>${delivery.id}</code></dd></div>
+${next !== null && html`<div><dt>Next attempt</dt><dd>${momentOf(next, view.session.timeZone)}</dd></div>`}
+</dl>
+${runs.length === 0 && html`<p class="empty">No attempt has ended yet.</p>`}
+${runs.map(([run, attempts]) => runSection(view, run, attempts))}`;
+}
+
+function replayForm(view: View, { id }: Shown): Html {
+  if (!view.may("webhooks:replay")) {
+    return html`<p class="fine">Replaying needs a session with the permission to replay.</p>`;
+  }
+  return html`<form method="post" action="${view.base}/deliveries/${id}/replay">
+<input type="hidden" name="_key" value="${randomUUID()}">
+<button class="primary" data-key="r">Replay</button></form>`;
+}
+
+function queued({ run }: Shown): Html {
+  return html`<p class="said" role="status">Queued: run ${run} starts now.</p>`;
+}
+
+function runSection(view: View, run: number, attempts: readonly Attempt[]): Html {
+  return html`<section aria-labelledby="run-${run}">
+<h2 id="run-${run}">Run ${run}</h2>
+<ol class="attempts">${attempts.map((attempt) => attemptItem(view, attempt))}</ol>
+</section>`;
+}
+
+function attemptItem(view: View, attempt: Attempt): Html {
+  const { response_headers: headers, response_excerpt: excerpt } = attempt;
+  return html`<li class="${attempt.outcome === "succeeded" ? "good" : "bad"}" id="a-${attempt.run}-${attempt.number}">
+<p class="line"><span class="number">#${attempt.number}</span> ${momentOf(attempt.started_at, view.session.timeZone)}
+<strong>${attempt.status_code ?? attempt.error_code ?? attempt.outcome}</strong>
+<span>${durationText(attempt.duration_ms)}</span> ${steps(attempt)}</p>
+${attempt.error_message !== null && html`<p class="why">${attempt.error_message}</p>`}
+${
+  (headers !== null || excerpt !== null) &&
+  html`<details><summary>Answer</summary>
+${headers !== null && html`<pre>${Object.entries(headers).map(([name, value]) => `${name}: ${value}\n`)}</pre>`}
+${excerpt !== null && html`<pre>${excerpt}</pre>`}</details>`
+}
+</li>`;
+}
+
+/** A bar whose parts are as long as the steps took; the table twin is in its label. */
+function steps({ timings, duration_ms }: Attempt): Html | null {
+  const taken = STEPS.flatMap((step) => {
+    const ms = timings[step];
+    return ms === null ? [] : [{ step, ms }];
+  });
+  if (taken.length === 0 || duration_ms === 0) return null;
+  const label = taken.map(({ step, ms }) => `${STEP_NAMES[step]} ${durationText(ms)}`).join(", ");
+  let at = 0;
+  const bars = taken.map(({ step, ms }) => {
+    const width = Math.min(200 - at, Math.max(1, (ms / duration_ms) * 200));
+    const bar = html`<rect class="${step}" x="${at.toFixed(1)}" width="${width.toFixed(1)}" height="8"></rect>`;
+    at += width;
+    return bar;
+  });
+  return html`<svg class="steps" viewBox="0 0 200 8" width="200" height="8" role="img" aria-label="${label}">
+<title>${label}</title>${bars}</svg>`;
+}

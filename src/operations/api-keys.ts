@@ -1,0 +1,195 @@
+import { randomBytes } from "node:crypto";
+import { z } from "zod";
+import { digestApiKey, formatApiKey } from "../api/api-keys.ts";
+import type { Operation } from "../api/operation.ts";
+import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
+import { createCursors, pageOf, pageQuery } from "../api/pagination.ts";
+import { type FieldError, Problem } from "../api/problems.ts";
+import { API_KEY_LIFETIME_SECONDS_MAX, KEY_CLASSES, scopes } from "../model/api-keys.ts";
+import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../model/display-name.ts";
+import {
+  ACCOUNT_KEYS_MAX,
+  createAccountKey,
+  type KeyRefusal,
+  listAccountKeys,
+  revokeAccountKey,
+} from "../store/account-keys.ts";
+import type { StoredApiKey } from "../store/api-keys.ts";
+import { id, time, timeTextOrNull } from "./fields.ts";
+import type { DomainCode } from "./problems.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
+
+const tag = "API keys";
+const path = "/v1/api-keys";
+const params = z.strictObject({ key_id: id });
+
+const members = {
+  id,
+  name: z.string().nullable(),
+  class: z.enum(KEY_CLASSES).describe("`live` in production, `test` elsewhere: a key works in one of them."),
+  scopes: z.array(z.string()),
+  created_at: time,
+  expires_at: time.nullable().describe("Null: it does not expire."),
+  revoked_at: time.nullable(),
+  last_used_at: time.nullable().describe("To the minute; null: never."),
+} as const;
+
+const ApiKey = z
+  .object(members)
+  .meta({ id: "ApiKey", description: "A key of the account, without its text, which nobody keeps." });
+
+const CreatedApiKey = z
+  .object({ ...members, api_key: z.string().describe("The key itself, shown this once.") })
+  .meta({ id: "CreatedApiKey", description: "A new key of the account." });
+
+const NewApiKey = z.strictObject({
+  name: z
+    .string()
+    .refine(isDisplayName, {
+      error: `Must have 1 to ${DISPLAY_NAME_CHARS_MAX} characters, no control characters, and no spaces around it.`,
+    })
+    .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX })
+    .describe("Who or what uses it: the audit log shows it beside what the key changes."),
+  scopes: z
+    .array(z.enum(scopes))
+    .min(1)
+    .max(scopes.length)
+    .describe("What it may do: scopes of the caller's own key only."),
+  expires_in_seconds: z
+    .int()
+    .min(1)
+    .max(API_KEY_LIFETIME_SECONDS_MAX)
+    .optional()
+    .describe("When it expires, at the latest with the caller's own key. Absent: with that key."),
+});
+
+/** An account's keys, managed with one of them, or with a staff key in its name. */
+export function apiKeyOperations(dependencies: Dependencies): readonly Operation[] {
+  const { pool, apiKeyBrand, apiKeyClass } = dependencies;
+  const cursors = createCursors(id);
+  return [
+    read({
+      key: "api_keys.list",
+      tag,
+      summary: "List API keys",
+      description: "The account's keys, newest first, those that are revoked or have expired included.",
+      method: "GET",
+      path,
+      scope: "keys:write",
+      query: z.strictObject(pageQuery),
+      response: jsonResponse(200, pageOf(ApiKey)),
+      handle: async ({ accountId, query }) => {
+        const belowId = cursors.read(query.cursor, accountId);
+        const { keys, nextBelowId, total } = await listAccountKeys(pool, accountId, belowId, query.limit);
+        const next_cursor = nextBelowId === null ? null : cursors.write(nextBelowId, accountId);
+        return { body: { items: keys.map(keyBody), next_cursor, total } };
+      },
+    }),
+    write({
+      key: "api_keys.create",
+      tag,
+      summary: "Issue an API key",
+      description:
+        "Makes a key of the account, and shows it this once; a repeat under the same Idempotency-Key shows it " +
+        "again, for a day. It has no scope that the caller's own key lacks, and does not outlive that key: 403. " +
+        `An account has at most ${ACCOUNT_KEYS_MAX} keys that are valid or were made within a day.`,
+      method: "POST",
+      path,
+      scope: "keys:write",
+      risk: "irreversible",
+      mode: "sync",
+      idempotency: "key_required",
+      holdsSecret: true,
+      body: jsonBody(NewApiKey),
+      audit: (_, { body: { id: key_id, name, scopes, expires_at } }) => ({
+        key_id,
+        name,
+        scopes,
+        expires_at,
+      }),
+      response: jsonResponse(201, CreatedApiKey),
+      errors: ["exceeds_own_key", "too_many_api_keys"],
+      handle: async ({ accountId, caller, body, problem }, tx) => {
+        const text = formatApiKey(apiKeyBrand, apiKeyClass, randomBytes(32));
+        const created = await createAccountKey(tx, accountId, caller, {
+          digest: digestApiKey(text),
+          class: apiKeyClass,
+          name: body.name,
+          scopes: [...new Set(body.scopes)].sort(),
+          expiresInSeconds: body.expires_in_seconds ?? null,
+        });
+        switch (created.outcome) {
+          case "created":
+            return { body: { ...keyBody(created.key), api_key: text } };
+          case "too_many":
+            throw problem("too_many_api_keys");
+          default:
+            throw problemOf(created, "body.scopes");
+        }
+      },
+    }),
+    write({
+      key: "api_keys.revoke",
+      tag,
+      summary: "Revoke an API key",
+      description:
+        "Ends a key of the account at once and for good: the caller's own too, whose last request this is. 403 " +
+        "for a key with scopes that the caller's own lacks. Revoking it again changes nothing.",
+      method: "DELETE",
+      path: `${path}/{key_id}`,
+      scope: "keys:write",
+      risk: "irreversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params,
+      audit: ({ params }) => ({ key_id: params.key_id }),
+      response: emptyResponse(),
+      errors: ["not_found", "exceeds_own_key"],
+      handle: async ({ accountId, caller, params, problem }, tx) => {
+        const revoked = await revokeAccountKey(tx, accountId, caller, params.key_id);
+        switch (revoked.outcome) {
+          case "revoked":
+            return;
+          case "not_found":
+            throw problem("not_found");
+          default:
+            throw problemOf(revoked, "params.key_id");
+        }
+      },
+    }),
+  ];
+}
+
+/** @param place of the request's field that names the scopes, or the key that has them */
+function problemOf(refusal: KeyRefusal, place: string): Problem {
+  switch (refusal.outcome) {
+    // As it would be refused now.
+    case "caller_ended":
+      return new Problem("unauthorized");
+    case "exceeds_caller": {
+      const errors: FieldError[] = refusal.scopes.map((scope) => {
+        return { path: place, message: `Your own key lacks the scope ${scope}.` };
+      });
+      if (refusal.outlives) {
+        errors.push({ path: "body.expires_in_seconds", message: "Your own key expires before that." });
+      }
+      return new Problem("exceeds_own_key" satisfies DomainCode, { errors });
+    }
+    default:
+      throw new Error(`Unknown refusal ${JSON.stringify(refusal satisfies never)}`);
+  }
+}
+
+function keyBody(key: StoredApiKey): z.output<typeof ApiKey> {
+  return {
+    id: key.id,
+    name: key.name,
+    class: key.class,
+    scopes: [...key.scopes],
+    created_at: key.createdAt.toISOString(),
+    expires_at: timeTextOrNull(key.expiresAt?.getTime() ?? null),
+    revoked_at: timeTextOrNull(key.revokedAt?.getTime() ?? null),
+    last_used_at: timeTextOrNull(key.lastUsedAt?.getTime() ?? null),
+  };
+}

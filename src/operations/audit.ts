@@ -1,0 +1,100 @@
+import { z } from "zod";
+import type { Operation } from "../api/operation.ts";
+import { jsonResponse } from "../api/operation-io.ts";
+import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
+import { isoTime } from "../deliveries/time-text.ts";
+import { ACCOUNT_CREATED, ACTOR_KINDS, type ActorKind } from "../model/audit.ts";
+import { type AuditFilter, listAuditEntries, type StoredAuditEntry } from "../store/audit-pages.ts";
+import { momentOf } from "./delivery-filter.ts";
+import { id, moment, time } from "./fields.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
+import { read } from "./sealpost-operation.ts";
+
+const AuditEntry = z
+  .object({
+    id,
+    at: time,
+    operation: z
+      .string()
+      .describe(
+        "The operation's key; from the command line also `accounts.create`, which no operation does.",
+      ),
+    actor: z.object({
+      kind: z.enum(ACTOR_KINDS),
+      key_id: id.nullable().describe("Null: the command line."),
+      name: z
+        .string()
+        .nullable()
+        .describe("The key's name at that time. Null: it has none, or it is a staff key and yours is not."),
+    }),
+    request_id: z.string().nullable().describe("Null: the command line."),
+    details: z.record(z.string(), z.unknown()).describe("What it was about; never a secret."),
+  })
+  .meta({ id: "AuditEntry", description: "One change to the account, and who made it." });
+
+/** Who changed what. @param others what can stand in the log */
+export function auditOperations({ pool }: Dependencies, others: readonly Operation[]): readonly Operation[] {
+  const writes = others.filter(({ effect }) => effect === "write").map(({ key }) => key);
+  const filters = {
+    operation: z.enum([ACCOUNT_CREATED, ...writes]).optional(),
+    actor: z
+      .union([z.enum(ACTOR_KINDS), id])
+      .optional()
+      .describe("A kind of actor, or the id of a key."),
+    created_after: moment.optional().describe("At this moment or later."),
+    created_before: moment.optional().describe("Before this moment."),
+  };
+  const cursors = createCursors(id);
+  return [
+    read({
+      key: "audit.list",
+      tag: "Audit",
+      summary: "List changes",
+      description:
+        "Who changed what, newest first: every write but publishing, dry runs and repeats of an " +
+        "Idempotency-Key, and what was done from the command line. `total` is exact up to 10,000; with " +
+        "`Total-Capped: true` it is a lower bound, and a page may hold fewer items than `limit` and still have a " +
+        "`next_cursor`.",
+      method: "GET",
+      path: "/v1/audit",
+      scope: "audit:read",
+      query: z.strictObject({ ...filters, ...pageQuery }),
+      response: jsonResponse(200, pageOf(AuditEntry), totalCappedHeader),
+      handle: async ({ accountId, caller, query }) => {
+        const { cursor, limit, ...asked } = query;
+        const asWritten = { accountId, ...asked };
+        const belowId = cursors.read(cursor, asWritten);
+        const filter: AuditFilter = {
+          accountId,
+          operationKey: asked.operation ?? null,
+          ...actorFilter(asked.actor ?? null),
+          createdAfter: asked.created_after === undefined ? null : momentOf(asked.created_after),
+          createdBefore: asked.created_before === undefined ? null : momentOf(asked.created_before),
+        };
+        const page = await listAuditEntries(pool, filter, belowId, limit);
+        const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, asWritten);
+        const items = page.entries.map((entry) => entryBody(entry, caller.isStaff));
+        return { body: { items, next_cursor, total: page.total }, headers: totalHeaders(page.isTotalCapped) };
+      },
+    }),
+  ];
+}
+
+/** A kind of actor, or the id of a key; null: any. */
+export function actorFilter(actor: string | null): Pick<AuditFilter, "actorKind" | "keyId"> {
+  const isKind = ACTOR_KINDS.some((kind) => kind === actor);
+  return { actorKind: isKind ? (actor as ActorKind) : null, keyId: isKind ? null : actor };
+}
+
+/** What support staff are called is for staff to see. */
+export function entryBody(entry: StoredAuditEntry, isForStaff: boolean): z.output<typeof AuditEntry> {
+  const { actorKind: kind, actorName } = entry;
+  return {
+    id: entry.id,
+    at: isoTime(entry.atMs),
+    operation: entry.operationKey,
+    actor: { kind, key_id: entry.keyId, name: kind === "staff_key" && !isForStaff ? null : actorName },
+    request_id: entry.requestId,
+    details: entry.details,
+  };
+}

@@ -1,0 +1,185 @@
+import type { ClientBase, Pool } from "pg";
+import type { ConsoleTheme } from "../model/console.ts";
+import { STAFF_IDLE_SECONDS } from "../model/console.ts";
+
+/** A session that may be used. */
+export type LiveSession = {
+  readonly id: string;
+  /** Null: support staff. */
+  readonly accountId: string | null;
+  /** Null: support staff. */
+  readonly accountName: string | null;
+  /** The key that opened it. */
+  readonly keyId: string;
+  /** Those of its permissions that its key still has. */
+  readonly permissions: ReadonlySet<string>;
+  readonly viewerId: string | null;
+  readonly viewerLabel: string | null;
+  /** The origin that may frame it; null: none. */
+  readonly embedOrigin: string | null;
+  readonly timeZone: string | null;
+  readonly theme: ConsoleTheme | null;
+  readonly expiresAt: Date;
+};
+
+export type NewLink = {
+  readonly accountId: string;
+  readonly keyId: string;
+  readonly permissions: readonly string[];
+  readonly viewerId: string;
+  readonly viewerLabel: string;
+  readonly embedOrigin: string | null;
+  readonly timeZone: string | null;
+  readonly theme: ConsoleTheme | null;
+  /** Under the account's part of the console; null: its first page. */
+  readonly path: string | null;
+  readonly linkDigest: Buffer;
+  readonly linkSeconds: number;
+  readonly sessionSeconds: number;
+};
+
+export type Link = { readonly sessionId: string; readonly linkExpiresAt: Date; readonly expiresAt: Date };
+
+/** Lays a session ready for whoever first enters by the link. */
+export async function insertLink(client: ClientBase | Pool, link: NewLink): Promise<Link> {
+  const { rows } = await client.query<Link>(
+    `insert into sealpost.console_sessions
+       (account_id, key_id, permissions, viewer_id, viewer_label, embed_origin, time_zone, theme, path, link_digest,
+        link_expires_at, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now() + $11::float8 * interval '1 second',
+       now() + $12::float8 * interval '1 second')
+     returning id as "sessionId", link_expires_at as "linkExpiresAt", expires_at as "expiresAt"`,
+    [
+      link.accountId,
+      link.keyId,
+      link.permissions,
+      link.viewerId,
+      link.viewerLabel,
+      link.embedOrigin,
+      link.timeZone,
+      link.theme,
+      link.path,
+      link.linkDigest,
+      link.linkSeconds,
+      link.sessionSeconds,
+    ],
+  );
+  return rows[0]!;
+}
+
+export type Entered =
+  | { readonly kind: "entered"; readonly accountId: string; readonly path: string | null }
+  | { readonly kind: "used" | "expired" | "unknown" };
+
+/** Consumes a link: the first who comes while it is valid gets its session, under `digest`. */
+export async function enterByLink(pool: Pool, linkDigest: Buffer, digest: Buffer): Promise<Entered> {
+  const { rows } = await pool.query<{ account_id: string; path: string | null }>(
+    `update sealpost.console_sessions
+     set digest = $2, entered_at = now(), last_active_at = now()
+     where link_digest = $1 and entered_at is null and link_expires_at > now() and revoked_at is null
+     returning account_id, path`,
+    [linkDigest, digest],
+  );
+  if (rows[0]) return { kind: "entered", accountId: rows[0].account_id, path: rows[0].path };
+  const { rows: found } = await pool.query<{ is_used: boolean }>(
+    "select entered_at is not null as is_used from sealpost.console_sessions where link_digest = $1",
+    [linkDigest],
+  );
+  return { kind: found[0] === undefined ? "unknown" : found[0].is_used ? "used" : "expired" };
+}
+
+const FIND = `
+select s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "keyId",
+  array(select unnest(s.permissions) intersect select unnest(k.scopes)) as permissions,
+  s.viewer_id as "viewerId", coalesce(s.viewer_label, k.name) as "viewerLabel", s.embed_origin as "embedOrigin",
+  s.time_zone as "timeZone", s.theme, s.expires_at as "expiresAt"
+from sealpost.console_sessions s
+join sealpost.api_keys k on k.id = s.key_id
+left join sealpost.accounts a on a.id = s.account_id
+where s.digest = $1 and s.revoked_at is null and s.expires_at > now()
+  and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
+  and (s.account_id is not null or s.last_active_at > now() - $2::float8 * interval '1 second')`;
+
+/** Null: there is none, or it has ended, or its key has, or staff were idle for too long. */
+export async function findSession(pool: Pool, digest: Buffer): Promise<LiveSession | null> {
+  const { rows } = await pool.query<Omit<LiveSession, "permissions"> & { permissions: string[] }>({
+    name: "find_console_session",
+    text: FIND,
+    values: [digest, STAFF_IDLE_SECONDS],
+  });
+  const [session] = rows;
+  return session === undefined ? null : { ...session, permissions: new Set(session.permissions) };
+}
+
+/** A person did something, noted at most once a minute. */
+export async function noteSessionUse(pool: Pool, id: string): Promise<void> {
+  await pool.query({
+    name: "note_console_session_use",
+    text: `update sealpost.console_sessions set last_active_at = now()
+      where id = $1 and last_active_at < now() - interval '1 minute'`,
+    values: [id],
+  });
+}
+
+export type StoredSession = {
+  readonly id: string;
+  readonly viewerId: string | null;
+  readonly viewerLabel: string | null;
+  readonly permissions: readonly string[];
+  readonly createdAt: Date;
+  /** Null: nobody has entered by its link yet. */
+  readonly enteredAt: Date | null;
+  readonly lastActiveAt: Date | null;
+  readonly expiresAt: Date;
+};
+
+/** The account's sessions that are live or may still be entered, the newest first. @param viewerId null: everybody's */
+export async function listSessions(
+  pool: Pool,
+  accountId: string,
+  viewerId: string | null,
+  max: number,
+): Promise<readonly StoredSession[]> {
+  const { rows } = await pool.query<StoredSession>(
+    `select id, viewer_id as "viewerId", viewer_label as "viewerLabel", permissions, created_at as "createdAt",
+       entered_at as "enteredAt", last_active_at as "lastActiveAt", expires_at as "expiresAt"
+     from sealpost.console_sessions
+     where account_id = $1 and ($2::text is null or viewer_id = $2) and revoked_at is null and expires_at > now()
+       and (entered_at is not null or link_expires_at > now())
+     order by id desc limit $3`,
+    [accountId, viewerId, max],
+  );
+  return rows;
+}
+
+/** Ends sessions of the account: one, or all of a viewer, or, with both null, all. Returns how many. */
+export async function revokeSessions(
+  client: ClientBase | Pool,
+  accountId: string,
+  { id, viewerId }: { readonly id: string | null; readonly viewerId: string | null },
+): Promise<number> {
+  const { rowCount } = await client.query(
+    `update sealpost.console_sessions set revoked_at = now()
+     where account_id = $1 and ($2::uuid is null or id = $2) and ($3::text is null or viewer_id = $3)
+       and revoked_at is null and expires_at > now()`,
+    [accountId, id, viewerId],
+  );
+  return rowCount ?? 0;
+}
+
+/** Its holder has left. */
+export async function endSession(pool: Pool, id: string): Promise<void> {
+  await pool.query("update sealpost.console_sessions set revoked_at = now() where id = $1", [id]);
+}
+
+/** Deletes what ended a day ago, at most `rowsMax`. Returns how many. */
+export async function forgetSessions(pool: Pool, rowsMax: number): Promise<number> {
+  const { rowCount } = await pool.query(
+    `with old as (
+       select id from sealpost.console_sessions where expires_at < now() - interval '1 day' limit $1
+     )
+     delete from sealpost.console_sessions as s using old where s.id = old.id`,
+    [rowsMax],
+  );
+  return rowCount ?? 0;
+}

@@ -1,0 +1,170 @@
+import axe from "axe-core";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
+import { type LinkWish, newLink } from "../support/console.ts";
+import { EXCERPT, layDeliveries } from "../support/console-deliveries.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+
+const PERMISSIONS = ["webhooks:read", "webhooks:replay"];
+
+// Where there is no Chromium at its place (Debian's package `chromium`) there is nothing to drive.
+describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
+  let database: TestDatabase;
+  let api: TestApi;
+  let browser: TestBrowser;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    api = await startTestApi(database);
+    browser = await startBrowser();
+    await layDeliveries(database, api.account.accountId, {
+      abandoned: 3,
+      failed: 2,
+      succeeded: 4,
+      pending: 2,
+    });
+  });
+  afterAll(async () => {
+    await browser.close();
+    await api.close();
+    await database.drop();
+  });
+
+  async function open(wish: LinkWish = {}, options = {}): Promise<Viewer> {
+    const viewer = await browser.newViewer(options);
+    // Opening the link takes JavaScript; what follows need not have it.
+    const link = await newLink(api, { permissions: PERMISSIONS, ...wish });
+    await viewer.page.goto(link.href);
+    await viewer.page.waitForURL(/\/deliveries/);
+    return viewer;
+  }
+
+  const statuses = (page: Page) => page.locator("table.log .status").allTextContents();
+  const attention = "a:has-text('Needs attention')";
+
+  test("opens by a link, whose token stays in no address", async () => {
+    const { page, context, complaints } = await open();
+    expect(await page.locator("h1").textContent()).toBe("Deliveries");
+    expect(await statuses(page)).toHaveLength(11);
+    expect(await page.evaluate("document.cookie + JSON.stringify(localStorage)")).toBe("{}");
+    await page.goBack();
+    expect(page.url()).not.toContain("t=");
+    expect(complaints).toEqual([]);
+    await context.close();
+  });
+
+  test("shows under 'needs attention' exactly what failed or was abandoned", async () => {
+    const { page, context } = await open();
+    await page.click(attention);
+    expect((await statuses(page)).map((text) => text.replace(/^\S+\s+/, ""))).toEqual([
+      ...Array(3).fill("abandoned"),
+      ...Array(2).fill("failing"),
+    ]);
+    const { page: copy, context: other } = await open();
+    await copy.goto(page.url());
+    expect(await statuses(copy)).toHaveLength(5);
+    await Promise.all([context.close(), other.close()]);
+  });
+
+  test("shows what a receiver answered as text", async () => {
+    const { page, context, complaints } = await open();
+    await page.click(`table.log a:text-is("inv-1")`);
+    await page.click("summary");
+    expect(await page.locator("pre").last().textContent()).toBe(EXCERPT);
+    expect(await page.title()).toMatch(/^inv-1 /);
+    expect(complaints).toEqual([]);
+    await context.close();
+  });
+
+  test("replays by keyboard, once for a form that is sent twice", async () => {
+    const { page, context } = await open();
+    await page.click(`table.log a:text-is("inv-2")`);
+    await page.waitForSelector("button.primary");
+    const form = await page.locator("form[action$='/replay']").evaluate((element) => ({
+      action: (element as unknown as { action: string }).action,
+      key: (element as unknown as { elements: Record<string, { value: string }> }).elements._key!.value,
+    }));
+    await page.keyboard.press("r");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("text=Queued: run 2 starts now.");
+    const again = await page.request.post(form.action, {
+      form: { _key: form.key },
+      headers: { "sec-fetch-site": "same-origin" },
+      maxRedirects: 0,
+    });
+    expect(again.status()).toBe(303);
+    const { rows } = await database.pool.query(
+      "select run from sealpost.deliveries where analysis_id = 'inv-2' and account_id = $1",
+      [api.account.accountId],
+    );
+    expect(rows).toEqual([{ run: 2 }]);
+    await context.close();
+  });
+
+  test("offers nobody what he may not do", async () => {
+    const { page, context } = await open({ permissions: ["webhooks:read"] });
+    await page.click(`table.log a:text-is("inv-1")`);
+    await page.waitForSelector("h2");
+    expect(await page.locator("form[action$='/replay']").count()).toBe(0);
+    expect(await page.locator("nav >> text=Replays").count()).toBe(0);
+    await context.close();
+  });
+
+  test("works without scripts, once it is open", async () => {
+    const viewer = await open();
+    const state = await viewer.context.storageState();
+    await viewer.context.close();
+    const { page, context } = await browser.newViewer({ javaScriptEnabled: false, storageState: state });
+    await page.goto(`${api.url}/console/a/${api.account.accountId}/deliveries`);
+    await page.click(attention);
+    for (const text of await statuses(page)) expect(text).toMatch(/abandoned|failing/);
+    await page.fill("input[name=analysis_id]", "inv-3");
+    await page.click("text=Filter");
+    await page.click("table.log a");
+    await page.click("button.primary");
+    expect(await page.locator(".said").textContent()).toContain("Queued: run 2");
+    await context.close();
+  });
+
+  test("says what is wrong with a filter, and where the id is that nobody has", async () => {
+    const { page, context } = await open();
+    await page.goto(`${api.url}/console/a/${api.account.accountId}/deliveries?status_code=9`);
+    expect(await page.locator("h1").textContent()).toBe("Invalid request");
+    const nowhere = await page.goto(
+      `${api.url}/console/a/${api.account.accountId}/deliveries/01a202fb-dbd9-7000-aca3-48e0de76fa5b`,
+    );
+    expect(nowhere?.status()).toBe(404);
+    expect(await page.locator("h1").textContent()).toBe("Not found");
+    await context.close();
+  });
+
+  describe.each(["light", "dark"] as const)("in %s", (colorScheme) => {
+    test.each([1280, 360, 320])(
+      "at %i px is without a fault that axe finds, and never scrolls sideways",
+      async (width) => {
+        const { page, context } = await open({}, { viewport: { width, height: 800 }, colorScheme });
+        const base = `${api.url}/console/a/${api.account.accountId}`;
+        for (const path of ["/deliveries", "/deliveries?analysis_id=nobody", "/deliveries?status_code=9"]) {
+          await page.goto(base + path);
+          expect([path, await faultsOf(page)]).toEqual([path, []]);
+        }
+        await page.goto(`${base}/deliveries`);
+        await page.click(`table.log a:text-is("inv-1")`);
+        await page.click("summary");
+        expect(await faultsOf(page)).toEqual([]);
+        await context.close();
+      },
+    );
+  });
+});
+
+/** What axe finds, and whether the page is wider than its window. */
+async function faultsOf(page: Page): Promise<readonly string[]> {
+  // Pages allow no inline script: axe comes by the debugger, which their policy does not bind.
+  const found = await page.evaluate(`${axe.source}; axe.run().then(({ violations }) =>
+    violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html }) => html).join(" | ")))`);
+  const isWide = await page.evaluate("document.documentElement.scrollWidth > innerWidth");
+  return [...(found as string[]), ...(isWide ? ["scrolls sideways"] : [])];
+}

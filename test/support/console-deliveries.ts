@@ -1,0 +1,79 @@
+// Deliveries in every state, as the log shows them, without a dispatcher.
+import type { ErrorCode } from "../../src/model/error-codes.ts";
+import type { Recording } from "../../src/store/record.ts";
+import { recordOutcomes } from "../../src/store/record.ts";
+import type { TestDatabase } from "./database.ts";
+import { claim, openDispatchPool, publishAt } from "./delivery-rows.ts";
+
+const TARGET = "https://hooks.example.com/in";
+/** What a hostile receiver answers. */
+export const EXCERPT = '<img src=x onerror="document.title=1"><script>document.title=1</script>';
+
+export type Shown = {
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly abandoned: number;
+  readonly pending: number;
+};
+
+/** Analyses `inv-1`, `inv-2`, …, the newest first: abandoned ones, then failed, succeeded and pending ones. */
+export async function layDeliveries(
+  database: TestDatabase,
+  accountId: string,
+  shown: Shown,
+  nowMs: number = Date.now(),
+): Promise<void> {
+  const kinds = (["abandoned", "failed", "succeeded", "pending"] as const).flatMap((kind) =>
+    Array.from({ length: shown[kind] }, () => kind),
+  );
+  await database.pool.query(
+    `insert into sealpost.endpoints (account_id, url) values ($1, $2) on conflict (account_id) do nothing`,
+    [accountId, TARGET],
+  );
+  const idsByKind = new Map<string, (typeof kinds)[number]>();
+  for (const [index, kind] of kinds.entries()) {
+    const at = new Date(nowMs - (index + 1) * 60_000);
+    const [id] = await publishAt(database.pool, accountId, at, [`inv-${index + 1}`]);
+    idsByKind.set(id!, kind);
+  }
+  const pool = openDispatchPool(database);
+  const ended = [...idsByKind].filter(([, kind]) => kind !== "pending").map(([id]) => id);
+  const { deliveries } = await claim(pool, ended);
+  const recordings = deliveries.flatMap((delivery): Recording[] => {
+    if (delivery.kind !== "leased") return [];
+    const kind = idsByKind.get(delivery.deliveryId)!;
+    const hasSucceeded = kind === "succeeded";
+    const errorCode: ErrorCode | null = hasSucceeded ? null : "status_503";
+    return [
+      {
+        deliveryId: delivery.deliveryId,
+        leaseToken: delivery.leaseToken,
+        run: delivery.run,
+        attempt: {
+          number: 1,
+          startedAtMs: nowMs - 5_000,
+          endedAtMs: nowMs - 3_800,
+          dnsMs: 12,
+          connectMs: 34,
+          tlsMs: 80,
+          firstByteMs: 900,
+          statusCode: hasSucceeded ? 200 : 503,
+          outcome: hasSucceeded ? "succeeded" : "rejected",
+          errorCode,
+          targetUrl: TARGET,
+          remoteAddress: "93.184.216.34",
+          responseHeaders: JSON.stringify({ server: "nginx", "content-type": "text/html" }),
+          responseExcerpt: EXCERPT,
+        },
+        next:
+          kind === "abandoned"
+            ? { status: "abandoned", reason: "attempts_exhausted", errorCode }
+            : kind === "failed"
+              ? { status: "failed", dueAtMs: nowMs + 3_600_000 }
+              : { status: "succeeded" },
+      },
+    ];
+  });
+  await recordOutcomes(pool, recordings);
+  await pool.end();
+}
