@@ -236,11 +236,11 @@ test("every operation of the API, and deliveries from publishing to housekeeping
     applicationName: "test feed",
     onError: () => undefined,
   });
-  expect(await sequenceEvents(feedPool, randomUUID(), 1_000)).toMatchObject({ leads: true, sequenced: 3 });
+  expect(await sequenceEvents(feedPool, randomUUID(), 1_000)).toMatchObject({ leads: true, sequenced: 6 });
   await endSequencingLease(feedPool, randomUUID());
   await readFeedLag(feedPool);
   await feedPool.end();
-  expect((await ask("webhooks.events.list")).items).toHaveLength(3);
+  expect((await ask("webhooks.events.list")).items).toHaveLength(6);
 
   await ask("analyses.get", { id: "flaky" });
   await ask("webhooks.endpoint.test");
