@@ -2,12 +2,12 @@
 -- random bits is stored.
 
 -- account_id null: a session of support staff, which has no link. key_id: the key that opened it; when that is revoked
--- or expires, the session ends. permissions: scopes, each of which that key had. viewer_*: whom the host page's owner
--- says it is for.
+-- or expires, the session ends. Null: the command line. permissions: scopes, each of which that key had. viewer_*: whom
+-- the host page's owner says it is for.
 create table sealpost.console_sessions (
   id uuid primary key default sealpost.uuid_v7(),
   account_id uuid references sealpost.accounts,
-  key_id uuid not null references sealpost.api_keys,
+  key_id uuid references sealpost.api_keys,
   permissions text[] not null,
   viewer_id text,
   viewer_label text,
@@ -28,5 +28,8 @@ create table sealpost.console_sessions (
 );
 create index console_sessions_account on sealpost.console_sessions (account_id, id);
 create index console_sessions_expires on sealpost.console_sessions (expires_at);
+
+-- Whose session of the console a change was made in; null: none.
+alter table sealpost.audit_log add column session_id uuid, add column viewer text;
 
 revoke execute on all functions in schema sealpost from public;

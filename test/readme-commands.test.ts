@@ -86,6 +86,8 @@ test("every command is answered as the README says", async () => {
   const page = { items: [{ delivery_id, signature: expect.stringMatching(/^t=\d+,v1=/) }] };
   expect(await runNext("/v1/webhooks/events?limit=50")).toMatchObject({ status: 200, body: page });
 
+  const link = { status: 201, body: { url: expect.stringContaining("/console/enter#t=") } };
+  expect(await runNext("/v1/console/links")).toMatchObject(link);
   expect(await runNext("/replay ")).toMatchObject({ status: 202, body: { id: delivery_id, run: 2 } });
   await attempted(2);
   const counts = { matched: 1, own_url: 0, expired: 0 };
@@ -97,6 +99,11 @@ test("every command is answered as the README says", async () => {
   const listed = { items: [{ id: ids.REPLAY_ID, replayed: 1 }], total: 1 };
   expect(await runNext("/replays -H")).toMatchObject({ status: 200, body: listed });
   expect(await runNext("/cancel ")).toMatchObject({ status: 200, body: { id: ids.REPLAY_ID } });
+
+  expect(await runNext("/notices/recipients")).toMatchObject({
+    status: 409,
+    body: { code: "mail_not_configured" },
+  });
 
   expect(await runNext("X-Account-Id")).toEqual({ status: 200, body: { dry_run: true, ...counts } });
   expect(left).toEqual([]);

@@ -1,5 +1,7 @@
 import { createHash } from "node:crypto";
 import type { KeyClass } from "../model/api-keys.ts";
+import { TtlMap } from "../model/ttl-map.ts";
+import { REMEMBERED_KEYS_MAX } from "./limits.ts";
 
 /** A key as the store knows it. */
 export type ApiKey = {
@@ -32,14 +34,23 @@ export function digestApiKey(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
 
+const REMEMBERED_FOR_MS = 3_600_000;
 const BEARER = /^bearer +([\w.~+/=-]{1,256})$/i;
 
-export type Authenticate = (authorization: string | undefined) => Promise<ApiKey | null>;
+/** `found`: null for a missing, malformed, unknown, revoked or expired key, or one of the other environment. */
+export type Authentication = {
+  readonly found: Promise<ApiKey | null>;
+  /** The key as it was when it was last found valid: never good for letting anybody in. Null: not known. */
+  readonly expected: ApiKey | null;
+};
+
+export type Authenticate = (authorization: string | undefined) => Authentication;
+
+const MISSING: Authentication = { found: Promise.resolve(null), expected: null };
 
 /**
- * Authenticates a request: null for a missing, malformed, unknown, revoked or expired key, or one of the other
- * environment. All of these look the same to the caller. The lookup is by digest, so its timing is of no use to a
- * guesser, and it comes before any other check.
+ * Authenticates a request. All invalid keys look the same to the caller. The lookup is by digest, so its timing is of
+ * no use to a guesser, and it comes before any other check.
  */
 export function createAuthenticate(options: {
   readonly findApiKey: FindApiKey;
@@ -49,13 +60,28 @@ export function createAuthenticate(options: {
   readonly now: () => number;
 }): Authenticate {
   const { findApiKey, prefix, now } = options;
-  return async (authorization) => {
-    const text = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1];
-    if (text === undefined) return null;
-    const key = await findApiKey(digestApiKey(text));
-    const isOfThisEnvironment = text.startsWith(prefix);
+  const valid = new TtlMap<string, ApiKey>({
+    entriesMax: REMEMBERED_KEYS_MAX,
+    now: () => performance.now(),
+  });
+
+  async function find(digest: Buffer, id: string, isOfThisEnvironment: boolean): Promise<ApiKey | null> {
+    const key = await findApiKey(digest);
     const isValid = key !== null && key.revokedAt === null && !hasPassed(key.expiresAt, now);
-    return isOfThisEnvironment && isValid ? key : null;
+    if (!isValid || !isOfThisEnvironment) {
+      valid.delete(id);
+      return null;
+    }
+    if (!valid.has(id)) valid.set(id, key, REMEMBERED_FOR_MS);
+    return key;
+  }
+
+  return (authorization) => {
+    const text = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1];
+    if (text === undefined) return MISSING;
+    const digest = digestApiKey(text);
+    const id = digest.toString("latin1");
+    return { expected: valid.get(id) ?? null, found: find(digest, id, text.startsWith(prefix)) };
   };
 }
 

@@ -21,9 +21,18 @@ export function sendPage(
   if (!/\btext\/html\b/i.test(request.headers.accept ?? "")) {
     return reply.header("content-type", other.type).send(other.bytes);
   }
+  return sendHtml(reply, page);
+}
+
+/** Sends the page to whoever asked. Its form, if it has one, can be sent to this server. */
+export function sendHtml(
+  reply: FastifyReply,
+  page: HtmlPage,
+  { hasForm = false }: { readonly hasForm?: boolean } = {},
+): FastifyReply {
   reply.headers({
     "content-type": "text/html; charset=utf-8",
-    "content-security-policy": STATIC_PAGE_POLICY,
+    "content-security-policy": hasForm ? FORM_PAGE_POLICY : STATIC_PAGE_POLICY,
   });
   return reply.send(Buffer.from(whole(page)));
 }
@@ -63,10 +72,17 @@ pre code { overflow-wrap: normal; }
 }
 `;
 
-/** The one policy of our own pages: their one style, and nothing from anywhere. */
-const STATIC_PAGE_POLICY =
-  `default-src 'none'; style-src 'sha256-${hash("sha256", STYLE, "base64")}'; ` +
-  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/** The policy of our own pages: their one style, and nothing from anywhere. */
+const STATIC_PAGE_POLICY = pagePolicy("'none'");
+/** The same for a page with a form that is sent to this server. */
+const FORM_PAGE_POLICY = pagePolicy("'self'");
+
+function pagePolicy(formAction: "'none'" | "'self'"): string {
+  return (
+    `default-src 'none'; style-src 'sha256-${hash("sha256", STYLE, "base64")}'; ` +
+    `base-uri 'none'; form-action ${formAction}; frame-ancestors 'none'`
+  );
+}
 
 function whole({ title, body }: HtmlPage): string {
   return `<!doctype html>

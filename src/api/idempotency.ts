@@ -1,6 +1,12 @@
 import { createHash } from "node:crypto";
 import { parseItem } from "structured-headers";
-import type { CallLease, ClaimState, IdempotencyClaim, StoredResponse } from "../model/idempotency.ts";
+import type {
+  CallLease,
+  ClaimState,
+  CompletedClaim,
+  IdempotencyClaim,
+  StoredResponse,
+} from "../model/idempotency.ts";
 import { IDEMPOTENCY_KEY_CHARS_MAX } from "./limits.ts";
 import type { Transaction } from "./operation.ts";
 import { invalidRequest, Problem } from "./problems.ts";
@@ -13,23 +19,21 @@ export type IdempotencyStore = {
   /** Runs `work` in one transaction: committed if it resolves, rolled back if it rejects, and settled like it. */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
   /**
-   * The same, but gives up when a lock is not to be had within `lockWaitMs`.
-   * @throws LockWaitError
+   * The same for writes with different keys: claims all of them until the transaction ends, without waiting for those
+   * that are claimed already, and stores the responses that `work` completed. `work` gets what became of the claims, in
+   * their order.
+   *
+   * @param lockWaitMs how long to wait for a lock; null: as long as a statement may take
+   * @throws LockWaitError when a lock is not to be had within `lockWaitMs`
    */
-  transactionWithin<T>(lockWaitMs: number, work: (tx: Transaction) => Promise<T>): Promise<T>;
-  /** Claims until the transaction ends, or returns why not. */
-  claim(tx: Transaction, claim: IdempotencyClaim): Promise<ClaimState>;
-  /** The same for several with different keys, in their order. */
-  claimAll(tx: Transaction, claims: readonly IdempotencyClaim[]): Promise<readonly ClaimState[]>;
+  claimedTransaction<T>(
+    claims: readonly IdempotencyClaim[],
+    lockWaitMs: number | null,
+    work: (tx: Transaction, states: readonly ClaimState[]) => Promise<Completed<T>>,
+  ): Promise<T>;
   /** Claims beyond the transaction, under `token`, until `completeCall` or `releaseCall`, at most for `leaseMs`. */
   claimCall(tx: Transaction, claim: IdempotencyClaim, lease: CallLease): Promise<ClaimState>;
-  /** Stores the response in the transaction of the effect. */
-  complete(tx: Transaction, claim: IdempotencyClaim, response: StoredResponse): Promise<void>;
-  completeAll(
-    tx: Transaction,
-    completed: readonly { readonly claim: IdempotencyClaim; readonly response: StoredResponse }[],
-  ): Promise<void>;
-  /** The same for a call. Does nothing when the claim is no longer held under `token`. */
+  /** Stores the response of a call. Does nothing when the claim is no longer held under `token`. */
   completeCall(
     tx: Transaction,
     claim: IdempotencyClaim,
@@ -39,6 +43,9 @@ export type IdempotencyStore = {
   /** Releases the claim of a failed call, so the request can be retried. */
   releaseCall(tx: Transaction, claim: IdempotencyClaim, token: string): Promise<void>;
 };
+
+/** What a transaction came to, and the responses to be stored in it. */
+export type Completed<T> = { readonly result: T; readonly completed: readonly CompletedClaim[] };
 
 /**
  * Another transaction was in the way: it holds a lock for longer than was to be waited, or the database chose ours to

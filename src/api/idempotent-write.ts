@@ -1,6 +1,6 @@
 import type { ClaimState, IdempotencyClaim } from "../model/idempotency.ts";
 import { withDeadline } from "./deadline.ts";
-import type { IdempotencyStore } from "./idempotency.ts";
+import type { Completed, IdempotencyStore } from "./idempotency.ts";
 import { CALL_CLAIM_MS, RELEASE_WITHIN_MS } from "./limits.ts";
 import type { AuditDetails, Caller, ErasedResult, Transaction } from "./operation.ts";
 import { Problem } from "./problems.ts";
@@ -61,15 +61,20 @@ export function createIdempotentWrites(options: {
   return {
     inTransaction: (write, waitMs, perform) => {
       const { claim, holdsSecret } = write;
-      const work = async (tx: Transaction): Promise<WriteResult> => {
-        const earlier = earlierResponse(await store.claim(tx, claim), claim);
-        if (earlier) return { response: earlier, isReplayed: true };
+      const work = async (
+        tx: Transaction,
+        states: readonly ClaimState[],
+      ): Promise<Completed<WriteResult>> => {
+        const earlier = earlierResponse(states[0]!, claim);
+        if (earlier) return { result: { response: earlier, isReplayed: true }, completed: [] };
         const { result, response } = await perform(tx);
         await recordPerformed(recordWrite, tx, write, result);
-        await store.complete(tx, claim, toStoredResponse(response, holdsSecret));
-        return { response, isReplayed: false };
+        const completed = [{ claim, response: toStoredResponse(response, holdsSecret) }];
+        return { result: { response, isReplayed: false }, completed };
       };
-      const working = places.run(claim.accountId, write.places, waitMs, () => store.transaction(work));
+      const working = places.run(claim.accountId, write.places, waitMs, () =>
+        store.claimedTransaction([claim], null, work),
+      );
       return withDeadline(waitMs, "the transaction", working);
     },
 

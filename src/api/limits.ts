@@ -55,6 +55,9 @@ export const FIELD_ERROR_CHARS_MAX = 200;
 /** Rate-limit states cached for when the limiter's store is down. */
 export const REMEMBERED_BUCKETS_MAX = 10_000;
 
+/** Keys remembered for the buckets that their requests count in. */
+export const REMEMBERED_KEYS_MAX = 10_000;
+
 /** The claim of an operation that calls out is free again after this if its process died. */
 export const CALL_CLAIM_MS = 120_000;
 /** An error response waits at most this long for its claim to be released. */

@@ -23,6 +23,8 @@ export type Caller = {
   /** A staff key has access to every account. */
   readonly isStaff: boolean;
   readonly scopes: ReadonlySet<string>;
+  /** Of the console; absent: the key itself asks. `hasKey`: false where the command line has opened it. */
+  readonly session?: { readonly id: string; readonly viewer: string | null; readonly hasKey: boolean };
 };
 
 /** A valid request, as a handler receives it. */

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { addConfirmationPages, type Confirmations } from "./confirmation-pages.ts";
 import { addDocumentPages, type DocumentPage } from "./document-pages.ts";
 import { entityTag, matchesEntityTag } from "./entity-tags.ts";
 import { addErrorPages, type CodeGroup } from "./error-pages.ts";
@@ -21,13 +22,15 @@ export type PageOptions = {
   readonly codeGroups: readonly CodeGroup[];
   /** Rejects while the process is not ready: its database is down, or not migrated. */
   readonly checkReady: () => Promise<void>;
+  /** Links that ask a person to confirm something; absent: there are none. */
+  readonly confirmations?: Confirmations;
 };
 
-export type PageRoute = { readonly method: "GET"; readonly path: string };
+export type PageRoute = { readonly method: "GET" | "POST"; readonly path: string };
 
 const OPENAPI_PATH = "/v1/openapi.json";
 
-/** Adds what needs no API key: health, the OpenAPI document, the reference, the error pages. */
+/** Adds what needs no API key: health, the OpenAPI document, the reference, the error pages, links to confirm. */
 export async function addPublicPages(
   app: FastifyInstance,
   registry: OperationRegistry,
@@ -74,6 +77,9 @@ export async function addPublicPages(
     admit,
   );
 
+  const confirmationRoutes =
+    options.confirmations === undefined ? [] : addConfirmationPages(app, options.confirmations, admit);
+
   const paths = [
     "/healthz",
     "/readyz",
@@ -84,7 +90,7 @@ export async function addPublicPages(
     ...documentPaths,
     ...referencePaths,
   ];
-  return paths.map((path) => ({ method: "GET", path }));
+  return [...paths.map((path) => ({ method: "GET", path }) as const), ...confirmationRoutes];
 }
 
 function taggedDocument(openApi: OpenApiDocument): { readonly document: Buffer; readonly tag: string } {

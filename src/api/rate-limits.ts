@@ -34,9 +34,13 @@ export type RateLimits = {
    * Counts the request. If the store fails or takes longer than `waitMs`, lets it through with the last known state.
    */
   count(bucket: string, policy: RateLimitPolicy, waitMs: number): Promise<RateLimitState>;
+  /** The same in two steps: counts at once, and says what it came to when it is asked. */
+  startCounting(bucket: string, policy: RateLimitPolicy, waitMs: number): Counting;
   /** The last known state, without counting: for responses sent before the request could be counted. */
   lastKnown(bucket: string, policy: RateLimitPolicy): RateLimitState;
 };
+
+export type Counting = () => Promise<RateLimitState>;
 
 type Known = { readonly remaining: number; readonly endsAtMs: number };
 
@@ -68,21 +72,26 @@ export function createRateLimits(options: {
       : stateOf(policy, true, policy.requestsMax, policy.windowSeconds * 1000);
   }
 
-  async function count(bucket: string, policy: RateLimitPolicy, waitMs: number): Promise<RateLimitState> {
-    try {
-      const counted = await withDeadline(waitMs, "the rate limiter", countRequest(bucket, policy));
-      remember(bucket, {
-        remaining: remainingOf(policy, counted.requests),
-        endsAtMs: monotonicMs() + counted.resetMs,
-      });
-      return countedState(policy, counted);
-    } catch (error) {
-      onStoreFailure(error);
-      return lastKnown(bucket, policy);
-    }
+  function startCounting(bucket: string, policy: RateLimitPolicy, waitMs: number): Counting {
+    const counting = withDeadline(waitMs, "the rate limiter", countRequest(bucket, policy));
+    // Perhaps nobody asks.
+    counting.catch(() => undefined);
+    return async () => {
+      try {
+        const counted = await counting;
+        remember(bucket, {
+          remaining: remainingOf(policy, counted.requests),
+          endsAtMs: monotonicMs() + counted.resetMs,
+        });
+        return countedState(policy, counted);
+      } catch (error) {
+        onStoreFailure(error);
+        return lastKnown(bucket, policy);
+      }
+    };
   }
 
-  return { count, lastKnown };
+  return { count: (...asked) => startCounting(...asked)(), startCounting, lastKnown };
 }
 
 /** The state that a count means under the policy. */

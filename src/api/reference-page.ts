@@ -1,15 +1,24 @@
 import { hash } from "node:crypto";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import {
+  fastify as createFastify,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from "fastify";
 import { inSlices } from "./body-slices.ts";
 import { invalidRequest } from "./problems.ts";
 
 const REFERENCE_PATH = "/reference";
+const SCRIPT_PATH = `${REFERENCE_PATH}/js/scalar.js`;
 
 /**
  * Adds the reference, which renders the OpenAPI document in the browser. The script comes from this server, and the
  * page's policy allows no other origin.
+ *
+ * The library is loaded for the first who asks, into an app of its own, as routes cannot be added to one that listens:
+ * it keeps its 4 MB script in memory twice, 17 MB in all, and most processes are never asked.
  */
 export async function addReferencePage(
   app: FastifyInstance,
@@ -17,70 +26,77 @@ export async function addReferencePage(
   documentPath: string,
   admit: (request: FastifyRequest, reply: FastifyReply) => Promise<void>,
 ): Promise<readonly string[]> {
-  // Loaded only by processes that serve it: the library keeps its 4 MB script in memory.
-  const { default: apiReference } = await import("@scalar/fastify-api-reference");
-  await app.register(async (pages) => {
-    const chooseScript = createScript();
-    pages.addHook("onSend", async (request, reply, payload) => {
-      if (typeof payload !== "string") return payload;
-      if (String(reply.getHeader("content-type")).startsWith("text/html")) {
-        reply.headers({ "cache-control": "no-cache", "content-security-policy": policyOf(payload) });
-        return payload;
-      }
-      const { headers, bytes } = await chooseScript(payload, request.headers["accept-encoding"]);
-      reply.headers({ "cache-control": "public, max-age=3600", ...headers });
-      return inSlices(bytes);
+  let loaded: Promise<FastifyInstance> | null = null;
+  let script: Promise<Scripts> | null = null;
+  async function render(path: string, host: string): Promise<Buffer> {
+    loaded ??= loadLibrary(title, documentPath);
+    const { rawPayload } = await (await loaded).inject({ url: path, headers: { host } });
+    return rawPayload;
+  }
+  const onRequest = async (request: FastifyRequest, reply: FastifyReply) => {
+    await admit(request, reply);
+    refuseHost(request);
+  };
+
+  for (const path of [REFERENCE_PATH, `${REFERENCE_PATH}/`]) {
+    app.get(path, { onRequest }, async (request, reply) => {
+      if (!path.endsWith("/")) return reply.redirect(`${REFERENCE_PATH}/`, 301);
+      const html = (await render(path, request.host)).toString();
+      reply.type("text/html; charset=utf-8");
+      reply.headers({ "cache-control": "no-cache", "content-security-policy": policyOf(html) });
+      return html;
     });
-    await pages.register(apiReference, {
-      routePrefix: REFERENCE_PATH,
-      hooks: {
-        onRequest: async (request, reply) => {
-          await admit(request, reply);
-          refuseHost(request);
-        },
-      },
-      configuration: {
-        pageTitle: title,
-        url: documentPath,
-        telemetry: false,
-        withDefaultFonts: false,
-        showDeveloperTools: "never",
-        hideClientButton: true,
-        agent: { disabled: true },
-        mcp: { disabled: true },
-        persistAuth: false,
-        documentDownloadType: "json",
-        operationTitleSource: "summary",
-      },
-    });
+  }
+  app.get(SCRIPT_PATH, { onRequest }, async (request, reply) => {
+    script ??= render(SCRIPT_PATH, request.host).then(bothForms);
+    const { plain, compressed } = await script;
+    const { headers, bytes } = acceptsGzip(request.headers["accept-encoding"] ?? "") ? compressed : plain;
+    reply.type("application/javascript; charset=utf-8");
+    reply.headers({ "cache-control": "public, max-age=3600", ...headers });
+    return inSlices(bytes);
   });
-  return [REFERENCE_PATH, `${REFERENCE_PATH}/`, `${REFERENCE_PATH}/js/scalar.js`];
+  return [REFERENCE_PATH, `${REFERENCE_PATH}/`, SCRIPT_PATH];
+}
+
+async function loadLibrary(title: string, documentPath: string): Promise<FastifyInstance> {
+  const { default: apiReference } = await import("@scalar/fastify-api-reference");
+  const pages = createFastify();
+  await pages.register(apiReference, {
+    routePrefix: REFERENCE_PATH,
+    configuration: {
+      pageTitle: title,
+      url: documentPath,
+      telemetry: false,
+      withDefaultFonts: false,
+      showDeveloperTools: "never",
+      hideClientButton: true,
+      agent: { disabled: true },
+      mcp: { disabled: true },
+      persistAuth: false,
+      documentDownloadType: "json",
+      operationTitleSource: "summary",
+    },
+  });
+  return pages;
 }
 
 type Script = { readonly headers: Readonly<Record<string, string | number>>; readonly bytes: Buffer };
 
+type Scripts = { readonly plain: Script; readonly compressed: Script };
+
 /**
- * The 4 MB script's bytes, plain and compressed. Both are made once, for the first who asks, and sent to everybody:
- * @fastify/compress would compress for each request anew, and each string sent would be copied for its connection.
+ * The 4 MB script's bytes, plain and compressed. Both are made once and sent to everybody: @fastify/compress would
+ * compress for each request anew, and each string sent would be copied for its connection.
  */
-function createScript(): (text: string, acceptEncoding: string | undefined) => Promise<Script> {
-  let made: Promise<Record<"plain" | "compressed", Script>> | null = null;
-  const make = async (text: string) => {
-    const plain = Buffer.from(text);
-    const compressed = await promisify(gzip)(plain);
-    const vary = { vary: "accept-encoding" };
-    return {
-      plain: { bytes: plain, headers: { ...vary, "content-length": plain.length } },
-      compressed: {
-        bytes: compressed,
-        headers: { ...vary, "content-encoding": "gzip", "content-length": compressed.length },
-      },
-    };
-  };
-  return async (text, acceptEncoding = "") => {
-    made ??= make(text);
-    const { plain, compressed } = await made;
-    return acceptsGzip(acceptEncoding) ? compressed : plain;
+async function bothForms(plain: Buffer): Promise<Scripts> {
+  const compressed = await promisify(gzip)(plain);
+  const vary = { vary: "accept-encoding" };
+  return {
+    plain: { bytes: plain, headers: { ...vary, "content-length": plain.length } },
+    compressed: {
+      bytes: compressed,
+      headers: { ...vary, "content-encoding": "gzip", "content-length": compressed.length },
+    },
   };
 }
 

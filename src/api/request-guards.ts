@@ -5,7 +5,7 @@ import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
 import type { Operation } from "./operation.ts";
 import { type Principal, refuseScope } from "./perform.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
-import type { RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
+import type { Counting, RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
 import { addressBucket } from "./rate-limits.ts";
 import { contextOf, isRefusedRequestId, msLeft, type RequestContext } from "./request-context.ts";
 import { refuseMediaType } from "./request-validation.ts";
@@ -45,39 +45,59 @@ export type RequestGuards = {
 export function createRequestGuards(options: RequestGuardOptions): RequestGuards {
   const { authenticate, accountExists, rateLimits, policies } = options;
 
-  async function identify(request: FastifyRequest, waitMs: number): Promise<ApiKey | null> {
-    const { authorization } = request.headers;
-    if (authorization === undefined) return null;
-    const context = contextOf(request);
+  /** Spends time of the request's budget. */
+  async function waitingFor<T>(request: FastifyRequest, work: () => Promise<T>): Promise<T> {
     const startMs = performance.now();
     try {
-      context.key = await withDeadline(waitMs, "authentication", authenticate(authorization));
+      return await work();
     } finally {
-      context.waitedMs += performance.now() - startMs;
+      contextOf(request).waitedMs += performance.now() - startMs;
     }
+  }
+
+  function startCounting(key: ApiKey | null, request: FastifyRequest, operation: Operation): Counting {
+    const { bucket, policy } = bucketOf(key, request, operation);
+    return rateLimits.startCounting(bucket, policy, RATE_LIMIT_WITHIN_MS);
+  }
+
+  /**
+   * Looks the key up and counts the request, both at once where the key is known to have been valid: whose bucket that
+   * is never changes. If it is valid no more the request counts by its address, as without one.
+   */
+  async function identifyAndLimit(
+    operation: Operation,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<ApiKey | null> {
+    const context = contextOf(request);
+    const state = await waitingFor(request, async () => {
+      const { found, expected } = authenticate(request.headers.authorization);
+      const counting = expected === null ? null : startCounting(expected, request, operation);
+      context.key = await withDeadline(msLeft(context), "authentication", found);
+      const isExpected = counting !== null && context.key !== null;
+      return await (isExpected ? counting : startCounting(context.key, request, operation))();
+    });
+    apply(state, reply);
     return context.key;
   }
 
-  /** Leaves the key unknown if it cannot be looked up: public pages are served all the same. */
+  /** For public pages. Leaves the key unknown if it cannot be looked up: they are served all the same. */
   async function identifyIfPossible(request: FastifyRequest, waitMs: number): Promise<void> {
+    const context = contextOf(request);
+    const { found } = authenticate(request.headers.authorization);
     try {
-      await identify(request, waitMs);
+      context.key = await waitingFor(request, () => withDeadline(waitMs, "authentication", found));
     } catch (error) {
       if (!(error instanceof TemporarilyUnavailable)) throw error;
     }
   }
 
-  async function limit(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    waitMs: number,
-    operation: Operation | null = null,
-  ): Promise<void> {
-    const context = contextOf(request);
-    const startMs = performance.now();
-    const { bucket, policy } = bucketOf(context.key, request, operation);
-    const state = await rateLimits.count(bucket, policy, waitMs);
-    context.waitedMs += performance.now() - startMs;
+  async function limit(request: FastifyRequest, reply: FastifyReply, waitMs: number): Promise<void> {
+    const { bucket, policy } = bucketOf(contextOf(request).key, request);
+    apply(await waitingFor(request, () => rateLimits.count(bucket, policy, waitMs)), reply);
+  }
+
+  function apply(state: RateLimitState, reply: FastifyReply): void {
     writeHeaders(reply, state);
     if (!state.isAllowed) throw limited(state);
   }
@@ -98,12 +118,9 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       return key.accountId;
     }
     if (named === null) throw new Problem("account_required");
-    const context = contextOf(request);
-    const startMs = performance.now();
-    const exists =
-      UUID.test(named) && (await withDeadline(msLeft(context), "the account", accountExists(named)));
-    context.waitedMs += performance.now() - startMs;
-    if (!exists) throw new Problem("not_found");
+    const waitMs = msLeft(contextOf(request));
+    const find = () => withDeadline(waitMs, "the account", accountExists(named));
+    if (!UUID.test(named) || !(await waitingFor(request, find))) throw new Problem("not_found");
     return named;
   }
 
@@ -115,8 +132,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
 
   return {
     guardOperation: async (operation, request, reply) => {
-      const key = await identify(request, msLeft(contextOf(request)));
-      await limit(request, reply, RATE_LIMIT_WITHIN_MS, operation);
+      const key = await identifyAndLimit(operation, request, reply);
       refuseRequestId(request);
       if (operation.work.kind === "retired") throw new Problem("route_retired");
       if (key === null) throw new Problem("unauthorized");

@@ -1,7 +1,7 @@
-import type { IdempotencyClaim } from "../model/idempotency.ts";
+import type { ClaimState, CompletedClaim } from "../model/idempotency.ts";
 import { TtlMap } from "../model/ttl-map.ts";
 import { settlesWithin, withDeadline } from "./deadline.ts";
-import { type IdempotencyStore, LockWaitError } from "./idempotency.ts";
+import { type Completed, type IdempotencyStore, LockWaitError } from "./idempotency.ts";
 import {
   earlierResponse,
   type Performed,
@@ -142,8 +142,10 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
     if (wanted.length === 0) return;
     try {
       const writes = wanted.map(({ write }) => write);
-      const work = (tx: Transaction) => perform(tx, writes);
-      const outcomes = await store.transactionWithin(LOCK_WAIT_IN_BATCH_MS, work);
+      const claims = writes.map(({ claim }) => claim);
+      const outcomes = await store.claimedTransaction(claims, LOCK_WAIT_IN_BATCH_MS, (tx, states) =>
+        perform(tx, writes, states),
+      );
       for (const [index, waiting] of wanted.entries()) end(waiting, settled(outcomes[index]!));
     } catch (error) {
       const [first] = wanted;
@@ -174,11 +176,8 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
   async function perform(
     tx: Transaction,
     writes: readonly BatchedWrite<Item>[],
-  ): Promise<readonly (WriteResult | Problem)[]> {
-    const states = await store.claimAll(
-      tx,
-      writes.map(({ claim }) => claim),
-    );
+    states: readonly ClaimState[],
+  ): Promise<Completed<readonly (WriteResult | Problem)[]>> {
     const outcomes = writes.map(({ claim, item }, index) => {
       const earlier = refused(() => earlierResponse(states[index]!, claim));
       if (earlier instanceof Problem) return earlier;
@@ -186,25 +185,22 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
       return item instanceof Problem ? item : null;
     });
     const fresh = writes.filter((_, index) => outcomes[index] === null);
-    if (fresh.length === 0) return outcomes as (WriteResult | Problem)[];
-    const performed = await options.performEach(
-      fresh.map(({ item }) => item as Item),
-      tx,
-    );
-    const done: { claim: IdempotencyClaim; response: ReturnType<typeof toStoredResponse> }[] = [];
+    const items = fresh.map(({ item }) => item as Item);
+    const performed = items.length === 0 ? [] : await options.performEach(items, tx);
+    const completed: CompletedClaim[] = [];
     for (const [index, write] of fresh.entries()) {
       const one = performed[index]!;
       if (one instanceof Problem) continue;
       await recordPerformed(options.recordWrite, tx, write, one.result);
-      done.push({ claim: write.claim, response: toStoredResponse(one.response, write.holdsSecret) });
+      completed.push({ claim: write.claim, response: toStoredResponse(one.response, write.holdsSecret) });
     }
-    if (done.length > 0) await store.completeAll(tx, done);
     let next = 0;
-    return outcomes.map((outcome) => {
+    const result = outcomes.map((outcome) => {
       if (outcome !== null) return outcome;
       const one = performed[next++]!;
       return one instanceof Problem ? one : { response: one.response, isReplayed: false };
     });
+    return { result, completed };
   }
 
   return {

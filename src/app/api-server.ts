@@ -15,6 +15,8 @@ import { createConsole } from "../console/console.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import { askToConfirm, confirm, INVALID_LINK } from "../notices/confirmations.ts";
+import { CONFIRMATION_PATH } from "../notices/mail-sending.ts";
 import { codeGroups } from "../operations/explained-codes.ts";
 import { receiversGuide } from "../operations/guide.ts";
 import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
@@ -74,6 +76,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     consoleAncestors: config.consoleAncestors ?? [],
     checkReceiver: createReceiverChecking(config),
     checkPolicy: options.checkPolicy ?? CHECK_POLICY,
+    sendsMail: config.smtpUrl !== null,
     now,
   });
   // A series that starts at 1 shows no increase to rate().
@@ -92,6 +95,12 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
     checkReady: createCheckReady(await createFindHindrances(pool)),
+    confirmations: {
+      path: CONFIRMATION_PATH,
+      ask: (token) => outageAs503(askToConfirm(pool, token)),
+      confirm: (token) => outageAs503(confirm(pool, token)),
+      invalid: INVALID_LINK,
+    },
     findApiKey: createFindApiKey(pool, outageAs503, now),
     keyPrefix: apiKeyPrefix(config.apiKeyBrand, keyClassOf(config)),
     accountExists: createAccountExists(pool, outageAs503),
@@ -125,7 +134,11 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
     },
-    addRoutes: createConsole({ sessions: createSessionStore(pool, outageAs503), publicUrl }),
+    addRoutes: createConsole({
+      sessions: createSessionStore(pool, outageAs503),
+      publicUrl,
+      analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+    }),
   });
 }
 

@@ -1,4 +1,4 @@
-import type { Pool } from "pg";
+import type { ClientBase, Pool } from "pg";
 import type { FindApiKey } from "../api/api-keys.ts";
 import { type IdempotencyStore, LockWaitError } from "../api/idempotency.ts";
 import type { RecordWrite } from "../api/idempotent-write.ts";
@@ -10,14 +10,13 @@ import { writeAuditEntry } from "../store/audit-log.ts";
 import { isInTheWay } from "../store/availability.ts";
 import { coalesceByTurn } from "../store/coalesce.ts";
 import {
-  claimIdempotencyKey,
   claimIdempotencyKeys,
   claimIdempotentCall,
   releaseIdempotentCall,
   storeCallResponse,
-  storeResponses,
+  storingResponses,
 } from "../store/idempotency.ts";
-import { inTransaction } from "../store/transaction.ts";
+import { inPipelinedTransaction, inTransaction } from "../store/transaction.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 
 const USE_RECORDED_EVERY_MS = 60_000;
@@ -49,13 +48,19 @@ export function createIdempotencyStore(
 ): IdempotencyStore {
   return {
     transaction: (work) => outageAs503(inTransaction(pool, work)),
-    transactionWithin: (lockWaitMs, work) =>
-      outageAs503(lockWaits(inTransaction(pool, work, { lockWaitMs }))),
-    claim: (tx, claim) => claimIdempotencyKey(tx, claim, secretsKey),
-    claimAll: (tx, claims) => claimIdempotencyKeys(tx, claims, secretsKey),
+    claimedTransaction: (claims, lockWaitMs, work) => {
+      const first = (client: ClientBase) => claimIdempotencyKeys(client, claims, secretsKey);
+      const working = inPipelinedTransaction(pool, {
+        lockWaitMs,
+        first,
+        work: async (tx, states) => {
+          const { result, completed } = await work(tx, states);
+          return { result, last: storingResponses(completed, secretsKey) };
+        },
+      });
+      return outageAs503(lockWaitMs === null ? working : lockWaits(working));
+    },
     claimCall: (tx, claim, lease) => claimIdempotentCall(tx, claim, lease, secretsKey),
-    complete: (tx, claim, response) => storeResponses(tx, [{ claim, response }], secretsKey),
-    completeAll: (tx, completed) => storeResponses(tx, completed, secretsKey),
     completeCall: (tx, claim, token, response) => storeCallResponse(tx, claim, token, response, secretsKey),
     releaseCall: releaseIdempotentCall,
   };

@@ -23,6 +23,7 @@ import { createQueueGauges } from "./database-gauges.ts";
 import { createEgress } from "./egress.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { createFindHindrances, type Monitoring, startMonitoring } from "./monitoring.ts";
+import { startNotices } from "./notices.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
@@ -41,7 +42,7 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const shutdown = context.createShutdownSignal();
   const quarantine = new Quarantine((ids, stopping) => forkQuarantine(ids, stopping, context, options.log));
   const options = await createOptions(context, (deliveryId) => quarantine.add(deliveryId));
-  const { config, log } = options;
+  const { config, log, databaseUrl, metrics } = options;
   const { unsafeAllowedTargets } = config;
   if (unsafeAllowedTargets) log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
   // When the start fails, whatever already runs would keep the process alive.
@@ -49,7 +50,10 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const feedMetrics = createFeedMetrics(options.metrics.registry);
   const monitoring = await startDispatchMonitoring(options, feedMetrics, resources);
   startFeed(options, feedMetrics, resources);
-  const dispatching = startDispatching(options);
+  const notices = startNotices({ config, databaseUrl, log, metrics });
+  resources.defer(() => notices.stop());
+  const observer = bothObservers(options.observer, notices.observer);
+  const dispatching = startDispatching({ ...options, observer });
   resources.defer(async () => void (await Promise.all([dispatching.stop(), quarantine.stop()])));
   context.sendToParent({ ready: true, metrics: monitoring.url });
   const { dispatchInFlightMax: inFlightMax } = config;

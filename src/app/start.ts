@@ -3,8 +3,9 @@ import type { Config } from "../config/config.ts";
 import { plainSettings, readConfig } from "../config/read-config.ts";
 import { scopes } from "../model/api-keys.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
-import { hasAccounts } from "../store/accounts.ts";
+import { hasAccounts, listAccounts } from "../store/accounts.ts";
 import { openAccount } from "./command-line-changes.ts";
+import { openConsole } from "./console-link.ts";
 import { issueApiKey } from "./create-api-key.ts";
 import { createCommandPool, loadSecretsKey, prepareDatabase } from "./database.ts";
 import { createEgress } from "./egress.ts";
@@ -17,6 +18,8 @@ import { UsageError } from "./usage-error.ts";
 
 /** A dispatcher ends within the deadline of its attempts and 2 s more; after that, waiting longer is pointless. */
 const GRACE_BEYOND_DEADLINE_MS = 5_000;
+/** Long enough to be found among the lines of a start. */
+const CONSOLE_LINK_SECONDS = 600;
 const DATABASE_BACKOFF = { baseMs: 500, maxMs: 5_000 };
 
 /**
@@ -67,12 +70,19 @@ async function runUntilShutdown(
     await retryUntilReachable(work, shutdown, announce, random);
     const children = servicePlans(context, config, databaseUrl);
     const running = new Set<string>();
+    let apiUrl: string | null = null;
     return await supervise({
       children,
       shutdown,
       onEvent: (event) => {
         announceChild(event, announce);
-        if (event.kind === "message" && running.add(event.name).size === children.length) announceOnce();
+        if (event.kind !== "message") return;
+        apiUrl ??= (event.message as { listening?: string }).listening ?? null;
+        if (running.has(event.name) || running.add(event.name).size < children.length) return;
+        const opening =
+          own === null ? Promise.resolve() : announceConsole(databaseUrl, config, apiUrl, announce);
+        // Without a link there still is the command line's.
+        void opening.catch(() => undefined).finally(announceOnce);
       },
       graceMs: config.attemptDeadlineMs + GRACE_BEYOND_DEADLINE_MS,
       random,
@@ -122,6 +132,28 @@ async function createFirstAccount(pool: Pool, config: Config, secretsKey: Uint8A
     expiresInSeconds: null,
   });
   return { account_id: accountId, key_id: keyId, api_key: apiKey, signing_secret: signingSecret };
+}
+
+/** A link to the console of the oldest account, for whoever started the service on a database of its own. */
+async function announceConsole(
+  databaseUrl: string,
+  config: Config,
+  apiUrl: string | null,
+  announce: Announce,
+): Promise<void> {
+  const publicUrl = config.publicUrl ?? apiUrl;
+  if (publicUrl === null) return;
+  const pool = createCommandPool(databaseUrl, "sealpost start");
+  try {
+    const account = (await listAccounts(pool)).at(-1);
+    if (account === undefined) return;
+    const { url } = await openConsole(pool, account.id, { publicUrl, linkSeconds: CONSOLE_LINK_SECONDS });
+    const again = `npm run -s sealpost -- console link --account ${account.id}`;
+    const text = `The console of “${account.name}” (opens once, within 10 minutes):\n  ${url}\nAnother link: ${again}`;
+    announce("console", { account_id: account.id, url }, text);
+  } finally {
+    await pool.end();
+  }
 }
 
 /** Last, and in a frame: above it stand the log lines of the start, and below it those of the service will follow. */

@@ -5,6 +5,7 @@ import { version } from "../app/version.ts";
 import { ConfigError } from "../config/config.ts";
 import { addAccountCommands } from "./account.ts";
 import { addAuditCommands } from "./audit.ts";
+import { addConsoleCommands } from "./console.ts";
 import { addDemoCommand } from "./demo.ts";
 import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands } from "./key.ts";
@@ -47,6 +48,7 @@ function createProgram(context: ProcessContext): Command {
   addProcessCommands(program, context);
   addDemoCommand(program, context);
   addMigrateCommand(program, context);
+  addConsoleCommands(program, context);
   addAccountCommands(program, context);
   addKeyCommands(program, context);
   addEndpointCommands(program, context);

@@ -11,7 +11,8 @@ import { collect } from "./options.ts";
 import { readSigningSecrets, SECRET_FILE_OPTION, SECRET_OPTION } from "./signing-secrets.ts";
 
 const MORE_HELP = `
-It sends 14 probes in parallel, within 20 seconds, each with the header sealpost-probe: 1. A correct receiver accepts
+It sends 14 probes and up to 3 trials of the secret in parallel, within 20 seconds, each with the header
+sealpost-probe: 1. Given two secrets, it says which of them the receiver accepts. A correct receiver accepts
 the valid webhooks with a 2xx and refuses the forged and the outdated ones. Every probe's analysis has "example": true.
 The exit code is 0 when the receiver is right and 1 when something is wrong.`;
 
@@ -43,7 +44,10 @@ const verdictTexts: Readonly<Record<ReceiverReport["verdict"], string>> = {
   dangerous: "is dangerous: it accepts what it must refuse.",
 };
 
-function reportText(url: string, { verdict, faults, probes, connection }: ReceiverReport): string {
+function reportText(
+  url: string,
+  { verdict, faults, probes, acceptedSecrets, connection }: ReceiverReport,
+): string {
   const list = faults.map(
     ({ severity, message, remedy }, index) =>
       `${index + 1}. ${severity}: ${message}\n   What to do: ${remedy}`,
@@ -58,10 +62,20 @@ function reportText(url: string, { verdict, faults, probes, connection }: Receiv
   const parts = [
     `${url} ${verdictTexts[verdict]}`,
     ...list,
+    ...secretsText(acceptedSecrets),
     textTable(["verdict", "sent", "expected", "got", "time"], rows),
     connectionText(connection),
   ];
   return parts.join("\n\n");
+}
+
+/** During a rotation. */
+function secretsText({ current, previous }: ReceiverReport["acceptedSecrets"]): readonly string[] {
+  if (current === null || previous === null) return [];
+  if (current && previous) return ["It accepts both secrets."];
+  if (current) return ["It accepts the current secret and no longer the previous one."];
+  if (!previous) return ["It accepts neither of the two secrets alone."];
+  return ["It accepts the previous secret only: give it the current one before the overlap ends."];
 }
 
 function connectionText(connection: ReceiverReport["connection"]): string {

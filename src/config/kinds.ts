@@ -1,6 +1,7 @@
 import { createSecretKey, type KeyObject } from "node:crypto";
 import { isIP } from "node:net";
 import { z } from "zod";
+import { judgeMailAddress } from "../model/mail-address.ts";
 
 /** Which texts a variable accepts, and what they become. */
 export type VariableKind<T> = {
@@ -40,6 +41,31 @@ export function address(expected: string, protocols: readonly string[]): Variabl
   return kind(
     expected,
     z.string().refine((value) => hasProtocol(value, protocols)),
+  );
+}
+
+/** An smtp or smtps URL of a server, with or without credentials and port, and nothing else. It may hold a password. */
+export function smtpServer(): VariableKind<string> {
+  const isServer = (value: string) => {
+    if (!hasProtocol(value, ["smtp:", "smtps:"])) return false;
+    const { hostname, pathname, search, hash, username, password } = new URL(value);
+    const isDecodable = [username, password].every((part) => !/%(?![0-9a-f]{2})/i.test(part));
+    return hostname !== "" && /^\/?$/.test(pathname) && search + hash === "" && isDecodable;
+  };
+  const expected = "an smtp or smtps URL such as smtp://user:password@mail.example.com:587";
+  return secret(kind(expected, z.string().refine(isServer)));
+}
+
+/** `name@example.com` or `Name <name@example.com>`; the name without quotes, commas and the like. */
+export function mailSender(): VariableKind<string> {
+  const isSender = (value: string) => {
+    const [, , bracketed, plain = bracketed ?? ""] =
+      /^(?:([\p{L}\p{N} .&'-]{1,100}) <([^<>]+)>|([^<>]+))$/u.exec(value) ?? [];
+    return judgeMailAddress(plain).isAllowed;
+  };
+  return kind(
+    "an address such as notices@example.com or Example <notices@example.com>",
+    z.string().refine(isSender),
   );
 }
 

@@ -74,6 +74,13 @@ function findConflicts(config: Partial<Config>): string[] {
       problems.push("UNSAFE_ALLOWED_TARGETS is set but must be unset when ENVIRONMENT is production.");
     }
   }
+  if (typeof config.smtpUrl === "string") {
+    if (config.noticesFrom === null)
+      problems.push("NOTICES_FROM is unset but required when SMTP_URL is set.");
+    if (config.publicUrl === null) {
+      problems.push("PUBLIC_URL is unset but required when SMTP_URL is set: links in mails lead there.");
+    }
+  }
   if (isAbove(config.connectTimeoutMs, config.attemptDeadlineMs)) {
     problems.push(
       `CONNECT_TIMEOUT_MS is ${config.connectTimeoutMs} but must be at most ATTEMPT_DEADLINE_MS, ` +

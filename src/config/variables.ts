@@ -124,6 +124,15 @@ export const variables = {
     "Proxy for all attempts. It resolves the names and must itself refuse private addresses; " +
       "`TARGET_DNS_SERVERS` and `OWN_ADDRESSES` have no effect. Unset: attempts go out directly.",
   ),
+  SMTP_URL: optional(
+    kinds.smtpServer(),
+    "Mail server that notices are sent by: `smtp://user:password@mail.example.com:587` (with TLS by STARTTLS) or " +
+      "`smtps://…`. Unset: notices are listed by the API, and no mail is sent.",
+  ),
+  NOTICES_FROM: optional(
+    kinds.mailSender(),
+    "Sender of those mails: `notices@example.com` or `Example <notices@example.com>`. Required with `SMTP_URL`.",
+  ),
   RATE_LIMIT_REQUESTS: withDefault(
     kinds.wholeNumber(1, 1_000_000),
     "600",

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import fastifyCookie from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { readIdempotencyKey } from "../api/idempotency.ts";
 import type { AddedRoute, AddRoutes, Kernel } from "../api/kernel.ts";
 import { Problem } from "../api/problems.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "../api/request-context.ts";
@@ -17,6 +18,7 @@ export type ConsoleOptions = {
   readonly sessions: SessionStore;
   /** Under which browsers reach the service. */
   readonly publicUrl: string;
+  readonly analysisRetentionMs: number;
 };
 
 const TOKEN = /^[A-Za-z0-9_-]{43}$/;
@@ -87,10 +89,11 @@ function addEntry(
 function addScreen(
   pages: FastifyInstance,
   kernel: Kernel,
-  { sessions, publicUrl }: ConsoleOptions,
+  options: ConsoleOptions,
   assets: Assets,
   screen: Screen,
 ): void {
+  const { sessions, publicUrl } = options;
   pages.route<{ Params: Record<string, string>; Querystring: View["query"] }>({
     method: screen.method === "GET" ? ["GET", "HEAD"] : [screen.method],
     url: `/console/a/:account_id${screen.path.replaceAll(/\{(\w+)\}/g, ":$1")}`,
@@ -113,11 +116,12 @@ function addScreen(
     },
     handler: async (request, reply) => {
       const session = held.get(request)!;
-      const view = viewOf(kernel, sessions, session, request, screen);
+      const view = viewOf(kernel, options, session, request, screen);
       const shown = await screen.show(view);
       if ("goTo" in shown) return reply.redirect(shown.goTo, 303);
-      const frame = { assets, session, base: view.base, path: request.url };
-      return sendPage(reply, session, 200, document(frame, shown).text);
+      const isRefreshed = screen.method === "GET";
+      const frame = { assets, session, base: view.base, path: request.url, isRefreshed };
+      return sendPage(reply, session, shown.status ?? 200, document(frame, shown).text);
     },
   });
 }
@@ -135,13 +139,38 @@ async function sessionOf(request: FastifyRequest, sessions: SessionStore): Promi
 
 function viewOf(
   kernel: Kernel,
-  sessions: SessionStore,
+  { sessions, analysisRetentionMs }: ConsoleOptions,
   session: Session,
   request: FastifyRequest,
   screen: Screen,
 ): View {
   const { account_id: accountId = "", ...params } = request.params as Record<string, string>;
-  const caller = { keyId: session.keyId, isStaff: session.accountId === null, scopes: session.permissions };
+  const caller = {
+    // Whom idempotency keys belong to: without a key, the session itself.
+    keyId: session.keyId ?? session.id,
+    isStaff: session.accountId === null,
+    scopes: session.permissions,
+    session: { id: session.id, viewer: session.viewerLabel, hasKey: session.keyId !== null },
+  };
+  const askWithHeaders = async <Body>(operationKey: string, asking: Asking = {}) => {
+    const { params = {}, query = {}, body, idempotencyKey = null } = asking;
+    const { response } = await kernel.ask(
+      operationKey,
+      { caller, accountId },
+      {
+        params,
+        query,
+        body: body === undefined ? undefined : Buffer.from(JSON.stringify(body)),
+        // A form's, which anybody can have written.
+        idempotencyKey: idempotencyKey === null ? null : readIdempotencyKey(idempotencyKey),
+        requestId: request.id,
+        traceparent: readTraceparent(request.headers.traceparent),
+        waitMs: msLeft(contextOf(request)),
+      },
+    );
+    const { headers } = response;
+    return { body: (response.body === null ? null : JSON.parse(response.body.toString())) as Body, headers };
+  };
   return {
     session,
     accountId,
@@ -151,23 +180,9 @@ function viewOf(
     form: screen.method === "POST" ? formOf(request) : new URLSearchParams(),
     leave: () => sessions.end(session.id),
     may: (scope) => session.permissions.has(scope),
-    ask: async <Body>(operationKey: string, asking: Asking = {}) => {
-      const { params = {}, query = {}, body, idempotencyKey = null } = asking;
-      const { response } = await kernel.ask(
-        operationKey,
-        { caller, accountId },
-        {
-          params,
-          query,
-          body: body === undefined ? undefined : Buffer.from(JSON.stringify(body)),
-          idempotencyKey,
-          requestId: request.id,
-          traceparent: readTraceparent(request.headers.traceparent),
-          waitMs: msLeft(contextOf(request)),
-        },
-      );
-      return (response.body === null ? null : JSON.parse(response.body.toString())) as Body;
-    },
+    ask: async (operationKey, asking) => (await askWithHeaders<never>(operationKey, asking)).body,
+    askWithHeaders,
+    analysisRetentionMs,
   };
 }
 
@@ -183,13 +198,19 @@ function sendProblem(
   const frame: Frame =
     session?.accountId == null
       ? bareFrame(assets)
-      : { assets, session, base: `/console/a/${session.accountId}`, path: request.url };
+      : {
+          assets,
+          session,
+          base: `/console/a/${session.accountId}`,
+          path: request.url,
+          isRefreshed: request.method === "GET",
+        };
   reply.headers(told.headers);
   sendPage(reply, session, told.status, document(frame, problemPage(told, request.id)).text);
 }
 
 function bareFrame(assets: Assets): Frame {
-  return { assets, session: null, base: null, path: null };
+  return { assets, session: null, base: null, path: null, isRefreshed: false };
 }
 
 function digestOf(secret: string): Buffer {

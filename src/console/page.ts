@@ -9,8 +9,10 @@ export type Frame = {
   readonly session: Session | null;
   /** `/console/a/ACCOUNT`; null without a session. */
   readonly base: string | null;
-  /** The page's own address; null: it is not to be refreshed. */
+  /** The page's own address; null without a session. */
   readonly path: string | null;
+  /** Whether the same address, asked for again, is this page as it is by then; what a form answered is not. */
+  readonly isRefreshed: boolean;
 };
 
 const TABS = [
@@ -36,7 +38,7 @@ ${session === null && html`<script type="module" src="${assets["enter.mjs"]}"></
 <a class="skip" href="#main">Skip to content</a>
 ${session !== null && frame.base !== null && header(frame, session, frame.base)}
 <div id="banner" role="status" aria-live="polite" hidden></div>
-<main id="main" tabindex="-1" data-morph="${assets["idiomorph.mjs"]}">
+<main id="main" tabindex="-1"${frame.isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
 ${main}
 </main>
 </body>

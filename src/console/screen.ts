@@ -18,6 +18,15 @@ export type View = {
   readonly leave: () => Promise<void>;
   /** Runs an operation and returns its JSON; throws its problem. */
   readonly ask: <Body>(operationKey: string, asked?: Asking) => Promise<Body>;
+  /** The same with the response's own headers, by their names in lower case. */
+  readonly askWithHeaders: <Body>(operationKey: string, asked?: Asking) => Promise<Answer<Body>>;
+  /** How long after its publication a delivery can be replayed. */
+  readonly analysisRetentionMs: number;
+};
+
+export type Answer<Body> = {
+  readonly body: Body;
+  readonly headers: Readonly<Record<string, string>>;
 };
 
 export type Asking = {
@@ -36,4 +45,11 @@ export type Screen = {
 };
 
 /** A page's content, or where to go on. */
-export type Shown = { readonly title: string; readonly main: Html } | { readonly goTo: string };
+export type Shown =
+  | {
+      readonly title: string;
+      readonly main: Html;
+      /** Default 200. */
+      readonly status?: number;
+    }
+  | { readonly goTo: string };

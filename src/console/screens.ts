@@ -1,7 +1,42 @@
 import type { Screen } from "./screen.ts";
 import { deliveriesScreen } from "./screens/deliveries.ts";
 import { deliveryScreen, replayDelivery } from "./screens/delivery.ts";
+import { endpointScreen } from "./screens/endpoint.ts";
+import {
+  changeEndpoint,
+  changeEndpointForm,
+  removeEndpoint,
+  removeEndpointForm,
+  sendTestEvent,
+} from "./screens/endpoint-changes.ts";
 import { leave } from "./screens/leave.ts";
+import { createReplay, newReplayScreen, tryReplay } from "./screens/new-replay.ts";
+import { checkAddress, checkReceiver } from "./screens/receiver-check.ts";
+import { cancelReplay, replayScreen, replaysScreen } from "./screens/replays.ts";
+import { revealSecret, rotateSecret, rotateSecretForm, secretAddress } from "./screens/signing-secret.ts";
 
 /** Every screen of an account's console. */
-export const screens: readonly Screen[] = [deliveriesScreen, deliveryScreen, replayDelivery, leave];
+export const screens: readonly Screen[] = [
+  deliveriesScreen,
+  deliveryScreen,
+  replayDelivery,
+  replaysScreen,
+  newReplayScreen,
+  createReplay,
+  tryReplay,
+  replayScreen,
+  cancelReplay,
+  endpointScreen,
+  changeEndpointForm,
+  changeEndpoint,
+  removeEndpointForm,
+  removeEndpoint,
+  sendTestEvent,
+  checkAddress,
+  checkReceiver,
+  secretAddress,
+  revealSecret,
+  rotateSecretForm,
+  rotateSecret,
+  leave,
+];

@@ -6,7 +6,8 @@ export type Session = {
   /** Null: support staff. */
   readonly accountId: string | null;
   readonly accountName: string | null;
-  readonly keyId: string;
+  /** The key that opened it; null: the command line. */
+  readonly keyId: string | null;
   readonly permissions: ReadonlySet<string>;
   readonly viewerLabel: string | null;
   /** The origin that may frame it; null: none. */

@@ -1,30 +1,92 @@
+import { DAY_MS } from "../model/time.ts";
 import { type Html, html } from "./html.ts";
 
-const parts = new Map<string, Intl.DateTimeFormat>();
+/** By zone, of which there are some 400. */
+const texts = new Map<string, Intl.DateTimeFormat>();
+const clocks = new Map<string, Intl.DateTimeFormat>();
 
 /** A moment as a viewer reads it, `22 Nov 2026, 14:03:05`, with the exact one at hand. @param iso ISO 8601 */
 export function momentOf(iso: string, timeZone: string | null): Html {
   return html`<time datetime="${iso}" title="${iso}">${momentText(iso, timeZone)}</time>`;
 }
 
+/** A time of a zone's clock, as `<input type=datetime-local>` writes it: `2026-11-22T14:03`, perhaps with seconds. */
+const WALL_TIME = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(\.\d{1,3})?)?$/;
+
+/** A moment by a zone's clock, for `<input type=datetime-local>`; empty if `iso` is no moment. */
+export function wallTimeOf(iso: string, timeZone: string | null): string {
+  const ms = Date.parse(iso);
+  if (Number.isNaN(ms)) return "";
+  const text = new Date(wallMsAt(ms, timeZone ?? "UTC")).toISOString().slice(0, -1);
+  return text.replace(/(?::00)?\.000$/, "");
+}
+
+/**
+ * The moment when a zone's clock shows this time, in ISO 8601; null if it is no such time. Of an hour that the clock
+ * shows twice it is the first or the last one, so that a range leaves nothing out; in one that it skips, that of the
+ * offset before.
+ */
+export function momentAt(wallTime: string, timeZone: string | null, which: "first" | "last"): string | null {
+  const [whole, ...parts] = WALL_TIME.exec(wallTime) ?? [];
+  if (whole === undefined) return null;
+  const [year, month, day, hour, minute, second] = parts.map((part) => Number(part ?? 0));
+  const wallMs = Date.UTC(year!, month! - 1, day, hour, minute, second, Number(parts[6] ?? 0) * 1_000);
+  const zone = timeZone ?? "UTC";
+  const around = [wallMs - DAY_MS, wallMs + DAY_MS].map((ms) => wallMs - (wallMsAt(ms, zone) - ms));
+  const shown = around.filter((ms) => wallMsAt(ms, zone) === wallMs);
+  const ms = shown.length === 0 ? around[0]! : which === "first" ? Math.min(...shown) : Math.max(...shown);
+  return new Date(ms).toISOString();
+}
+
+/** What a zone's clock shows, as if it were UTC. */
+function wallMsAt(ms: number, zone: string): number {
+  const format = kept(clocks, zone, {
+    year: "numeric",
+    month: "numeric",
+    day: "numeric",
+    hour: "numeric",
+    minute: "numeric",
+    second: "numeric",
+    hourCycle: "h23",
+  });
+  const part = Object.fromEntries(format.formatToParts(ms).map(({ type, value }) => [type, Number(value)]));
+  const { year = 0, month = 1, day, hour, minute, second } = part;
+  return Date.UTC(year, month - 1, day, hour, minute, second) + (ms - Math.floor(ms / 1_000) * 1_000);
+}
+
 function momentText(iso: string, timeZone: string | null): string {
   const zone = timeZone ?? "UTC";
-  const format =
-    parts.get(zone) ??
-    new Intl.DateTimeFormat("en-GB", {
-      day: "numeric",
-      month: "short",
-      year: "numeric",
-      hour: "2-digit",
-      minute: "2-digit",
-      second: "2-digit",
-      timeZone: zone,
-    });
-  if (parts.size < 500) parts.set(zone, format);
+  const format = kept(texts, zone, {
+    day: "numeric",
+    month: "short",
+    year: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+  });
   return format.format(new Date(iso));
+}
+
+/** Making one takes longer than using it a hundred times. */
+function kept(
+  formats: Map<string, Intl.DateTimeFormat>,
+  timeZone: string,
+  options: Intl.DateTimeFormatOptions,
+): Intl.DateTimeFormat {
+  const format = formats.get(timeZone) ?? new Intl.DateTimeFormat("en-GB", { ...options, timeZone });
+  if (formats.size < 500) formats.set(timeZone, format);
+  return format;
 }
 
 /** `840 ms`, `1.2 s`. */
 export function durationText(ms: number): string {
   return ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
+}
+
+/** A length of time to plan by: `less than a minute`, `about 6 minutes`, `about 3 hours`. */
+export function roughly(seconds: number): string {
+  if (seconds < 60) return "less than a minute";
+  const [count, unit] = seconds < 5_400 ? [seconds / 60, "minute"] : [seconds / 3_600, "hour"];
+  const rounded = Math.round(count);
+  return `about ${rounded} ${unit}${rounded === 1 ? "" : "s"}`;
 }

@@ -1,5 +1,6 @@
 import { explainEndReason, explainErrorCode } from "../model/error-codes.ts";
 import type { Explanation } from "../model/explanation.ts";
+import { parseRetryAfterMs } from "../schedule/retry-after.ts";
 import { createdAtMs } from "../store/day.ts";
 import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
 import { dateAndTime } from "./time-text.ts";
@@ -15,6 +16,7 @@ export type Explainable = Pick<
   | "isExample"
   | "nextAttemptAtMs"
   | "isInFlight"
+  | "isHeld"
   | "isWaitingForEarlierRun"
   | "webhookUrl"
   | "endpointUrl"
@@ -22,18 +24,38 @@ export type Explainable = Pick<
   | "lastStatusCode"
 >;
 
+/** What an explanation says more of where it is known. */
+export type KnownBeside = {
+  /** Ms since the epoch; null: it never was. */
+  readonly secretRotatedAtMs?: number | null;
+  readonly lastAttempt?: Pick<LoggedAttempt, "endedAtMs" | "responseHeaders"> | undefined;
+};
+
 /**
  * A delivery in plain words, for readers of the log: what happened, what happens next and when, and what the customer
  * can do about it. Times are absolute, so that the text stays true as long as the row does not change.
  *
  * @param analysisRetentionMs how long a delivery can be replayed, and its analysis read, after it was published
  */
-export function explainDelivery(delivery: Explainable, analysisRetentionMs: number): string {
+export function explainDelivery(
+  delivery: Explainable,
+  analysisRetentionMs: number,
+  known: KnownBeside = {},
+): string {
   const mark = delivery.isExample ? "This is a test event; its analysis is an example." : "";
-  return sentences(mark, ...explainStatus(delivery, analysisRetentionMs));
+  return sentences(mark, ...explainStatus(delivery, analysisRetentionMs, known));
 }
 
-function explainStatus(delivery: Explainable, analysisRetentionMs: number): readonly string[] {
+/** Whether its explanation depends on the signing secret. */
+export function concernsSecret({ lastErrorCode }: Pick<Explainable, "lastErrorCode">): boolean {
+  return lastErrorCode !== null && explainErrorCode(lastErrorCode).concernsSecret === true;
+}
+
+function explainStatus(
+  delivery: Explainable,
+  analysisRetentionMs: number,
+  known: KnownBeside,
+): readonly string[] {
   const { status } = delivery;
   switch (status) {
     case "pending":
@@ -42,23 +64,60 @@ function explainStatus(delivery: Explainable, analysisRetentionMs: number): read
       return [
         lastFailure(delivery),
         whatIsNext(delivery, "The next attempt"),
+        effectOfRetryAfter(delivery, known),
         lastRemedy(delivery),
-        delivery.isInFlight ? "" : "To retry at once, replay it.",
+        lastRotation(delivery, known),
+        delivery.isInFlight || delivery.isHeld ? "" : "To retry at once, replay it.",
       ];
     case "succeeded":
       return [`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed."];
     case "abandoned":
-      return [...whyAbandoned(delivery), untilWhen(delivery, analysisRetentionMs)];
+      return [
+        ...whyAbandoned(delivery),
+        lastRotation(delivery, known),
+        untilWhen(delivery, analysisRetentionMs),
+      ];
     default:
       throw new Error(`Unknown status ${status satisfies never}`);
   }
 }
 
 /** One attempt in plain words: what happened and what can be done; null for one that succeeded. */
-export function explainAttempt({ errorCode }: Pick<LoggedAttempt, "errorCode">): string | null {
+export function explainAttempt(
+  { errorCode, startedAtMs }: Pick<LoggedAttempt, "errorCode" | "startedAtMs">,
+  { secretRotatedAtMs }: KnownBeside = {},
+): string | null {
   if (errorCode === null) return null;
-  const { message, remedy } = explainErrorCode(errorCode);
-  return sentences(message, remedy);
+  const { message, remedy, concernsSecret } = explainErrorCode(errorCode);
+  if (concernsSecret !== true) return sentences(message, remedy);
+  const when = secretRotatedAtMs == null || secretRotatedAtMs > startedAtMs ? "after" : "before";
+  return sentences(message, remedy, rotationInWords(secretRotatedAtMs, `, ${when} this attempt`));
+}
+
+/** A wrong secret is what a rotation brings. */
+function lastRotation(delivery: Explainable, { secretRotatedAtMs }: KnownBeside): string {
+  return concernsSecret(delivery) ? rotationInWords(secretRotatedAtMs) : "";
+}
+
+function rotationInWords(rotatedAtMs: number | null | undefined, more = ""): string {
+  if (rotatedAtMs === undefined) return "";
+  if (rotatedAtMs === null) return "The secret has never been rotated.";
+  return `The secret was last rotated at ${timeInWords(rotatedAtMs)}${more}.`;
+}
+
+/** Times of the database that are further apart differ. */
+const SAME_TIME_MS = 1_000;
+
+function effectOfRetryAfter({ nextAttemptAtMs }: Explainable, { lastAttempt }: KnownBeside): string {
+  const header = lastAttempt?.responseHeaders?.["retry-after"];
+  if (lastAttempt === undefined || header === undefined || nextAttemptAtMs === null) return "";
+  const askedMs = parseRetryAfterMs(header, lastAttempt.endedAtMs);
+  const sent = `Retry-After: ${header}`;
+  if (askedMs === null) return `The response's "${sent}" says no time to come, and changed nothing.`;
+  const earlyMs = nextAttemptAtMs - (lastAttempt.endedAtMs + askedMs);
+  if (Math.abs(earlyMs) <= SAME_TIME_MS) return `The receiver asked for that time with "${sent}".`;
+  if (earlyMs > 0) return `The receiver asked for no more than that wait with "${sent}".`;
+  return `The receiver asked for a longer wait with "${sent}" than the retry schedule allows; this is the longest.`;
 }
 
 function whatIsPending({ run }: Explainable): string {
@@ -66,14 +125,19 @@ function whatIsPending({ run }: Explainable): string {
 }
 
 function whatIsNext(delivery: Explainable, attempt: string): string {
-  const { isInFlight, isWaitingForEarlierRun, nextAttemptAtMs } = delivery;
+  const { isInFlight, isHeld, isWaitingForEarlierRun, nextAttemptAtMs } = delivery;
   if (isWaitingForEarlierRun) {
     return "It starts when the attempt in progress has ended, and is dropped if that one succeeds.";
   }
   if (isInFlight) return `${attempt} is in progress.`;
+  if (isHeld) return HELD;
   if (nextAttemptAtMs === null) return `${attempt} is due shortly.`;
   return `${attempt} is due at ${timeInWords(nextAttemptAtMs)}.`;
 }
+
+const HELD =
+  "It is held because the endpoint is paused, or has only just been resumed. After it is resumed, what was held is " +
+  "delivered oldest first, with all the attempts and time that were left.";
 
 /** The failure of an earlier run: why there is another. */
 function earlierFailure({ lastErrorCode }: Explainable): string {

@@ -75,15 +75,17 @@ function reasonFor(error: unknown): string {
 async function stay(environment: DemoEnvironment, output: DemoOutput, shutdown: AbortSignal): Promise<void> {
   const { apiUrl, apiKey, signingSecret, accountId, receivers } = environment;
   const endpoint = receivers.url("steady");
+  const console = await environment.consoleLink();
   output.announce(
     "staying",
-    { url: apiUrl, api_key: apiKey, signing_secret: signingSecret, account_id: accountId, endpoint },
+    { url: apiUrl, api_key: apiKey, signing_secret: signingSecret, account_id: accountId, endpoint, console },
     `\nThe demo keeps running until Ctrl-C.\n\n${inColumns({
       API: apiUrl,
       "API key": apiKey,
       account: accountId,
       "signing secret": signingSecret,
       endpoint,
+      "console (once, within 10 minutes)": console,
     })}\n\nTry: curl -H "Authorization: Bearer ${apiKey}" ${apiUrl}/v1/webhooks/deliveries`,
   );
   if (!shutdown.aborted) await once(shutdown, "abort");

@@ -3,6 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Pool } from "pg";
 import { createCertificateAuthority } from "../app/certificate-authority.ts";
+import { openConsole } from "../app/console-link.ts";
 import { createApiKey } from "../app/create-api-key.ts";
 import { createCommandPool, prepareDatabase } from "../app/database.ts";
 import type { ProcessContext } from "../app/process-context.ts";
@@ -24,6 +25,8 @@ import { createTemporaryFolder } from "./temporary-folder.ts";
 /** A day of retries compressed to seconds, enough for eight attempts. */
 export const WINDOW_SECONDS = 5;
 const GRACE_MS = 5_000;
+/** Long enough to be found below the summary. */
+const CONSOLE_LINK_SECONDS = 600;
 const LOG_LINES_SHOWN_MAX = 10;
 
 /** The running service with its database, an account and the receivers. */
@@ -37,6 +40,8 @@ export type DemoEnvironment = {
   readonly pipelinePool: Pool;
   /** File of the certificate authority (PEM) that issued the receivers' certificates. */
   readonly caFile: string;
+  /** A fresh link that opens the console, once. */
+  readonly consoleLink: () => Promise<string>;
 };
 
 /** The steps of the start; each is reported when it is done. */
@@ -72,7 +77,8 @@ export async function startDemoEnvironment(options: StartOptions): Promise<DemoE
   onStep("database", usesServer ? "" : folder.path);
   signal.throwIfAborted();
 
-  const prepared = await prepare(openPool(databaseUrl, resources), databaseUrl, config, receivers);
+  const pool = openPool(databaseUrl, resources);
+  const prepared = await prepare(pool, databaseUrl, config, receivers);
   onStep("schema", "");
   const apiUrl = await startChildren({ ...context, env }, config, databaseUrl, options);
   return {
@@ -81,6 +87,10 @@ export async function startDemoEnvironment(options: StartOptions): Promise<DemoE
     receivers,
     pipelinePool: openPool(pipelineUrl(databaseUrl), resources),
     caFile: caFileIn(folder.path),
+    consoleLink: async () => {
+      const wish = { publicUrl: apiUrl, linkSeconds: CONSOLE_LINK_SECONDS };
+      return (await openConsole(pool, prepared.accountId, wish)).url;
+    },
   };
 }
 

@@ -89,12 +89,13 @@ export async function deliver(
   }
 
   const body = webhookBody({ ...delivery, id: delivery.deliveryId, analysisText: delivery.analysisText });
-  // Signed anew for every attempt, at the database's time.
-  const signature = webhookSignature(body, on.keys.of(delivery), on.clock.nowMs());
+  // Signed anew for every attempt, at the database's time. The signature's time is read off the attempt's start (see
+  // src/deliveries/sent-request.ts), so it is one time, in whole milliseconds.
+  const startedAtMs = Math.floor(on.clock.nowMs());
+  const signature = webhookSignature(body, on.keys.of(delivery), startedAtMs);
   const headers = webhookHeaders({ signature, traceparent: delivery.traceparent });
   if (!mayStart()) return withoutPost(delivery, released(on, true));
 
-  const startedAtMs = on.clock.nowMs();
   const result = await on.poster.post({ url: target.url, headers, body, deadlineMs: on.deadlineMs });
   if (!usesUpAnAttempt(result)) return { ...withoutPost(delivery, released(on, false)), result };
 

@@ -4,6 +4,8 @@ import { forgetAnsweredLanes } from "../store/answered-lanes.ts";
 import { forgetAuditEntries } from "../store/audit-log.ts";
 import { forgetSessions } from "../store/console-sessions.ts";
 import { forgetIdempotencyKeys } from "../store/idempotency.ts";
+import { forgetUnconfirmed } from "../store/notice-recipients.ts";
+import { forgetNotices } from "../store/notices.ts";
 import {
   countOpenOfDay,
   dropPartition,
@@ -16,6 +18,8 @@ import {
 import { forgetReplay } from "../store/replays.ts";
 
 const FORGOTTEN_PER_STEP = 1_000;
+/** An address that nobody has confirmed, once no link to it is good any more. */
+const UNCONFIRMED_KEPT_MS = 7 * DAY_MS;
 
 export type Retention = {
   /** Analyses are readable this long; bodies are kept a day longer, because they are dropped by whole days. */
@@ -54,6 +58,8 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   );
   await repeat(signal, () => forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetAnsweredLanes(pool));
+  await repeat(signal, () => forgetNotices(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));

@@ -13,8 +13,11 @@ export function sweepMs(windowMs: number): number {
 /** Much less than an attempt's shortest lease (5 s), so that a dead leader has a successor before any lease ends. */
 const LEADER_LEASE_MS = 2_500;
 const SWEEP_JOBS_EVERY_MS = 60_000;
-/** Bulk replays go on in small steps: what a whole second brings at once, everybody else's deliveries would notice. */
-export const REPLAY_STEPS_PER_SWEEP = 5;
+/**
+ * Bulk replays and what was held go on in small steps: what a whole second brings at once, everybody else's deliveries
+ * would notice.
+ */
+export const PACED_STEPS_PER_SWEEP = 5;
 
 export type LeaderOptions = {
   readonly sweepMs: number;
@@ -24,6 +27,8 @@ export type LeaderOptions = {
   readonly promote: () => Promise<{ readonly woken: number; readonly isFull: boolean }>;
   /** One paced step of the bulk replays: beside promoting, which nothing may hold up; single-flight. */
   readonly advanceReplays: () => Promise<number>;
+  /** One paced step of what is held; after each of the replays'. */
+  readonly advanceHolds: () => Promise<number>;
   readonly sweepJobs: () => Promise<number>;
   /** Partitions and retention: slow work, beside promoting; single-flight; the signal cuts it short. */
   readonly keepHouse: (signal: AbortSignal) => Promise<void>;
@@ -31,14 +36,20 @@ export type LeaderOptions = {
   readonly onError: (work: LeaderWork, error: unknown) => void;
 };
 
-export type LeaderWork = "lead" | "promote" | "advance_replays" | "sweep_jobs" | "keep_house";
+export type LeaderWork =
+  | "lead"
+  | "promote"
+  | "advance_replays"
+  | "advance_holds"
+  | "sweep_jobs"
+  | "keep_house";
 
 /** Every dispatcher runs one; at any time one of them holds the lease, and promotes and keeps house for all. */
 export class Leader {
   readonly #options: LeaderOptions;
   readonly #stopping = new AbortController();
   #loop: Promise<void> = Promise.resolve();
-  #replaying: Promise<void> | null = null;
+  #goingOn: Promise<void> | null = null;
   #house: Promise<void> | null = null;
   #sweptJobsAt = Number.NEGATIVE_INFINITY;
   #keptHouseAt = Number.NEGATIVE_INFINITY;
@@ -54,7 +65,7 @@ export class Leader {
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#loop;
-    await this.#replaying;
+    await this.#goingOn;
     await this.#house;
   }
 
@@ -64,7 +75,7 @@ export class Leader {
       const startedAt = performance.now();
       if (await this.#try("lead", () => this.#options.lead(this.#options.holder, LEADER_LEASE_MS))) {
         await this.#promoteAll();
-        this.#advanceReplays();
+        this.#goOn();
         await this.#sweepJobs(startedAt);
         this.#keepHouse(startedAt);
       }
@@ -82,20 +93,21 @@ export class Leader {
     }
   }
 
-  #advanceReplays(): void {
+  #goOn(): void {
     if (this.#stopping.signal.aborted) return;
-    this.#replaying ??= this.#stepReplays().then(() => {
-      this.#replaying = null;
+    this.#goingOn ??= this.#stepAll().then(() => {
+      this.#goingOn = null;
     });
   }
 
   /** The steps of one sweep, for as long as there is something to do; we may not be the leader for longer. */
-  async #stepReplays(): Promise<void> {
-    const everyMs = this.#options.sweepMs / REPLAY_STEPS_PER_SWEEP;
+  async #stepAll(): Promise<void> {
+    const everyMs = this.#options.sweepMs / PACED_STEPS_PER_SWEEP;
     for (let step = 1; ; step++) {
       const startedAt = performance.now();
-      const taken = await this.#try("advance_replays", this.#options.advanceReplays);
-      if (!taken || step === REPLAY_STEPS_PER_SWEEP || this.#stopping.signal.aborted) return;
+      const replayed = (await this.#try("advance_replays", this.#options.advanceReplays)) ?? 0;
+      const letGo = (await this.#try("advance_holds", this.#options.advanceHolds)) ?? 0;
+      if (replayed + letGo === 0 || step === PACED_STEPS_PER_SWEEP || this.#stopping.signal.aborted) return;
       await abortableDelay(everyMs - (performance.now() - startedAt), this.#stopping.signal);
     }
   }

@@ -37,7 +37,10 @@ export function countRecords({ dispatch }: ProcessMetrics, write: Write): Write 
   };
 }
 
-type LeaderSteps = Pick<LeaderOptions, "lead" | "promote" | "advanceReplays" | "sweepJobs" | "keepHouse">;
+type LeaderSteps = Pick<
+  LeaderOptions,
+  "lead" | "promote" | "advanceReplays" | "advanceHolds" | "sweepJobs" | "keepHouse"
+>;
 
 /** The same, with every step counted, and whether this dispatcher leads. */
 export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps): LeaderSteps {
@@ -45,6 +48,7 @@ export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps
   const rows = {
     promote: dispatch.leaderRows.of({ work: "promote" }),
     advance_replays: dispatch.leaderRows.of({ work: "advance_replays" }),
+    advance_holds: dispatch.leaderRows.of({ work: "advance_holds" }),
     sweep_jobs: dispatch.leaderRows.of({ work: "sweep_jobs" }),
   };
 
@@ -74,6 +78,11 @@ export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps
     advanceReplays: async () => {
       const advanced = await count("advance_replays", steps.advanceReplays);
       rows.advance_replays.add(advanced);
+      return advanced;
+    },
+    advanceHolds: async () => {
+      const advanced = await count("advance_holds", steps.advanceHolds);
+      rows.advance_holds.add(advanced);
       return advanced;
     },
     sweepJobs: async () => {

@@ -7,6 +7,7 @@ import { DAY_MS } from "../model/time.ts";
 import { findAnsweredLanes, rememberAnsweredLanes } from "../store/answered-lanes.ts";
 import { claimDeliveries } from "../store/claim.ts";
 import { createWakeupPool } from "../store/graphile-worker.ts";
+import { advanceHolds } from "../store/holds.ts";
 import { freeLeases } from "../store/leases.ts";
 import { createDispatchPool, createGeneralPool, isRefusedData, isUnreadableData } from "../store/pools.ts";
 import { lead, promoteDue, sweepStuckJobs, takeBackLetGo, wakeSoon } from "../store/promote.ts";
@@ -38,6 +39,8 @@ export const DISPATCHER_CONNECTIONS = {
   leader: 3,
   /** For what lanes need apart from claims: slow housekeeping must not leave a lane without work. */
   lanes: 2,
+  /** For what happens to endpoints, and mails: src/app/notices.ts. */
+  notices: 2,
   /** Slow housekeeping must not keep the feed waiting either. */
   feed: 1,
 } as const;
@@ -126,6 +129,16 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
       promote: () => promoteDue(housePool, null),
       advanceReplays: () =>
         advanceReplays(housePool, config.analysisRetentionSeconds * 1000, null, REPLAY_STEP_MAX),
+      advanceHolds: async () => {
+        const { released, expired, isGathering } = await advanceHolds(
+          housePool,
+          config.analysisRetentionSeconds * 1000,
+          null,
+        );
+        const ended = { status: "abandoned", reason: "analysis_expired" };
+        if (expired > 0) metrics.dispatch.deliveriesEnded.of(ended).add(expired);
+        return released + expired + (isGathering ? 1 : 0);
+      },
       sweepJobs: () => sweepStuckJobs(housePool),
       keepHouse: (signal) =>
         keepHouse(housePool, {

@@ -13,7 +13,14 @@ const BATCH_ROWS = [1, 2, 5, 10, 20, 50, 100, 200];
 const BATCH_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 const BATCHES = ["claim", "record"] as const;
-const LEADER_WORK = ["lead", "promote", "advance_replays", "sweep_jobs", "keep_house"] as const;
+const LEADER_WORK = [
+  "lead",
+  "promote",
+  "advance_replays",
+  "advance_holds",
+  "sweep_jobs",
+  "keep_house",
+] as const;
 
 /** The metrics of a dispatcher. Quarantined attempts, which a process of their own posts, are not included. */
 export function createDispatchMetrics(registry: MetricsRegistry) {
@@ -132,9 +139,9 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
     }),
     leaderRows: registry.counter({
       name: "sealpost_leader_rows_total",
-      help: "Rows changed by those steps: deliveries woken, replays advanced, stuck wake-ups deleted.",
+      help: "Rows changed by those steps: deliveries woken, replays advanced, holds let go, stuck wake-ups deleted.",
       unit: "rows",
-      labels: { work: ["promote", "advance_replays", "sweep_jobs"] },
+      labels: { work: ["promote", "advance_replays", "advance_holds", "sweep_jobs"] },
     }),
     partitions: registry.counter({
       name: "sealpost_partitions_total",

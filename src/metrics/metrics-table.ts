@@ -3,6 +3,7 @@ import { createBuildMetrics } from "./build-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
 import { createFeedMetrics } from "./feed-metrics.ts";
+import { createNoticeMetrics } from "./notice-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
 import type { Declared } from "./registry.ts";
 import { createMetricsRegistry } from "./registry.ts";
@@ -15,6 +16,7 @@ export function declaredMetrics(): readonly Declared[] {
   createFeedMetrics(registry);
   createApiMetrics(registry);
   createDatabaseMetrics(registry);
+  createNoticeMetrics(registry);
   createBuildMetrics(registry);
   return registry.declared;
 }

@@ -9,13 +9,25 @@ export const ACTOR_KINDS = ["key", "staff_key", "command_line"] as const;
 
 export type ActorKind = (typeof ACTOR_KINDS)[number];
 
-/** `keyId` null: the command line. */
-export type Actor = { readonly kind: ActorKind; readonly keyId: string | null };
+/** `keyId` null: the command line. `session`: of the console; null: none. */
+export type Actor = {
+  readonly kind: ActorKind;
+  readonly keyId: string | null;
+  readonly session: { readonly id: string; readonly viewer: string | null } | null;
+};
 
-export const COMMAND_LINE: Actor = { kind: "command_line", keyId: null };
+export const COMMAND_LINE: Actor = { kind: "command_line", keyId: null, session: null };
 
-export function actorOf({ keyId, isStaff }: { readonly keyId: string; readonly isStaff: boolean }): Actor {
-  return { kind: isStaff ? "staff_key" : "key", keyId };
+type Acting = {
+  readonly keyId: string;
+  readonly isStaff: boolean;
+  readonly session?: { readonly id: string; readonly viewer: string | null; readonly hasKey: boolean };
+};
+
+export function actorOf({ keyId, isStaff, session = undefined }: Acting): Actor {
+  const told = session === undefined ? null : { id: session.id, viewer: session.viewer };
+  if (session?.hasKey === false) return { ...COMMAND_LINE, session: told };
+  return { kind: isStaff ? "staff_key" : "key", keyId, session: told };
 }
 
 /** In the audit log only: no operation makes accounts. */

@@ -77,6 +77,13 @@ export function isOurFailure(code: ErrorCode): boolean {
   return entry?.isOurs === true;
 }
 
+/** Whether an attempt with this code ended before a byte of the request was sent. */
+export function endsBeforeSending(code: string): boolean {
+  return BEFORE_SENDING.some((entries) => Object.hasOwn(entries, code));
+}
+
+const BEFORE_SENDING = [URL_REFUSALS, CONNECT_ERRORS, TLS_ERRORS];
+
 function explanationOf({ message, remedy, concernsUrl }: Entry): Explanation {
   return concernsUrl === true ? { message, remedy, concernsUrl } : { message, remedy };
 }

@@ -6,6 +6,8 @@ export type Explanation = {
   remedy: string;
   /** True where the fix may be another webhook URL, which a delivery published with its own URL cannot get. */
   concernsUrl?: true;
+  /** True where the receiver may have the wrong signing secret. */
+  concernsSecret?: true;
 };
 
 export type Entry = Explanation & {

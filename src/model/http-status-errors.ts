@@ -21,16 +21,19 @@ export function statusOfErrorCode(code: string): number | null {
 
 const KNOWN: Readonly<Record<number, Explanation>> = {
   400: {
-    message: "The receiver returned 400: it rejected the request as invalid.",
+    message:
+      "The receiver returned 400: it rejected the request, as receivers do when the signature does not match.",
     remedy:
-      "Check that it has the current signing secret and the right time, and verifies the raw body. " +
-      "The response text may say what is wrong.",
+      "Check first that it has the current signing secret (the whole text, whsec_ included, not decoded), then that " +
+      "its clock is right and that it verifies the raw body. The response text may say what is wrong.",
+    concernsSecret: true,
   },
   401: {
     message: "The receiver returned 401: the signature check failed, or the path requires a login.",
     remedy:
-      "Check that the receiver has the current signing secret. " +
+      "Check first that the receiver has the current signing secret (the whole text, whsec_ included, not decoded). " +
       "If the path requires a login, exempt it and verify the signature instead.",
+    concernsSecret: true,
   },
   403: {
     message: "The receiver returned 403: it denied access.",

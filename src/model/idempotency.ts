@@ -18,6 +18,9 @@ export type StoredResponse = {
   readonly holdsSecret: boolean;
 };
 
+/** A claim with the response that is to be stored for it. */
+export type CompletedClaim = { readonly claim: IdempotencyClaim; readonly response: StoredResponse };
+
 export type ClaimState =
   | { readonly state: "claimed" }
   /** Another request holds the claim: its transaction is open, or its call is in progress. */

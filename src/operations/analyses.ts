@@ -16,7 +16,7 @@ const tag = "Analyses";
 /** Room in a request for everything but the analysis: the URL, names, whitespace. */
 const ENVELOPE_BYTES = 16_384;
 
-const Analysis = z.looseObject({ id: analysisId, status: z.enum(ANALYSIS_STATUSES) }).meta({
+export const Analysis = z.looseObject({ id: analysisId, status: z.enum(ANALYSIS_STATUSES) }).meta({
   id: "Analysis",
   description: "A completed analysis, with whatever other fields were published.",
 });

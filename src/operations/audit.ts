@@ -26,6 +26,12 @@ const AuditEntry = z
         .string()
         .nullable()
         .describe("The key's name at that time. Null: it has none, or it is a staff key and yours is not."),
+      viewer: z
+        .string()
+        .nullable()
+        .describe(
+          "Whose session of the console it was, as the key's owner calls them. Null: it was no session.",
+        ),
     }),
     request_id: z.string().nullable().describe("Null: the command line."),
     details: z.record(z.string(), z.unknown()).describe("What it was about; never a secret."),
@@ -88,12 +94,18 @@ export function actorFilter(actor: string | null): Pick<AuditFilter, "actorKind"
 
 /** What support staff are called is for staff to see. */
 export function entryBody(entry: StoredAuditEntry, isForStaff: boolean): z.output<typeof AuditEntry> {
-  const { actorKind: kind, actorName } = entry;
+  const { actorKind: kind, actorName, viewer } = entry;
+  const isHidden = kind === "staff_key" && !isForStaff;
   return {
     id: entry.id,
     at: isoTime(entry.atMs),
     operation: entry.operationKey,
-    actor: { kind, key_id: entry.keyId, name: kind === "staff_key" && !isForStaff ? null : actorName },
+    actor: {
+      kind,
+      key_id: entry.keyId,
+      name: isHidden ? null : actorName,
+      viewer: isHidden ? null : viewer,
+    },
     request_id: entry.requestId,
     details: entry.details,
   };

@@ -119,8 +119,7 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
         });
         return {
           body: {
-            // A fragment reaches no log, no proxy and no Referer.
-            url: `${publicUrl.replace(/\/+$/, "")}/console/enter#t=${token}`,
+            url: consoleUrl(publicUrl, token),
             link_expires_at: link.linkExpiresAt.toISOString(),
             session_expires_at: link.expiresAt.toISOString(),
           },
@@ -166,6 +165,11 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
       },
     }),
   ];
+}
+
+/** A fragment reaches no log, no proxy and no Referer. */
+export function consoleUrl(publicUrl: string, token: string): string {
+  return `${publicUrl.replace(/\/+$/, "")}/console/enter#t=${token}`;
 }
 
 function sessionBody(session: StoredSession): z.output<typeof ConsoleSession> {

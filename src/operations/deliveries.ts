@@ -1,25 +1,32 @@
 import { z } from "zod";
 import type { Operation } from "../api/operation.ts";
-import { jsonResponse } from "../api/operation-io.ts";
+import { bytesResponse, jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
+import { concernsSecret } from "../deliveries/explanation.ts";
 import type { ReplayOutcome } from "../model/statuses.ts";
+import { findBody } from "../store/analyses.ts";
+import { createdAtMs } from "../store/day.ts";
 import { findDelivery } from "../store/deliveries.ts";
 import { createListDeliveries } from "../store/delivery-pages.ts";
 import { replayDelivery } from "../store/replays.ts";
+import { findLastRotation } from "../store/signing-secrets.ts";
+import { webhookBody } from "../webhook/envelope.ts";
+import { Analysis } from "./analyses.ts";
 import { filterOf, queryFilters } from "./delivery-filter.ts";
-import { attemptBody, Delivery, DeliveryWithAttempts, deliveryBody } from "./delivery-schema.ts";
-import { id } from "./fields.ts";
+import { Delivery, DeliveryWithAttempts, deliveryBody, deliveryWithAttemptsBody } from "./delivery-schema.ts";
+import { event, id, time } from "./fields.ts";
 import type { DomainCode } from "./problems.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { read, write } from "./sealpost-operation.ts";
 
 const tag = "Deliveries";
 const params = z.strictObject({ delivery_id: id });
+const WebhookBody = z.object({ id, event, created_at: time, data: Analysis });
 const listQuery = z.strictObject({ ...optional(queryFilters), ...pageQuery });
 
 /** The delivery log, and replaying a single delivery. */
 export function deliveryOperations(dependencies: Dependencies): readonly Operation[] {
-  const { logPool, analysisRetentionMs } = dependencies;
+  const { pool, logPool, analysisRetentionMs, now } = dependencies;
   const cursors = createCursors(id);
   const listDeliveries = createListDeliveries(logPool, () => performance.now());
   return [
@@ -42,7 +49,10 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
         const asWritten = { accountId, ...asked, ...single(asked.status) };
         const belowId = cursors.read(cursor, asWritten);
         const page = await listDeliveries(accountId, filterOf(asked), belowId, limit);
-        const items = page.deliveries.map((delivery) => deliveryBody(delivery, analysisRetentionMs));
+        const known = page.deliveries.some(concernsSecret)
+          ? { secretRotatedAtMs: await findLastRotation(logPool, accountId) }
+          : {};
+        const items = page.deliveries.map((delivery) => deliveryBody(delivery, analysisRetentionMs, known));
         const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, asWritten);
         return { body: { items, next_cursor, total: page.total }, headers: totalHeaders(page.isTotalCapped) };
       },
@@ -61,10 +71,36 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       handle: async ({ accountId, params, problem }) => {
         const found = await findDelivery(logPool, accountId, params.delivery_id);
         if (found === null) throw problem("not_found");
-        const { delivery, attempts } = found;
-        return {
-          body: { ...deliveryBody(delivery, analysisRetentionMs), attempts: attempts.map(attemptBody) },
+        return { body: deliveryWithAttemptsBody(found, analysisRetentionMs) };
+      },
+    }),
+    read({
+      key: "webhooks.deliveries.body",
+      tag,
+      summary: "Get a delivery's body",
+      description:
+        "The exact bytes that every attempt of the delivery sends, and that its signatures are over. Readable for as " +
+        "long as the analysis, then 410.",
+      method: "GET",
+      path: "/v1/webhooks/deliveries/{delivery_id}/body",
+      scope: "analyses:read",
+      params,
+      response: bytesResponse({ mediaType: "application/json", documentedAs: WebhookBody }),
+      errors: ["not_found", "analysis_expired"],
+      handle: async ({ accountId, params, problem }) => {
+        const { delivery_id } = params;
+        const found = await findBody(pool, accountId, delivery_id);
+        if (found === null) throw problem("not_found");
+        const { event, text } = found;
+        const publishedAtMs = createdAtMs(delivery_id);
+        if (text === null || now() >= publishedAtMs + analysisRetentionMs) throw problem("analysis_expired");
+        const envelope = {
+          id: delivery_id.toLowerCase(),
+          event,
+          createdAtMs: publishedAtMs,
+          analysisText: text,
         };
+        return { bytes: webhookBody(envelope) };
       },
     }),
     write({

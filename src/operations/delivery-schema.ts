@@ -1,11 +1,12 @@
 import { z } from "zod";
-import { explainAttempt, explainDelivery } from "../deliveries/explanation.ts";
+import { explainAttempt, explainDelivery, type KnownBeside } from "../deliveries/explanation.ts";
+import { sentHeaders } from "../deliveries/sent-request.ts";
 import { isoTime } from "../deliveries/time-text.ts";
 import { END_REASONS } from "../model/end-reasons.ts";
 import { OUTCOMES } from "../model/outcomes.ts";
 import { DELIVERY_STATUSES, meaningOfStatus } from "../model/statuses.ts";
 import { createdAtMs } from "../store/day.ts";
-import type { LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
+import type { FoundDelivery, LoggedAttempt, LoggedDelivery } from "../store/deliveries.ts";
 import { errorCode } from "./error-code-field.ts";
 import { analysisId, event, id, time, timeTextOrNull } from "./fields.ts";
 
@@ -24,8 +25,15 @@ export const Delivery = z
     run: z.int().describe("1 at first; every replay starts the next run."),
     replay_id: id.nullable().describe("The bulk replay that started the current run; null if none did."),
     attempts_count: z.int().describe("Attempts that have ended, in all runs."),
-    next_attempt_at: time.nullable().describe("Null while an attempt is in flight, and when no more follow."),
+    next_attempt_at: time
+      .nullable()
+      .describe("Null while an attempt is in flight or the delivery is held, and when no more follow."),
     in_flight: z.boolean().describe("Whether an attempt is in flight."),
+    held: z
+      .boolean()
+      .describe(
+        "Whether it waits because the endpoint is paused, or was until just now; the run's clock stands still.",
+      ),
     target_url: z
       .string()
       .nullable()
@@ -45,7 +53,7 @@ const Attempt = z
     number: z.int().describe("Its position in the run, from 1."),
     started_at: time,
     ended_at: time,
-    duration_ms: z.int(),
+    duration_ms: z.int().nullable().describe("Null where it is not known: the attempt was interrupted."),
     timings: z
       .object({ dns: milliseconds, connect: milliseconds, tls: milliseconds, first_byte: milliseconds })
       .describe(
@@ -60,6 +68,14 @@ const Attempt = z
       .nullable()
       .describe("What the error means and what to do about it. Null if there is none."),
     status_code: z.int().nullable(),
+    request_headers: z
+      .record(z.string(), z.string())
+      .nullable()
+      .describe(
+        "The headers as they were sent, with `v1=…` for each signature: it is the HMAC of the text `t.body`, and " +
+          "is not kept. Null where nothing was sent, or nobody knows when (`interrupted`). Once the analysis has " +
+          "expired, without `content-length` and `traceparent`.",
+      ),
     response_headers: z.record(z.string(), z.string()).nullable(),
     response_excerpt: z.string().nullable().describe("The start of the response body, at most 1 KiB."),
   })
@@ -72,6 +88,7 @@ export const DeliveryWithAttempts = Delivery.extend({
 export function deliveryBody(
   delivery: LoggedDelivery,
   analysisRetentionMs: number,
+  known: KnownBeside = {},
 ): z.output<typeof Delivery> {
   const { webhookUrl, endpointUrl } = delivery;
   return {
@@ -86,33 +103,56 @@ export function deliveryBody(
     attempts_count: delivery.attemptsCount,
     next_attempt_at: timeTextOrNull(delivery.nextAttemptAtMs),
     in_flight: delivery.isInFlight,
+    held: delivery.isHeld,
     target_url: webhookUrl ?? endpointUrl,
     target_source: webhookUrl !== null ? "request" : endpointUrl !== null ? "endpoint" : null,
     last_error_code: delivery.lastErrorCode,
     last_status_code: delivery.lastStatusCode,
-    explanation: explainDelivery(delivery, analysisRetentionMs),
+    explanation: explainDelivery(delivery, analysisRetentionMs, known),
   };
 }
 
-export function attemptBody(attempt: LoggedAttempt): z.output<typeof Attempt> {
+/** With every attempt, and all that is known of them. */
+export function deliveryWithAttemptsBody(
+  found: FoundDelivery,
+  analysisRetentionMs: number,
+): z.output<typeof DeliveryWithAttempts> {
+  const { delivery, attempts, secrets } = found;
+  const [current, ...older] = secrets;
+  const secretRotatedAtMs = current !== undefined && older.length > 0 ? current.createdAtMs : null;
+  const known = { secretRotatedAtMs, lastAttempt: attempts.at(-1) };
+  return {
+    ...deliveryBody(delivery, analysisRetentionMs, known),
+    attempts: attempts.map((attempt) => attemptBody(found, attempt, known)),
+  };
+}
+
+function attemptBody(
+  found: FoundDelivery,
+  attempt: LoggedAttempt,
+  known: KnownBeside,
+): z.output<typeof Attempt> {
+  const wasInterrupted = attempt.outcome === "interrupted";
   return {
     run: attempt.run,
     number: attempt.number,
     started_at: isoTime(attempt.startedAtMs),
     ended_at: isoTime(attempt.endedAtMs),
-    duration_ms: Math.round(attempt.endedAtMs - attempt.startedAtMs),
+    // Its end is when its lease was over.
+    duration_ms: wasInterrupted ? null : Math.round(attempt.endedAtMs - attempt.startedAtMs),
     timings: {
       dns: attempt.dnsMs,
       connect: attempt.connectMs,
       tls: attempt.tlsMs,
       first_byte: attempt.firstByteMs,
     },
-    target_url: attempt.targetUrl,
+    target_url: attempt.targetUrl ?? (wasInterrupted ? found.delivery.webhookUrl : null),
     remote_address: attempt.remoteAddress,
     outcome: attempt.outcome,
     error_code: attempt.errorCode,
-    error_message: explainAttempt(attempt),
+    error_message: explainAttempt(attempt, known),
     status_code: attempt.statusCode,
+    request_headers: sentHeaders(found, attempt),
     response_headers: attempt.responseHeaders,
     response_excerpt: attempt.responseExcerpt,
   };

@@ -4,10 +4,12 @@ import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { Problem } from "../api/problems.ts";
 import { judgeTargetUrl, type TargetUrlOptions } from "../egress/rules/target-url.ts";
 import * as store from "../store/endpoints.ts";
+import { pauseEndpoint, resumeEndpoint } from "../store/holds.ts";
 import { targetUrl, time } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { read, write } from "./sealpost-operation.ts";
 
+const { HELD_COUNTED_MAX } = store;
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";
 
@@ -16,6 +18,13 @@ const Endpoint = z
     url: z.string().describe("The URL, normalized."),
     created_at: time,
     updated_at: time,
+    paused_at: time.nullable().describe("Since when it is paused; null while it is not."),
+    held: z
+      .int()
+      .describe(
+        "Deliveries that are held: while it is paused, and afterwards until they have been let go. Exact up to " +
+          `${HELD_COUNTED_MAX.toLocaleString("en")}.`,
+      ),
   })
   .meta({ id: "Endpoint", description: "The account's default webhook URL." });
 
@@ -49,7 +58,7 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       summary: "Set the endpoint",
       description:
         "Sets or replaces the account's endpoint. Every attempt from now on goes there, those of earlier " +
-        "deliveries included.",
+        "deliveries included. A paused one stays paused.",
       method: "PUT",
       path,
       scope: "webhooks:write",
@@ -85,6 +94,50 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
         if (!(await store.removeEndpoint(tx, accountId))) throw problem("not_found");
       },
     }),
+    write({
+      key: "webhooks.endpoint.pause",
+      tag,
+      summary: "Pause the endpoint",
+      description:
+        "Holds every delivery to the endpoint, in place of sending it: those that wait, and those that come. Nothing " +
+        "is lost, and no attempt or time is used up; when its analysis expires, a held delivery is abandoned as " +
+        "`analysis_expired`. Attempts in flight end normally. Test events, receiver checks and analyses with their " +
+        "own webhook_url still go out. Pausing again changes nothing.",
+      method: "POST",
+      path: `${path}/pause`,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      audit: () => ({}),
+      response: jsonResponse(200, Endpoint),
+      errors: ["not_found"],
+      handle: async ({ accountId, problem }, tx) => {
+        if (!(await pauseEndpoint(tx, accountId))) throw problem("not_found");
+        return { body: endpointBody((await store.findEndpoint(tx, accountId))!) };
+      },
+    }),
+    write({
+      key: "webhooks.endpoint.resume",
+      tag,
+      summary: "Resume the endpoint",
+      description:
+        "Ends a pause. What was held is delivered oldest first, up to 100 a second, beside what is new; `held` " +
+        "counts down. Each goes on where it stood: retries wait for the rest of their time.",
+      method: "POST",
+      path: `${path}/resume`,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      audit: () => ({}),
+      response: jsonResponse(200, Endpoint),
+      errors: ["not_found"],
+      handle: async ({ accountId, problem }, tx) => {
+        if (!(await resumeEndpoint(tx, accountId))) throw problem("not_found");
+        return { body: endpointBody((await store.findEndpoint(tx, accountId))!) };
+      },
+    }),
   ];
 }
 
@@ -95,6 +148,12 @@ function allowed(url: string, rules: TargetUrlOptions): string {
   throw new Problem("target_refused", { errors: [{ path: "body.url", message: judged.message }] });
 }
 
-function endpointBody({ url, createdAt, updatedAt }: store.Endpoint): z.output<typeof Endpoint> {
-  return { url, created_at: createdAt.toISOString(), updated_at: updatedAt.toISOString() };
+function endpointBody(endpoint: store.Endpoint): z.output<typeof Endpoint> {
+  return {
+    url: endpoint.url,
+    created_at: endpoint.createdAt.toISOString(),
+    updated_at: endpoint.updatedAt.toISOString(),
+    paused_at: endpoint.pausedAt?.toISOString() ?? null,
+    held: endpoint.held,
+  };
 }

@@ -9,6 +9,7 @@ import { consoleOperations } from "./console.ts";
 import { deliveryOperations } from "./deliveries.ts";
 import { endpointOperations } from "./endpoint.ts";
 import { eventOperations } from "./events.ts";
+import { noticeOperations } from "./notices.ts";
 import { problems } from "./problems.ts";
 import { receiverOperations } from "./receivers.ts";
 import { replayOperations } from "./replays.ts";
@@ -26,6 +27,7 @@ export function createSealpostRegistry(dependencies: Dependencies): OperationReg
     ...signingSecretOperations(dependencies),
     ...deliveryOperations(dependencies),
     ...replayOperations(dependencies),
+    ...noticeOperations(dependencies),
     ...consoleOperations(dependencies),
     ...apiKeyOperations(dependencies),
   ];
@@ -64,6 +66,7 @@ export const apiInfo: OpenApiInfo = {
     { name: "Signing secret", description: "The secret that signs the account's webhooks." },
     { name: "Deliveries", description: "The log of every webhook and every attempt." },
     { name: "Replays", description: "Bulk redelivery of what did not arrive, at a limited rate." },
+    { name: "Notices", description: "What happens to the endpoint, and who is told by mail." },
     { name: "Console", description: "Screens for people: the delivery log and replays, opened by a link." },
     { name: "API keys", description: "The account's own keys." },
     { name: "Audit", description: "Who changed what." },

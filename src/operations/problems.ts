@@ -31,6 +31,28 @@ const ownProblems = {
       "Wait until one of them has started all its deliveries (its status is then `delivering`), or cancel one. " +
       "One replay with a wider filter does the work of many.",
   },
+  rotation_in_progress: {
+    status: 409,
+    title: "Rotation in progress",
+    meaning:
+      "The signing secret was rotated before, and the secret before it still signs: rotating again now would lock " +
+      "out every receiver that has only that one.",
+    remedy:
+      "Give all receivers the current secret and wait until the overlap ends (`previous.expires_at` of the signing " +
+      "secret). To rotate at once all the same, such as after a leak, send `end_previous: true`.",
+  },
+  too_many_recipients: {
+    status: 409,
+    title: "Too many recipients",
+    meaning: "The account already has 10 addresses that get its notices.",
+    remedy: "Remove one first, or add the address of a mailing list.",
+  },
+  mail_not_configured: {
+    status: 409,
+    title: "Mail not configured",
+    meaning: "This installation has no mail server, so no address can get notices.",
+    remedy: "Read the notices from `GET /v1/webhooks/notices`. Operators: set SMTP_URL and NOTICES_FROM.",
+  },
   exceeds_own_key: {
     status: 403,
     title: "Exceeds own key",

@@ -55,6 +55,12 @@ export const ReceiverCheck = z
       .enum(CHECK_VERDICTS)
       .describe("`dangerous`: it accepts forgeries; `faulty`: webhooks get lost; `right`: neither."),
     faults: z.array(Fault).describe("Most severe first; empty for a correct receiver."),
+    accepts_secrets: z
+      .object({ current: z.boolean().nullable(), previous: z.boolean().nullable() })
+      .describe(
+        "Which of the account's signing secrets it accepts: during a rotation, whether it has the new one yet. Null: " +
+          "there is no such secret, or its responses do not tell.",
+      ),
     connection: Connection.describe("Null: there was no connection, or it did not show this."),
     probes: z.array(Probe),
   })
@@ -64,7 +70,7 @@ export const ReceiverCheck = z
 export function receiverCheckBody(
   url: string,
   atMs: number,
-  { verdict, faults, probes, connection, durationMs }: ReceiverReport,
+  { verdict, faults, probes, acceptedSecrets, connection, durationMs }: ReceiverReport,
 ): z.output<typeof ReceiverCheck> {
   return {
     url,
@@ -72,6 +78,7 @@ export function receiverCheckBody(
     duration_ms: durationMs,
     verdict,
     faults: faults.map((fault) => ({ ...fault, probes: [...fault.probes] })),
+    accepts_secrets: acceptedSecrets,
     connection: {
       protocol: "HTTP/1.1",
       tls_version: connection.tlsVersion,

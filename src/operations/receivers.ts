@@ -21,7 +21,7 @@ import { callOut, write } from "./sealpost-operation.ts";
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";
 
-/** The check sends fifteen POSTs to a URL that the caller chose: unlimited, it could be abused for floods. */
+/** The check sends up to 18 POSTs to a URL that the caller chose: unlimited, it could be abused for floods. */
 export const CHECK_POLICY: RateLimitPolicy = { name: "check", requestsMax: 1, windowSeconds: 60 };
 
 const TestEvent = z.strictObject({ event: event.default("analysis.succeeded") });
@@ -59,10 +59,10 @@ export function receiverOperations(dependencies: Dependencies): readonly Operati
       tag,
       summary: "Check the receiver",
       description:
-        "Checks that the endpoint's receiver accepts genuine webhooks and rejects forged ones: sends 14 probes, " +
-        "marked with `sealpost-probe: 1`, within 20 seconds and reports what the receiver gets wrong, accepted " +
-        "forgeries first. Once a minute per account; a 429 carries the RateLimit headers of this limit. 404 " +
-        "while no endpoint is set.",
+        "Checks that the endpoint's receiver accepts genuine webhooks and rejects forged ones: sends 14 probes and " +
+        "up to 3 trials of the secret, marked with `sealpost-probe: 1`, within 20 seconds and reports what the " +
+        "receiver gets wrong, accepted forgeries first, and during a rotation which of the two secrets it accepts. " +
+        "Once a minute per account; a 429 carries the RateLimit headers of this limit. 404 while no endpoint is set.",
       method: "POST",
       path: `${path}/check`,
       scope: "webhooks:write",

@@ -107,7 +107,8 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
           ratePerSecond: rate_per_second,
           expectedMatched: body.expected_matched ?? null,
           note: body.note ?? null,
-          createdByKeyId: caller.keyId,
+          // Null as for the command line, where it has opened the console.
+          createdByKeyId: caller.session?.hasKey === false ? null : caller.keyId,
           analysisRetentionMs,
           limits: replayLimits,
         });

@@ -35,6 +35,8 @@ export type Dependencies = {
   readonly publicUrl: string;
   /** Origins that may show the console in a frame. */
   readonly consoleAncestors: readonly string[];
+  /** Whether this installation has a mail server for notices. */
+  readonly sendsMail: boolean;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };

@@ -32,6 +32,14 @@ const Rotation = z.strictObject({
     .describe(
       "How long the old secret keeps signing too, at most 7 days. 0 if it has leaked: it expires at once.",
     ),
+  // No default: it would become part of the request that an idempotency key remembers, which the version before reads.
+  end_previous: z
+    .boolean()
+    .optional()
+    .describe(
+      "Required to rotate while the overlap of an earlier rotation lasts: it ends at once, and receivers that have " +
+        "only the oldest secret reject every webhook from then on.",
+    ),
 });
 
 /** Reading and rotating the signing secret. */
@@ -62,8 +70,8 @@ export function signingSecretOperations(dependencies: Dependencies): readonly Op
       description:
         "Creates a new secret. Until the overlap ends every webhook carries two signatures, the new secret's " +
         "first, so that receivers can switch without missing one. There are never three: rotating again before " +
-        "then expires the oldest secret at once. If the response is lost, retry with the same Idempotency-Key or " +
-        "get the secret.",
+        "then is refused, unless `end_previous` says to expire the oldest secret at once. If the response is lost, " +
+        "retry with the same Idempotency-Key or get the secret.",
       method: "POST",
       path: `${path}/rotate`,
       scope: "webhooks:secrets",
@@ -72,10 +80,13 @@ export function signingSecretOperations(dependencies: Dependencies): readonly Op
       idempotency: "key_required",
       holdsSecret: true,
       body: jsonBody(Rotation, { isOptional: true }),
-      audit: ({ body }) => ({ overlap_seconds: body.overlap_seconds }),
+      audit: ({ body }) => body,
       response: jsonResponse(200, SigningSecretShape),
-      handle: async ({ accountId, body }, tx) => {
-        await rotateSigningSecret(tx, accountId, body.overlap_seconds, secretsKey);
+      errors: ["rotation_in_progress"],
+      handle: async ({ accountId, body, problem }, tx) => {
+        const rotation = { overlapSeconds: body.overlap_seconds, endsPrevious: body.end_previous ?? false };
+        const made = await rotateSigningSecret(tx, accountId, rotation, secretsKey);
+        if (made === "rotation_in_progress") throw problem(made);
         const rotated = secretsBody(await findSigningSecrets(tx, accountId, secretsKey));
         if (rotated === null) throw new Error("the secret that was just made is not there");
         return { body: rotated };

@@ -5,15 +5,26 @@ import { decisiveAnswer, type Findings, isMissing, isRedirect, isSuccess } from 
 import type { ProbeAnswer } from "./probe-sender.ts";
 import type { ProbeName } from "./probes.ts";
 
-/** What keeps genuine webhooks from being accepted. Empty for a correct receiver. */
-export function deliveryFaults(findings: Findings): readonly Fault[] {
+/**
+ * What keeps genuine webhooks from being accepted. Empty for a correct receiver.
+ * @param decodesSecret it accepts what is signed with the decoded secret
+ */
+export function deliveryFaults(findings: Findings, decodesSecret: boolean): readonly Fault[] {
   const { refused } = findings;
   // Faults that hit every webhook come first: they mask the more specific ones.
   const faults = refused("genuine")
-    ? [wholeFault(findings), ...missingFaults(findings)]
+    ? [decodesSecret ? DECODES_SECRET : wholeFault(findings), ...missingFaults(findings)]
     : [...missingFaults(findings), bodyFault(findings), signaturesFault(findings), repeatFault(findings)];
   return faults.filter((fault) => fault !== null);
 }
+
+const DECODES_SECRET: Fault = {
+  code: "decodes_secret",
+  severity: "fault",
+  message: "It decodes the signing secret from base64 before it verifies, so it rejects every webhook.",
+  remedy: "Use the secret's whole text as the HMAC key, as it is: whsec_ included, not decoded.",
+  probes: ["genuine"],
+};
 
 /** For a receiver that responds to a genuine webhook, but not with a 2xx. */
 function wholeFault(findings: Findings): Fault {

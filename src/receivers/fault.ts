@@ -32,6 +32,7 @@ export const FAULT_CODES = [
   "unreachable",
   "redirects",
   "clock_wrong",
+  "decodes_secret",
   "refuses_everything",
   "refuses_genuine",
   "no_answer",

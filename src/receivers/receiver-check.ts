@@ -9,6 +9,12 @@ import { type Findings, findingsOf } from "./probe-results.ts";
 import { sendProbes } from "./probe-sender.ts";
 import { type JudgedProbe, judgeProbe } from "./probe-verdict.ts";
 import { createProbes } from "./probes.ts";
+import {
+  type AcceptedSecrets,
+  acceptedSecrets,
+  createSecretTrials,
+  usesDecodedSecret,
+} from "./secret-trials.ts";
 
 /** A whole check takes at most this long. */
 export const CHECK_LIMIT_MS = 20_000;
@@ -26,6 +32,7 @@ export type ReceiverReport = {
   /** Most severe first. */
   readonly faults: readonly Fault[];
   readonly probes: readonly JudgedProbe[];
+  readonly acceptedSecrets: AcceptedSecrets;
   readonly connection: ConnectionFacts & {
     /** Null if none was seen. Negative: it has expired. */
     readonly certificateDaysLeft: number | null;
@@ -70,14 +77,17 @@ export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceive
     const { connect, facts } = observeConnections(egress.connect);
     const poster = createPoster({ egress: { ...egress, connect }, now });
     try {
-      const probes = createProbes({ secrets, nowMs: atMs, newId });
-      const { post } = poster;
-      const probed = await sendProbes(probes, { url, post, deadlineMs, limitMs: PROBES_LIMIT_MS, now });
+      const sent = { secrets, nowMs: atMs, newId };
+      const sending = { url, post: poster.post, deadlineMs, limitMs: PROBES_LIMIT_MS, now };
+      const [probed, trials] = await Promise.all([
+        sendProbes(createProbes(sent), sending),
+        sendProbes(createSecretTrials(sent), sending),
+      ]);
       const findings = findingsOf(probed);
       const connection = describeConnection(facts(), findings, atMs);
       const faults = [
         ...forgeryFaults(findings),
-        ...deliveryFaults(findings),
+        ...deliveryFaults(findings, usesDecodedSecret(trials, findings)),
         ...slowFaults(findings),
         ...certificateFaults(connection.certificateDaysLeft),
       ].sort((one, other) => SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity));
@@ -85,6 +95,7 @@ export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceive
         verdict: verdictOn(faults),
         faults,
         probes: probed.map((one) => judgeProbe(one, findings)),
+        acceptedSecrets: acceptedSecrets(trials, findings),
         connection,
         durationMs: Math.round(now() - startedAtMs),
       };

@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import type { EventName } from "../model/events.ts";
 import { createdAtMs } from "./day.ts";
 
 export type StoredAnalysis = {
@@ -7,6 +8,28 @@ export type StoredAnalysis = {
   /** Milliseconds since the epoch. */
   readonly publishedAtMs: number;
 };
+
+export type StoredBody = {
+  readonly event: EventName;
+  /** The analysis's exact text; null: it is no longer kept. */
+  readonly text: string | null;
+};
+
+/** What a delivery sends, but for what its id tells. Null: the account has no delivery of this id. */
+export async function findBody(
+  database: Pool | ClientBase,
+  accountId: string,
+  deliveryId: string,
+): Promise<StoredBody | null> {
+  const { rows } = await database.query<StoredBody>({
+    name: "find_body",
+    text: `select d.event, b.analysis::text as text
+           from sealpost.deliveries d left join sealpost.bodies b on b.delivery_id = d.id
+           where d.account_id = $1 and d.id = $2`,
+    values: [accountId, deliveryId],
+  });
+  return rows[0] ?? null;
+}
 
 /** Null: the account has published no analysis of this id, or the log no longer knows it. */
 export async function findAnalysis(

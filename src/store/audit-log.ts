@@ -21,8 +21,8 @@ export async function writeAuditEntry(client: ClientBase | Pool, entry: AuditEnt
   const { rows } = await client.query<{ at: Date }>({
     name: "write_audit_entry",
     text: `insert into sealpost.audit_log
-             (account_id, actor, key_id, actor_name, request_id, operation_key, details)
-           values ($1, $2, $3, (select name from sealpost.api_keys where id = $3), $4, $5, $6)
+             (account_id, actor, key_id, actor_name, request_id, operation_key, details, session_id, viewer)
+           values ($1, $2, $3, (select name from sealpost.api_keys where id = $3), $4, $5, $6, $7, $8)
            returning clock_timestamp() as at`,
     values: [
       entry.accountId,
@@ -31,6 +31,8 @@ export async function writeAuditEntry(client: ClientBase | Pool, entry: AuditEnt
       entry.requestId,
       entry.operationKey,
       JSON.stringify(entry.details),
+      actor.session?.id ?? null,
+      actor.session?.viewer ?? null,
     ],
   });
   return rows[0]!.at;

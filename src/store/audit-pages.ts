@@ -22,6 +22,8 @@ export type StoredAuditEntry = {
   readonly keyId: string | null;
   /** The key's name at that time; null: it has none. */
   readonly actorName: string | null;
+  /** Whose session of the console it was; null: nobody's. */
+  readonly viewer: string | null;
   /** Null: the command line. */
   readonly requestId: string | null;
   readonly details: Readonly<Record<string, unknown>>;
@@ -49,7 +51,7 @@ const ACTOR_KIND = `coalesce(a.actor, (
 const ENTRY = `json_build_object('id', a.id, 'accountId', a.account_id, 'operationKey', a.operation_key,
   'actorKind', ${ACTOR_KIND}, 'keyId', a.key_id,
   'actorName', coalesce(a.actor_name, (select k.name from sealpost.api_keys k where k.id = a.key_id)),
-  'requestId', a.request_id, 'details', coalesce(a.details, '{}'),
+  'viewer', a.viewer, 'requestId', a.request_id, 'details', coalesce(a.details, '{}'),
   'atMs', extract(epoch from sealpost.uuid_v7_time(a.id)) * 1000)`;
 
 /**

@@ -1,6 +1,7 @@
 import type { Pool } from "pg";
 import type { EventName } from "../model/events.ts";
 import { createdAtMs, groupByDay, queryDay } from "./day.ts";
+import { holdLeased } from "./holds.ts";
 
 /** One attempt, leased: all that is needed to post it. Times in ms since the epoch, database time. */
 export type LeasedDelivery = {
@@ -31,7 +32,7 @@ export type LeasedDelivery = {
 
 /**
  * What a claim did with an id that was due: took it, found that it must be quarantined, or left it for later because
- * the bytes were used up. An id that is not due, is leased or is gone does not come back at all.
+ * the bytes were used up. An id that is not due, is leased, is held or is gone does not come back at all.
  */
 export type ClaimedDelivery =
   | LeasedDelivery
@@ -96,6 +97,10 @@ select
   extract(epoch from claimed.run_started_at)::float8 * 1000 as run_started_at_ms,
   claimed.was_cut_in_quarantine, claimed.body_bytes,
   b.event, b.webhook_url, b.traceparent, endpoints.url as endpoint_url, b.analysis::text as analysis_text,
+  -- In the endpoint's own lane, which a webhook_url and a test event sent meanwhile are not.
+  case when endpoints.paused_at is not null and lease_number is not null then
+    claimed.lane = sealpost.lane(claimed.account_id, null)
+  else false end as is_paused,
   -- One text: an array of texts costs several times as much to write and to read again.
   (
     select string_agg(valid.secret, ' ')
@@ -113,19 +118,25 @@ from claimed
 left join ${bodies} as b on b.delivery_id = any (array[claimed.delivery_id])
 left join sealpost.endpoints on endpoints.account_id = any (array[claimed.account_id])
 union all
-select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, null, null, null,
+select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, null, null, false, null,
   extract(epoch from coalesce($6::timestamptz, clock_timestamp()))::float8 * 1000
 from judged where kind <> 'leased'`;
 
 /**
  * Records attempts whose lease has run out as `interrupted`, and frees their rows. One that was cut in quarantine
- * leaves lease_alone behind, so that the next claim knows it, however late it comes.
+ * leaves lease_alone behind, so that the next claim knows it, however late it comes. Where it went to is what a claim
+ * would have found then, unless the endpoint was changed meanwhile.
  */
 const RECOVER = `
 with cut as (
   select delivery_id, account_id, run, lease_run, lease_number, lease_started_at, lease_until,
-    lease_number is not null as had_attempt, coalesce(lease_run = run, false) as is_of_this_run
-  from sealpost.open_deliveries
+    lease_number is not null as had_attempt, coalesce(lease_run = run, false) as is_of_this_run,
+    (
+      select e.url from sealpost.endpoints as e
+      where e.account_id = o.account_id and e.updated_at <= o.lease_started_at limit 1
+    ) as endpoint_url,
+    (select b.webhook_url from sealpost.bodies as b where b.delivery_id = o.delivery_id limit 1) as webhook_url
+  from sealpost.open_deliveries as o
   where delivery_id = any ($1::uuid[])
     and lease_token is not null and lease_until <= coalesce($2::timestamptz, now())
   order by delivery_id
@@ -140,8 +151,9 @@ with cut as (
   where o.delivery_id = any (array[cut.delivery_id])
 ), logged as (
   insert into sealpost.attempts
-    (delivery_id, account_id, run, number, started_at, ended_at, outcome, error_code)
-  select delivery_id, account_id, lease_run, lease_number, lease_started_at, lease_until, 'interrupted', 'interrupted'
+    (delivery_id, account_id, run, number, started_at, ended_at, outcome, error_code, target_url)
+  select delivery_id, account_id, lease_run, lease_number, lease_started_at, lease_until, 'interrupted', 'interrupted',
+    coalesce(webhook_url, endpoint_url)
   from cut where had_attempt
 ), told as (
   update sealpost.deliveries as d
@@ -149,7 +161,8 @@ with cut as (
     attempts_count = d.attempts_count + 1,
     status = case when cut.is_of_this_run then 'failed' else d.status end,
     last_error_code = 'interrupted',
-    last_status_code = null
+    last_status_code = null,
+    endpoint_url = case when d.webhook_url is null then coalesce(cut.endpoint_url, d.endpoint_url) end
   from cut
   where cut.had_attempt and d.account_id = any (array[cut.account_id]) and d.id = cut.delivery_id
 )
@@ -170,6 +183,7 @@ type Row = {
   traceparent: string | null;
   endpoint_url: string | null;
   analysis_text: string | null;
+  is_paused: boolean;
   sealed_secrets: string | null;
   now_ms: number;
 };
@@ -196,14 +210,22 @@ export type ClaimInput = {
   readonly at: Date | null;
 };
 
-/** Claims what is due of these ids, after recording what a dead dispatcher left behind as interrupted. */
+/**
+ * Claims what is due of these ids, after recording what a dead dispatcher left behind as interrupted. What would go to
+ * a paused endpoint is held, and was not claimed.
+ */
 export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Claim> {
   const rows: Row[] = [];
   const interrupted = new Set<string>();
+  const heldIds: string[] = [];
   let bytesLeft = input.bytesMax;
   const take = (claimed: readonly Row[]) => {
     for (const row of claimed) {
       if (row.kind === "cut") continue;
+      if (row.is_paused) {
+        heldIds.push(row.delivery_id);
+        continue;
+      }
       rows.push(row);
       bytesLeft -= row.body_bytes ?? 0;
     }
@@ -216,6 +238,7 @@ export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Cl
     const recoveredIds = await recover(pool, cutIds, input.at, interrupted);
     take(await claimOfDay(pool, input, day, recoveredIds, bytesLeft));
   }
+  if (heldIds.length > 0) await holdLeased(pool, heldIds, input.leaseToken, input.at);
   return {
     deliveries: rows.map((row) => fromRow(row, input.leaseToken, interrupted)),
     databaseNowMs: rows.at(-1)?.now_ms ?? null,

@@ -9,8 +9,8 @@ export type LiveSession = {
   readonly accountId: string | null;
   /** Null: support staff. */
   readonly accountName: string | null;
-  /** The key that opened it. */
-  readonly keyId: string;
+  /** The key that opened it; null: the command line. */
+  readonly keyId: string | null;
   /** Those of its permissions that its key still has. */
   readonly permissions: ReadonlySet<string>;
   readonly viewerId: string | null;
@@ -24,7 +24,8 @@ export type LiveSession = {
 
 export type NewLink = {
   readonly accountId: string;
-  readonly keyId: string;
+  /** Null: the command line. */
+  readonly keyId: string | null;
   readonly permissions: readonly string[];
   readonly viewerId: string;
   readonly viewerLabel: string;
@@ -90,14 +91,15 @@ export async function enterByLink(pool: Pool, linkDigest: Buffer, digest: Buffer
 
 const FIND = `
 select s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "keyId",
-  array(select unnest(s.permissions) intersect select unnest(k.scopes)) as permissions,
+  case when s.key_id is null then s.permissions
+    else array(select unnest(s.permissions) intersect select unnest(k.scopes)) end as permissions,
   s.viewer_id as "viewerId", coalesce(s.viewer_label, k.name) as "viewerLabel", s.embed_origin as "embedOrigin",
   s.time_zone as "timeZone", s.theme, s.expires_at as "expiresAt"
 from sealpost.console_sessions s
-join sealpost.api_keys k on k.id = s.key_id
+left join sealpost.api_keys k on k.id = s.key_id
 left join sealpost.accounts a on a.id = s.account_id
 where s.digest = $1 and s.revoked_at is null and s.expires_at > now()
-  and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
+  and (s.key_id is null or k.revoked_at is null and (k.expires_at is null or k.expires_at > now()))
   and (s.account_id is not null or s.last_active_at > now() - $2::float8 * interval '1 second')`;
 
 /** Null: there is none, or it has ended, or its key has, or staff were idle for too long. */

@@ -14,9 +14,11 @@ export type LoggedDelivery = {
   readonly run: number;
   readonly attemptsCount: number;
   readonly isExample: boolean;
-  /** Null: no attempt is to come, or one is under way. */
+  /** Null: no attempt is to come, one is under way, or it is held. */
   readonly nextAttemptAtMs: number | null;
   readonly isInFlight: boolean;
+  /** No attempt starts before its endpoint is resumed, and it has been let go. */
+  readonly isHeld: boolean;
   /** The attempt under way is of a run before this one: a replay was asked for meanwhile, and begins after it. */
   readonly isWaitingForEarlierRun: boolean;
   readonly webhookUrl: string | null;
@@ -42,10 +44,20 @@ export const loggedColumns = (deliveries: string) => `
     json_agg(reason), json_agg(run), json_agg(attempts_count), json_agg(is_example), json_agg(webhook_url),
     json_agg(endpoint_url), json_agg(last_error_code), json_agg(last_status_code),
     json_agg(extract(epoch from due_at) * 1000), json_agg(is_in_flight), json_agg(is_lease_of_earlier_run),
-    json_agg(replay_id))
+    json_agg(replay_id), json_agg(is_held))
   from (
     select d.*, o.due_at, coalesce(o.lease_until > now(), false) as is_in_flight,
       coalesce(o.lease_run < o.run, false) as is_lease_of_earlier_run,
+      case
+        when d.webhook_url is not null or d.status not in ('pending', 'failed') then false
+        when o.delivery_id is null then exists (
+          select from sealpost.held_deliveries as h where h.account_id = d.account_id and h.delivery_id = d.id)
+        when o.lease_until > now() then false
+        else exists (
+          select from sealpost.endpoints as e
+          where e.account_id = d.account_id and e.paused_at is not null
+            and o.lane = sealpost.lane(d.account_id, null))
+      end as is_held,
       case when d.run > 1 then (
         select replay_id from sealpost.replay_items where delivery_id = d.id and run = d.run limit 1
       ) end as replay_id
@@ -75,26 +87,53 @@ select (
     'responseExcerpt', response_excerpt
   ) order by run, number)
   from sealpost.attempts where account_id = $1 and delivery_id = $2
-) as attempts`;
+) as attempts, (
+  select json_build_object('analysisBytes', octet_length(analysis::text), 'traceparent', traceparent)
+  from sealpost.bodies where account_id = $1 and delivery_id = $2
+) as body, (
+  select json_agg(json_build_object(
+    'createdAtMs', extract(epoch from created_at) * 1000, 'expiresAtMs', extract(epoch from expires_at) * 1000))
+  from (
+    select created_at, expires_at from sealpost.signing_secrets where account_id = $1 order by id desc limit 20
+  ) as newest
+) as secrets`;
 
-/** One delivery with every attempt, oldest first; null when the account has none of this id. */
+/** When a secret signed, in ms since the epoch; expiresAtMs null: it is the current one. */
+export type SecretLife = { readonly createdAtMs: number; readonly expiresAtMs: number | null };
+
+export type FoundDelivery = {
+  readonly delivery: LoggedDelivery;
+  /** Oldest first. */
+  readonly attempts: readonly LoggedAttempt[];
+  /** Null: the analysis is no longer kept. */
+  readonly body: { readonly analysisBytes: number; readonly traceparent: string | null } | null;
+  /** The account's, newest first, as many as can matter. */
+  readonly secrets: readonly SecretLife[];
+};
+
+/** One delivery with all that is known of its requests; null when the account has none of this id. */
 export async function findDelivery(
   database: Pool | ClientBase,
   accountId: string,
   deliveryId: string,
-): Promise<{ readonly delivery: LoggedDelivery; readonly attempts: readonly LoggedAttempt[] } | null> {
+): Promise<FoundDelivery | null> {
   const { rows } = await database.query<FoundRow>({
     name: "find_delivery",
     text: FIND,
     values: [accountId, deliveryId],
   });
-  const { delivery: columns, attempts } = rows[0]!;
+  const { delivery: columns, attempts, body, secrets } = rows[0]!;
   const [delivery] = loggedDeliveries(columns);
   if (delivery === undefined) return null;
-  return { delivery, attempts: attempts ?? [] };
+  return { delivery, attempts: attempts ?? [], body, secrets: secrets ?? [] };
 }
 
-type FoundRow = { delivery: LoggedColumns; attempts: LoggedAttempt[] | null };
+type FoundRow = {
+  delivery: LoggedColumns;
+  attempts: LoggedAttempt[] | null;
+  body: FoundDelivery["body"];
+  secrets: SecretLife[] | null;
+};
 
 /** Of each column, its values in all rows. Without rows the first is empty, and the others are null. */
 export type LoggedColumns = readonly [
@@ -114,6 +153,7 @@ export type LoggedColumns = readonly [
   isInFlight: readonly boolean[],
   isLeaseOfEarlierRun: readonly boolean[],
   replayId: readonly (string | null)[],
+  isHeld: readonly boolean[],
 ];
 
 /** The newest first. */
@@ -124,6 +164,7 @@ export function loggedDeliveries(columns: LoggedColumns): LoggedDelivery[] {
 // By position: taking an array apart by a pattern walks an iterator, at twice the price.
 function loggedDelivery(columns: LoggedColumns, row: number): LoggedDelivery {
   const isInFlight = columns[13][row]!;
+  const isHeld = columns[16][row]!;
   return {
     id: columns[0][row]!,
     event: columns[1][row]!,
@@ -137,8 +178,9 @@ function loggedDelivery(columns: LoggedColumns, row: number): LoggedDelivery {
     endpointUrl: columns[9][row]!,
     lastErrorCode: columns[10][row]!,
     lastStatusCode: columns[11][row]!,
-    nextAttemptAtMs: isInFlight ? null : columns[12][row]!,
+    nextAttemptAtMs: isInFlight || isHeld ? null : columns[12][row]!,
     isInFlight,
+    isHeld,
     isWaitingForEarlierRun: isInFlight && columns[14][row]!,
     replayId: columns[15][row]!,
   };

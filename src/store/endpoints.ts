@@ -1,8 +1,24 @@
 import type { ClientBase, Pool } from "pg";
 
-export type Endpoint = { readonly url: string; readonly createdAt: Date; readonly updatedAt: Date };
+export type Endpoint = {
+  readonly url: string;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+  /** Null: it is not paused. */
+  readonly pausedAt: Date | null;
+  /** Deliveries that wait until they are let go; exact up to `HELD_COUNTED_MAX`. */
+  readonly held: number;
+};
 
-type Row = { url: string; created_at: Date; updated_at: Date };
+/** Counting so many takes some 100 ms. */
+export const HELD_COUNTED_MAX = 1_000_000;
+
+type Row = { url: string; created_at: Date; updated_at: Date; paused_at: Date | null; held: number };
+
+const COLUMNS = `url, created_at, updated_at, paused_at, (
+  select count(*)::integer from (
+    select from sealpost.held_deliveries as h where h.account_id = $1 limit ${HELD_COUNTED_MAX}
+  ) as h) as held`;
 
 /** Sets the account's endpoint, or changes it. `url` is the normal form of a URL that the target rules allow. */
 export async function setEndpoint(
@@ -13,7 +29,7 @@ export async function setEndpoint(
   const { rows } = await database.query<Row>(
     `insert into sealpost.endpoints (account_id, url) values ($1, $2)
      on conflict (account_id) do update set url = excluded.url, updated_at = now()
-     returning url, created_at, updated_at`,
+     returning ${COLUMNS}`,
     [accountId, url],
   );
   return fromRow(rows[0]!);
@@ -23,7 +39,7 @@ export async function setEndpoint(
 export async function findEndpoint(database: ClientBase | Pool, accountId: string): Promise<Endpoint | null> {
   const { rows } = await database.query<Row>({
     name: "find_endpoint",
-    text: "select url, created_at, updated_at from sealpost.endpoints where account_id = $1",
+    text: `select ${COLUMNS} from sealpost.endpoints where account_id = $1`,
     values: [accountId],
   });
   return rows[0] === undefined ? null : fromRow(rows[0]);
@@ -38,5 +54,11 @@ export async function removeEndpoint(database: ClientBase | Pool, accountId: str
 }
 
 function fromRow(row: Row): Endpoint {
-  return { url: row.url, createdAt: row.created_at, updatedAt: row.updated_at };
+  return {
+    url: row.url,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+    pausedAt: row.paused_at,
+    held: row.held,
+  };
 }

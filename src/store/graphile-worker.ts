@@ -7,8 +7,8 @@
  *
  * In SQL these rely on the private tables: sql/0005_publish.sql (sealpost.add_wakeups, sealpost.keep_task and its
  * trigger, the trigger of sealpost.announce_wakeups, which sql/0011_locks.sql wrote last), sql/0006_promote.sql
- * (sealpost.promote, sealpost.sweep_jobs, and the autovacuum settings of the jobs table) and sql/0018_publish_one.sql
- * (sealpost.publish_analysis).
+ * (sealpost.promote, sealpost.sweep_jobs, and the autovacuum settings of the jobs table) and sql/0028_publish_fresh.sql
+ * (sealpost.publish_fresh).
  */
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";

@@ -1,5 +1,11 @@
-import type { ClientBase, Pool } from "pg";
-import type { CallLease, ClaimState, IdempotencyClaim, StoredResponse } from "../model/idempotency.ts";
+import type { ClientBase, Pool, QueryConfig } from "pg";
+import type {
+  CallLease,
+  ClaimState,
+  CompletedClaim,
+  IdempotencyClaim,
+  StoredResponse,
+} from "../model/idempotency.ts";
 import { seal, unseal } from "./sealing.ts";
 
 type Row = {
@@ -97,15 +103,15 @@ export async function claimIdempotentCall(
   return state;
 }
 
-/** Stores responses in the transaction of their effects. */
-export async function storeResponses(
-  client: ClientBase,
-  completed: readonly { readonly claim: IdempotencyClaim; readonly response: StoredResponse }[],
+/** Stores responses in the transaction of their effects. Null where there are none. */
+export function storingResponses(
+  completed: readonly CompletedClaim[],
   secretsKey: Uint8Array,
-): Promise<void> {
+): QueryConfig | null {
+  if (completed.length === 0) return null;
   const claims = completed.map(({ claim }) => claim);
   const columns = completed.map(({ claim, response }) => responseColumns(claim, response, secretsKey));
-  await client.query({
+  return {
     name: "store_idempotent_answers",
     text: `insert into sealpost.idempotency_keys
         (account_id, key_id, idempotency_key, operation_key, fingerprint, status, headers, body, is_sealed)
@@ -121,7 +127,7 @@ export async function storeResponses(
       claims.map(({ fingerprint }) => fingerprint),
       ...[0, 1, 2, 3].map((column) => columns.map((values) => values[column])),
     ],
-  });
+  };
 }
 
 /** The same for a call; does nothing when the claim is no longer held under `token`. */

@@ -22,6 +22,8 @@ export type PoolOptions = {
   /** Connections that break while idle; the pool replaces them by itself. */
   readonly onError: (error: Error) => void;
   readonly onQuery?: OnQuery | undefined;
+  /** Statements are sent as they come, not each when the one before it is answered. */
+  readonly isPipelined?: boolean;
 };
 
 /**
@@ -36,9 +38,12 @@ export function createDispatchPool(options: PoolOptions): pg.Pool {
   ]);
 }
 
-/** For the API, which has to tell its callers soon that the database is away. */
+/**
+ * For the API, which has to tell its callers soon that the database is away. Its clients send without waiting for
+ * answers: see `inPipelinedTransaction`.
+ */
 export function createApiPool(options: PoolOptions): pg.Pool {
-  return createPool(options, [], API_TIMEOUTS);
+  return createPool({ ...options, isPipelined: true }, [], API_TIMEOUTS);
 }
 
 /**
@@ -103,6 +108,7 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
     statement_timeout: timeouts.statementMs,
     idle_in_transaction_session_timeout: 10_000,
     keepAlive: true,
+    pipeline: options.isPipelined ?? false,
     // Each day's statements stay with their connection, 0.6 MB of the server's memory for every day.
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
     Client: timedClient({ answerMs: timeouts.answerMs, onQuery: options.onQuery ?? (() => undefined) }),

@@ -56,6 +56,20 @@ export async function findSigningSecrets(
   }));
 }
 
+/** When the account's secret was last rotated, in ms since the epoch; null: never. */
+export async function findLastRotation(
+  database: ClientBase | Pool,
+  accountId: string,
+): Promise<number | null> {
+  const { rows } = await database.query<{ rotated_at: Date | null }>({
+    name: "find_last_rotation",
+    text: `select case when count(*) > 1 then max(created_at) end as rotated_at
+           from (select created_at from sealpost.signing_secrets where account_id = $1 order by id desc limit 2) as s`,
+    values: [accountId],
+  });
+  return rows[0]!.rotated_at?.getTime() ?? null;
+}
+
 /** Whether the newest secret of all was sealed with this key; true while there is none. */
 export async function opensSecrets(database: ClientBase | Pool, secretsKey: Uint8Array): Promise<boolean> {
   const { rows } = await database.query<{ id: string; account_id: string; sealed: Buffer }>(
@@ -71,19 +85,30 @@ export async function opensSecrets(database: ClientBase | Pool, secretsKey: Uint
   }
 }
 
+export type Rotation = {
+  /** How long the secret before the new one signs beside it; 0: not at all. */
+  readonly overlapSeconds: number;
+  /**
+   * Whether to end the overlap of a rotation before: receivers that still have the oldest secret reject everything from
+   * then on. Where this is not asked for, such a rotation is refused.
+   */
+  readonly endsPrevious: boolean;
+};
+
 /**
- * Makes a new current secret; the one before it signs beside it for `overlapSeconds` (0: not at all), and any older one
- * ends now. Runs in a transaction of its own unless it is given a client that is in one.
+ * Makes a new current secret. Runs in a transaction of its own unless it is given a client that is in one.
+ * `rotation_in_progress`: an overlap is running, and nothing was done.
  */
 export async function rotateSigningSecret(
   database: ClientBase | Pool,
   accountId: string,
-  overlapSeconds: number,
+  { overlapSeconds, endsPrevious }: Rotation,
   secretsKey: Uint8Array,
-): Promise<SigningSecret> {
+): Promise<SigningSecret | "rotation_in_progress"> {
   return await inTransaction(database, async (client) => {
     // Two concurrent rotations would both retire the same current secret: they take turns.
     await client.query("select from sealpost.accounts where id = $1 for update", [accountId]);
+    if (!endsPrevious && (await isOverlapping(client, accountId))) return "rotation_in_progress";
     await client.query(
       `update sealpost.signing_secrets
        set expires_at = now() + case when expires_at is null then $2 else 0 end * interval '1 second'
@@ -92,4 +117,12 @@ export async function rotateSigningSecret(
     );
     return await createSigningSecret(client, accountId, secretsKey);
   });
+}
+
+async function isOverlapping(client: ClientBase, accountId: string): Promise<boolean> {
+  const { rowCount } = await client.query(
+    "select from sealpost.signing_secrets where account_id = $1 and expires_at > now()",
+    [accountId],
+  );
+  return (rowCount ?? 0) > 0;
 }

@@ -49,7 +49,7 @@ export function timedClient({ answerMs, onQuery }: TimedClientOptions): typeof p
         answer(error, result);
       };
       const timer = setTimeout(() => {
-        void this.end();
+        hangUp(this);
         settle(unanswered(ownMs ?? answerMs));
       }, ownMs ?? answerMs);
       const query = super.query as (...args: readonly unknown[]) => unknown;
@@ -61,6 +61,15 @@ export function timedClient({ answerMs, onQuery }: TimedClientOptions): typeof p
       }
     }
   };
+}
+
+/**
+ * Closes the connection now, whatever is under way. `end` alone waits for the answers to come where statements are sent
+ * without waiting (`pipeline`): for one that never comes, for ever.
+ */
+export function hangUp(client: pg.Client): void {
+  void client.end();
+  client.connection.stream.destroy();
 }
 
 /** A text has no time of its own, and taking a text apart would be taking it letter by letter. */

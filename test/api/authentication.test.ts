@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { digestApiKey, formatApiKey } from "../../src/api/api-keys.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ADA, BOB, createToyApi, TOY_NOW, type ToyApi } from "../support/api-toy-server.ts";
+import { createToyCounter, createToyKeys } from "../support/api-toy-stores.ts";
 
 let api: ToyApi;
 afterEach(() => api.app.close());
@@ -66,6 +67,54 @@ describe("a key", () => {
     const live = formatApiKey("svc", "live", Buffer.alloc(32, 1));
     await read(live);
     expect(asked).toEqual([digestApiKey(live).toString("hex")]);
+  });
+
+  test("that was valid is looked up and counted at once; revoked since, it counts by address", async () => {
+    const { promise: hangs, resolve: goOn } = Promise.withResolvers<void>();
+    let gate: Promise<void> = Promise.resolve();
+    const toy = createToyKeys();
+    api = await createToyApi({
+      findApiKey: async (digest) => {
+        await gate;
+        return (
+          (isRevoked && { ...(await toy.find(digest))!, revokedAt: new Date(TOY_NOW) }) || toy.find(digest)
+        );
+      },
+      countRequest: (bucket, policy) => {
+        buckets.push(bucket);
+        return createToyCounter().count(bucket, policy);
+      },
+    });
+    const buckets: string[] = [];
+    let isRevoked = false;
+    await api.listen();
+    const key = toy.add({ accountId: ADA, scopes });
+    expect((await read(key)).status).toBe(200);
+    expect(buckets).toEqual(["key:key-1"]);
+    gate = hangs;
+    isRevoked = true;
+    const second = read(key);
+    while (buckets.length < 2) await new Promise(setImmediate);
+    expect(buckets).toEqual(["key:key-1", "key:key-1"]);
+    goOn();
+    expect((await second).status).toBe(401);
+    expect((await read(key)).status).toBe(401);
+    expect(buckets.slice(2)).toEqual(["address:127.0.0.1", "address:127.0.0.1"]);
+  });
+
+  test("that was never valid counts towards no key's limit", async () => {
+    const buckets: string[] = [];
+    api = await createToyApi({
+      countRequest: async (bucket) => {
+        buckets.push(bucket);
+        return { requests: 1, resetMs: 1 };
+      },
+    });
+    await api.listen();
+    const dead = api.keys.add({ accountId: ADA, scopes, revokedAt: new Date(TOY_NOW - 1) });
+    const other = api.keys.add({ accountId: ADA, scopes, keyClass: "live" });
+    for (const key of [dead, dead, other, other]) expect((await read(key)).status).toBe(401);
+    expect(buckets).toEqual(Array(4).fill("address:127.0.0.1"));
   });
 
   test("has a class, 256 bits, and nothing else to be read from it", () => {

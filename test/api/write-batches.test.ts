@@ -131,19 +131,21 @@ describe("a batch that fails", () => {
     [
       "claiming",
       (toy) => ({
-        claimAll: async (tx, claims) => {
+        claimedTransaction: async (claims, ms, work) => {
           if (claims.some(({ idempotencyKey }) => idempotencyKey === "bad")) throw new Error("broken");
-          return await toy.claimAll(tx, claims);
+          return await toy.claimedTransaction(claims, ms, work);
         },
       }),
     ],
     [
       "storing the answers",
       (toy) => ({
-        completeAll: async (tx, completed) => {
-          if (completed.some(({ claim }) => claim.idempotencyKey === "bad")) throw new Error("broken");
-          await toy.completeAll(tx, completed);
-        },
+        claimedTransaction: (claims, ms, work) =>
+          toy.claimedTransaction(claims, ms, async (tx, states) => {
+            const done = await work(tx, states);
+            if (done.completed.some(({ claim }) => claim.idempotencyKey === "bad")) throw new Error("broken");
+            return done;
+          }),
       }),
     ],
   ])("while %s, too", async (_, change) => {
@@ -156,8 +158,8 @@ describe("a batch that fails", () => {
   test("after its commit, without saying so, is no second effect", async () => {
     let fails = 1;
     const { add, effects } = openBatches((toy) => ({
-      transactionWithin: async (ms, work) => {
-        const result = await toy.transactionWithin(ms, work);
+      claimedTransaction: async (claims, ms, work) => {
+        const result = await toy.claimedTransaction(claims, ms, work);
         if (fails-- > 0) throw new Error("who knows");
         return result;
       },

@@ -171,6 +171,15 @@ describe("secret rotate", () => {
     expect(Number(secrets[1]?.expiresAt) - Number(secrets[0]?.createdAt)).toBe(86_400_000);
   });
 
+  test("refuses to while an earlier overlap lasts, unless that is to end", async () => {
+    const { account_id } = await resultOf("account", "create", "--name", "R");
+    const first = await resultOf("secret", "rotate", "--account", account_id);
+    expect(await usageErrorOf(["secret", "rotate", "--account", account_id])).toContain("--end-previous");
+    const second = await resultOf("secret", "rotate", "--account", account_id, "--end-previous");
+    const secrets = await findSigningSecrets(database.pool, account_id, key);
+    expect(secrets.map(({ secret }) => secret)).toEqual([second.signing_secret, first.signing_secret]);
+  });
+
   test("refuses an unknown account and an overlap of more than 7 days", async () => {
     await usageErrorOf(["secret", "rotate", "--account", nobody]);
     await usageErrorOf(["secret", "rotate", "--account", accountId, "--overlap", "8d"]);

@@ -83,12 +83,15 @@ describe("a problem", () => {
     ]);
   });
 
-  test.each(["DATABASE_URL", "SECRETS_KEY", "EGRESS_PROXY_URL"])("in %s does not show the value", (name) => {
-    const [problem, ...others] = problemsOf({ [name]: "hunter2" });
-    expect(others).toEqual([]);
-    expect(problem).toContain(name);
-    expect(problem).not.toContain("hunter2");
-  });
+  test.each(["DATABASE_URL", "SECRETS_KEY", "EGRESS_PROXY_URL", "SMTP_URL"])(
+    "in %s does not show the value",
+    (name) => {
+      const [problem, ...others] = problemsOf({ [name]: "hunter2" });
+      expect(others).toEqual([]);
+      expect(problem).toContain(name);
+      expect(problem).not.toContain("hunter2");
+    },
+  );
 
   test("shows only the beginning of a long value", () => {
     expect(problemsOf({ LOG_LEVEL: "x".repeat(1_000) })[0]?.length).toBeLessThan(200);
@@ -149,6 +152,59 @@ describe("production", () => {
 test("the delivery log reaches back at least as far as analyses are kept", () => {
   expect(problemsOf({ LOG_RETENTION_DAYS: "7" })).toEqual([]);
   expect(problemsOf({ LOG_RETENTION_DAYS: "7", ANALYSIS_RETENTION_SECONDS: "604801" })).toHaveLength(1);
+});
+
+describe("mails", () => {
+  const mail = {
+    SMTP_URL: "smtp://ada:p%40ss@mail.example.com:587",
+    NOTICES_FROM: "Sealpost <notices@example.com>",
+    PUBLIC_URL: "https://api.example.com",
+  };
+
+  test("need a sender, and where their links lead", () => {
+    expect(problemsOf(mail)).toEqual([]);
+    expect(problemsOf({ ...mail, NOTICES_FROM: "" })).toEqual([
+      "NOTICES_FROM is unset but required when SMTP_URL is set.",
+    ]);
+    expect(problemsOf({ ...mail, PUBLIC_URL: "" })).toHaveLength(1);
+    expect(problemsOf({ NOTICES_FROM: mail.NOTICES_FROM })).toEqual([]);
+  });
+
+  test.each(["smtp://mail.example.com", "smtps://mail.example.com:465/", "smtp://[::1]:25"])(
+    "go by %j",
+    (SMTP_URL) => {
+      expect(problemsOf({ ...mail, SMTP_URL })).toEqual([]);
+    },
+  );
+
+  test.each([
+    "mail.example.com:587",
+    "http://mail.example.com",
+    "smtp://",
+    "smtp://mail.example.com/path",
+    "smtp://mail.example.com?tls.rejectUnauthorized=false",
+    "smtp://a:%zz@mail.example.com",
+  ])("do not go by %j", (SMTP_URL) => {
+    expect(problemsOf({ ...mail, SMTP_URL })).toHaveLength(1);
+  });
+
+  test.each(["notices@example.com", "Müller & Söhne <notices@example.com>"])(
+    "come from %j",
+    (NOTICES_FROM) => {
+      expect(problemsOf({ ...mail, NOTICES_FROM })).toEqual([]);
+    },
+  );
+
+  test.each([
+    "notices",
+    "<notices@example.com>",
+    "a@example.com, b@example.com",
+    '"A, B" <a@example.com>',
+    "Eve <a@example.com>\r\nBcc: b@example.com",
+    "A\nB <a@example.com>",
+  ])("do not come from %j", (NOTICES_FROM) => {
+    expect(problemsOf({ ...mail, NOTICES_FROM })).toHaveLength(1);
+  });
 });
 
 test("defaults follow what they must fit, and what is set does not", () => {

@@ -1,10 +1,10 @@
-import axe from "axe-core";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
 import { type LinkWish, newLink } from "../support/console.ts";
 import { EXCERPT, layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { faultsOf } from "../support/page-faults.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 
 const PERMISSIONS = ["webhooks:read", "webhooks:replay"];
@@ -159,12 +159,3 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
     );
   });
 });
-
-/** What axe finds, and whether the page is wider than its window. */
-async function faultsOf(page: Page): Promise<readonly string[]> {
-  // Pages allow no inline script: axe comes by the debugger, which their policy does not bind.
-  const found = await page.evaluate(`${axe.source}; axe.run().then(({ violations }) =>
-    violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html }) => html).join(" | ")))`);
-  const isWide = await page.evaluate("document.documentElement.scrollWidth > innerWidth");
-  return [...(found as string[]), ...(isWide ? ["scrolls sideways"] : [])];
-}

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openConsole } from "../../src/app/console-link.ts";
 import { enter, newLink, postForm, request, tokenOf } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
@@ -163,6 +164,30 @@ describe("a session", () => {
     expect(await other.get(`${other.base}/deliveries`)).toMatchObject({ status: 200 });
     const listed = await api.ask("GET", "/v1/console/sessions?viewer_id=other");
     expect(listed.body).toMatchObject({ total: 1, items: [{ viewer: { id: "other", label: "Other" } }] });
+  });
+
+  test("that the command line opened may do everything, and the audit log says who it was", async () => {
+    const { url } = await openConsole(database.pool, api.account.accountId, {
+      publicUrl: "https://api.sealpost.test",
+      linkSeconds: 60,
+    });
+    const entered = await postForm(api.url, "/console/enter", { t: tokenOf(new URL(url)) });
+    const cookie = entered.headers.get("set-cookie")!.split(";")[0]!;
+    const base = `/console/a/${api.account.accountId}`;
+    expect(await request(api.url, "GET", `${base}/deliveries`, { cookie })).toMatchObject({ status: 200 });
+    const deliveryId = (
+      await api.ask("POST", "/v1/analyses", { body: { analysis: { id: "cl", status: "failed" } } })
+    ).body.delivery_id;
+    const form = { _key: "k-1" };
+    const replayed = await postForm(api.url, `${base}/deliveries/${deliveryId}/replay`, form, { cookie });
+    expect(replayed.status).toBe(303);
+    const { body } = await api.ask("GET", "/v1/audit?limit=1");
+    expect(body.items).toMatchObject([
+      {
+        operation: "webhooks.deliveries.replay",
+        actor: { kind: "command_line", key_id: null, viewer: "command line" },
+      },
+    ]);
   });
 
   test("opens nothing under /v1", async () => {

@@ -1,5 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { type Explainable, explainAttempt, explainDelivery } from "../../src/deliveries/explanation.ts";
+import {
+  type Explainable,
+  explainAttempt,
+  explainDelivery,
+  type KnownBeside,
+} from "../../src/deliveries/explanation.ts";
 import { END_REASONS } from "../../src/model/end-reasons.ts";
 import { NAMED_ERROR_CODES, outcomeOfErrorCode } from "../../src/model/error-codes.ts";
 import { DELIVERY_STATUSES } from "../../src/model/statuses.ts";
@@ -17,6 +22,7 @@ const fresh: Explainable = {
   isExample: false,
   nextAttemptAtMs: DUE,
   isInFlight: false,
+  isHeld: false,
   isWaitingForEarlierRun: false,
   webhookUrl: "https://hooks.example.com/",
   endpointUrl: null,
@@ -163,16 +169,74 @@ describe("a delivery in plain words", () => {
   });
 });
 
+describe("what is known besides", () => {
+  const explainKnown = (some: Partial<Explainable>, known: KnownBeside) =>
+    explainDelivery({ ...fresh, ...some }, WEEK_MS, known);
+
+  test.each([
+    ["status_400", null, /signing secret.* The secret has never been rotated\./],
+    ["status_401", DUE, /signing secret.* The secret was last rotated at 2026-03-01 12:00:05 UTC\./],
+    ["status_503", DUE, /^(?!.*rotated)/],
+  ])("%s and the secret's rotation", (lastErrorCode, secretRotatedAtMs, said) => {
+    const known = { secretRotatedAtMs };
+    expect(explainKnown({ ...failed, lastErrorCode }, known)).toMatch(said);
+    const ended = { status: "abandoned", reason: "attempts_exhausted", nextAttemptAtMs: null } as const;
+    expect(explainKnown({ ...failed, ...ended, lastErrorCode }, known)).toMatch(said);
+    expect(explainKnown({ ...failed, lastErrorCode }, {})).not.toMatch(/rotated/);
+  });
+
+  test.each([
+    ["30", 30_000, /The receiver asked for that time with "Retry-After: 30"\./],
+    ["1", 30_000, /asked for no more than that wait with "Retry-After: 1"\./],
+    [
+      "86400",
+      30_000,
+      /asked for a longer wait with "Retry-After: 86400" than the retry schedule allows; this is the longest\./,
+    ],
+    ["soon", 30_000, /"Retry-After: soon" says no time to come, and changed nothing\./],
+    [undefined, 30_000, /^(?!.*Retry-After)/],
+  ])("the effect of Retry-After: %s", (header, waitMs, said) => {
+    const headers: Record<string, string> = header === undefined ? {} : { "retry-after": header };
+    const lastAttempt = { endedAtMs: DUE - waitMs, responseHeaders: headers };
+    const code = "status_503";
+    expect(explainKnown({ ...failed, lastErrorCode: code }, { lastAttempt })).toMatch(said);
+    // There is none to come.
+    const inFlight = { isInFlight: true, nextAttemptAtMs: null };
+    expect(explainKnown({ ...failed, ...inFlight, lastErrorCode: code }, { lastAttempt })).not.toMatch(
+      /Retry-After/,
+    );
+  });
+});
+
+test.each([
+  ["pending", {}],
+  ["failed", failed],
+] as const)("a held one that is %s says that it is held, not when it is due", (status, more) => {
+  const said = explain({ ...more, status, isHeld: true, nextAttemptAtMs: null });
+  expect(said).toMatch(/ It is held because the endpoint is paused, or has only just been resumed\. /);
+  expect(said).not.toMatch(/due|To retry at once/);
+});
+
 describe("an attempt in plain words", () => {
   const codes = NAMED_ERROR_CODES.filter((code) => outcomeOfErrorCode(code) !== null);
   test.each([...codes, "status_302", "status_418", "status_503", "from_the_future"])(
     "%s: what happened, and what can be done",
     (errorCode) => {
-      expect(explainAttempt({ errorCode })).toMatch(/^[A-Z].*\. [A-Z].*\.$/);
+      expect(explainAttempt({ errorCode, startedAtMs: DUE })).toMatch(/^[A-Z].*\. [A-Z].*\.$/);
     },
   );
 
+  test.each(["status_400", "status_401"])("%s: the secret first, and when it was rotated", (errorCode) => {
+    const said = (secretRotatedAtMs: number | null) =>
+      explainAttempt({ errorCode, startedAtMs: DUE }, { secretRotatedAtMs });
+    expect(said(null)).toMatch(
+      /^[^.]*\. Check first [^.]*signing secret.*The secret has never been rotated\.$/,
+    );
+    expect(said(DUE - 1_000)).toMatch(/last rotated at 2026-03-01 12:00:04 UTC, before this attempt\.$/);
+    expect(said(DUE + 1_000)).toMatch(/last rotated at 2026-03-01 12:00:06 UTC, after this attempt\.$/);
+  });
+
   test("needs none when it succeeded", () => {
-    expect(explainAttempt({ errorCode: null })).toBeNull();
+    expect(explainAttempt({ errorCode: null, startedAtMs: DUE })).toBeNull();
   });
 });

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { EventEmitter, once } from "node:events";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { Leader, REPLAY_STEPS_PER_SWEEP, sweepMs } from "../../src/dispatch/leader.ts";
+import { Leader, PACED_STEPS_PER_SWEEP, sweepMs } from "../../src/dispatch/leader.ts";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { lead, promoteDue } from "../../src/store/promote.ts";
 import {
@@ -65,6 +65,7 @@ function startLeader() {
     holder: randomUUID(),
     lead: (holder, leaseMs) => lead(database.pool, holder, leaseMs),
     promote: () => promoteDue(database.pool, null),
+    advanceHolds: async () => 0,
     advanceReplays: async () => {
       const advanced = await advanceReplays(database.pool, RETENTION_MS, null, REPLAY_STEP_MAX);
       steps++;
@@ -114,7 +115,7 @@ describe("a bulk replay of 50 at 100 a second starts all of them within 5 second
       expect(replay).toMatchObject({ status: "delivering", replayed: 50, skipped: 0 });
       // Not more than there are in four seconds, however slow this machine is: of a step's 200 it gets 9.
       expect(leader.steps() - stepsBefore, "steps of the leader").toBeLessThanOrEqual(
-        4 * REPLAY_STEPS_PER_SWEEP,
+        4 * PACED_STEPS_PER_SWEEP,
       );
       const running = await countRows(database.pool, "replays", { status: "running" });
       expect(running, "the neighbours' are still at it").toBeGreaterThan(NEIGHBOURS);

@@ -1,6 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { verifyWebhook } from "../../src/signing/index.ts";
-import { rotateSigningSecret } from "../../src/store/signing-secrets.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows as readAttemptRows, deliveryRow as readDeliveryRow } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
@@ -9,7 +8,7 @@ import {
   createTestAccount,
   deleteRows,
   publish,
-  SECRETS_KEY,
+  rotateSecret,
 } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { patience } from "../support/time-limits.ts";
@@ -121,7 +120,7 @@ describe("one dispatcher", () => {
   it("signs with both secrets while a rotated one lasts, the current first", async () => {
     dispatcher = startTestDispatcher(database, [receiver]);
     const { accountId, secret: old } = await createTestAccount(database, receiver.url("/").href);
-    const { secret: current } = await rotateSigningSecret(database.pool, accountId, 3600, SECRETS_KEY);
+    const current = await rotateSecret(database.pool, accountId, 3600);
     await publish(database.pool, accountId, '{"id":"a-4","status":"succeeded"}');
     const [request] = await receiver.waitForRequests(1);
     const header = request!.headers["extract-signature"] as string;
@@ -131,7 +130,7 @@ describe("one dispatcher", () => {
     verifyWebhook({ rawBody: request!.body, header: firstOnly, secret: current });
     expect(() => verifyWebhook({ rawBody: request!.body, header: firstOnly, secret: old })).toThrow();
 
-    await rotateSigningSecret(database.pool, accountId, 0, SECRETS_KEY);
+    await rotateSecret(database.pool, accountId, 0);
     await publish(database.pool, accountId, '{"id":"a-5","status":"succeeded"}');
     const [, second] = await receiver.waitForRequests(2);
     expect((second!.headers["extract-signature"] as string).match(/v1=/g)).toHaveLength(1);

@@ -36,6 +36,7 @@ function startLeader(options: Partial<LeaderOptions> = {}) {
       return { woken: 0, isFull: false };
     },
     advanceReplays: tell("advance_replays"),
+    advanceHolds: tell("advance_holds"),
     sweepJobs: tell("sweep_jobs"),
     keepHouse: async () => void events.emit("keep_house"),
     keepHouseEveryMs: 3_600_000,

@@ -4,6 +4,7 @@ import { ACTOR_KINDS } from "../../src/model/audit.ts";
 import { CONSOLE_THEMES } from "../../src/model/console.ts";
 import { END_REASONS } from "../../src/model/end-reasons.ts";
 import { ANALYSIS_STATUSES, EVENTS } from "../../src/model/events.ts";
+import { MAIL_STATUSES, type MailStatus, NOTICE_KINDS } from "../../src/model/notices.ts";
 import { OUTCOMES, type Outcome } from "../../src/model/outcomes.ts";
 import {
   DELIVERY_STATUSES,
@@ -25,6 +26,8 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "deliveries.event": EVENTS,
   "deliveries.reason": END_REASONS,
   "deliveries.status": DELIVERY_STATUSES,
+  "notice_mails.status": MAIL_STATUSES,
+  "notices.kind": NOTICE_KINDS,
   "replay_items.outcome": REPLAY_ITEM_OUTCOMES,
   "replays.status": REPLAY_STATUSES,
 };
@@ -33,11 +36,16 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
 const PAIRS: Readonly<Record<string, readonly string[]>> = {
   "attempts.outcome, error_code": ["succeeded" satisfies Outcome],
   "deliveries.status, reason": ["abandoned" satisfies DeliveryStatus],
+  "notice_mails.status, claim_token": ["sending" satisfies MailStatus],
+  "notice_mails.status, claimed_until": ["sending" satisfies MailStatus],
+  "notice_mails.status, ended_at": ["sent", "perhaps_sent", "failed"] satisfies MailStatus[],
   "replays.status, ended_at": ["running", "delivering"] satisfies ReplayStatus[],
 };
 
 /** Indexes over some members of a list only. */
 const PARTIAL_INDEXES: Readonly<Record<string, readonly string[]>> = {
+  notice_mails_claimed: ["sending" satisfies MailStatus],
+  notice_mails_due: ["waiting" satisfies MailStatus],
   deliveries_undelivered: REPLAYABLE_STATUSES,
   replays_running: ["running" satisfies ReplayStatus],
   replays_running_account: ["running" satisfies ReplayStatus],
@@ -97,7 +105,7 @@ describe("the CHECKs of the database", () => {
       `select c.relname || '.' || a.attname as name from pg_attribute a join pg_class c on c.oid = a.attrelid
        where c.relnamespace = ${SCHEMA} and c.relkind in ('r', 'p') and not c.relispartition
          and a.atttypid = 'text'::regtype and a.attname in
-           ('actor', 'class', 'event', 'outcome', 'reason', 'status', 'theme')`,
+           ('actor', 'class', 'event', 'kind', 'outcome', 'reason', 'status', 'theme')`,
     );
     // Publishing writes both rows of an event in one statement.
     const known = [...Object.keys(LISTS), "bodies.event"];

@@ -5,6 +5,7 @@ import { insertRow, refusingRows, rowOf, rowsOf } from "../support/installation.
 import {
   type Asked,
   type Json,
+  MAIL,
   startTestApi,
   type TestAccount,
   type TestApi,
@@ -12,13 +13,14 @@ import {
 import { declaredOperations } from "../support/sealpost-operations.ts";
 
 const URL_SET = "https://hooks.example.com/analyses";
+const ADDRESS = "walker@example.com";
 
 let database: TestDatabase;
 let api: TestApi;
 let staff: string;
 beforeAll(async () => {
   database = await createTestDatabase();
-  api = await startTestApi(database);
+  api = await startTestApi(database, MAIL);
   staff = await api.newKey(null);
 });
 afterAll(async () => {
@@ -41,7 +43,7 @@ async function list(query = "", key: string | null = null, headers: Record<strin
 }
 
 /** Ids that one of the requests below has made, for those that come after it. */
-type Made = { delivery: string; replay: string; key: string };
+type Made = { delivery: string; replay: string; recipient: string; key: string };
 
 /** A request of every write that succeeds, in this order: what a later one needs, an earlier one makes. */
 const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Promise<Asked>>> = {
@@ -54,8 +56,14 @@ const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Pro
   "webhooks.endpoint.set": (ask) => ask("PUT", "/v1/webhooks/endpoint", { body: { url: URL_SET } }),
   "webhooks.endpoint.test": (ask) => ask("POST", "/v1/webhooks/endpoint/test"),
   "webhooks.endpoint.check": (ask) => ask("POST", "/v1/webhooks/endpoint/check"),
+  "webhooks.endpoint.pause": (ask) => ask("POST", "/v1/webhooks/endpoint/pause"),
+  "webhooks.endpoint.resume": (ask) => ask("POST", "/v1/webhooks/endpoint/resume"),
   "webhooks.signing_secret.rotate": (ask) => ask("POST", "/v1/webhooks/signing-secret/rotate"),
   "webhooks.endpoint.remove": (ask) => ask("DELETE", "/v1/webhooks/endpoint"),
+  "webhooks.notices.recipients.add": (ask) =>
+    ask("POST", "/v1/webhooks/notices/recipients", { body: { address: ADDRESS } }),
+  "webhooks.notices.recipients.remove": (ask, { recipient }) =>
+    ask("DELETE", `/v1/webhooks/notices/recipients/${recipient}`),
   "console.links.create": (ask) =>
     ask("POST", "/v1/console/links", { body: { viewer: { id: "walk", label: "Walk" } } }),
   "console.sessions.revoke": (ask) => ask("POST", "/v1/console/sessions/revoke"),
@@ -84,7 +92,7 @@ describe("every write through the API", () => {
       const key_id = await idOf(key);
       const headers = kind === "key" ? {} : { "x-account-id": account.accountId };
       const secrets = [account.secret, account.key, staff];
-      const made: Made = { delivery: "", replay: "", key: "" };
+      const made: Made = { delivery: "", replay: "", recipient: "", key: "" };
       for (const [operation, request] of Object.entries(REQUESTS)) {
         const before = (await rows(account.accountId)).length;
         const requestId = `${operation} by ${kind}`;
@@ -98,6 +106,7 @@ describe("every write through the API", () => {
         expect(status, operation).toBeLessThan(300);
         if (operation === ROWLESS) made.delivery = String(body.delivery_id);
         if (operation === "webhooks.replays.create") made.replay = String(body.id);
+        if (operation === "webhooks.notices.recipients.add") made.recipient = String(body.id);
         if (operation === "api_keys.create") made.key = String(body.id);
         for (const member of ["api_key", "signing_secret"])
           if (body?.[member]) secrets.push(String(body[member]));
@@ -117,6 +126,19 @@ describe("every write through the API", () => {
       }
     },
   );
+
+  test("of a recipient names it by its id, and shows its address only to who knows it", async () => {
+    const { key, accountId } = await api.newAccount();
+    const ask: TestApi["ask"] = (method, path, options) => api.ask(method, path, { ...options, key });
+    const { body } = await REQUESTS["webhooks.notices.recipients.add"]!(ask, {} as Made);
+    const made = { recipient: String(body.id) } as Made;
+    await REQUESTS["webhooks.notices.recipients.remove"]!(ask, made);
+    const details = (await rows(accountId)).map((row) => row.details);
+    expect(details).toEqual([
+      { recipient_id: made.recipient, address: "w***@example.com" },
+      { recipient_id: made.recipient },
+    ]);
+  });
 
   test("that is publishing names key, account and request in its log line", async () => {
     const { key, accountId } = await api.newAccount();
@@ -169,7 +191,7 @@ describe("the list", () => {
       id,
       at: at.toISOString(),
       operation: "webhooks.endpoint.set",
-      actor: { kind: "key", key_id: await idOf(key), name: null },
+      actor: { kind: "key", key_id: await idOf(key), name: null, viewer: null },
       request_id: "r 1",
       details: { url: URL_SET },
     });

@@ -70,6 +70,7 @@ describe("reading a delivery", () => {
       attempts_count: 1,
       next_attempt_at: null,
       in_flight: false,
+      held: false,
       target_url: url,
       target_source: "request",
       last_error_code: null,
@@ -94,6 +95,7 @@ describe("reading a delivery", () => {
           error_code: null,
           error_message: null,
           status_code: 200,
+          request_headers: expect.any(Object),
           response_headers: expect.any(Object),
           response_excerpt: "answer 200",
         },
@@ -114,13 +116,16 @@ describe("reading a delivery", () => {
     expect(body.explanation).toMatch(
       new RegExp(
         `^The receiver returned 401.* The next attempt is due at ${due} UTC\\. ` +
-          ".*signature.*To retry at once, replay it\\.$",
+          'The receiver asked for no more than that wait with "Retry-After: 1"\\. ' +
+          "Check first .* signing secret.*The secret has never been rotated\\. To retry at once, replay it\\.$",
       ),
     );
     expect((body.attempts as Json[])[0]).toMatchObject({
       outcome: "rejected",
       error_code: "status_401",
-      error_message: expect.stringMatching(/^The receiver returned 401.*signature/),
+      error_message: expect.stringMatching(
+        /^The receiver returned 401.*signature.*The secret has never been rotated\.$/,
+      ),
       status_code: 401,
       response_headers: { "retry-after": "1" },
       response_excerpt: "answer 401",
@@ -134,6 +139,7 @@ describe("reading a delivery", () => {
       outcome: "unreachable",
       remote_address: expect.toBeOneOf([null, "127.0.0.1"]),
       timings: { tls: null, first_byte: null },
+      request_headers: null,
       response_headers: null,
       response_excerpt: null,
     });

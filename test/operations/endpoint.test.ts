@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { changeRows, publish } from "../support/installation.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 const path = "/v1/webhooks/endpoint";
@@ -31,6 +32,8 @@ describe("the endpoint", () => {
       url: "https://hooks.example.com/in",
       created_at: expect.stringMatching(TIME),
       updated_at: expect.stringMatching(TIME),
+      paused_at: null,
+      held: 0,
     });
     expect(await api.ask("GET", path, account)).toMatchObject({ status: 200, body });
 
@@ -75,5 +78,68 @@ describe("the endpoint", () => {
     const published = await api.ask("POST", "/v1/analyses", { ...account, body });
     const delivery = await api.ask("GET", `/v1/webhooks/deliveries/${published.body.delivery_id}`, account);
     expect(delivery.body).toMatchObject({ status: "pending", target_source: null });
+  });
+});
+
+describe("pausing the endpoint", () => {
+  const post = (what: "pause" | "resume") => api.ask("POST", `${path}/${what}`, account);
+  const publishOne = (id: string) =>
+    publish(database.pool, account.accountId, `{"id":"${id}","status":"succeeded"}`);
+  const read = async (id: string) => (await api.ask("GET", `/v1/webhooks/deliveries/${id}`, account)).body;
+
+  test("is not found without one", async () => {
+    expect([(await post("pause")).status, (await post("resume")).status]).toEqual([404, 404]);
+  });
+
+  test("shows since when, and how many are held; the log says so of each", async () => {
+    await set("https://hooks.example.com/in");
+    const before = await publishOne("p-1");
+    const paused = await post("pause");
+    expect(paused).toMatchObject({
+      status: 200,
+      body: { url: "https://hooks.example.com/in", paused_at: expect.stringMatching(TIME), held: 1 },
+    });
+    const during = await publishOne("p-2");
+    expect((await post("pause")).body).toEqual({ ...paused.body, held: 2 });
+    expect((await api.ask("GET", path, account)).body).toEqual({ ...paused.body, held: 2 });
+    for (const id of [before, during]) {
+      expect(await read(id)).toMatchObject({
+        status: "pending",
+        reason: null,
+        held: true,
+        next_attempt_at: null,
+        explanation: expect.stringMatching(
+          /^The event has not been delivered yet\. It is held because the endpoint/,
+        ),
+      });
+    }
+    const { body } = await api.ask("GET", "/v1/webhooks/deliveries", account);
+    expect((body.items as { held: boolean }[]).map(({ held }) => held)).toEqual([true, true]);
+
+    expect((await set("https://hooks.example.com/2")).body).toMatchObject({
+      url: "https://hooks.example.com/2",
+      paused_at: paused.body.paused_at,
+    });
+    const resumed = await post("resume");
+    expect(resumed).toMatchObject({ status: 200, body: { paused_at: null, held: 2 } });
+    expect((await post("resume")).body).toEqual(resumed.body);
+    expect(await read(await publishOne("p-3"))).toMatchObject({ held: false });
+  });
+
+  test("a delivery that failed says what failed, and that it is held", async () => {
+    await set("https://hooks.example.com/in");
+    const id = await publishOne("p-4");
+    await changeRows(
+      database.pool,
+      "deliveries",
+      { id },
+      { status: "failed", last_error_code: "status_503", last_status_code: 503, attempts_count: 1 },
+    );
+    await post("pause");
+    expect((await read(id)).explanation).toMatch(
+      /^The receiver returned 503.* It is held because(?!.*To retry)/,
+    );
+    const replayed = await api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`, account);
+    expect(replayed).toMatchObject({ status: 202, body: { status: "pending", run: 2, held: true } });
   });
 });

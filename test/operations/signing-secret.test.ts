@@ -59,10 +59,25 @@ test("without an overlap the old one ends at once", async () => {
   expect((await rotate({ overlap_seconds: 0 })).body.previous).toBeNull();
 });
 
-test("a second rotation ends what the first let go on", async () => {
+test("a second rotation is refused while the first lets the old secret go on", async () => {
   const first = await rotate();
-  const second = await rotate();
+  for (const body of [undefined, {}, { overlap_seconds: 0 }, { end_previous: false }]) {
+    const refused = await rotate(body);
+    expect([refused.status, refused.body.code]).toEqual([409, "rotation_in_progress"]);
+  }
+  expect((await api.ask("GET", path, account)).body).toEqual(first.body);
+});
+
+test("a second rotation that says so ends what the first let go on", async () => {
+  const first = await rotate();
+  const second = await rotate({ end_previous: true });
+  expect(second.status).toBe(200);
   expect(second.body.previous).toMatchObject({ signing_secret: first.body.signing_secret });
+});
+
+test("after one without an overlap, nothing stands in the way of the next", async () => {
+  await rotate({ overlap_seconds: 0 });
+  expect((await rotate()).status).toBe(200);
 });
 
 test.each([[-1], [604_801], [1.5], ["60"], [null]])(
@@ -97,8 +112,14 @@ test("the same again answers the same secret, which no row holds in the clear", 
 });
 
 test("rotations at once take turns, and leave one current secret", async () => {
-  const rotated = await Promise.all([rotate(), rotate(), rotate(), rotate()]);
+  const all = { end_previous: true };
+  const rotated = await Promise.all([rotate(all), rotate(all), rotate(all), rotate(all)]);
   expect(rotated.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   const current = await api.ask("GET", path, account);
   expect(rotated.map(({ body }) => body.signing_secret)).toContain(current.body.signing_secret);
+});
+
+test("of rotations at once that end nothing, one is made", async () => {
+  const rotated = await Promise.all([rotate(), rotate(), rotate(), rotate()]);
+  expect(rotated.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409]);
 });

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Operation } from "../../src/api/operation.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestKey } from "../support/installation.ts";
-import { type Asked, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { type Asked, MAIL, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
 
 const PROBES = 100;
@@ -14,12 +14,12 @@ let api: TestApi;
 let owner: TestAccount;
 let stranger: TestAccount;
 let keys: { otherClass: string; otherBrand: string; noScope: string; unknown: string; revoked: string };
-let things: Record<"analysis_id" | "delivery_id" | "replay_id" | "key_id", string>;
+let things: Record<"analysis_id" | "delivery_id" | "replay_id" | "recipient_id" | "key_id", string>;
 let before: string;
 
 beforeAll(async () => {
   database = await createTestDatabase();
-  api = await startTestApi(database);
+  api = await startTestApi(database, MAIL);
   owner = api.account;
   stranger = await api.newAccount();
   keys = {
@@ -41,10 +41,14 @@ beforeAll(async () => {
   await api.ask("POST", "/v1/analyses", { body: { analysis: { id: "theirs too", status: "succeeded" } } });
   await api.ask("PUT", "/v1/webhooks/endpoint", { body: { url: "https://hooks.example.com/" } });
   const replay = await api.ask("POST", "/v1/webhooks/replays", { body: { filter: {} } });
+  const recipient = await api.ask("POST", "/v1/webhooks/notices/recipients", {
+    body: { address: "theirs@example.com" },
+  });
   things = {
     analysis_id: "theirs",
     delivery_id: String(published.body.delivery_id),
     replay_id: String(replay.body.id),
+    recipient_id: String(recipient.body.id),
     key_id: (await createTestKey(database.pool, owner.accountId)).keyId,
   };
   before = await everythingOfTheOwner();
@@ -58,6 +62,7 @@ afterAll(async () => {
 async function everythingOfTheOwner(): Promise<string> {
   const tables =
     "analyses bodies deliveries open_deliveries attempts endpoints signing_secrets replays".split(" ");
+  tables.push("notice_recipients", "notice_mails");
   const texts = tables.map((table) =>
     database.pool.query(`select t::text from sealpost.${table} as t where account_id = $1 order by t::text`, [
       owner.accountId,
@@ -80,6 +85,7 @@ const bodies: Readonly<Record<string, unknown>> = {
   "analyses.publish": { analysis: { id: "theirs", status: "failed" } },
   "webhooks.endpoint.set": { url: "https://stranger.example.com/" },
   "webhooks.replays.create": { filter: {} },
+  "webhooks.notices.recipients.add": { address: "stranger@example.com" },
   "api_keys.create": { name: "stranger's", scopes: ["analyses:read"] },
 };
 
@@ -95,7 +101,7 @@ function send(operation: Operation, ids: Readonly<Record<string, string>>, key: 
 /** Ids that nobody has, different every time. */
 function unknownIds(n: number): Record<string, string> {
   const [one = "", other = ""] = fc.sample(fc.uuid({ version: 7 }), { numRuns: 2, seed: n });
-  return { analysis_id: `none-${n}`, delivery_id: one, replay_id: other, key_id: other };
+  return { analysis_id: `none-${n}`, delivery_id: one, replay_id: other, recipient_id: other, key_id: other };
 }
 
 const operations = declaredOperations();

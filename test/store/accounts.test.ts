@@ -16,8 +16,11 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-function rotate(accountId: string, overlapSeconds: number) {
-  return rotateSigningSecret(database.pool, accountId, overlapSeconds, secretsKey);
+async function rotate(accountId: string, overlapSeconds: number) {
+  const rotation = { overlapSeconds, endsPrevious: true };
+  const rotated = await rotateSigningSecret(database.pool, accountId, rotation, secretsKey);
+  if (rotated === "rotation_in_progress") throw new Error(rotated);
+  return rotated;
 }
 
 function secretsOf(accountId: string) {
@@ -95,6 +98,23 @@ describe("a signing secret", () => {
     expect(await secretsOf(accountId)).toMatchObject([{ secret: second.secret }]);
     const third = await rotate(accountId, 3_600);
     expect(await secretsOf(accountId)).toMatchObject([{ secret: third.secret }, { secret: second.secret }]);
+  });
+
+  test("is not rotated while an overlap runs, unless that is to end; once it is over, it is", async () => {
+    const { accountId } = await createAccount(database.pool, "A", secretsKey);
+    const guarded = () =>
+      rotateSigningSecret(database.pool, accountId, { overlapSeconds: 60, endsPrevious: false }, secretsKey);
+    expect(await guarded()).toMatchObject({ expiresAt: null });
+    const before = await secretsOf(accountId);
+    expect(await guarded()).toBe("rotation_in_progress");
+    expect(await secretsOf(accountId)).toEqual(before);
+    await changeRows(
+      database.pool,
+      "signing_secrets",
+      { account_id: accountId, id: before[1]!.id },
+      { expires_at: new Date(Date.now() - 1) },
+    );
+    expect(await guarded()).toMatchObject({ expiresAt: null });
   });
 
   test("rotated ten times at once has one current and one previous", async () => {

@@ -68,3 +68,20 @@ describe("the names in our functions", () => {
     },
   );
 });
+
+describe("the time in an id", () => {
+  it("is read without a call, and to the microsecond", async () => {
+    const { rows: plan } = await database.pool.query("explain verbose select sealpost.uuid_v7_prefix(now())");
+    expect(JSON.stringify(plan)).not.toContain("uuid_v7_prefix");
+    const { rows } = await database.pool.query<{ prefix: string; at: string }>(
+      `select encode(sealpost.uuid_v7_prefix(at), 'hex') as prefix, (extract(epoch from at) * 1000000)::bigint as at
+       from (select timestamptz '1970-01-01 00:00Z' + n * interval '12345678901.234567 milliseconds' as at
+         from generate_series(0, 150) as n) as times`,
+    );
+    for (const { prefix, at } of rows) {
+      const [ms, us] = [BigInt(at) / 1000n, BigInt(at) % 1000n];
+      const expected = `${ms.toString(16).padStart(12, "0")}${(0x7000n | ((us * 4096n) / 1000n)).toString(16)}`;
+      expect(prefix).toBe(expected);
+    }
+  });
+});

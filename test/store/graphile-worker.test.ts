@@ -98,7 +98,7 @@ describe("the private tables", () => {
     expect(functions.map(({ name }) => name)).toEqual([
       "add_wakeups",
       "promote",
-      "publish_analysis",
+      "publish_fresh",
       "sweep_jobs",
     ]);
     const { rows: triggers } = await database.pool.query<{ name: string }>(

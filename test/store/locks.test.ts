@@ -2,7 +2,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { claimIdempotencyKey, storeResponses } from "../../src/store/idempotency.ts";
+import { claimIdempotencyKey, storingResponses } from "../../src/store/idempotency.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { tryToLockTable } from "../../src/store/table-lock.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
@@ -124,7 +124,7 @@ test("a stranger who holds an idempotency key's lock is named, and what is store
     new RegExp(`^The role ${role} \\(pid \\d+\\) holds the advisory lock -?\\d+ of an idempotency key`),
   );
   const response = { status: 202, headers: {}, body: null, holdsSecret: false };
-  await inTransaction(database.pool, (client) => storeResponses(client, [{ claim, response }], SECRETS_KEY));
+  await database.pool.query(storingResponses([{ claim, response }], SECRETS_KEY)!);
   expect(await claimIt()).toMatchObject({ state: "completed", response: { status: 202 } });
 
   // A request of ours is no stranger.

@@ -4,7 +4,14 @@ import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
 import { keepHouse } from "../../src/dispatch/housekeeping.ts";
 import { DAY_MS } from "../../src/model/time.ts";
+import { askToConfirm, confirm } from "../../src/notices/confirmations.ts";
+import { sendNextMail } from "../../src/notices/mail-sending.ts";
+import { lookForNews } from "../../src/notices/news.ts";
+import { noteCertificates } from "../../src/store/endpoint-certificates.ts";
+import { noteEndpointNews } from "../../src/store/endpoint-health.ts";
+import { setEndpoint } from "../../src/store/endpoints.ts";
 import { endSequencingLease, readFeedLag, sequenceEvents } from "../../src/store/feed.ts";
+import { collectMails, giveUpCutMails, takeNoticeTurn } from "../../src/store/notice-mails.ts";
 import { createGeneralPool } from "../../src/store/pools.ts";
 import { runSealpost } from "../support/command.ts";
 import type { TestDatabase } from "../support/database.ts";
@@ -12,7 +19,7 @@ import { startTestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
 import { findCalled, plantHostileNames } from "../support/hostile-names.ts";
 import { publish, publishMany, SECRETS_KEY } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { MAIL, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
 
 const PLANTED_MIN = 15_000;
@@ -69,7 +76,7 @@ beforeAll(async () => {
       await admin.end();
     },
   };
-  api = await startTestApi(database, { UNSAFE_ALLOWED_TARGETS: env.UNSAFE_ALLOWED_TARGETS! });
+  api = await startTestApi(database, { ...MAIL, UNSAFE_ALLOWED_TARGETS: env.UNSAFE_ALLOWED_TARGETS! });
 }, 120_000);
 
 afterEach(async () => {
@@ -159,6 +166,47 @@ describe("what a pipeline publishes from a session that searches elsewhere", () 
   });
 });
 
+test("notices and their mails", async () => {
+  const { pool } = database;
+  const { accountId } = api.account;
+  const url = receiver.url("/in").href;
+  await setEndpoint(pool, accountId, url);
+  await publish(pool, accountId, analysis("undelivered"));
+  await pool.query("update sealpost.deliveries set status = 'failed' where analysis_id = 'undelivered'");
+  const { body: recipient } = await api.ask("POST", "/v1/webhooks/notices/recipients", {
+    body: { address: "bob@example.com" },
+  });
+  const told: string[] = [];
+  const links: string[] = [];
+  const send = async ({ text }: { text: string }) => {
+    links.push(...(text.match(/(?<=confirm\/)\S+/g) ?? []));
+    return { kind: "sent" } as const;
+  };
+  const sending = { pool, send, publicUrl: "https://api.example.com", onEnded: () => undefined };
+  const { signal } = new AbortController();
+
+  expect(await takeNoticeTurn(pool, 0)).toBe(true);
+  while (await sendNextMail(sending, signal));
+  expect(await confirm(pool, links[0] ?? "")).not.toBeNull();
+  expect(await askToConfirm(pool, links[0] ?? "")).not.toBeNull();
+  const seen = { accountId, url, succeededAtMs: null, abandoned: 0, errorCode: "status_503" } as const;
+  const streak = { failingSinceMs: Date.now() - DAY_MS, failedAttempts: 10 };
+  await noteEndpointNews(pool, [{ ...seen, ...streak }]);
+  await noteCertificates(pool, [{ accountId, host: new URL(url).host, expiresAtMs: Date.now() + DAY_MS }]);
+  const news = { pool, analysisRetentionMs: DAY_MS, onNotice: (kind: string) => told.push(kind) };
+  await lookForNews(news, signal);
+  const healthy = { ...seen, url: null, errorCode: null, failingSinceMs: null, failedAttempts: 0 };
+  await noteEndpointNews(pool, [{ ...healthy, succeededAtMs: Date.now() + 1_000 }]);
+  await lookForNews(news, signal);
+  expect(told.sort()).toEqual(["certificate.expiring", "endpoint.failing", "endpoint.recovered"]);
+  expect(await collectMails(pool, { everyMs: DAY_MS, untilMs: DAY_MS, groupsMax: 10 })).toBe(3);
+  while (await sendNextMail(sending, signal));
+  expect(await giveUpCutMails(pool)).toEqual([]);
+  const listed = await api.ask("GET", "/v1/webhooks/notices");
+  expect(listed.body).toMatchObject({ total: 3 });
+  expect(recipient).toMatchObject({ status: "unconfirmed" });
+});
+
 test("every operation of the API, and deliveries from publishing to housekeeping", {
   timeout: 60_000,
 }, async () => {
@@ -230,17 +278,30 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   await api.ask("POST", `/v1/webhooks/replays/${other.id}/cancel`);
   asked.add("webhooks.replays.cancel");
 
+  await ask("webhooks.endpoint.pause");
+  await ask("webhooks.endpoint.test");
+  const { delivery_id: held } = await ask("analyses.publish", {
+    body: { analysis: { id: "held", status: "succeeded" } },
+  });
+  await ask("webhooks.endpoint.resume");
+  await expect.poll(async () => (await statusOf(String(held))).status, { timeout: 20_000 }).toBe("succeeded");
+  expect(await ask("webhooks.deliveries.body", { id: String(held) })).toMatchObject({ id: held });
+  const recipient = await ask("webhooks.notices.recipients.add", { body: { address: "ada@example.com" } });
+  await ask("webhooks.notices.recipients.list");
+  await ask("webhooks.notices.recipients.remove", { id: String(recipient.id) });
+  await ask("webhooks.notices.list", { query: "?kind=endpoint.failing" });
+
   const feedPool = createGeneralPool({
     databaseUrl: database.url,
     connectionsMax: 1,
     applicationName: "test feed",
     onError: () => undefined,
   });
-  expect(await sequenceEvents(feedPool, randomUUID(), 1_000)).toMatchObject({ leads: true, sequenced: 6 });
+  expect(await sequenceEvents(feedPool, randomUUID(), 1_000)).toMatchObject({ leads: true, sequenced: 7 });
   await endSequencingLease(feedPool, randomUUID());
   await readFeedLag(feedPool);
   await feedPool.end();
-  expect((await ask("webhooks.events.list")).items).toHaveLength(6);
+  expect((await ask("webhooks.events.list")).items).toHaveLength(7);
 
   await ask("analyses.get", { id: "flaky" });
   await ask("webhooks.endpoint.test");

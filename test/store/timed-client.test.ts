@@ -67,13 +67,13 @@ test("callbacks are called as ever", async () => {
 });
 
 /** A connection of its own, with an answer's time to choose. */
-async function connect(answerMs: number) {
+async function connect(answerMs: number, pipeline = false) {
   const TimedClient = timedClient({
     answerMs,
     onQuery: (_durationMs, hasFailed) => outcomes.push(hasFailed),
   });
   const outcomes: boolean[] = [];
-  const client = new TimedClient({ connectionString: database.url });
+  const client = new TimedClient({ connectionString: database.url, pipeline });
   const ended = new Promise((resolve) => client.once("end", resolve));
   // What the driver says of a connection that we have ended ourselves.
   client.on("error", () => undefined);
@@ -87,6 +87,15 @@ test("hangs up when an answer does not come in time, and takes no second answer 
   await ended;
   expect(outcomes).toEqual([true]);
   await expect(client.query("select 1")).rejects.toThrow();
+});
+
+test("hangs up all the same where others were sent behind it, and all of them fail", async () => {
+  const { client, outcomes, ended } = await connect(200, true);
+  const both = [client.query("select pg_sleep(600)"), client.query("select 1")];
+  const results = await Promise.allSettled(both);
+  expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  await ended;
+  expect(outcomes).toEqual([true, true]);
 });
 
 test("a statement may bring a time of its own", async () => {

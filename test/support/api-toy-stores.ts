@@ -41,14 +41,28 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
     return entry || locked.has(id) ? { state: "in_progress" } : { state: "claimed" };
   }
 
+  function lock(tx: Transaction, claim: IdempotencyClaim): ClaimState {
+    const found = look(claim);
+    if (found.state !== "claimed") return found;
+    locked.add(idOf(claim));
+    toyTx(tx).release.push(() => locked.delete(idOf(claim)));
+    return found;
+  }
+
   const store: ToyIdempotencyStore = {
     entries,
     commits: () => commits,
-    transactionWithin: (_lockWaitMs, work) => store.transaction(work),
-    claimAll: (tx, claims) => Promise.all(claims.map((claim) => store.claim(tx, claim))),
-    completeAll: async (tx, completed) => {
-      for (const { claim, response } of completed) await store.complete(tx, claim, response);
-    },
+    claimedTransaction: (claims, _lockWaitMs, work) =>
+      store.transaction(async (tx) => {
+        const { result, completed } = await work(
+          tx,
+          claims.map((claim) => lock(tx, claim)),
+        );
+        for (const { claim, response } of completed) {
+          put(tx, idOf(claim), { kind: "completed", fingerprint: claim.fingerprint, response });
+        }
+        return result;
+      }),
     transaction: async (work) => {
       const tx: ToyTx = { undo: [], release: [] };
       try {
@@ -62,20 +76,10 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
         for (const step of tx.release) step();
       }
     },
-    claim: async (tx, claim) => {
-      const found = look(claim);
-      if (found.state !== "claimed") return found;
-      locked.add(idOf(claim));
-      toyTx(tx).release.push(() => locked.delete(idOf(claim)));
-      return found;
-    },
     claimCall: async (tx, claim, lease) => {
       const found = look(claim);
       if (found.state === "claimed") put(tx, idOf(claim), { kind: "calling", ...lease });
       return found;
-    },
-    complete: async (tx, claim, response) => {
-      put(tx, idOf(claim), { kind: "completed", fingerprint: claim.fingerprint, response });
     },
     completeCall: async (tx, claim, token, response) => {
       const entry = entries.get(idOf(claim));

@@ -34,9 +34,16 @@ export async function createTestKey(
   return await createApiKey(pool, readConfig(env), wish);
 }
 
-/** Returns the new secret; the previous one stays valid for a minute. */
-export async function rotateSecret(pool: Pool, accountId: string): Promise<string> {
-  return (await rotateSigningSecret(pool, accountId, 60, SECRETS_KEY)).secret;
+/** Returns the new secret; the previous one stays valid for `overlapSeconds`, and an older one ends. */
+export async function rotateSecret(
+  database: Database,
+  accountId: string,
+  overlapSeconds = 60,
+): Promise<string> {
+  const rotation = { overlapSeconds, endsPrevious: true };
+  const rotated = await rotateSigningSecret(database, accountId, rotation, SECRETS_KEY);
+  if (rotated === "rotation_in_progress") throw new Error("a rotation that ends others was refused");
+  return rotated.secret;
 }
 
 /** An account without a signing secret, with an endpoint if given: for what fails before the POST. */

@@ -60,6 +60,13 @@ export type TestApi = {
   close(): Promise<void>;
 };
 
+/** With a mail server, to which the API does not talk. */
+export const MAIL: Record<string, string> = {
+  SMTP_URL: "smtp://127.0.0.1:1",
+  NOTICES_FROM: "Sealpost <notices@example.com>",
+  PUBLIC_URL: "https://api.example.com",
+};
+
 /** Listens on loopback. `env`: environment variables; by default with a very high rate limit. */
 export async function startTestApi(
   database: TestDatabase,

@@ -20,6 +20,7 @@ export function declaredOperations(): readonly Operation[] {
     checkPolicy: CHECK_POLICY,
     publicUrl: "https://api.sealpost.test",
     consoleAncestors: [],
+    sendsMail: true,
     now: () => 0,
   }).operations;
 }

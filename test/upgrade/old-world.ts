@@ -1,5 +1,6 @@
 // An installation as the version before left it: a tenant, deliveries in every state, a pipeline that goes on.
 import { deepEqual, equal } from "node:assert/strict";
+import { randomUUID } from "node:crypto";
 import { until } from "../faults/harness/scenario.ts";
 import type { SealpostProcess } from "../faults/harness/sealpost-process.ts";
 import { type ApiCall, type ApiReply, call } from "./api-call.ts";
@@ -110,6 +111,31 @@ export class OldWorld {
     const reply = await this.#write(api, "POST", path, body);
     await this.installation.cluster.knowSecret(JSON.parse(reply.text).signing_secret);
     await receiver.waitFor(1, ({ signatures }) => signatures === 2, PATIENCE_MS);
+  }
+
+  /**
+   * While the endpoint is paused at this API nothing of it is posted, whichever version dispatches; then all of it is.
+   */
+  async holdAt(api: Api): Promise<void> {
+    const { pool, receiver } = this.installation.cluster;
+    const { accountId, apiKey } = this.tenant;
+    const change = async (what: "pause" | "resume") => {
+      const path = `/v1/webhooks/endpoint/${what}`;
+      const reply = await call(api.url, { method: "POST", path, apiKey, idempotencyKey: randomUUID() });
+      equal(reply.status, 200, reply.text);
+    };
+    const inFlight = `select from sealpost.open_deliveries
+      where lease_until > now() and account_id = $1 and lane = sealpost.lane($1, null)`;
+    await change("pause");
+    await until(async () => (await pool.query(inFlight, [accountId])).rowCount === 0, PATIENCE_MS);
+    const held = await this.pipeline.publishBatch(20, null);
+    // Others' are posted meanwhile, by the dispatcher that would have posted these.
+    const elsewhere = await this.pipeline.publishBatch(5, this.installation.urlOf("slow"));
+    await this.installation.untilSucceeded(elsewhere);
+    const early = receiver.arrivals.filter(({ deliveryId }) => held.includes(deliveryId));
+    equal(early.length, 0, "nothing arrives while the endpoint is paused");
+    await change("resume");
+    await this.installation.untilSucceeded(held);
   }
 
   /** The same again, under the same idempotency keys: the same answers. */

@@ -13,9 +13,26 @@ const policy = globalThis.trustedTypes?.createPolicy("sealpost", {
 let shown = main.innerHTML;
 let isDirty = false;
 let timer = 0;
+/** A page that a form answered with has no address to ask again. */
+const { morph: library } = main.dataset;
 
 document.addEventListener("input", () => {
   isDirty = true;
+});
+
+// A form is sent once; while it is worked on, nothing moves, and what takes long says so.
+document.addEventListener("submit", (event) => {
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  if (form.method !== "post") return;
+  if (form.dataset.sent !== undefined) event.preventDefault();
+  form.dataset.sent = "";
+  isDirty = true;
+  if (form.dataset.wait !== undefined) say(form.dataset.wait, false);
+});
+
+// Back to a page that the browser has kept: its forms have been sent.
+addEventListener("pageshow", ({ persisted }) => {
+  if (persisted) location.reload();
 });
 
 /** @param {string} text @param {boolean} isBad */
@@ -27,8 +44,9 @@ function say(text, isBad) {
 
 async function refresh() {
   clearTimeout(timer);
-  const isOpen = document.querySelector("details[open]") !== null;
-  if (!isDirty && !isOpen) await morph();
+  // What somebody reads or is about to send stays as it is.
+  const isHeld = document.querySelector("details[open], form[data-still]") !== null;
+  if (!isDirty && !isHeld) await morph();
   timer = setTimeout(refresh, document.hidden ? REFRESH_HIDDEN_MS : REFRESH_VISIBLE_MS);
 }
 
@@ -56,7 +74,7 @@ async function morph() {
   const start = text.indexOf(">", text.indexOf("<main ")) + 1;
   const next = text.slice(start, text.lastIndexOf("</main>"));
   if (next === shown || isDirty) return;
-  const { Idiomorph } = await import(main.dataset.morph ?? "");
+  const { Idiomorph } = await import(library ?? "");
   const template = document.createElement("template");
   template.innerHTML = /** @type {any} */ (policy ? policy.createHTML(next) : next);
   Idiomorph.morph(main, template.content, { morphStyle: "innerHTML" });
@@ -64,7 +82,7 @@ async function morph() {
 }
 
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) void refresh();
+  if (!document.hidden && library !== undefined) void refresh();
 });
 
 /** Rows with a link, in their order. */
@@ -94,4 +112,4 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 
-timer = setTimeout(refresh, REFRESH_VISIBLE_MS);
+if (library !== undefined) timer = setTimeout(refresh, REFRESH_VISIBLE_MS);

@@ -1,6 +1,17 @@
 import type { z } from "zod";
+import { explainEndReason, explainErrorCode } from "../../model/error-codes.ts";
+import { isReplayable } from "../../model/statuses.ts";
 import type { Delivery } from "../../operations/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
+import {
+  FIELD_FILTERS,
+  type Fields,
+  filterFields,
+  filtersOf,
+  hidden,
+  searchOf,
+  valuesOf,
+} from "../log-filters.ts";
 import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
 import { momentOf } from "../times.ts";
@@ -21,87 +32,79 @@ const VIEWS = [
 ] as const;
 
 const PAGE_ITEMS = 50;
-/** Filters that a form of the page sets, besides the status. */
-const FIELDS = [
-  "analysis_id",
-  "target_host",
-  "error_code",
-  "status_code",
-  "created_after",
-  "created_before",
-] as const;
 
 /** The delivery log, newest first. */
 export const deliveriesScreen: Screen = {
   method: "GET",
   path: "/deliveries",
   show: async (view) => {
-    const asked = askedOf(view);
-    const page = await view.ask<Page>("webhooks.deliveries.list", {
+    const { query, session } = view;
+    const asked = filtersOf(query, session.timeZone);
+    if (searchOf(asked) !== searchOf(query)) return { goTo: address(view, asked) };
+    const { body: page, headers } = await view.askWithHeaders<Page>("webhooks.deliveries.list", {
       query: { ...asked, limit: String(PAGE_ITEMS) },
     });
+    const isCapped = headers["total-capped"] === "true";
     return {
       title: "Deliveries",
-      main: html`<div class="head"><h1>Deliveries</h1>${zone(view)}</div>
-${tabs(view)}
-${filterForm(view)}
-${page.items.length === 0 ? empty(view) : table(view, page)}`,
+      main: html`<div class="head"><h1>Deliveries</h1>
+<p class="fine">Times in ${session.timeZone ?? "UTC"}</p></div>
+${tabs(view, asked)}
+${filterForm(view, asked)}
+${page.items.length === 0 && page.next_cursor === null ? empty(view, asked) : table(view, asked, page, isCapped)}`,
     };
   },
 };
 
-/** Empty fields of the form ask for nothing. */
-function askedOf({ query }: View): Record<string, string | readonly string[]> {
-  return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== ""));
-}
-
-function statusesOf({ query }: View): readonly string[] {
-  const { status } = query;
-  return status === undefined ? [] : typeof status === "string" ? [status] : status;
-}
-
-function tabs(view: View): Html {
-  const asked = [...statusesOf(view)].sort().join();
+function tabs(view: View, asked: Fields): Html {
+  const here = [...valuesOf(asked, "status")].sort().join();
   const links = VIEWS.map(({ name, status }) => {
-    const isHere = [...status].sort().join() === asked;
-    const href = address(view, { status, cursor: null });
+    const isHere = [...status].sort().join() === here;
+    const href = address(view, asked, { status, cursor: [] });
     return html`<a href="${href}"${isHere && html` aria-current="true"`}>${name}</a>`;
   });
   return html`<nav class="tabs" aria-label="Which deliveries">${links}</nav>`;
 }
 
-function filterForm(view: View): Html {
-  const value = (name: string) => {
-    const given = view.query[name];
-    return typeof given === "string" ? given : "";
-  };
-  const isFiltered = FIELDS.some((name) => value(name) !== "");
+function filterForm(view: View, asked: Fields): Html {
+  const isFiltered = [...FIELD_FILTERS, "replay_id"].some((name) => asked[name] !== undefined);
+  const replayId = asked.replay_id;
+  const none = Object.fromEntries([...FIELD_FILTERS, "replay_id", "cursor"].map((name) => [name, []]));
   return html`<form class="filters" method="get" action="${view.base}/deliveries" role="search">
-${statusesOf(view).map((status) => html`<input type="hidden" name="status" value="${status}">`)}
-<label>Analysis <input name="analysis_id" value="${value("analysis_id")}" maxlength="200" autocomplete="off"></label>
-<label>Host <input name="target_host" value="${value("target_host")}" maxlength="255" autocomplete="off"></label>
-<label>Error <input name="error_code" value="${value("error_code")}" maxlength="64" autocomplete="off"></label>
-<label>Code <input name="status_code" value="${value("status_code")}" inputmode="numeric" size="4"
-  maxlength="3"></label>
+${valuesOf(asked, "status").map((status) => hidden("status", status))}
+${filterFields(asked, view.session.timeZone, true)}
 <button>Filter</button>
-${isFiltered && html`<a href="${address(view, { ...noFilters, cursor: null })}">Clear filters</a>`}
-</form>`;
+${isFiltered && html`<a href="${address(view, asked, none)}">Clear filters</a>`}
+</form>
+${typeof replayId === "string" && ofReplay(view, replayId)}`;
 }
 
-const noFilters = Object.fromEntries(FIELDS.map((name) => [name, null]));
+function ofReplay(view: View, replayId: string): Html {
+  const words = view.may("webhooks:replay")
+    ? html`<a href="${view.base}/replays/${replayId}">a bulk replay</a>`
+    : "a bulk replay";
+  return html`<p>Only deliveries whose current run was started by ${words}.</p>`;
+}
 
-function table(view: View, { items, next_cursor, total }: Page): Html {
-  const count =
-    total >= 10_000
-      ? "at least 10,000 deliveries"
-      : `${total.toLocaleString("en")} ${total === 1 ? "delivery" : "deliveries"}`;
-  return html`<p class="count">${count}</p>
+function table(view: View, asked: Fields, { items, next_cursor, total }: Page, isCapped: boolean): Html {
+  const count = `${total.toLocaleString("en")} ${total === 1 ? "delivery" : "deliveries"}`;
+  return html`<div class="count"><p>${isCapped && "at least "}${count}</p>${replayAll(view, asked)}</div>
 <table class="log">
 <thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Published</th>
 <th scope="col">Target</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th></tr></thead>
 ${items.map((item) => row(view, item))}
 </table>
-${next_cursor !== null && older(address(view, { cursor: next_cursor }))}`;
+${next_cursor !== null && older(address(view, asked, { cursor: next_cursor }))}`;
+}
+
+/** Of these, what can be replayed; not there where nothing of them can, or the viewer may not. */
+function replayAll(view: View, asked: Fields): Html | null {
+  const statuses = valuesOf(asked, "status");
+  const status = statuses.filter((one) => isReplayable(one as Listed["status"]));
+  if (!view.may("webhooks:replay") || (statuses.length > 0 && status.length === 0)) return null;
+  const { cursor: _, limit: __, ...filters } = asked;
+  const href = `${view.base}/replays/new${searchOf({ ...filters, status })}`;
+  return html`<a class="button" href="${href}">Replay all that match…</a>`;
 }
 
 function older(href: string): Html {
@@ -119,34 +122,44 @@ function row(view: View, item: Listed): Html {
 <td data-label="Attempts" class="number">${item.attempts_count}</td>
 <td data-label="Last error">${item.last_error_code !== null && html`<code>${item.last_error_code}</code>`}</td>
 </tr>
-${needsWords && html`<tr class="why"><td></td><td colspan="5">${item.explanation}</td></tr>`}
+${needsWords && html`<tr class="why"><td></td><td colspan="5">${causeOf(item)} ${whatNext(view, item)}</td></tr>`}
 </tbody>`;
+}
+
+/** In a sentence; the whole explanation is on the delivery's page. */
+function causeOf({ reason, last_error_code }: Listed): string {
+  const isReasonTheCause =
+    reason === "no_target" || reason === "analysis_expired" || reason === "interrupted";
+  if (last_error_code !== null && !isReasonTheCause) return explainErrorCode(last_error_code).message;
+  return reason === null ? "The last attempt failed." : explainEndReason(reason).message;
+}
+
+function whatNext(view: View, item: Listed): Html | null {
+  const { timeZone } = view.session;
+  if (item.status === "failed") {
+    if (item.in_flight || item.next_attempt_at === null) return html`The next attempt is on its way.`;
+    return html`Next attempt: ${momentOf(item.next_attempt_at, timeZone)}.`;
+  }
+  // A URL that came with the request stays as it is, and is refused again.
+  const isInVain = item.reason === "target_refused" && item.target_source === "request";
+  if (isInVain || item.reason === "analysis_expired") return null;
+  const untilMs = Date.parse(item.created_at) + view.analysisRetentionMs;
+  return html`Replay until ${momentOf(new Date(untilMs).toISOString(), timeZone)}.`;
 }
 
 function hostOf(url: string | null): string {
   return url === null ? "–" : new URL(url).host;
 }
 
-function empty(view: View): Html {
-  const isAll = Object.keys(askedOf(view)).length === 0;
-  return isAll
+function empty(view: View, asked: Fields): Html {
+  return Object.keys(asked).length === 0
     ? html`<section class="empty"><h2>Nothing has been published yet</h2>
 <p>As soon as an analysis is finished, its delivery shows up here.</p></section>`
     : html`<section class="empty"><h2>No delivery matches</h2>
 <p><a href="${view.base}/deliveries">Show all deliveries</a></p></section>`;
 }
 
-function zone({ session }: View): Html {
-  return html`<p class="fine">Times in ${session.timeZone ?? "UTC"}</p>`;
-}
-
-/** This page's address with some parameters changed; null: without them. */
-function address(view: View, changed: Readonly<Record<string, string | readonly string[] | null>>): string {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries({ ...askedOf(view), ...changed })) {
-    if (value === null) continue;
-    for (const one of typeof value === "string" ? [value] : value) query.append(name, one);
-  }
-  const text = query.toString();
-  return `${view.base}/deliveries${text === "" ? "" : `?${text}`}`;
+/** The log's address with these filters, some of them changed; an empty list takes one away. */
+function address({ base }: View, asked: Fields, changed: Fields = {}): string {
+  return `${base}/deliveries${searchOf({ ...asked, ...changed })}`;
 }

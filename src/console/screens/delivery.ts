@@ -78,7 +78,7 @@ function attemptItem(view: View, attempt: Attempt): Html {
   return html`<li class="${attempt.outcome === "succeeded" ? "good" : "bad"}" id="a-${attempt.run}-${attempt.number}">
 <p class="line"><span class="number">#${attempt.number}</span> ${momentOf(attempt.started_at, view.session.timeZone)}
 <strong>${attempt.status_code ?? attempt.error_code ?? attempt.outcome}</strong>
-<span>${durationText(attempt.duration_ms)}</span> ${steps(attempt)}</p>
+<span>${attempt.duration_ms !== null && durationText(attempt.duration_ms)}</span> ${steps(attempt)}</p>
 ${attempt.error_message !== null && html`<p class="why">${attempt.error_message}</p>`}
 ${
   (headers !== null || excerpt !== null) &&
@@ -95,7 +95,7 @@ function steps({ timings, duration_ms }: Attempt): Html | null {
     const ms = timings[step];
     return ms === null ? [] : [{ step, ms }];
   });
-  if (taken.length === 0 || duration_ms === 0) return null;
+  if (taken.length === 0 || duration_ms === null || duration_ms === 0) return null;
   const label = taken.map(({ step, ms }) => `${STEP_NAMES[step]} ${durationText(ms)}`).join(", ");
   let at = 0;
   const bars = taken.map(({ step, ms }) => {

@@ -12,6 +12,8 @@ export type Connection = {
   readonly origin: string;
   readonly target: Target;
   readonly remoteAddress: string | null;
+  /** When the receiver's certificate expires, in ms since the epoch; null: it could not be read. */
+  readonly certificateEndsAtMs: number | null;
   readonly client: Client;
   readonly socket: TLSSocket;
   readonly transport: Socket;
@@ -61,6 +63,7 @@ export function openConnection(
     origin,
     target,
     remoteAddress: opened.remoteAddress,
+    certificateEndsAtMs: opened.socket.getPeerX509Certificate()?.validToDate.getTime() ?? null,
     socket: opened.socket,
     transport: opened.transport,
     transportBytesAllowed: opened.transport.bytesRead + limits.transportBytesMax,

@@ -245,6 +245,7 @@ export class Exchange implements Dispatcher.DispatchHandler, Member {
     this.#ended.resolve({
       ...ending,
       remoteAddress: this.#remoteAddress,
+      certificateEndsAtMs: this.#connection?.certificateEndsAtMs ?? null,
       timings: this.#timings,
       durationMs: this.#setting.now() - this.#startedAtMs,
       mayHaveWritten: this.#mayHaveWritten,

@@ -7,6 +7,8 @@ import type { Outcome } from "../../model/outcomes.ts";
 export type PostResult = PostEnding & {
   /** Null if there was no connection, or if a proxy chose the address. */
   remoteAddress: string | null;
+  /** When the receiver's certificate expires, in ms since the epoch; null without a TLS connection. */
+  certificateEndsAtMs: number | null;
   timings: PostTimings;
   durationMs: number;
   /** False only if not one byte of the request can have reached the receiver. */

@@ -8,6 +8,7 @@ import { readConfig } from "../../../src/config/read-config.ts";
 import { createAccount } from "../../../src/store/accounts.ts";
 import { setEndpoint } from "../../../src/store/endpoints.ts";
 import { writeSettings } from "../../../src/store/publications.ts";
+import { rotateSigningSecret } from "../../../src/store/signing-secrets.ts";
 import { patience } from "../../support/time-limits.ts";
 import { check, type Verdict } from "./checker.ts";
 import { Producer, type Publication } from "./producer.ts";
@@ -24,7 +25,7 @@ const RETRY_WINDOW_SECONDS = 60;
 /** As pino writes it. */
 const WARNING = 40;
 const COMPLAINTS_SHOWN = 20;
-export const SECRETS_KEY = Buffer.alloc(32, 9);
+const SECRETS_KEY = Buffer.alloc(32, 9);
 
 export type ClusterOptions = {
   readonly databaseUrl: string;
@@ -141,6 +142,14 @@ export class Cluster {
     const asked = { accountId, name: "faults", scopes, expiresInSeconds: null };
     const { apiKey } = await createApiKey(this.pool, readConfig(this.#env), asked);
     return apiKey;
+  }
+
+  /** The receiver knows the new secret, too. An older one than the one before it ends. */
+  async rotateSecret(accountId: string, overlapSeconds: number): Promise<void> {
+    const rotation = { overlapSeconds, endsPrevious: true };
+    const rotated = await rotateSigningSecret(this.pool, accountId, rotation, SECRETS_KEY);
+    if (rotated === "rotation_in_progress") throw new Error("a rotation that ends others was refused");
+    await this.knowSecret(rotated.secret);
   }
 
   async knowSecret(secret: string): Promise<void> {

@@ -1,8 +1,6 @@
 import { replayDelivery } from "../../../src/store/replays.ts";
-import { rotateSigningSecret } from "../../../src/store/signing-secrets.ts";
 import { Chance } from "../../simulation/chance.ts";
 import type { Cluster, TestAccount } from "./cluster.ts";
-import { SECRETS_KEY } from "./cluster.ts";
 import type { EndOfServer, OwnPostgres } from "./own-postgres.ts";
 import { until, wait } from "./scenario.ts";
 import type { SealpostProcess } from "./sealpost-process.ts";
@@ -158,8 +156,7 @@ export class Nemesis {
 
   async #rotateSecret(): Promise<void> {
     const { accountId } = this.#chance.pick(this.#accounts);
-    const { secret } = await rotateSigningSecret(this.#cluster.pool, accountId, 60, SECRETS_KEY);
-    await this.#cluster.knowSecret(secret);
+    await this.#cluster.rotateSecret(accountId, 60);
     this.#note("secret rotated");
   }
 

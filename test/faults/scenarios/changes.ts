@@ -3,8 +3,7 @@ import { deepEqual, equal, ok } from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { removeEndpoint, setEndpoint } from "../../../src/store/endpoints.ts";
 import { replayDelivery } from "../../../src/store/replays.ts";
-import { rotateSigningSecret } from "../../../src/store/signing-secrets.ts";
-import { type Cluster, SECRETS_KEY } from "../harness/cluster.ts";
+import type { Cluster } from "../harness/cluster.ts";
 import {
   countsOf,
   expectAtMost,
@@ -48,15 +47,12 @@ export const rotated: Scenario = {
       const first = await attempt(1);
       deepEqual([first.path, first.signatures], ["/old", 1]);
 
-      const { secret } = await rotateSigningSecret(cluster.pool, accountId, 3_600, SECRETS_KEY);
-      await cluster.knowSecret(secret);
+      await cluster.rotateSecret(accountId, 3_600);
       await hurry(cluster);
       const second = await attempt(2);
       deepEqual([second.path, second.signatures], ["/old", 2], "the old secret still signs, second");
 
-      await rotateSigningSecret(cluster.pool, accountId, 0, SECRETS_KEY).then((next) =>
-        cluster.knowSecret(next.secret),
-      );
+      await cluster.rotateSecret(accountId, 0);
       await setEndpoint(cluster.pool, accountId, cluster.receiver.url("/new"));
       await hurry(cluster);
       const third = await attempt(3);

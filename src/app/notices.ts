@@ -1,0 +1,109 @@
+import type { Logger } from "pino";
+import type { Config } from "../config/config.ts";
+import { EndpointWatch } from "../dispatch/endpoint-watch.ts";
+import type { DispatchObserver } from "../dispatch/observer.ts";
+import { DISPATCHER_CONNECTIONS } from "../dispatch/process.ts";
+import type { ProcessMetrics } from "../dispatch/process-metrics.ts";
+import { createNoticeMetrics, type NoticeMetrics } from "../metrics/notice-metrics.ts";
+import type { SendingOptions } from "../notices/mail-sending.ts";
+import { NoticeWork } from "../notices/notice-work.ts";
+import { createSendMail } from "../notices/smtp.ts";
+import { noteCertificates } from "../store/endpoint-certificates.ts";
+import { noteEndpointNews } from "../store/endpoint-health.ts";
+import { createGeneralPool } from "../store/pools.ts";
+
+/** How often what was seen is written, and looked through. */
+const EVERY_MAX_MS = 5_000;
+const EVERY_MIN_MS = 100;
+
+export type NoticesOptions = {
+  readonly config: Config;
+  readonly databaseUrl: string;
+  readonly log: Logger;
+  readonly metrics: ProcessMetrics;
+};
+
+export type Notices = {
+  /** To be told of every attempt. */
+  readonly observer: DispatchObserver;
+  /** Writes what was seen until now. */
+  stop(): Promise<void>;
+};
+
+/** Watches endpoints, makes notices and sends mails, beside a dispatcher that waits for none of it. */
+export function startNotices({ config, databaseUrl, log, metrics }: NoticesOptions): Notices {
+  const counted = createNoticeMetrics(metrics.registry);
+  const pool = createGeneralPool({
+    databaseUrl,
+    connectionsMax: DISPATCHER_CONNECTIONS.notices,
+    applicationName: "sealpost notices",
+    onError: (err) => log.warn({ err }, "a database connection broke"),
+    onQuery: metrics.database.observer("notices"),
+  });
+  metrics.database.watch("notices", pool);
+  const onError = (work: "watch" | "look" | "send", err: unknown) => {
+    counted.faults.of({ work }).add();
+    log.warn({ work, err }, "notices: an error of our own, or the database's; trying again");
+  };
+  // A compressed retry window (demo, tests) compresses this, too.
+  const everyMs = Math.min(EVERY_MAX_MS, Math.max(EVERY_MIN_MS, config.retryWindowSeconds * 10));
+  const watch = new EndpointWatch({
+    everyMs,
+    noteNews: (news) => noteEndpointNews(pool, news),
+    noteCertificates: (seen) => noteCertificates(pool, seen),
+    onError: (error) => onError("watch", error),
+  });
+  const sending = sendingOf(config);
+  if (sending === null) log.info("SMTP_URL is unset: notices are listed by the API, and no mail is sent");
+  const work = new NoticeWork({
+    pool,
+    everyMs,
+    news: {
+      pool,
+      analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+      onNotice: (kind, accountId) => {
+        counted.notices.of({ kind }).add();
+        log.info({ kind, account_id: accountId }, "notice");
+      },
+    },
+    sending: sending === null ? null : { pool, ...sending, onEnded: mailLog(log, counted) },
+    onCut: (mailId) => {
+      counted.mails.of({ result: "perhaps_sent" }).add();
+      log.warn(
+        { mail_id: mailId, status: "perhaps_sent" },
+        "mail: whoever was sending it ended; perhaps sent",
+      );
+    },
+    onError,
+  });
+  watch.start();
+  work.start();
+  return {
+    observer: watch.observer,
+    stop: async () => {
+      await Promise.all([watch.stop(), work.stop()]);
+      await pool.end();
+    },
+  };
+}
+
+/** Null: no mail is sent. */
+function sendingOf({
+  smtpUrl,
+  noticesFrom,
+  publicUrl,
+}: Config): Pick<SendingOptions, "send" | "publicUrl"> | null {
+  if (smtpUrl === null) return null;
+  if (noticesFrom === null || publicUrl === null) throw new Error("SMTP_URL is set without what it requires");
+  return { send: createSendMail({ url: smtpUrl, from: noticesFrom }), publicUrl };
+}
+
+/** A line for each try, without the address: that is the customers', and in the list of recipients. */
+function mailLog(log: Logger, { mails }: NoticeMetrics): SendingOptions["onEnded"] {
+  return (mail, ending) => {
+    mails.of({ result: ending.status }).add();
+    const fields = { mail_id: mail.id, account_id: mail.accountId, status: ending.status };
+    if (ending.status === "sent") log.info(fields, "mail");
+    else log.warn({ ...fields, error: ending.error, try: mail.tries + 1 }, "mail");
+  };
+}

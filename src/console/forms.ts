@@ -1,0 +1,24 @@
+import { randomUUID } from "node:crypto";
+import { Problem } from "../api/problems.ts";
+import { type Html, html } from "./html.ts";
+import type { View } from "./screen.ts";
+
+/** What every form carries: sent twice, it has its effect once. */
+export function keyField(): Html {
+  return html`<input type="hidden" name="_key" value="${randomUUID()}">`;
+}
+
+/** @throws Problem 403 unless the session may; for pages whose only purpose is a form. */
+export function refuseUnless({ may }: View, scope: string): void {
+  if (!may(scope)) throw new Problem("access_denied");
+}
+
+/** What was asked for, or null where it is answered with this problem. */
+export async function unless<Body>(code: string, asked: Promise<Body>): Promise<Body | null> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (error instanceof Problem && error.code === code) return null;
+    throw error;
+  }
+}

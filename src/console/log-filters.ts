@@ -1,0 +1,134 @@
+import { CONNECT_ERRORS } from "../model/connect-errors.ts";
+import { END_REASONS } from "../model/end-reasons.ts";
+import { ATTEMPT_ERROR_CODES } from "../model/error-codes.ts";
+import { EXPLAINED_STATUSES, statusErrorCode } from "../model/http-status-errors.ts";
+import { RESPONSE_ERRORS } from "../model/response-errors.ts";
+import { TLS_ERRORS } from "../model/tls-errors.ts";
+import { URL_REFUSALS } from "../model/url-refusals.ts";
+import { type Html, html } from "./html.ts";
+import { momentAt, wallTimeOf } from "./times.ts";
+
+/** Parameters of an address, by name; of several of one name the list. */
+export type Fields = Readonly<Record<string, string | readonly string[]>>;
+
+/** Filters that the fields below set, by their names in the API. */
+export const FIELD_FILTERS = [
+  "analysis_id",
+  "target_host",
+  "error_code",
+  "reason",
+  "status_code",
+  "status_code_min",
+  "status_code_max",
+  "created_after",
+  "created_before",
+] as const;
+
+/** Filters that no field sets, but an address may. */
+const KEPT = ["event", "replay_id"] as const;
+
+/**
+ * What a form's fields ask for, as the API has it: blank ones ask for nothing, `code` is a status or a range of them,
+ * `from` and `to` are times of the viewer's zone. What cannot be read is left for the API to refuse. An address has the
+ * API's form, so that a copy of it shows the same in any zone.
+ */
+export function filtersOf(fields: Fields, timeZone: string | null): Fields {
+  const filters: Record<string, string | readonly string[]> = {};
+  for (const [name, given] of Object.entries(fields)) {
+    const values = name === "reason" ? [given].flat().flatMap((value) => value.split(",")) : [given].flat();
+    const [first = "", ...more] = values.flatMap((value) => value.trim() || []);
+    if (first === "") continue;
+    if (name === "code") Object.assign(filters, codesOf(first));
+    else if (name === "from") filters.created_after = momentAt(first, timeZone, "first") ?? first;
+    else if (name === "to") filters.created_before = momentAt(first, timeZone, "last") ?? first;
+    else filters[name] = more.length === 0 ? first : [first, ...more];
+  }
+  return filters;
+}
+
+/** `503`, `5xx`, `500-599`, `500-`, `-499`. */
+function codesOf(text: string): Readonly<Record<string, string>> {
+  const hundreds = /^([1-9])xx$/i.exec(text)?.[1];
+  if (hundreds !== undefined) return { status_code_min: `${hundreds}00`, status_code_max: `${hundreds}99` };
+  const range = /^(\d{3})?\s*[-–]\s*(\d{3})?$/.exec(text);
+  if (range === null) return { status_code: text };
+  const [, min, max] = range;
+  return {
+    ...(min !== undefined && { status_code_min: min }),
+    ...(max !== undefined && { status_code_max: max }),
+  };
+}
+
+function codeText(filters: Fields): string {
+  const { status_code: code, status_code_min: min = "", status_code_max: max = "" } = filters;
+  if (code !== undefined) return String(code);
+  if (/^\d00$/.test(String(min)) && max === `${String(min)[0]}99`) return `${String(min)[0]}xx`;
+  return min === "" && max === "" ? "" : `${min}-${max}`;
+}
+
+/** An address's query, with its question mark; empty without parameters. */
+export function searchOf(fields: Fields): string {
+  const query = new URLSearchParams();
+  for (const [name, given] of Object.entries(fields)) {
+    for (const value of [given].flat()) query.append(name, value);
+  }
+  const text = query.toString();
+  return text === "" ? "" : `?${text}`;
+}
+
+export function valuesOf(fields: Fields, name: string): readonly string[] {
+  return [fields[name] ?? []].flat();
+}
+
+/** Fields for all of them but the status, and perhaps the reason, of a form that comes back through `filtersOf`. */
+export function filterFields(filters: Fields, timeZone: string | null, hasReason: boolean): Html {
+  const text = (name: string) => valuesOf(filters, name).join();
+  const moment = (name: string) => wallTimeOf(text(name), timeZone);
+  return html`${KEPT.flatMap((name) => valuesOf(filters, name).map((value) => hidden(name, value)))}
+<label>Analysis <input name="analysis_id" value="${text("analysis_id")}" maxlength="200" autocomplete="off"></label>
+<label>Host <input name="target_host" value="${text("target_host")}" maxlength="255" autocomplete="off"></label>
+<label>Last error ${errorSelect(text("error_code"))}</label>
+${hasReason && html`<label>Abandoned for ${reasonSelect(text("reason"))}</label>`}
+<label>Code or range <input name="code" value="${codeText(filters)}" size="7" maxlength="9" placeholder="503, 5xx"
+  autocomplete="off"></label>
+<label class="moment">From <input type="datetime-local" name="from" value="${moment("created_after")}"
+  step="any"></label>
+<label class="moment">To <input type="datetime-local" name="to" value="${moment("created_before")}"
+  step="any"></label>`;
+}
+
+export function hidden(name: string, value: string | number): Html {
+  return html`<input type="hidden" name="${name}" value="${value}">`;
+}
+
+const statusCodes = EXPLAINED_STATUSES.map(statusErrorCode);
+const families = [
+  { label: "The receiver's answer", codes: [...statusCodes, ...Object.keys(RESPONSE_ERRORS)] },
+  { label: "Connecting", codes: Object.keys(CONNECT_ERRORS) },
+  { label: "TLS", codes: Object.keys(TLS_ERRORS) },
+  { label: "The URL", codes: Object.keys(URL_REFUSALS) },
+];
+const inFamilies = new Set(families.flatMap(({ codes }) => codes));
+const ERROR_GROUPS = [
+  ...families,
+  { label: "Others", codes: ATTEMPT_ERROR_CODES.filter((code) => !inFamilies.has(code)) },
+];
+
+function errorSelect(asked: string): Html {
+  const isListed = ERROR_GROUPS.some(({ codes }) => codes.includes(asked));
+  const groups = ERROR_GROUPS.map(
+    ({ label, codes }) =>
+      html`<optgroup label="${label}">${codes.map((code) => option(code, asked))}</optgroup>`,
+  );
+  return html`<select name="error_code">${option("", asked)}
+${!isListed && asked !== "" && option(asked, asked)}${groups}</select>`;
+}
+
+function reasonSelect(asked: string): Html {
+  const values = ["", ...END_REASONS, ...(asked.includes(",") ? [asked] : [])];
+  return html`<select name="reason">${values.map((value) => option(value, asked))}</select>`;
+}
+
+function option(value: string, asked: string): Html {
+  return html`<option value="${value}"${value === asked && html` selected`}>${value === "" ? "any" : value}</option>`;
+}

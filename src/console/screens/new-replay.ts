@@ -1,0 +1,224 @@
+import { randomUUID } from "node:crypto";
+import type { z } from "zod";
+import { type FieldError, Problem } from "../../api/problems.ts";
+import { END_REASONS } from "../../model/end-reasons.ts";
+import type { Delivery } from "../../operations/delivery-schema.ts";
+import { type Html, html } from "../html.ts";
+import { filterFields, hidden, searchOf, valuesOf } from "../log-filters.ts";
+import { number, type ShownReplay } from "../replay-progress.ts";
+import type { Screen, View } from "../screen.ts";
+import { statusOf } from "../status.ts";
+import { roughly } from "../times.ts";
+import {
+  bodyOf,
+  fieldsOf,
+  fingerprintOf,
+  numberOr,
+  searchOfWanted,
+  type WantedReplay,
+  wantedOf,
+} from "../wanted-replay.ts";
+
+type Listed = z.output<typeof Delivery>;
+type DryRun = { readonly matched: number; readonly own_url: number; readonly expired: number };
+/** What would happen. `newest` and `endpoint` are null where there is none, or the viewer may not see it. */
+type Preview = DryRun & { readonly newest: Listed | null; readonly endpoint: string | null };
+
+const SCOPE = "webhooks:replay";
+/** The API counts expired ones up to here. */
+const EXPIRED_MAX = 100_000;
+
+/** Which deliveries, how many they are, and where they go, before anything happens. */
+export const newReplayScreen: Screen = {
+  method: "GET",
+  path: "/replays/new",
+  show: async (view) => {
+    const { was = [], tried = [], ...fields } = view.query;
+    const wanted = wantedOf(fields, view.session.timeZone);
+    const search = searchOfWanted(wanted, { was, tried });
+    if (sorted(search) !== sorted(searchOf(view.query))) return { goTo: `${view.base}/replays/new${search}` };
+    const found = await previewOf(view, wanted);
+    const before = await triedBefore(view, [tried].flat()[0]);
+    const [counted] = [was].flat();
+    return {
+      title: "Replay many",
+      main: html`<nav class="way" aria-label="Way back"><a href="${view.base}/replays">Replays</a></nav>
+<div class="head"><h1>Replay many</h1><p class="fine">Times in ${view.session.timeZone ?? "UTC"}</p></div>
+${counted !== undefined && "matched" in found && changed(counted, found)}
+${before}
+${form(view, wanted, found)}`,
+    };
+  },
+};
+
+/** Starts it, if what was counted is what the form asks for and still about as much. */
+export const createReplay: Screen = {
+  method: "POST",
+  path: "/replays",
+  show: async (view) => {
+    const { form, base } = view;
+    if (!view.may(SCOPE)) throw new Problem("access_denied");
+    const wanted = wantedOf(fieldsOf(form), view.session.timeZone);
+    const again = (more = {}) => ({ goTo: `${base}/replays/new${searchOfWanted(wanted, more)}` });
+    if (!form.has("status") || form.get("_counted") !== fingerprintOf(wanted)) return again();
+    const matched = form.get("_matched") ?? "";
+    try {
+      const { id } = await view.ask<ShownReplay>("webhooks.replays.create", {
+        body: { ...bodyOf(wanted), expected_matched: numberOr(matched) },
+        idempotencyKey: form.get("_key"),
+      });
+      return { goTo: `${base}/replays/${id}?queued=1` };
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      if (error.code === "replay_changed") return again({ was: matched });
+      if (error.code === "invalid_request") return again();
+      // The same form once more, before the first is answered: it is on the list in a moment.
+      if (error.code === "idempotency_in_progress") return { goTo: `${base}/replays` };
+      throw error;
+    }
+  },
+};
+
+/** The newest one that matched when the page was made, alone. */
+export const tryReplay: Screen = {
+  method: "POST",
+  path: "/replays/try",
+  show: async (view) => {
+    const { form, base } = view;
+    const wanted = wantedOf(fieldsOf(form), view.session.timeZone);
+    const tried = form.get("_newest") ?? "";
+    const key = form.get("_key");
+    await view.ask("webhooks.deliveries.replay", {
+      params: { delivery_id: tried },
+      // Another write than the bulk replay's, which the same form may ask for after this one.
+      idempotencyKey: key && `${key}-try`,
+    });
+    return { goTo: `${base}/replays/new${searchOfWanted(wanted, { tried })}` };
+  },
+};
+
+/** @returns the fields that the API refuses, if it refuses some */
+async function previewOf(view: View, wanted: WantedReplay): Promise<Preview | readonly FieldError[]> {
+  const { may } = view;
+  try {
+    const dryRun = await view.ask<DryRun>("webhooks.replays.create", {
+      body: { ...bodyOf(wanted), dry_run: true },
+      idempotencyKey: randomUUID(),
+    });
+    const newest = dryRun.matched > 0 && may("webhooks:read") ? await newestOf(view, wanted) : null;
+    const endpoint = may("webhooks:read") ? await endpointOf(view) : null;
+    return { ...dryRun, newest, endpoint };
+  } catch (error) {
+    if (error instanceof Problem && error.code === "invalid_request") return error.errors;
+    throw error;
+  }
+}
+
+async function newestOf(view: View, { filters }: WantedReplay): Promise<Listed | null> {
+  const query = { ...filters, limit: "1" };
+  const { items } = await view.ask<{ items: readonly Listed[] }>("webhooks.deliveries.list", { query });
+  return items[0] ?? null;
+}
+
+async function endpointOf(view: View): Promise<string | null> {
+  try {
+    return (await view.ask<{ url: string }>("webhooks.endpoint.get")).url;
+  } catch (error) {
+    if (error instanceof Problem && error.code === "not_found") return null;
+    throw error;
+  }
+}
+
+async function triedBefore(view: View, id: string | undefined): Promise<Html | null> {
+  if (id === undefined || !view.may("webhooks:read")) return null;
+  const tried = await view.ask<Listed>("webhooks.deliveries.get", { params: { delivery_id: id } });
+  return html`<p class="said" role="status">Queued: run ${tried.run} of
+<a href="${view.base}/deliveries/${id}">${tried.analysis_id}</a>, now ${statusOf(tried.status)}.
+Look whether it arrives, then replay the others.</p>`;
+}
+
+function changed(was: string, { matched }: Preview): Html {
+  return html`<p class="said" role="status">Nothing was replayed: when you looked, ${was} matched, and now
+${number(matched)} do. Look again, then replay.</p>`;
+}
+
+/** Nothing of it refreshes itself: the form's key and its count stay together. */
+function form(view: View, wanted: WantedReplay, found: Preview | readonly FieldError[]): Html {
+  const { base, session } = view;
+  const { filters } = wanted;
+  const check = (name: string, value: string, word: string) => {
+    const isChecked = valuesOf(filters, name).includes(value);
+    const box = html`<input type="checkbox" name="${name}" value="${value}"${isChecked && html` checked`}>`;
+    return html`<label>${box} ${word}</label>`;
+  };
+  const reasons = END_REASONS.filter((reason) => reason !== "analysis_expired");
+  return html`<form class="bulk" method="post" action="${base}/replays" data-still>
+<fieldset class="checks"><legend>Take</legend>
+${check("status", "abandoned", "abandoned")}${check("status", "failed", "failing")}</fieldset>
+<fieldset class="checks"><legend>Abandoned for (none: any reason)</legend>
+${reasons.map((reason) => check("reason", reason, reason))}</fieldset>
+<div class="filters">${filterFields(filters, session.timeZone, false)}
+<button formmethod="get" formaction="${base}/replays/new">Count</button></div>
+${"matched" in found ? outcome(view, wanted, found) : refused(wanted, found)}
+</form>`;
+}
+
+function how({ ratePerSecond, note }: WantedReplay): Html {
+  return html`<div class="filters"><label>Pace, deliveries a second <input type="number" name="rate_per_second"
+  value="${ratePerSecond}" min="1" max="1000" required></label>
+<label class="wide">Note, for whoever looks at it later <input name="note" value="${note}" maxlength="500"
+  autocomplete="off"></label></div>`;
+}
+
+function refused(wanted: WantedReplay, errors: readonly FieldError[]): Html {
+  const items = errors.map(({ path, message }) => {
+    const name = path.replace(/^body\.(filter\.)?/, "");
+    return html`<li><code>${name}</code>: ${message}</li>`;
+  });
+  return html`<section class="panel" role="status"><h2>This cannot be counted</h2>
+<ul>${items}</ul>
+${how(wanted)}</section>`;
+}
+
+function outcome(view: View, wanted: WantedReplay, found: Preview): Html {
+  const { matched, expired, newest } = found;
+  const count = expired > EXPIRED_MAX ? `More than ${number(EXPIRED_MAX)}` : number(expired);
+  const others = `${count} ${expired === 1 ? "other has" : "others have"} expired: the analysis is no longer kept.`;
+  if (matched === 0) {
+    return html`<section class="panel" role="status"><h2>Nothing to replay</h2>
+<p>No failing or abandoned delivery matches. ${expired > 0 && others}</p>
+${hidden("rate_per_second", wanted.ratePerSecond)}${hidden("note", wanted.note)}</section>`;
+  }
+  const seconds = matched / Math.max(1, Number(wanted.ratePerSecond));
+  return html`<section class="panel" aria-labelledby="matched">
+<h2 id="matched">${number(matched)} ${matched === 1 ? "delivery matches" : "deliveries match"}</h2>
+<p>${whereTo(view, found)}</p>
+${expired > 0 && html`<p>${others}</p>`}
+<p>At ${number(Number(wanted.ratePerSecond))} a second that takes ${roughly(seconds)}.</p>
+${how(wanted)}
+${hidden("_key", randomUUID())}${hidden("_counted", fingerprintOf(wanted))}${hidden("_matched", matched)}
+<div class="actions"><button class="primary">Replay ${number(matched)}</button>
+${newest !== null && matched > 1 && tryButton(view, newest)}</div>
+</section>`;
+}
+
+function tryButton({ base }: View, { id, analysis_id }: Listed): Html {
+  return html`${hidden("_newest", id)}
+<button formaction="${base}/replays/try">Try 1 first: ${analysis_id}</button>`;
+}
+
+function whereTo({ may }: View, { matched, own_url: own, endpoint }: Preview): Html {
+  if (own === matched) return html`They go to the URLs that they were published with.`;
+  const goes = own === 1 ? "goes to the URL that it was" : "go to the URLs that they were";
+  const ownWords = own > 0 && html` ${number(own)} ${goes} published with.`;
+  if (endpoint !== null) return html`They go to <code>${endpoint}</code>.${ownWords}`;
+  if (!may("webhooks:read")) return html`They go to the account's endpoint.${ownWords}`;
+  return html`There is no endpoint: ${number(matched - own)} would have no target and be abandoned again.${ownWords}`;
+}
+
+/** Parameters in any order are the same address. */
+function sorted(search: string): string {
+  const query = new URLSearchParams(search);
+  query.sort();
+  return query.toString();
+}

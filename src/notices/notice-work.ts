@@ -1,0 +1,84 @@
+import type { Pool } from "pg";
+import { abortableDelay } from "../schedule/backoff.ts";
+import { collectMails, giveUpCutMails, takeNoticeTurn } from "../store/notice-mails.ts";
+import { type SendingOptions, sendNextMail } from "./mail-sending.ts";
+import { lookForNews, type NewsOptions } from "./news.ts";
+
+const HOUR_MS = 3_600_000;
+/** Of one account and kind. */
+const MAIL_EVERY_MS = HOUR_MS;
+/** What nobody could be told of for so long, because there was no mail server, is only in the list. */
+const MAILED_WITHIN_MS = 24 * HOUR_MS;
+const GROUPS_PER_STEP = 500;
+
+export type NoticeWorkOptions = {
+  readonly pool: Pool;
+  readonly everyMs: number;
+  readonly news: NewsOptions;
+  /** Null: no mail is sent. */
+  readonly sending: SendingOptions | null;
+  readonly onCut: (mailId: string) => void;
+  readonly onError: (work: NoticeTask, error: unknown) => void;
+};
+
+export type NoticeTask = "look" | "send";
+
+/**
+ * Looks for news, in whichever process has the turn, and sends mails, one at a time in each process. Two loops, because
+ * a mail server may take half a minute for every mail; neither does anything that an attempt waits for.
+ *
+ * Losing option: the leader's work. Whoever leads promotes every second, and must not wait for anything else.
+ */
+export class NoticeWork {
+  readonly #options: NoticeWorkOptions;
+  readonly #stopping = new AbortController();
+  #loops: Promise<unknown> = Promise.resolve();
+
+  constructor(options: NoticeWorkOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    const { sending } = this.#options;
+    this.#loops = Promise.all([
+      this.#repeat("look", () => this.#look()),
+      ...(sending === null ? [] : [this.#repeat("send", () => this.#sendAll(sending))]),
+    ]);
+  }
+
+  /** A mail that is being sent is cut; it is perhaps sent if it had begun to leave. */
+  async stop(): Promise<void> {
+    this.#stopping.abort(new Error("the process is stopping"));
+    await this.#loops;
+  }
+
+  async #repeat(task: NoticeTask, work: () => Promise<void>): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      try {
+        await work();
+      } catch (error) {
+        this.#options.onError(task, error);
+      }
+      await abortableDelay(this.#options.everyMs, signal);
+    }
+  }
+
+  async #look(): Promise<void> {
+    const { pool, everyMs, news, sending, onCut } = this.#options;
+    if (!(await takeNoticeTurn(pool, everyMs))) return;
+    await lookForNews(news, this.#stopping.signal);
+    for (const id of await giveUpCutMails(pool)) onCut(id);
+    if (sending === null) return;
+    await collectMails(pool, {
+      everyMs: MAIL_EVERY_MS,
+      untilMs: MAILED_WITHIN_MS,
+      groupsMax: GROUPS_PER_STEP,
+    });
+  }
+
+  async #sendAll(sending: SendingOptions): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted && (await sendNextMail(sending, signal)));
+  }
+}

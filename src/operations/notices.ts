@@ -1,0 +1,149 @@
+import { z } from "zod";
+import type { Operation } from "../api/operation.ts";
+import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
+import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
+import { invalidRequest, Problem } from "../api/problems.ts";
+import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../model/mail-address.ts";
+import {
+  addRecipient,
+  listRecipients,
+  type RecipientLimits,
+  removeRecipient,
+} from "../store/notice-recipients.ts";
+import { listNotices } from "../store/notices.ts";
+import { id } from "./fields.ts";
+import { Notice, noticeBody, noticeKind, Recipient, recipientBody } from "./notice-schema.ts";
+import type { Dependencies } from "./sealpost-operation.ts";
+import { read, write } from "./sealpost-operation.ts";
+
+const tag = "Notices";
+const path = "/v1/webhooks/notices";
+
+/** Mails to addresses that have not agreed to any are few: nobody may have us write to strangers. */
+const LIMITS: RecipientLimits = {
+  recipientsMax: 10,
+  confirmationsOfAccountMax: 20,
+  confirmationsToAddressMax: 5,
+  confirmationAgainMs: 600_000,
+};
+/** Said to whoever has asked for too many of those mails in a day. */
+const ASK_AGAIN_AFTER_SECONDS = 3_600;
+
+const NewRecipient = z.strictObject({
+  address: z
+    .string()
+    .max(MAIL_ADDRESS_CHARS_MAX)
+    .meta({ description: "A plain e-mail address, ASCII only.", example: "webhooks@example.com" }),
+});
+
+/** What happened to the endpoint, and who is told of it by mail. */
+export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Operation[] {
+  const cursors = createCursors(id);
+  const recipientPage = createCursors(id);
+  return [
+    read({
+      key: "webhooks.notices.list",
+      tag,
+      summary: "List notices",
+      description:
+        "What happened to the account's endpoint, newest first, whether or not somebody was told by mail. Notices " +
+        "are kept as long as the delivery log. Deliveries with their own `webhook_url` are not watched.",
+      method: "GET",
+      path,
+      scope: "webhooks:read",
+      query: z.strictObject({ ...pageQuery, kind: noticeKind.optional() }),
+      response: jsonResponse(200, pageOf(Notice), totalCappedHeader),
+      handle: async ({ accountId, query: { cursor, limit, kind } }) => {
+        const filter = [accountId, kind ?? null];
+        const page = await listNotices(pool, accountId, kind ?? null, cursors.read(cursor, filter), limit);
+        const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, filter);
+        const body = { items: page.notices.map(noticeBody), next_cursor, total: page.total };
+        return { body, headers: totalHeaders(page.isTotalCapped) };
+      },
+    }),
+    read({
+      key: "webhooks.notices.recipients.list",
+      tag,
+      summary: "List recipients",
+      description:
+        "The addresses that get the account's notices by mail, newest first; at most 10. `sends_mail` is false where " +
+        "this installation has no mail server: then notices are only in the list.",
+      method: "GET",
+      path: `${path}/recipients`,
+      scope: "webhooks:read",
+      query: z.strictObject(pageQuery),
+      response: jsonResponse(
+        200,
+        pageOf(Recipient).extend({ sends_mail: z.boolean().describe("Whether mails are sent at all.") }),
+      ),
+      handle: async ({ accountId, query: { cursor, limit } }) => {
+        const belowId = recipientPage.read(cursor, accountId);
+        const all = await listRecipients(pool, accountId);
+        const rest = belowId === null ? all : all.filter((one) => one.id < belowId);
+        const items = rest.slice(0, limit).map(recipientBody);
+        const last = rest.length > limit ? items.at(-1) : undefined;
+        const next_cursor = last === undefined ? null : recipientPage.write(last.id, accountId);
+        return { body: { items, next_cursor, total: all.length, sends_mail: sendsMail } };
+      },
+    }),
+    write({
+      key: "webhooks.notices.recipients.add",
+      tag,
+      summary: "Add a recipient",
+      description:
+        "Sends the address a mail with a link that confirms it, good for 7 days; from then on it gets at most one " +
+        "mail an hour for each kind of notice. Adding an address again returns it and, unless it is confirmed or " +
+        "was asked within 10 minutes, asks it again. An account can have 20 such mails sent in a day, and 5 to one " +
+        "address; then 429.",
+      method: "POST",
+      path: `${path}/recipients`,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "async",
+      idempotency: "key_required",
+      body: jsonBody(NewRecipient),
+      // The address is a person's, and the log outlives its recipient: enough of it to be recognised.
+      audit: (_, { body: { id: recipient_id, address } }) => ({
+        recipient_id,
+        address: maskMailAddress(address),
+      }),
+      response: jsonResponse(202, Recipient),
+      errors: ["too_many_recipients", "mail_not_configured"],
+      handle: async ({ accountId, body, problem }, tx) => {
+        if (!sendsMail) throw problem("mail_not_configured");
+        const judged = judgeMailAddress(body.address);
+        if (!judged.isAllowed) throw invalidRequest("body.address", judged.message);
+        const added = await addRecipient(tx, accountId, judged.address, LIMITS);
+        switch (added.kind) {
+          case "added":
+            return { body: recipientBody(added.recipient) };
+          case "too_many_recipients":
+            throw problem("too_many_recipients");
+          case "too_many_confirmations":
+            throw new Problem("rate_limited", {
+              headers: { "retry-after": String(ASK_AGAIN_AFTER_SECONDS) },
+            });
+        }
+      },
+    }),
+    write({
+      key: "webhooks.notices.recipients.remove",
+      tag,
+      summary: "Remove a recipient",
+      description: "The address gets no more mails, but for one that is being sent now.",
+      method: "DELETE",
+      path: `${path}/recipients/{recipient_id}`,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params: z.strictObject({ recipient_id: id }),
+      audit: ({ params }) => ({ recipient_id: params.recipient_id }),
+      response: emptyResponse(),
+      errors: ["not_found"],
+      handle: async ({ accountId, params, problem }, tx) => {
+        if (!(await removeRecipient(tx, accountId, params.recipient_id))) throw problem("not_found");
+      },
+    }),
+  ];
+}

@@ -1,0 +1,69 @@
+import type { ClientBase, Pool } from "pg";
+
+/** Rows of everybody's that a pause looks at before it answers; the leader looks at the rest. */
+const LOOKED_AT_MAX = 10_000;
+
+/**
+ * From now on, nothing more of the account's endpoint is started; what waits, and what comes, is held: see
+ * sql/0023_holding.sql. An endpoint that is paused already stays as it is. False: there is none.
+ */
+export async function pauseEndpoint(database: ClientBase | Pool, accountId: string): Promise<boolean> {
+  const { rows } = await database.query<{ is_there: boolean }>(
+    "select sealpost.pause_endpoint($1, $2) as is_there",
+    [accountId, LOOKED_AT_MAX],
+  );
+  return rows[0]!.is_there;
+}
+
+/** From now on, what is held is let go, at the leader's pace. False: there is no endpoint. */
+export async function resumeEndpoint(database: ClientBase | Pool, accountId: string): Promise<boolean> {
+  const { rows } = await database.query<{ is_there: boolean }>(
+    "select sealpost.resume_endpoint($1) as is_there",
+    [accountId],
+  );
+  return rows[0]!.is_there;
+}
+
+/** Holds what a claim under this token has leased of paused endpoints; nothing of it was posted. `at` null: now. */
+export async function holdLeased(
+  pool: Pool,
+  deliveryIds: readonly string[],
+  leaseToken: string,
+  at: Date | null,
+): Promise<void> {
+  await pool.query({
+    name: "hold_leased",
+    text: "select sealpost.hold_leased($1::uuid[], $2::uuid, coalesce($3::timestamptz, now()))",
+    values: [`{${deliveryIds.join(",")}}`, leaseToken, at],
+  });
+}
+
+/** Held deliveries of one account, and of all accounts, that a step lets go: 100 and 1,000 a second. */
+const ACCOUNT_PER_STEP_MAX = 20;
+const PER_STEP_MAX = 200;
+
+export type HoldsStep = {
+  readonly released: number;
+  /** Abandoned, because their analyses are no longer kept. */
+  readonly expired: number;
+  /** There is more to be looked through for an endpoint that was just paused. */
+  readonly isGathering: boolean;
+};
+
+/** One paced step of what is held. `at` null: now. */
+export async function advanceHolds(
+  database: Pool | ClientBase,
+  analysisRetentionMs: number,
+  at: Date | null,
+  accountMax = ACCOUNT_PER_STEP_MAX,
+  itemsMax = PER_STEP_MAX,
+): Promise<HoldsStep> {
+  const { rows } = await database.query<{ released: number; expired: number; is_gathering: boolean }>({
+    name: "advance_holds",
+    text: `select released, expired, is_gathering from sealpost.advance_holds(
+      $1::float8 * interval '1 millisecond', coalesce($2::timestamptz, now()), $3, $4)`,
+    values: [analysisRetentionMs, at, accountMax, itemsMax],
+  });
+  const { released, expired, is_gathering } = rows[0]!;
+  return { released, expired, isGathering: is_gathering };
+}
