@@ -83,6 +83,9 @@ test("every command is answered as the README says", async () => {
     body: { id: analysis_id, status: "succeeded" },
   });
 
+  const page = { items: [{ delivery_id, signature: expect.stringMatching(/^t=\d+,v1=/) }] };
+  expect(await runNext("/v1/webhooks/events?limit=50")).toMatchObject({ status: 200, body: page });
+
   const link = { status: 201, body: { url: expect.stringContaining("/console/enter#t=") } };
   expect(await runNext("/v1/console/links")).toMatchObject(link);
   expect(await runNext("/replay ")).toMatchObject({ status: 202, body: { id: delivery_id, run: 2 } });

@@ -5,7 +5,8 @@ import { emptyResponse } from "./operation-io.ts";
 export function operationDefiners<DomainCode extends string = never>(): OperationDefiners<DomainCode> {
   return {
     read: (declaration) => {
-      const work = { kind: "read", handle: declaration.handle } as Work;
+      const { handle, waits = null } = declaration;
+      const work = { kind: "read", handle, waits } as Work;
       return operation({ ...declaration, risk: "none", mode: "sync" }, "read", work);
     },
     write: (declaration) => {

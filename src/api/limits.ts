@@ -88,6 +88,14 @@ export const WORK_PLACES_MAX = 12;
 export const BODY_BYTES_PER_PLACE = 102_400;
 export const BODY_PLACES_MAX = 9;
 
+/**
+ * How long a read may be held that has nothing to answer yet: half of what load balancers allow a silent connection (60
+ * s) and less than most clients wait by themselves (30 s).
+ */
+export const HELD_SECONDS_MAX = 25;
+/** Reads held at a time by one process, fewer than it has connections; one account has at most half of them. */
+export const HELD_READS_MAX = 4_000;
+
 /** Connections that one process serves at a time; more are refused. A slow reader's takes about 45 KB. */
 export const CONNECTIONS_MAX = 5_000;
 

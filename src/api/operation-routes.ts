@@ -40,6 +40,11 @@ export function addOperationRoute(
       requestId: request.id,
       traceparent: readTraceparent(headers.traceparent),
       waitMs: msLeft(contextOf(request)),
+      onGone: (end) => {
+        // It may have gone while its key was looked up.
+        if (request.raw.socket.destroyed) end();
+        else reply.raw.once("close", end);
+      },
     };
     const { response, isReplayed } = await perform(principal, asked);
     return send(request, reply, response, isReplayed);

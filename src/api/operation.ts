@@ -42,7 +42,7 @@ export type OperationRequest<Params, Query, Body, Code extends string> = {
   problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
 };
 
-type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
+export type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
 export type ErasedResult =
   | { readonly body: unknown; readonly headers?: Readonly<Record<string, string | undefined>> }
   | { readonly bytes: Uint8Array; readonly etag?: string }
@@ -71,11 +71,24 @@ export type Batched<Request, Item, Result> = {
   handleEach(items: readonly Item[], tx: Transaction): Promise<readonly (Result | Problem)[]>;
 };
 
+/** When a read holds its answer. */
+export type Wait<Request, Result> = {
+  /** How long this request is willing to wait, in milliseconds; 0: not at all. */
+  waitMs(request: Request): number;
+  /** Nothing to read: worth waiting for. */
+  isEmpty(result: Result): boolean;
+};
+export type ErasedWait = Wait<ErasedRequest, ErasedResult>;
 export type ErasedAudit = Audit<ErasedRequest, ErasedResult>;
 
 /** How an operation does its work. */
 export type Work =
-  | { readonly kind: "read"; handle(request: ErasedRequest): Promise<ErasedResult> }
+  | {
+      readonly kind: "read";
+      /** Null: answers at once. */
+      readonly waits: ErasedWait | null;
+      handle(request: ErasedRequest): Promise<ErasedResult>;
+    }
   | { readonly kind: "write"; handle(request: ErasedRequest, tx: Transaction): Promise<ErasedResult> }
   | ({ readonly kind: "batched_write" } & Batched<ErasedRequest, unknown, ErasedResult>)
   | {
@@ -148,6 +161,8 @@ export type ReadDeclaration<Params, Query, Response, Code extends string> = Chec
   Code
 > & {
   readonly method: "GET";
+  /** Where the answer may be held until the account is told of something new. */
+  readonly waits?: Wait<OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>, ResultOf<Response>>;
   readonly handle: (
     request: OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>,
   ) => Promise<ResultOf<Response>>;

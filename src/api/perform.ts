@@ -1,4 +1,6 @@
+import type { AccountNews } from "./account-news.ts";
 import { withDeadline } from "./deadline.ts";
+import { holdRead } from "./held-read.ts";
 import { fingerprintOf } from "./idempotency.ts";
 import type { IdempotentWrites, Performed, Write, WriteResult } from "./idempotent-write.ts";
 import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX } from "./limits.ts";
@@ -26,6 +28,8 @@ export type Asked = ReceivedRequest & {
   readonly traceparent: string | null;
   /** What is left of the request's time. */
   readonly waitMs: number;
+  /** Calls back when nobody waits for the answer any more; absent: whoever asks stays. */
+  readonly onGone?: (end: () => void) => void;
 };
 
 /**
@@ -39,6 +43,8 @@ export type PerformOptions = {
   readonly idempotentWrites: IdempotentWrites;
   readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
   readonly places: WorkPlaces;
+  /** Tells reads that are held. */
+  readonly news: AccountNews;
   /** Check what handlers return against what they declare; for tests. */
   readonly isChecking: boolean;
 };
@@ -47,7 +53,7 @@ type Valid = OperationRequest<unknown, unknown, unknown, string>;
 
 /** The one way to an operation's work, for its route and for the console's pages. */
 export function compilePerform(operation: Operation, options: PerformOptions): Perform {
-  const { idempotentWrites, createBatches, places, isChecking } = options;
+  const { idempotentWrites, createBatches, places, news, isChecking } = options;
   const { work, holdsSecret, key: operationKey, audit } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
@@ -59,8 +65,14 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     const { waitMs } = asked;
     switch (work.kind) {
       case "read": {
-        const reading = places.run(valid.accountId, 1, waitMs, () => work.handle(valid));
-        return { response: toResponse(await withDeadline(waitMs, "the read", reading)), isReplayed: false };
+        const look = (withinMs: number) => {
+          const reading = places.run(valid.accountId, 1, withinMs, () => work.handle(valid));
+          return withDeadline(withinMs, "the read", reading);
+        };
+        const result = await (work.waits === null
+          ? look(waitMs)
+          : holdRead({ waits: work.waits, news, valid, look, onGone: asked.onGone }, waitMs));
+        return { response: toResponse(result), isReplayed: false };
       }
       case "write": {
         const handle = async (tx: Transaction) => performed(await work.handle(valid, tx));

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
 import { createClientErrorHandler } from "./client-errors.ts";
 import { createHttpApp, type HttpAppOptions, refuseBadHost } from "./http-app.ts";
@@ -34,6 +35,8 @@ export type ApiOptions = PageOptions &
     readonly countRequest: CountRequest;
     readonly policies: RateLimitPolicies;
     readonly idempotencyStore: IdempotencyStore;
+    /** Tells reads that wait; absent: nothing ever does. */
+    readonly news?: AccountNews;
     /** Called for every write in its own transaction. */
     readonly recordWrite: RecordWrite;
     /** Milliseconds since the epoch. */
@@ -65,6 +68,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
   const { idempotencyStore: store, recordWrite } = options;
   const places = new WorkPlaces(WORK_PLACES_MAX);
+  const { news = new AccountNews(0, () => undefined) } = options;
   const idempotentWrites = createIdempotentWrites({
     store,
     places,
@@ -76,6 +80,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     idempotentWrites,
     createBatches: (performEach: PerformEach) => createWriteBatches({ store, recordWrite, performEach }),
     places,
+    news,
     isChecking: options.isChecking ?? false,
   };
   const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);
@@ -107,6 +112,11 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     // Rejected here and not in the handler, so that the body is not read.
     if (request.is404) refuseUnknown(request, reply).catch(done);
     else done();
+  });
+  // Or the end would wait for all who wait.
+  app.addHook("preClose", (done) => {
+    news.close();
+    done();
   });
   app.addHook("onResponse", (request, reply, done) => {
     onCompleted(completedRequest(request, reply));

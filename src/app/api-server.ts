@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
+import type { AccountNews } from "../api/account-news.ts";
 import { apiKeyPrefix } from "../api/api-keys.ts";
 import type { IsTrustedProxy } from "../api/connections.ts";
 import type { Operation } from "../api/operation.ts";
@@ -45,6 +46,8 @@ export type ApiServerOptions = {
   readonly now: () => number;
   /** Absent: counted in a registry that nobody reads. */
   readonly metrics?: ApiMetrics;
+  /** Tells readers of the feed that it has grown; absent: none is ever told, and none waits. */
+  readonly news?: AccountNews | undefined;
   /** Absent: once a minute. */
   readonly checkPolicy?: RateLimitPolicy | undefined;
   /** Check what operations return against their declarations; for tests. */
@@ -110,6 +113,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       ]),
     },
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
+    ...(options.news && { news: options.news }),
     recordWrite,
     isTrustedProxy: trustedProxies(config.trustProxy),
     now,

@@ -6,16 +6,22 @@ import { readConfig } from "../config/read-config.ts";
 import { createAttemptLog } from "../dispatch/attempt-log.ts";
 import { createAttemptMetrics } from "../dispatch/attempt-metrics.ts";
 import { bothObservers } from "../dispatch/observer.ts";
-import { type DispatchProcessOptions, startDispatching } from "../dispatch/process.ts";
+import {
+  DISPATCHER_CONNECTIONS,
+  type DispatchProcessOptions,
+  startDispatching,
+} from "../dispatch/process.ts";
 import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
 import { Quarantine, type QuarantineRun } from "../dispatch/quarantine.ts";
 import { deliverInQuarantine } from "../dispatch/quarantine-process.ts";
+import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts";
 import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { DAY_MS } from "../model/time.ts";
-import { createGaugePool } from "../store/pools.ts";
+import { createGaugePool, createGeneralPool } from "../store/pools.ts";
 import { createQueueGauges } from "./database-gauges.ts";
 import { createEgress } from "./egress.ts";
+import { createFeedGauge, startSequencing } from "./feed.ts";
 import { createFindHindrances, type Monitoring, startMonitoring } from "./monitoring.ts";
 import { startNotices } from "./notices.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -41,7 +47,9 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   if (unsafeAllowedTargets) log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
   // When the start fails, whatever already runs would keep the process alive.
   await using resources = new AsyncDisposableStack();
-  const monitoring = await startDispatchMonitoring(options, resources);
+  const feedMetrics = createFeedMetrics(options.metrics.registry);
+  const monitoring = await startDispatchMonitoring(options, feedMetrics, resources);
+  startFeed(options, feedMetrics, resources);
   const notices = startNotices({ config, databaseUrl, log, metrics });
   resources.defer(() => notices.stop());
   const observer = bothObservers(options.observer, notices.observer);
@@ -112,9 +120,31 @@ async function createOptions(
   };
 }
 
+/** Starts what gives events their places in the feed. */
+function startFeed(
+  { databaseUrl, log, metrics }: Options,
+  feedMetrics: FeedMetrics,
+  resources: AsyncDisposableStack,
+): void {
+  const pool = createGeneralPool({
+    databaseUrl,
+    connectionsMax: DISPATCHER_CONNECTIONS.feed,
+    applicationName: "sealpost feed",
+    onError: (err) => log.warn({ err }, "a database connection broke"),
+    onQuery: metrics.database.observer("feed"),
+  });
+  metrics.database.watch("feed", pool);
+  const sequencer = startSequencing(pool, feedMetrics, log);
+  resources.defer(async () => {
+    await sequencer.stop();
+    await pool.end();
+  });
+}
+
 /** Uses a connection of its own, so metrics and probes answer while all of the dispatcher's are busy. */
 async function startDispatchMonitoring(
   options: Options,
+  feedMetrics: FeedMetrics,
   resources: AsyncDisposableStack,
 ): Promise<Monitoring> {
   const { config, databaseUrl, log, metrics, wallClockMs } = options;
@@ -131,12 +161,17 @@ async function startDispatchMonitoring(
   const logMs = config.logRetentionDays * DAY_MS;
   // A body is kept a day longer than its analysis can be read.
   const bodiesMs = config.analysisRetentionSeconds * 1_000 + DAY_MS;
-  const setGauges = createQueueGauges({
+  const setQueueGauges = createQueueGauges({
     pool,
     database,
     queue: createQueueMetrics(registry),
-    retentionMs: { deliveries: logMs, attempts: logMs, bodies: bodiesMs },
+    retentionMs: { deliveries: logMs, attempts: logMs, bodies: bodiesMs, feed: bodiesMs },
   });
+  const setFeedGauge = createFeedGauge(pool, feedMetrics);
+  const setGauges = async (isDatabaseUp: boolean) => {
+    await setQueueGauges(isDatabaseUp);
+    await setFeedGauge(isDatabaseUp);
+  };
   const findHindrances = await createFindHindrances(pool);
   const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };
   const monitoring = await startMonitoring(watched);

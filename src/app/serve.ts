@@ -1,13 +1,19 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import type { FastifyInstance } from "fastify";
+import type { Pool } from "pg";
 import type { Logger } from "pino";
+import { AccountNews } from "../api/account-news.ts";
+import { HELD_READS_MAX } from "../api/limits.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
-import { createApiMetrics } from "../metrics/api-metrics.ts";
+import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createDatabaseMetrics } from "../metrics/database-metrics.ts";
+import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
-import { createApiPool, createLogPool } from "../store/pools.ts";
+import { listenToFeed } from "../store/feed-news.ts";
+import { createApiPool, createGeneralPool, createLogPool } from "../store/pools.ts";
+import { createFeedGauge, startSequencing } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { createFindHindrances, startMonitoring } from "./monitoring.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -19,6 +25,8 @@ import { version } from "./version.ts";
 const CONNECTIONS_MAX = 10;
 /** Half as many made a page cost 10 % more in this process: requests that queue for a connection are not batched. */
 const LOG_CONNECTIONS_MAX = 10;
+/** One listens, one makes the feed's steps. */
+const FEED_CONNECTIONS_MAX = 2;
 
 /** Runs the API with its metrics until shutdown, then finishes the requests in flight. */
 export async function runApi(context: ProcessContext): Promise<void> {
@@ -54,11 +62,21 @@ async function startApi(
   const pool = createApiPool({ ...common, connectionsMax: CONNECTIONS_MAX, onQuery });
   const onLogQuery = database.observer("log");
   const logPool = createLogPool({ ...common, connectionsMax: LOG_CONNECTIONS_MAX, onQuery: onLogQuery });
+  const onFeedQuery = database.observer("feed");
+  const feedPool = createGeneralPool({
+    ...common,
+    connectionsMax: FEED_CONNECTIONS_MAX,
+    onQuery: onFeedQuery,
+  });
   resources.defer(async () => {
-    await Promise.all([pool.end(), logPool.end()]);
+    await Promise.all([pool.end(), logPool.end(), feedPool.end()]);
   });
   database.watch("api", pool);
   database.watch("log", logPool);
+  database.watch("feed", feedPool);
+  const metrics = createApiMetrics(registry);
+  const feedMetrics = createFeedMetrics(registry);
+  const news = startFeed({ pool: feedPool, metrics, feedMetrics, context, log, resources });
 
   const findHindrances = await createFindHindrances(pool);
   const reserved = config.port === 0 ? await reservePort(config.host) : null;
@@ -74,9 +92,11 @@ async function startApi(
     publicUrl: config.publicUrl ?? url,
     log,
     now: context.now,
-    metrics: createApiMetrics(registry),
+    metrics,
+    news,
   });
-  const watched = { config, registry, database, pool, findHindrances, wallClockMs: context.now };
+  const setGauges = createFeedGauge(pool, feedMetrics);
+  const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs: context.now };
   const monitoring = await startMonitoring(watched);
   resources.defer(() => monitoring.close());
   // Closed before the monitoring: metrics can be read until the last request is answered.
@@ -84,6 +104,34 @@ async function startApi(
   await reserved?.release();
   await listen(server, config, port);
   return { api: url, metrics: monitoring.url };
+}
+
+type Feed = {
+  readonly pool: Pool;
+  readonly metrics: ApiMetrics;
+  readonly feedMetrics: FeedMetrics;
+  readonly context: ProcessContext;
+  readonly log: Logger;
+  readonly resources: AsyncDisposableStack;
+};
+
+/** Starts what gives events their places, and what tells this process's readers of them. */
+function startFeed({ pool, metrics, feedMetrics, context, log, resources }: Feed): AccountNews {
+  const held = metrics.heldReads.of({});
+  const news = new AccountNews(HELD_READS_MAX, (count) => held.set(count));
+  const sequencer = startSequencing(pool, feedMetrics, log);
+  const listening = listenToFeed({
+    pool,
+    onNews: (accountIds) => news.tell(accountIds),
+    onListening: () => news.tellAll(),
+    onError: (err) => {
+      feedMetrics.failures.of({}).add();
+      log.warn({ err }, "listening to the feed failed; connecting again");
+    },
+    random: context.random,
+  });
+  resources.defer(async () => void (await Promise.all([sequencer.stop(), listening.stop()])));
+  return news;
 }
 
 function createServeLog(config: Config, context: ProcessContext): Logger {

@@ -13,6 +13,7 @@ import { addMigrateCommand } from "./migrate.ts";
 import { addProcessCommands } from "./processes.ts";
 import { addPublishCommand } from "./publish.ts";
 import { addReceiverCheck } from "./receiver-check.ts";
+import { addReceiverForward } from "./receiver-forward.ts";
 import { addReceiverListen } from "./receiver-listen.ts";
 import { addSecretCommands } from "./secret.ts";
 import { addSignatureCommands } from "./signature.ts";
@@ -59,6 +60,7 @@ function createProgram(context: ProcessContext): Command {
   const receiver = program.command("receiver").description("run a webhook receiver, or check one");
   addReceiverCheck(receiver, context);
   addReceiverListen(receiver, context);
+  addReceiverForward(receiver, context);
   return program;
 }
 

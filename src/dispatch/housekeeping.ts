@@ -65,6 +65,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
   // Last, because a day that a long transaction holds fails, and everything after it.
   await dropOlderThan(pool, "bodies", retention.analysisRetentionMs + DAY_MS, work);
+  await dropOlderThan(pool, "feed", retention.analysisRetentionMs + DAY_MS, work);
   await dropOlderThan(pool, "deliveries", retention.logRetentionMs, work);
   await dropOlderThan(pool, "attempts", retention.logRetentionMs, work);
 }
@@ -77,7 +78,8 @@ async function dropOlderThan(
 ): Promise<void> {
   for (const partition of await findPartitionsOlderThan(pool, table, retentionMs, at)) {
     if (signal.aborted) return;
-    const open = await countOpenOfDay(pool, partition.day);
+    // Nothing that is still open needs its place in the feed.
+    const open = table === "feed" ? 0 : await countOpenOfDay(pool, partition.day);
     if (open > 0) {
       log.kept(partition.name, open);
       continue;

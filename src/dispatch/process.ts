@@ -41,6 +41,8 @@ export const DISPATCHER_CONNECTIONS = {
   lanes: 2,
   /** For what happens to endpoints, and mails: src/app/notices.ts. */
   notices: 2,
+  /** Slow housekeeping must not keep the feed waiting either. */
+  feed: 1,
 } as const;
 
 export type DispatchProcessOptions = DeliveringOptions & {

@@ -44,6 +44,12 @@ export function createApiMetrics(registry: MetricsRegistry) {
       unit: "requests",
       labels: {},
     }),
+    heldReads: registry.gauge({
+      name: "sealpost_api_held_reads",
+      help: "Readers of the feed that wait for something to read; at most 4,000.",
+      unit: "requests",
+      labels: {},
+    }),
     connections: registry.gauge({
       name: "sealpost_api_connections",
       help: "Open connections of clients and of the proxies in front.",

@@ -6,9 +6,19 @@ const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2
 
 /**
  * Users of connections: claims and records; graphile-worker; the leader's work; what lanes need besides claims;
- * notices; the API; its log queries; the gauges themselves.
+ * notices; the API; its log queries; the feed; the gauges themselves.
  */
-export const POOLS = ["dispatch", "wakeups", "leader", "lanes", "notices", "api", "log", "gauges"] as const;
+export const POOLS = [
+  "dispatch",
+  "wakeups",
+  "leader",
+  "lanes",
+  "notices",
+  "api",
+  "log",
+  "feed",
+  "gauges",
+] as const;
 export type PoolName = (typeof POOLS)[number];
 
 /** What is measured of a connection pool. */

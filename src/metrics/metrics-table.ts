@@ -2,6 +2,7 @@ import { createApiMetrics } from "./api-metrics.ts";
 import { createBuildMetrics } from "./build-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
+import { createFeedMetrics } from "./feed-metrics.ts";
 import { createNoticeMetrics } from "./notice-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
 import type { Declared } from "./registry.ts";
@@ -12,6 +13,7 @@ export function declaredMetrics(): readonly Declared[] {
   const registry = createMetricsRegistry();
   createDispatchMetrics(registry);
   createQueueMetrics(registry);
+  createFeedMetrics(registry);
   createApiMetrics(registry);
   createDatabaseMetrics(registry);
   createNoticeMetrics(registry);

@@ -2,7 +2,7 @@ import type { MetricsRegistry } from "./registry.ts";
 
 export type QueueMetrics = ReturnType<typeof createQueueMetrics>;
 
-const TABLES = ["deliveries", "bodies", "attempts"] as const;
+const TABLES = ["deliveries", "bodies", "attempts", "feed"] as const;
 
 /** The queue as the database sees it; every dispatcher reports the same, so panels take the maximum. */
 export function createQueueMetrics(registry: MetricsRegistry) {

@@ -8,6 +8,7 @@ import { auditOperations } from "./audit.ts";
 import { consoleOperations } from "./console.ts";
 import { deliveryOperations } from "./deliveries.ts";
 import { endpointOperations } from "./endpoint.ts";
+import { eventOperations } from "./events.ts";
 import { noticeOperations } from "./notices.ts";
 import { problems } from "./problems.ts";
 import { receiverOperations } from "./receivers.ts";
@@ -20,6 +21,7 @@ import { sentEvents } from "./webhook-events.ts";
 export function createSealpostRegistry(dependencies: Dependencies): OperationRegistry {
   const operations: readonly Operation[] = [
     ...analysisOperations(dependencies),
+    ...eventOperations(dependencies),
     ...endpointOperations(dependencies),
     ...receiverOperations(dependencies),
     ...signingSecretOperations(dependencies),
@@ -55,6 +57,10 @@ export const apiInfo: OpenApiInfo = {
     {
       name: "Analyses",
       description: "Published analyses, readable for 7 days: the fallback when webhooks fail.",
+    },
+    {
+      name: "Events",
+      description: "Everything that was published, to be read in order: webhooks by polling.",
     },
     { name: "Endpoint", description: "The account's default webhook URL." },
     { name: "Signing secret", description: "The secret that signs the account's webhooks." },

@@ -80,6 +80,15 @@ const ownProblems = {
     meaning: "The analysis is past its retention period.",
     remedy: "It can no longer be read or delivered: run the analysis again.",
   },
+  cursor_expired: {
+    status: 410,
+    title: "Cursor expired",
+    meaning: "The cursor is older than the events that are kept; some that came after it may be gone.",
+    remedy:
+      "Go on from the oldest cursor, which `errors` gives, or without a cursor, which is the same. What came between " +
+      "may be missing: compare with your own records.",
+    hasErrors: true,
+  },
   target_refused: {
     status: 422,
     title: "Target refused",

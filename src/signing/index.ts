@@ -1,5 +1,7 @@
 export { createMemoryInbox, type DeliveryInbox } from "./delivery-inbox.ts";
 export type { Analysis, AnalysisFailed, AnalysisSucceeded, WebhookEvent } from "./event.ts";
+export { type PullWebhooksOptions, pullWebhooks } from "./pull.ts";
+export { WebhookPullError } from "./pull-error.ts";
 export { importSigningKey, type SigningKey, signatureHeader } from "./sign.ts";
 export { type HeaderValue, SIGNATURE_HEADER } from "./signature-header.ts";
 export {

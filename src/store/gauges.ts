@@ -118,7 +118,7 @@ const PARTITIONS = `
 with child as materialized (
   select relname as name from pg_class
   where relnamespace = 'sealpost'::regnamespace and relkind = 'r'
-    and relname ~ '^(deliveries|bodies|attempts)_[0-9]{8}$'
+    and relname ~ '^(deliveries|bodies|attempts|feed)_[0-9]{8}$'
 )
 select
   parent.name as "table",
@@ -134,7 +134,7 @@ select
     from child where child.name like parent.name || '\\_%'
   )::float8 as oldest_ended_ms,
   (extract(epoch from now()) * 1000)::float8 as now_ms
-from (values ('deliveries'), ('bodies'), ('attempts')) as parent (name)`;
+from (values ('deliveries'), ('bodies'), ('attempts'), ('feed')) as parent (name)`;
 
 export async function readPartitionLevels(pool: Pool): Promise<readonly PartitionLevels[]> {
   const { rows } = await pool.query<{

@@ -13,7 +13,7 @@ export async function makePartitions(pool: Pool): Promise<number> {
   return rows[0]!.made;
 }
 
-export type PartitionedTable = "deliveries" | "bodies" | "attempts";
+export type PartitionedTable = "deliveries" | "bodies" | "attempts" | "feed";
 export type DayPartition = { readonly table: PartitionedTable; readonly name: string; readonly day: Date };
 
 /**

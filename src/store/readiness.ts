@@ -9,7 +9,7 @@ select
   ) as migrations,
   array(
     select t || '_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD')
-    from unnest(array['deliveries', 'bodies', 'attempts']) as t, generate_series(0, 1) as n
+    from unnest(array['deliveries', 'bodies', 'attempts', 'feed']) as t, generate_series(0, 1) as n
     where to_regclass('sealpost.' || t || '_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD')) is null
     order by 1
   ) as partitions`;

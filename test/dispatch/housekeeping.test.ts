@@ -63,14 +63,19 @@ describe("keeping house", () => {
   });
 
   it("keeps a day that still has open deliveries, and says so", async () => {
-    expect(await keepHouseOn(daysLater(9))).toEqual({ dropped: [], kept: [["bodies_20200301", 1]] });
+    const { dropped, kept } = await keepHouseOn(daysLater(9));
+    expect(kept).toEqual([["bodies_20200301", 1]]);
+    expect(dropped, "its places in the feed go all the same").toEqual(["feed_20200301"]);
     expect(await countRows(database.pool, "bodies", { delivery_id: openId })).toBe(1);
   });
 
   it("drops bodies a day after their analyses may go, and the log when its time is over", async () => {
     await forgetOpen(database.pool);
     expect((await keepHouseOn(daysLater(9))).dropped).toEqual(["bodies_20200301"]);
-    expect((await keepHouseOn(new Date(daysLater(31).getTime() - 1))).dropped).toEqual(["bodies_20200302"]);
+    expect((await keepHouseOn(new Date(daysLater(31).getTime() - 1))).dropped).toEqual([
+      "bodies_20200302",
+      "feed_20200302",
+    ]);
     expect((await keepHouseOn(daysLater(31))).dropped).toEqual(["deliveries_20200301", "attempts_20200301"]);
   });
 

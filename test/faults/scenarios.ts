@@ -4,6 +4,7 @@ import * as changes from "./scenarios/changes.ts";
 import * as crowds from "./scenarios/crowds.ts";
 import { frozen, noSlots, restarted } from "./scenarios/database.ts";
 import { diskFull } from "./scenarios/disk.ts";
+import { feedExactlyOnce, feedWithoutDispatchers } from "./scenarios/feed.ts";
 import * as killed from "./scenarios/killed.ts";
 import { poison } from "./scenarios/poison.ts";
 import { publishingKilled } from "./scenarios/publishing-killed.ts";
@@ -16,6 +17,8 @@ export const scenarios: readonly Scenario[] = [
   ...Object.values(killed),
   allKilled,
   publishingKilled,
+  feedExactlyOnce,
+  feedWithoutDispatchers,
   ...Object.values(stopped),
   restarted,
   frozen,

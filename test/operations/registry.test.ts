@@ -18,6 +18,7 @@ test("every code of our own is raised by some operation, and explained", () => {
   const ofNotices = ["too_many_recipients", "mail_not_configured"];
   const others = [
     "analysis_expired",
+    "cursor_expired",
     "rotation_in_progress",
     "invalid_analysis",
     "not_found",
@@ -35,6 +36,7 @@ test("every code of our own is raised by some operation, and explained", () => {
 const DECLARED = `
 analyses.get GET /v1/analyses/{analysis_id} analyses:read none read sync
 analyses.publish POST /v1/analyses analyses:publish irreversible write async
+webhooks.events.list GET /v1/webhooks/events analyses:read none read sync
 webhooks.endpoint.get GET /v1/webhooks/endpoint webhooks:read none read sync
 webhooks.endpoint.set PUT /v1/webhooks/endpoint webhooks:write reversible write sync
 webhooks.endpoint.remove DELETE /v1/webhooks/endpoint webhooks:write reversible write sync

@@ -1,5 +1,5 @@
 // A neighbour in the database who may create things in `public` must not get anything of ours to call them.
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
 import { keepHouse } from "../../src/dispatch/housekeeping.ts";
@@ -10,6 +10,7 @@ import { lookForNews } from "../../src/notices/news.ts";
 import { noteCertificates } from "../../src/store/endpoint-certificates.ts";
 import { noteEndpointNews } from "../../src/store/endpoint-health.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
+import { endSequencingLease, readFeedLag, sequenceEvents } from "../../src/store/feed.ts";
 import { collectMails, giveUpCutMails, takeNoticeTurn } from "../../src/store/notice-mails.ts";
 import { createGeneralPool } from "../../src/store/pools.ts";
 import { runSealpost } from "../support/command.ts";
@@ -289,6 +290,18 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   await ask("webhooks.notices.recipients.list");
   await ask("webhooks.notices.recipients.remove", { id: String(recipient.id) });
   await ask("webhooks.notices.list", { query: "?kind=endpoint.failing" });
+
+  const feedPool = createGeneralPool({
+    databaseUrl: database.url,
+    connectionsMax: 1,
+    applicationName: "test feed",
+    onError: () => undefined,
+  });
+  expect(await sequenceEvents(feedPool, randomUUID(), 1_000)).toMatchObject({ leads: true, sequenced: 7 });
+  await endSequencingLease(feedPool, randomUUID());
+  await readFeedLag(feedPool);
+  await feedPool.end();
+  expect((await ask("webhooks.events.list")).items).toHaveLength(7);
 
   await ask("analyses.get", { id: "flaky" });
   await ask("webhooks.endpoint.test");

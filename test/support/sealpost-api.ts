@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { Writable } from "node:stream";
 import type pg from "pg";
 import { pino } from "pino";
+import { AccountNews } from "../../src/api/account-news.ts";
 import type { RateLimitPolicy } from "../../src/api/rate-limits.ts";
 import { createApiServer } from "../../src/app/api-server.ts";
 import { createApiKey } from "../../src/app/create-api-key.ts";
@@ -44,6 +45,10 @@ export type Asked = {
 export type TestApi = {
   readonly url: string;
   readonly account: TestAccount;
+  /** Tells its readers of the feed; a test that has them told by the database connects the two. */
+  readonly news: AccountNews;
+  /** How many of them wait. */
+  waiting(): number;
   /** Everything that it logged, as JSON. */
   readonly log: readonly Json[];
   /** Statements sent to the database so far. */
@@ -76,6 +81,10 @@ export async function startTestApi(
   const pool = createApiPool({ ...options, connectionsMax: 10 });
   const logPool = createLogPool({ ...options, connectionsMax: 5 });
   for (const each of [pool, logPool]) each.on("connect", (client) => countStatements(client, statements));
+  let waiting = 0;
+  const news = new AccountNews(100, (count) => {
+    waiting = count;
+  });
   const app = await createApiServer({
     config,
     pool,
@@ -85,6 +94,7 @@ export async function startTestApi(
     log: pino({ level: "info" }, linesInto(log)),
     now: world.now ?? Date.now,
     checkPolicy: world.checkPolicy,
+    news,
     isChecking: true,
   });
   await app.listen({ host: "127.0.0.1", port: 0 });
@@ -103,6 +113,8 @@ export async function startTestApi(
   return {
     url,
     account,
+    news,
+    waiting: () => waiting,
     log,
     statements: () => [...statements],
     newKey,

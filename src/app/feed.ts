@@ -1,0 +1,36 @@
+import { randomUUID } from "node:crypto";
+import type { Pool } from "pg";
+import type { Logger } from "pino";
+import { Sequencer } from "../feed/sequencer.ts";
+import type { FeedMetrics } from "../metrics/feed-metrics.ts";
+import { endSequencingLease, readFeedLag, sequenceEvents } from "../store/feed.ts";
+
+/** Starts what gives events their places in the feed, in this process when it is its turn. */
+export function startSequencing(pool: Pool, metrics: FeedMetrics, log: Logger): Sequencer {
+  const sequenced = metrics.events.of({});
+  const failed = metrics.failures.of({});
+  const sequencer = new Sequencer({
+    holder: randomUUID(),
+    sequence: (holder, leaseMs) => sequenceEvents(pool, holder, leaseMs),
+    endLease: (holder) => endSequencingLease(pool, holder),
+    onSequenced: (events) => sequenced.add(events),
+    onError: (err) => {
+      failed.add();
+      log.warn({ err }, "a step of the feed failed; trying again");
+    },
+  });
+  sequencer.start();
+  return sequencer;
+}
+
+/** Sets the feed's gauge from the database, or clears it while it does not answer. Never rejects. */
+export function createFeedGauge(pool: Pool, metrics: FeedMetrics): (isDatabaseUp: boolean) => Promise<void> {
+  return async (isDatabaseUp) => {
+    try {
+      if (!isDatabaseUp) throw new Error("the database is away");
+      metrics.lag.of({}).set(await readFeedLag(pool));
+    } catch {
+      metrics.lag.clear();
+    }
+  };
+}

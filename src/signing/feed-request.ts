@@ -1,0 +1,123 @@
+import { randomInt } from "node:crypto";
+import { WebhookPullError } from "./pull-error.ts";
+
+/** Of an AbortSignal, what is needed here: the type of neither Node nor a browser. */
+export interface StopSignal {
+  readonly aborted: boolean;
+  addEventListener(type: "abort", listener: () => void): void;
+  removeEventListener(type: "abort", listener: () => void): void;
+}
+
+/** An event as the feed has it. */
+export interface PulledItem {
+  readonly delivery_id: string;
+  readonly event: string;
+  readonly body: string;
+  readonly signature: string;
+}
+
+export interface FeedPage {
+  readonly items: readonly PulledItem[];
+  readonly next_cursor: string;
+}
+
+export interface FeedRequest {
+  readonly baseUrl: string;
+  readonly apiKey: string;
+  readonly cursor: string | undefined;
+  readonly stop: StopSignal | undefined;
+  /** Told of each failure that is retried. */
+  readonly onRetry?: ((error: unknown, afterMs: number) => void) | undefined;
+}
+
+/** In place of a cursor: what is published from now on. Answered at once, with the cursor of this moment. */
+const NEWEST = "newest";
+const WAIT_SECONDS = 25;
+/** Longer than the service holds an answer and a large page takes: a network that has forgotten us never answers. */
+const ANSWER_WITHIN_MS = 90_000;
+const RETRY_MIN_MS = 500;
+const RETRY_MAX_MS = 30_000;
+/** A service with too many waiting answers at once: it is not asked again at once. */
+const EMPTY_AGAIN_MS = 1_000;
+
+/**
+ * The next page that is not empty, however long that takes; null: stopped. Failures that may pass are retried: no
+ * answer, 5xx, 408, 429.
+ *
+ * @throws WebhookPullError for what a retry would not change
+ */
+export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {
+  const { stop, onRetry } = request;
+  let { cursor } = request;
+  let failures = 0;
+  while (!stop?.aborted) {
+    const startedAt = performance.now();
+    const wanted = cursor;
+    try {
+      const page = await askOnce({ ...request, cursor });
+      failures = 0;
+      if (page.items.length > 0) return page;
+      cursor = page.next_cursor;
+      const isEarly = wanted !== NEWEST && performance.now() - startedAt < EMPTY_AGAIN_MS;
+      if (isEarly) await delay(EMPTY_AGAIN_MS, stop);
+    } catch (error) {
+      if (stop?.aborted) break;
+      if (error instanceof WebhookPullError && !error.isTemporary) throw error;
+      const asked = error instanceof WebhookPullError ? error.retryAfterMs : 0;
+      const backoff = Math.min(RETRY_MIN_MS * 2 ** failures++, RETRY_MAX_MS);
+      const afterMs = Math.max(asked, Math.round((backoff * (100 + randomInt(100))) / 200));
+      onRetry?.(error, afterMs);
+      await delay(afterMs, stop);
+    }
+  }
+  return null;
+}
+
+async function askOnce({ baseUrl, apiKey, cursor, stop }: FeedRequest): Promise<FeedPage> {
+  const url = new URL(`${baseUrl.replace(/\/+$/, "")}/v1/webhooks/events`);
+  url.searchParams.set("wait", String(WAIT_SECONDS));
+  if (cursor !== undefined) url.searchParams.set("cursor", cursor);
+  const ending = new AbortController();
+  const end = () => ending.abort();
+  const timer = setTimeout(end, ANSWER_WITHIN_MS);
+  stop?.addEventListener("abort", end);
+  try {
+    if (stop?.aborted) end();
+    const response = await fetch(url, {
+      headers: { authorization: `Bearer ${apiKey}`, accept: "application/json" },
+      redirect: "manual",
+      signal: ending.signal,
+    });
+    if (response.status !== 200) throw await WebhookPullError.of(response);
+    // Text of another kind is somebody else's answer; JSON that ends too early was cut on its way, and is asked again.
+    const isJson = /^application\/json\b/i.test(response.headers.get("content-type") ?? "");
+    return checkedPage(isJson ? await response.json() : null);
+  } finally {
+    clearTimeout(timer);
+    stop?.removeEventListener("abort", end);
+  }
+}
+
+function checkedPage(page: unknown): FeedPage {
+  const { items, next_cursor } = (page ?? {}) as Record<string, unknown>;
+  const isPage =
+    typeof next_cursor === "string" &&
+    Array.isArray(items) &&
+    items.every(({ body, signature }) => typeof body === "string" && typeof signature === "string");
+  if (isPage) return page as FeedPage;
+  throw new WebhookPullError("not_a_feed", 200, "The answer is no page of the feed. Check baseUrl.");
+}
+
+/** Resolves after `ms`, or when stopped. */
+function delay(ms: number, stop: StopSignal | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      stop?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    stop?.addEventListener("abort", end);
+    if (stop?.aborted) end();
+  });
+}

@@ -1,0 +1,158 @@
+import type { ClientBase, Pool } from "pg";
+import type { EventName } from "../model/events.ts";
+import type { DeliveryStatus } from "../model/statuses.ts";
+import { createdAtMs } from "./day.ts";
+
+/** Where in an account's feed: microseconds since the epoch, at which the event there was sequenced. */
+export type FeedPosition = number;
+
+/** Events that one step gives positions to, at most. */
+const EVENTS_PER_STEP_MAX = 1_000;
+
+export type SequencingStep = {
+  /** Whether this process is the one that makes steps. */
+  readonly leads: boolean;
+  readonly sequenced: number;
+  /** There is more than one step takes. */
+  readonly isFull: boolean;
+};
+
+/**
+ * Gives positions to what has committed since the last step, if `holder` has the lease or nobody has; the lease then
+ * lasts for `leaseMs` from now. See sql/0020_feed.sql.
+ */
+export async function sequenceEvents(pool: Pool, holder: string, leaseMs: number): Promise<SequencingStep> {
+  const { rows } = await pool.query<{ leads: boolean; sequenced: number; is_full: boolean }>({
+    name: "sequence_events",
+    text: `select leads, sequenced, is_full
+      from sealpost.sequence_events($1, $2::float8 * interval '1 millisecond', $3)`,
+    values: [holder, leaseMs, EVENTS_PER_STEP_MAX],
+  });
+  const { leads, sequenced, is_full: isFull } = rows[0]!;
+  return { leads, sequenced, isFull };
+}
+
+const LAST_STEP = "select * from sealpost.feed_steps order by step desc limit 1";
+
+/** Ends the lease of `holder`, if it has it: another process makes the next step. */
+export async function endSequencingLease(pool: Pool, holder: string): Promise<void> {
+  await pool.query(
+    `insert into sealpost.feed_steps (step, holder, lease_until, position, serial, gaps, caught_up_at)
+     select step + 1, holder, clock_timestamp(), position, serial, gaps, caught_up_at
+     from (${LAST_STEP}) as last where holder = $1
+     on conflict (step) do nothing`,
+    [holder],
+  );
+}
+
+/** Seconds since the feed last held all that had committed. */
+export async function readFeedLag(pool: Pool): Promise<number> {
+  const { rows } = await pool.query<{ lag: number }>({
+    name: "feed_lag",
+    text: `select greatest(extract(epoch from clock_timestamp() - caught_up_at), 0)::float8 as lag
+      from (${LAST_STEP}) as last`,
+  });
+  return rows[0]!.lag;
+}
+
+/** What an account's feed holds beyond a place. Times in ms since the epoch, database time. */
+export type FeedPlaces = {
+  readonly places: readonly { readonly position: FeedPosition; readonly deliveryId: string }[];
+  /** The newest position that the same look at the database knew; what comes later is beyond it. */
+  readonly newest: FeedPosition;
+  /** What is sequenced before this is no longer read. */
+  readonly oldest: FeedPosition;
+  readonly nowMs: number;
+};
+
+/**
+ * One statement, which touches no delivery: most readers are at the end, and have to ask often.
+ *
+ * @param after null: after the newest of all
+ * @param retentionMs how long an event is read
+ */
+export async function findFeedPlaces(
+  database: Pool | ClientBase,
+  accountId: string,
+  after: FeedPosition | null,
+  retentionMs: number,
+  placesMax: number,
+): Promise<FeedPlaces> {
+  const { rows } = await database.query<{
+    newest: string;
+    now_ms: number;
+    positions: string[];
+    ids: string[];
+  }>({
+    name: "find_feed_places",
+    text: `select last.position as newest, extract(epoch from clock_timestamp())::float8 * 1000 as now_ms,
+        coalesce(array_agg(found.position order by found.position) filter (where found.position is not null), '{}')
+          as positions,
+        array_agg(found.delivery_id::text order by found.position) as ids
+      from (${LAST_STEP}) as last
+      left join lateral (
+        select position, delivery_id from sealpost.feed
+        where account_id = $1 and position > greatest($2::bigint,
+          ((extract(epoch from now()) - $4::float8 / 1000) * 1000000)::bigint)
+        order by position limit $3
+      ) as found on true
+      group by last.position`,
+    values: [accountId, after ?? "9223372036854775807", placesMax, retentionMs],
+  });
+  const { newest, now_ms, positions, ids } = rows[0]!;
+  return {
+    oldest: Math.max(0, Math.floor((now_ms - retentionMs) * 1_000)),
+    places: positions.map((position, n) => ({ position: Number(position), deliveryId: ids[n]! })),
+    newest: Number(newest),
+    nowMs: now_ms,
+  };
+}
+
+/** An event of the feed with all that its webhook is made of. */
+export type FeedEvent = {
+  readonly deliveryId: string;
+  readonly event: EventName;
+  readonly createdAtMs: number;
+  readonly status: DeliveryStatus;
+  readonly analysisText: string;
+};
+
+/**
+ * The first of these deliveries whose analyses have `bytesMax` bytes together, but at least one. Walked one by one, so
+ * that no text is read that does not fit, but for the first one. A delivery whose analysis is no longer kept is null.
+ */
+export async function findFeedEvents(
+  database: Pool | ClientBase,
+  accountId: string,
+  deliveryIds: readonly string[],
+  bytesMax: number,
+): Promise<readonly (FeedEvent | null)[]> {
+  const { rows } = await database.query<{
+    id: string;
+    event: EventName | null;
+    status: DeliveryStatus | null;
+    text: string | null;
+  }>({
+    name: "find_feed_events",
+    text: `with recursive walked as (
+        select 0 as n, null::text as event, null::text as text, 0::bigint as bytes
+        union all
+        select walked.n + 1, body.event, body.text, walked.bytes + coalesce(octet_length(body.text), 0)
+        from walked left join lateral (
+          select b.event, b.analysis::text as text from sealpost.bodies as b
+          where b.delivery_id = ($2::uuid[])[walked.n + 1] and b.account_id = $1
+        ) as body on true
+        where walked.n < cardinality($2::uuid[]) and walked.bytes < $3::bigint
+      )
+      select ($2::uuid[])[n] as id, event, text, (
+        select status from sealpost.deliveries where account_id = $1 and id = ($2::uuid[])[n]
+      ) as status
+      from walked where n = 1 or (n > 1 and bytes <= $3::bigint)
+      order by n`,
+    values: [accountId, deliveryIds, bytesMax],
+  });
+  return rows.map(({ id, event, status, text }) => {
+    if (event === null || text === null || status === null) return null;
+    return { deliveryId: id, event, createdAtMs: createdAtMs(id), status, analysisText: text };
+  });
+}
