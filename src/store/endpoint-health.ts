@@ -102,7 +102,10 @@ export type StoredHealth = {
 
 const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::float8`;
 
-/** A page of them, by account, after one (null: from the first). All rows that say something is or was amiss. */
+/**
+ * A page of them, by account, after one (null: from the first). All rows that say something is or was amiss, but those of
+ * paused endpoints, whose owners know that nothing arrives.
+ */
 export async function findEndpointHealth(
   pool: Pool,
   afterAccountId: string | null,
@@ -116,7 +119,7 @@ export async function findEndpointHealth(
         ${ms("h.succeeded_at")} as "succeededAtMs", h.is_failing as "isFailing", ${ms("h.told_at")} as "toldAtMs",
         ${ms("clock_timestamp()")} as "nowMs"
       from sealpost.endpoint_health as h left join sealpost.endpoints as e using (account_id)
-      where $1::uuid is null or h.account_id > $1
+      where ($1::uuid is null or h.account_id > $1) and e.paused_at is null
       order by h.account_id
       limit $2`,
     values: [afterAccountId, rowsMax],

@@ -105,6 +105,15 @@ describe("an endpoint without a success for an hour", () => {
     ]);
   });
 
+  test("is not told of while it is paused, but after that", async () => {
+    await insertUndelivered("failed");
+    await fail(2 * HOUR);
+    await changeRows(database.pool, "endpoints", { account_id: accountId }, { paused_at: new Date() });
+    expect(await look()).toEqual([]);
+    await changeRows(database.pool, "endpoints", { account_id: accountId }, { paused_at: null });
+    expect(await look()).toEqual(["endpoint.failing"]);
+  });
+
   test("is told of by what several dispatchers saw, together", async () => {
     await insertUndelivered("failed");
     await fail(HOUR + 1_000, 4);
