@@ -103,8 +103,8 @@ export type StoredHealth = {
 const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::float8`;
 
 /**
- * A page of them, by account, after one (null: from the first). All rows that say something is or was amiss, but those of
- * paused endpoints, whose owners know that nothing arrives.
+ * A page of them, by account, after one (null: from the first). All rows that say something is or was amiss, but those
+ * of paused endpoints, whose owners know that nothing arrives.
  */
 export async function findEndpointHealth(
   pool: Pool,
