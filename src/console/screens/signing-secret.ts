@@ -111,6 +111,11 @@ sure.</li>
         ({ seconds, name }) =>
           html`<option value="${seconds}"${seconds === OVERLAP_DEFAULT && html` selected`}>${name}</option>`,
       )}</select>
+${
+  previous !== null &&
+  html`<p><label><input type="checkbox" name="end_previous" value="yes" required> End the rotation that is under
+way.</label></p>`
+}
 <div class="actions"><button class="danger">Rotate</button> <a href="${view.base}/endpoint">Keep it</a></div>
 </form>
 </section>`,
@@ -120,14 +125,18 @@ sure.</li>
 
 function underway({ session }: View, expiresAt: string): Html {
   return html`<p class="said">A rotation is under way: the secret before this one signs along until
-${momentOf(expiresAt, session.timeZone)}. There are never three: to rotate now ends that one at once.</p>`;
+${momentOf(expiresAt, session.timeZone)}. There are never three: to rotate now ends that
+one at once, and receivers that know only that one reject every webhook.</p>`;
 }
 
 export const rotateSecret: Screen = {
   method: "POST",
   path: "/endpoint/secret/rotate",
   show: async ({ base, ask, form }) => {
-    const body = { overlap_seconds: Number(form.get("overlap_seconds") ?? OVERLAP_DEFAULT) };
+    const body = {
+      overlap_seconds: Number(form.get("overlap_seconds") ?? OVERLAP_DEFAULT),
+      ...(form.get("end_previous") === "yes" ? { end_previous: true } : {}),
+    };
     await ask("webhooks.signing_secret.rotate", { body, idempotencyKey: form.get("_key") });
     return { goTo: `${base}/endpoint?done=rotated` };
   },
