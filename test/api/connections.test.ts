@@ -11,6 +11,7 @@ import {
 } from "../../src/api/limits.ts";
 import { trustedProxies } from "../../src/app/api-server.ts";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
+import { patience } from "../support/time-limits.ts";
 
 const SCRIPT = "/reference/js/scalar.js";
 /** Half a second without progress is too long. */
@@ -64,7 +65,7 @@ describe("a client that hardly reads", () => {
   });
 
   test("but reads on gets everything, for however long that takes", async () => {
-    const sendWithinMs = 400;
+    const sendWithinMs = patience(600);
     await start({ sendWithinMs, sendCheckedEveryMs: 50 });
     // The script is made for the first who asks, which may take as long.
     await api.app.inject(SCRIPT);
@@ -75,7 +76,7 @@ describe("a client that hardly reads", () => {
     socket.on("data", (chunk) => {
       readBytes += chunk.length;
       socket.pause();
-      setTimeout(() => socket.resume(), 45);
+      setTimeout(() => socket.resume(), sendWithinMs / 9);
     });
     socket.write(`${request(SCRIPT).trim()}\r\nConnection: close\r\n\r\n`);
     await once(socket, "end");
