@@ -56,7 +56,7 @@ test("what is changed from the command line is in the audit log, and no secret w
     id: expect.any(String),
     at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
     operation: "api_keys.revoke",
-    actor: { kind: "command_line", key_id: null, name: null },
+    actor: { kind: "command_line", key_id: null, name: null, viewer: null },
     request_id: null,
     details: { key_id: key.key_id },
   });

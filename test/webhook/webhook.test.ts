@@ -81,7 +81,7 @@ describe("what a receiver gets", () => {
     const shared = webhookHeaders({ signature, traceparent: null });
     expect(headersOf(delivery)).toEqual(shared);
     const unsigned = probes.filter(({ headers }) => headers["extract-signature"] === undefined);
-    expect([probes.length, unsigned.length]).toEqual([15, 1]);
+    expect([probes.length, unsigned.length]).toEqual([16, 1]);
     for (const probe of probes) {
       expect({ "extract-signature": signature, ...headersOf(probe) }).toEqual({
         ...shared,
