@@ -28,6 +28,9 @@ export type RateLimitPolicies = {
   readonly operations?: ReadonlyMap<string, RateLimitPolicy>;
 };
 
+/** What a request counts towards. */
+type Bucket = { readonly bucket: string; readonly policy: RateLimitPolicy };
+
 /** The checks before a request's body is read. Each throws the problem that it finds. */
 export type RequestGuards = {
   /** For operations: authentication, rate limit, scope and account. */
@@ -92,17 +95,22 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
     }
   }
 
-  async function limit(request: FastifyRequest, reply: FastifyReply, waitMs: number): Promise<void> {
-    const { bucket, policy } = bucketOf(contextOf(request).key, request);
+  async function limit(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { bucket, policy }: Bucket,
+    waitMs: number,
+  ): Promise<void> {
     apply(await waitingFor(request, () => rateLimits.count(bucket, policy, waitMs)), reply);
   }
 
   function apply(state: RateLimitState, reply: FastifyReply): void {
     writeHeaders(reply, state);
-    if (!state.isAllowed) throw limited(state);
+    if (state.isAllowed) return;
+    throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
   }
 
-  function bucketOf(key: ApiKey | null, request: FastifyRequest, operation: Operation | null = null) {
+  function bucketOf(key: ApiKey | null, request: FastifyRequest, operation: Operation | null = null): Bucket {
     if (key === null) return { bucket: addressBucket(request.ip), policy: policies.address };
     const own = operation === null ? undefined : policies.operations?.get(operation.key);
     if (own === undefined) return { bucket: `key:${key.id}`, policy: policies.key };
@@ -144,16 +152,13 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       // Counted by key where there is one, so clients behind one address do not use up each other's limit. The
       // lookup serves only that, so it shares the rate limiter's time budget.
       await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
-      await limit(request, reply, RATE_LIMIT_WITHIN_MS - contextOf(request).waitedMs);
+      const { key, waitedMs } = contextOf(request);
+      await limit(request, reply, bucketOf(key, request), RATE_LIMIT_WITHIN_MS - waitedMs);
       refuseRequestId(request);
     },
     countSession: async (request, reply, sessionId) => {
-      const context = contextOf(request);
-      const startMs = performance.now();
-      const state = await rateLimits.count(`session:${sessionId}`, policies.key, RATE_LIMIT_WITHIN_MS);
-      context.waitedMs += performance.now() - startMs;
-      writeHeaders(reply, state);
-      if (!state.isAllowed) throw limited(state);
+      const bucket = { bucket: `session:${sessionId}`, policy: policies.key };
+      await limit(request, reply, bucket, RATE_LIMIT_WITHIN_MS);
       refuseRequestId(request);
     },
     guardProbe: (request, reply) => {
@@ -165,10 +170,6 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-
-function limited({ resetSeconds }: RateLimitState): Problem {
-  return new Problem("rate_limited", { headers: { "retry-after": String(resetSeconds) } });
-}
 
 function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {
   reply.header("ratelimit", headers.ratelimit);
