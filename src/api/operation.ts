@@ -1,5 +1,6 @@
 import type { ClientBase } from "pg";
 import type { z } from "zod";
+import type { CallerSession } from "../model/audit.ts";
 import type { BodyOf, JsonBody, RawBody, ResponseSchema, ResultOf } from "./operation-io.ts";
 import type { FieldError, Problem } from "./problems.ts";
 
@@ -23,8 +24,8 @@ export type Caller = {
   /** A staff key has access to every account. */
   readonly isStaff: boolean;
   readonly scopes: ReadonlySet<string>;
-  /** Of the console; absent: the key itself asks. `hasKey`: false where the command line has opened it. */
-  readonly session?: { readonly id: string; readonly viewer: string | null; readonly hasKey: boolean };
+  /** Absent: the key itself asks. */
+  readonly session?: CallerSession;
 };
 
 /** A valid request, as a handler receives it. */

@@ -1,6 +1,4 @@
 import { hash } from "node:crypto";
-import { promisify } from "node:util";
-import { gzip } from "node:zlib";
 import {
   fastify as createFastify,
   type FastifyInstance,
@@ -8,6 +6,7 @@ import {
   type FastifyRequest,
 } from "fastify";
 import { inSlices } from "./body-slices.ts";
+import { type CompressedBytes, compressOnce } from "./compressed-bytes.ts";
 import { invalidRequest } from "./problems.ts";
 
 const REFERENCE_PATH = "/reference";
@@ -27,7 +26,7 @@ export async function addReferencePage(
   admit: (request: FastifyRequest, reply: FastifyReply) => Promise<void>,
 ): Promise<readonly string[]> {
   let loaded: Promise<FastifyInstance> | null = null;
-  let script: Promise<Scripts> | null = null;
+  let script: Promise<CompressedBytes> | null = null;
   async function render(path: string, host: string): Promise<Buffer> {
     loaded ??= loadLibrary(title, documentPath);
     const { rawPayload } = await (await loaded).inject({ url: path, headers: { host } });
@@ -48,9 +47,8 @@ export async function addReferencePage(
     });
   }
   app.get(SCRIPT_PATH, { onRequest }, async (request, reply) => {
-    script ??= render(SCRIPT_PATH, request.host).then(bothForms);
-    const { plain, compressed } = await script;
-    const { headers, bytes } = acceptsGzip(request.headers["accept-encoding"] ?? "") ? compressed : plain;
+    script ??= render(SCRIPT_PATH, request.host).then(compressOnce);
+    const { headers, bytes } = (await script)(request.headers["accept-encoding"]);
     reply.type("application/javascript; charset=utf-8");
     reply.headers({ "cache-control": "public, max-age=3600", ...headers });
     return inSlices(bytes);
@@ -78,33 +76,6 @@ async function loadLibrary(title: string, documentPath: string): Promise<Fastify
     },
   });
   return pages;
-}
-
-type Script = { readonly headers: Readonly<Record<string, string | number>>; readonly bytes: Buffer };
-
-type Scripts = { readonly plain: Script; readonly compressed: Script };
-
-/**
- * The 4 MB script's bytes, plain and compressed. Both are made once and sent to everybody: @fastify/compress would
- * compress for each request anew, and each string sent would be copied for its connection.
- */
-async function bothForms(plain: Buffer): Promise<Scripts> {
-  const compressed = await promisify(gzip)(plain);
-  const vary = { vary: "accept-encoding" };
-  return {
-    plain: { bytes: plain, headers: { ...vary, "content-length": plain.length } },
-    compressed: {
-      bytes: compressed,
-      headers: { ...vary, "content-encoding": "gzip", "content-length": compressed.length },
-    },
-  };
-}
-
-/** `*` is not taken for it: who means gzip says so. */
-function acceptsGzip(acceptEncoding: string): boolean {
-  return acceptEncoding
-    .split(",")
-    .some((coding) => /^\s*gzip\s*(?:;|$)/i.test(coding) && !/;\s*q=0(?:\.0*)?\s*$/i.test(coding));
 }
 
 /** Allows the page's inline scripts by their digests, and the one from this server. */

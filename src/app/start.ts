@@ -3,7 +3,7 @@ import type { Config } from "../config/config.ts";
 import { plainSettings, readConfig } from "../config/read-config.ts";
 import { scopes } from "../model/api-keys.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
-import { hasAccounts, listAccounts } from "../store/accounts.ts";
+import { findFirstAccount, hasAccounts } from "../store/accounts.ts";
 import { openAccount } from "./command-line-changes.ts";
 import { openConsole } from "./console-link.ts";
 import { issueApiKey } from "./create-api-key.ts";
@@ -145,8 +145,8 @@ async function announceConsole(
   if (publicUrl === null) return;
   const pool = createCommandPool(databaseUrl, "sealpost start");
   try {
-    const account = (await listAccounts(pool)).at(-1);
-    if (account === undefined) return;
+    const account = await findFirstAccount(pool);
+    if (account === null) return;
     const { url } = await openConsole(pool, account.id, { publicUrl, linkSeconds: CONSOLE_LINK_SECONDS });
     const again = `npm run -s sealpost -- console link --account ${account.id}`;
     const text = `The console of “${account.name}” (opens once, within 10 minutes):\n  ${url}\nAnother link: ${again}`;

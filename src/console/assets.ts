@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { gzipSync } from "node:zlib";
 import type { FastifyInstance } from "fastify";
-import type { AddedRoute, Kernel } from "../api/kernel.ts";
+import { compressOnce } from "../api/compressed-bytes.ts";
+import type { Kernel } from "../api/kernel.ts";
 import { beginRequest } from "../api/request-context.ts";
 
 const FILES = {
@@ -17,19 +17,14 @@ export type AssetName = keyof typeof FILES;
 /** The address of each file, which changes with its bytes. */
 export type Assets = { readonly [Name in AssetName]: string };
 
-/** Scripts and styles: read once, compressed once, kept by browsers for as long as their bytes are the same. */
-export async function addAssets(
-  pages: FastifyInstance,
-  kernel: Kernel,
-  routes: AddedRoute[],
-): Promise<Assets> {
+/** Scripts and styles: read once, and kept by browsers for as long as their bytes are the same. */
+export async function addAssets(pages: FastifyInstance, kernel: Kernel): Promise<Assets> {
   const addresses: Record<string, string> = {};
   for (const [name, type] of Object.entries(FILES)) {
     const bytes = await readFile(fileOf(name));
-    const compressed = gzipSync(bytes, { level: 9 });
+    const choose = await compressOnce(bytes);
     const path = `/console/assets/${hash("sha256", bytes, "hex").slice(0, 12)}/${name}`;
     addresses[name] = path;
-    routes.push({ method: "GET", path });
     pages.route({
       method: ["GET", "HEAD"],
       url: path,
@@ -38,17 +33,14 @@ export async function addAssets(
         await kernel.admit(request, reply);
       },
       handler: async (request, reply) => {
-        const isZipped = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(
-          request.headers["accept-encoding"] ?? "",
-        );
+        const { headers, bytes } = choose(request.headers["accept-encoding"]);
         reply.headers({
+          ...headers,
           "content-type": type,
           "cache-control": "public, max-age=31536000, immutable",
           "cross-origin-resource-policy": "same-origin",
-          vary: "accept-encoding",
         });
-        if (isZipped) reply.header("content-encoding", "gzip");
-        return reply.send(isZipped ? compressed : bytes);
+        return reply.send(bytes);
       },
     });
   }

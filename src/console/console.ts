@@ -5,6 +5,7 @@ import { readIdempotencyKey } from "../api/idempotency.ts";
 import type { AddedRoute, AddRoutes, Kernel } from "../api/kernel.ts";
 import { Problem } from "../api/problems.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "../api/request-context.ts";
+import type { ConsoleSession } from "../model/console.ts";
 import { type Assets, addAssets } from "./assets.ts";
 import { enterPage, leftPage, linkPage } from "./entry-pages.ts";
 import { formOf, refuseForeignPost, sendPage } from "./guards.ts";
@@ -12,7 +13,7 @@ import { document, type Frame } from "./page.ts";
 import { problemPage } from "./problem-page.ts";
 import type { Asking, Screen, View } from "./screen.ts";
 import { screens } from "./screens.ts";
-import { cookieName, type Session, type SessionStore } from "./session.ts";
+import { cookieName, type SessionStore } from "./session.ts";
 
 export type ConsoleOptions = {
   readonly sessions: SessionStore;
@@ -21,21 +22,31 @@ export type ConsoleOptions = {
   readonly analysisRetentionMs: number;
 };
 
+const ENTRY_ROUTES = [
+  { method: "GET", path: "/console/enter" },
+  { method: "POST", path: "/console/enter" },
+  { method: "GET", path: "/console/left" },
+] as const satisfies readonly AddedRoute[];
+
 const TOKEN = /^[A-Za-z0-9_-]{43}$/;
 
 /** The console's pages, which run the operations in the name of whoever holds a session. */
 export function createConsole(options: ConsoleOptions): AddRoutes {
   return async (app, kernel) => {
-    const routes: AddedRoute[] = [];
+    const added: AddedRoute[] = [];
     await app.register(async (pages) => {
       await pages.register(fastifyCookie);
-      const assets = await addAssets(pages, kernel, routes);
+      const assets = await addAssets(pages, kernel);
       pages.setErrorHandler((error, request, reply) => sendProblem(kernel, assets, error, request, reply));
-      addEntry(pages, kernel, options, assets, routes);
+      addEntry(pages, kernel, options, assets);
       for (const screen of screens) addScreen(pages, kernel, options, assets, screen);
-      routes.push(...screens.map(({ method, path }) => ({ method, path: `/console/a/{account_id}${path}` })));
+      added.push(
+        ...Object.values(assets).map((path) => ({ method: "GET", path }) as const),
+        ...ENTRY_ROUTES,
+        ...screens.map(({ method, path }) => ({ method, path: `/console/a/{account_id}${path}` })),
+      );
     });
-    return routes;
+    return added;
   };
 }
 
@@ -45,7 +56,6 @@ function addEntry(
   kernel: Kernel,
   { sessions, publicUrl }: ConsoleOptions,
   assets: Assets,
-  routes: AddedRoute[],
 ): void {
   const admit = async (request: FastifyRequest, reply: FastifyReply) => {
     beginRequest(request, "console");
@@ -78,11 +88,6 @@ function addEntry(
   });
   pages.get("/console/left", { onRequest: admit }, async (_request, reply) =>
     sendPage(reply, null, 200, document(bareFrame(assets), leftPage()).text),
-  );
-  routes.push(
-    { method: "GET", path: "/console/enter" },
-    { method: "POST", path: "/console/enter" },
-    { method: "GET", path: "/console/left" },
   );
 }
 
@@ -126,10 +131,10 @@ function addScreen(
   });
 }
 
-const held = new WeakMap<FastifyRequest, Session>();
+const held = new WeakMap<FastifyRequest, ConsoleSession>();
 
 /** Of the account in the path, whole: cookies of several accounts may be there. */
-async function sessionOf(request: FastifyRequest, sessions: SessionStore): Promise<Session | null> {
+async function sessionOf(request: FastifyRequest, sessions: SessionStore): Promise<ConsoleSession | null> {
   const { account_id = "" } = request.params as Record<string, string>;
   const secret = request.cookies[cookieName(account_id)] ?? "";
   if (!TOKEN.test(secret)) return null;
@@ -140,7 +145,7 @@ async function sessionOf(request: FastifyRequest, sessions: SessionStore): Promi
 function viewOf(
   kernel: Kernel,
   { sessions, analysisRetentionMs }: ConsoleOptions,
-  session: Session,
+  session: ConsoleSession,
   request: FastifyRequest,
   screen: Screen,
 ): View {

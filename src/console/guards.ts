@@ -1,12 +1,12 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Problem } from "../api/problems.ts";
-import type { Session } from "./session.ts";
+import type { ConsoleSession } from "../model/console.ts";
 
 /**
  * Every page's policy: nothing from elsewhere, no inline script or style, no script that writes HTML, framed by the one
  * origin that the session's link named.
  */
-function pageHeaders(session: Session | null): Readonly<Record<string, string>> {
+function pageHeaders(session: ConsoleSession | null): Readonly<Record<string, string>> {
   return {
     "content-security-policy": [
       "default-src 'none'",
@@ -48,7 +48,7 @@ export function formOf(request: FastifyRequest): URLSearchParams {
 
 export function sendPage(
   reply: FastifyReply,
-  session: Session | null,
+  session: ConsoleSession | null,
   status: number,
   text: string,
 ): FastifyReply {

@@ -1,3 +1,5 @@
+import { escapeHtml } from "../api/html-page.ts";
+
 /** HTML that is safe to send: written here, or escaped. */
 export class Html {
   readonly text: string;
@@ -30,7 +32,5 @@ function rendered(part: Part): string {
 
 /** Safe between tags and between quotes. Invisible characters that turn text around are shown as what they are. */
 function escapeText(text: string): string {
-  return text
-    .replace(/[&<>"'`]/g, (char) => `&#${char.charCodeAt(0)};`)
-    .replace(/[\u202a-\u202e\u2066-\u2069\u200e\u200f]/g, "\ufffd");
+  return escapeHtml(text).replace(/[\u202a-\u202e\u2066-\u2069\u200e\u200f]/g, "\ufffd");
 }

@@ -1,12 +1,12 @@
+import type { ConsoleSession } from "../model/console.ts";
 import type { Assets } from "./assets.ts";
 import { type Html, html } from "./html.ts";
-import type { Session } from "./session.ts";
 
 /** What stands around a page's content. */
 export type Frame = {
   readonly assets: Assets;
   /** Null: nobody is known. */
-  readonly session: Session | null;
+  readonly session: ConsoleSession | null;
   /** `/console/a/ACCOUNT`; null without a session. */
   readonly base: string | null;
   /** The page's own address; null without a session. */
@@ -46,7 +46,7 @@ ${main}
 `;
 }
 
-function header({ path }: Frame, session: Session, base: string): Html {
+function header({ path }: Frame, session: ConsoleSession, base: string): Html {
   const tabs = TABS.filter(({ scope }) => session.permissions.has(scope)).map((tab) => {
     const isHere = path?.startsWith(`${base}${tab.path}`) ?? false;
     return html`<a href="${base}${tab.path}"${isHere && html` aria-current="page"`}>${tab.name}</a>`;

@@ -1,9 +1,9 @@
+import type { ConsoleSession } from "../model/console.ts";
 import type { Html } from "./html.ts";
-import type { Session } from "./session.ts";
 
 /** What a screen is made of: its account's session, the address, and operations in the session's name. */
 export type View = {
-  readonly session: Session;
+  readonly session: ConsoleSession;
   readonly accountId: string;
   /** Where the account's part begins: `/console/a/ACCOUNT`. */
   readonly base: string;

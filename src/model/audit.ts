@@ -18,11 +18,10 @@ export type Actor = {
 
 export const COMMAND_LINE: Actor = { kind: "command_line", keyId: null, session: null };
 
-type Acting = {
-  readonly keyId: string;
-  readonly isStaff: boolean;
-  readonly session?: { readonly id: string; readonly viewer: string | null; readonly hasKey: boolean };
-};
+/** The session of the console that a request came by. `hasKey`: false where the command line has opened it. */
+export type CallerSession = { readonly id: string; readonly viewer: string | null; readonly hasKey: boolean };
+
+type Acting = { readonly keyId: string; readonly isStaff: boolean; readonly session?: CallerSession };
 
 export function actorOf({ keyId, isStaff, session = undefined }: Acting): Actor {
   const told = session === undefined ? null : { id: session.id, viewer: session.viewer };

@@ -12,3 +12,29 @@ export const STAFF_IDLE_SECONDS = 30 * 60;
 export const CONSOLE_THEMES = ["light", "dark"] as const;
 
 export type ConsoleTheme = (typeof CONSOLE_THEMES)[number];
+
+/** A session that may be used: who looks at a page, and what they may do. */
+export type ConsoleSession = {
+  readonly id: string;
+  /** Null: support staff. */
+  readonly accountId: string | null;
+  /** Null: support staff. */
+  readonly accountName: string | null;
+  /** The key that opened it; null: the command line. */
+  readonly keyId: string | null;
+  /** Those of its permissions that its key still has. */
+  readonly permissions: ReadonlySet<string>;
+  readonly viewerLabel: string | null;
+  /** The origin that may frame it; null: none. */
+  readonly embedOrigin: string | null;
+  /** Times are shown in it; null: UTC. */
+  readonly timeZone: string | null;
+  /** Null: as the viewer's system has it. */
+  readonly theme: ConsoleTheme | null;
+  readonly expiresAt: Date;
+};
+
+/** What became of a link. `path`: where it opens, below the account; null: the first page. */
+export type EnteredLink =
+  | { readonly kind: "entered"; readonly accountId: string; readonly path: string | null }
+  | { readonly kind: "used" | "expired" | "unknown" };

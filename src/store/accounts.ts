@@ -45,3 +45,11 @@ export async function hasAccounts(database: ClientBase | Pool): Promise<boolean>
   const { rowCount } = await database.query("select from sealpost.accounts limit 1");
   return rowCount === 1;
 }
+
+/** The oldest; null: there is none. */
+export async function findFirstAccount(database: ClientBase | Pool): Promise<StoredAccount | null> {
+  const { rows } = await database.query<StoredAccount>(
+    'select id, name, created_at as "createdAt" from sealpost.accounts order by id limit 1',
+  );
+  return rows[0] ?? null;
+}

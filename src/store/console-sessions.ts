@@ -1,26 +1,10 @@
 import type { ClientBase, Pool } from "pg";
-import type { ConsoleTheme } from "../model/console.ts";
-import { STAFF_IDLE_SECONDS } from "../model/console.ts";
-
-/** A session that may be used. */
-export type LiveSession = {
-  readonly id: string;
-  /** Null: support staff. */
-  readonly accountId: string | null;
-  /** Null: support staff. */
-  readonly accountName: string | null;
-  /** The key that opened it; null: the command line. */
-  readonly keyId: string | null;
-  /** Those of its permissions that its key still has. */
-  readonly permissions: ReadonlySet<string>;
-  readonly viewerId: string | null;
-  readonly viewerLabel: string | null;
-  /** The origin that may frame it; null: none. */
-  readonly embedOrigin: string | null;
-  readonly timeZone: string | null;
-  readonly theme: ConsoleTheme | null;
-  readonly expiresAt: Date;
-};
+import {
+  type ConsoleSession,
+  type ConsoleTheme,
+  type EnteredLink,
+  STAFF_IDLE_SECONDS,
+} from "../model/console.ts";
 
 export type NewLink = {
   readonly accountId: string;
@@ -68,12 +52,8 @@ export async function insertLink(client: ClientBase | Pool, link: NewLink): Prom
   return rows[0]!;
 }
 
-export type Entered =
-  | { readonly kind: "entered"; readonly accountId: string; readonly path: string | null }
-  | { readonly kind: "used" | "expired" | "unknown" };
-
 /** Consumes a link: the first who comes while it is valid gets its session, under `digest`. */
-export async function enterByLink(pool: Pool, linkDigest: Buffer, digest: Buffer): Promise<Entered> {
+export async function enterByLink(pool: Pool, linkDigest: Buffer, digest: Buffer): Promise<EnteredLink> {
   const { rows } = await pool.query<{ account_id: string; path: string | null }>(
     `update sealpost.console_sessions
      set digest = $2, entered_at = now(), last_active_at = now()
@@ -93,7 +73,7 @@ const FIND = `
 select s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "keyId",
   case when s.key_id is null then s.permissions
     else array(select unnest(s.permissions) intersect select unnest(k.scopes)) end as permissions,
-  s.viewer_id as "viewerId", coalesce(s.viewer_label, k.name) as "viewerLabel", s.embed_origin as "embedOrigin",
+  coalesce(s.viewer_label, k.name) as "viewerLabel", s.embed_origin as "embedOrigin",
   s.time_zone as "timeZone", s.theme, s.expires_at as "expiresAt"
 from sealpost.console_sessions s
 left join sealpost.api_keys k on k.id = s.key_id
@@ -103,8 +83,8 @@ where s.digest = $1 and s.revoked_at is null and s.expires_at > now()
   and (s.account_id is not null or s.last_active_at > now() - $2::float8 * interval '1 second')`;
 
 /** Null: there is none, or it has ended, or its key has, or staff were idle for too long. */
-export async function findSession(pool: Pool, digest: Buffer): Promise<LiveSession | null> {
-  const { rows } = await pool.query<Omit<LiveSession, "permissions"> & { permissions: string[] }>({
+export async function findSession(pool: Pool, digest: Buffer): Promise<ConsoleSession | null> {
+  const { rows } = await pool.query<Omit<ConsoleSession, "permissions"> & { permissions: string[] }>({
     name: "find_console_session",
     text: FIND,
     values: [digest, STAFF_IDLE_SECONDS],

@@ -1,6 +1,6 @@
-import { randomUUID } from "node:crypto";
 import type { z } from "zod";
 import type { DeliveryWithAttempts } from "../../operations/delivery-schema.ts";
+import { keyField } from "../forms.ts";
 import { type Html, html } from "../html.ts";
 import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
@@ -58,7 +58,7 @@ function replayForm(view: View, { id }: Shown): Html {
     return html`<p class="fine">Replaying needs a session with the permission to replay.</p>`;
   }
   return html`<form method="post" action="${view.base}/deliveries/${id}/replay">
-<input type="hidden" name="_key" value="${randomUUID()}">
+${keyField()}
 <button class="primary" data-key="r">Replay</button></form>`;
 }
 
