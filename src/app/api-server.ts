@@ -102,7 +102,9 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       invalid: INVALID_LINK,
     },
     findApiKey: createFindApiKey(pool, outageAs503, now),
-    keyPrefix: apiKeyPrefix(config.apiKeyBrand, keyClassOf(config)),
+    keyPrefixes: [config.apiKeyBrand, ...(config.apiKeyBrands ?? [])].map((brand) =>
+      apiKeyPrefix(brand, keyClassOf(config)),
+    ),
     accountExists: createAccountExists(pool, outageAs503),
     countRequest: createRequestCounter(pool),
     policies: {

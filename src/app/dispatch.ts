@@ -19,6 +19,7 @@ import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { DAY_MS } from "../model/time.ts";
 import { createGaugePool, createGeneralPool } from "../store/pools.ts";
+import { refuseOtherCells } from "./database.ts";
 import { createQueueGauges } from "./database-gauges.ts";
 import { createEgress } from "./egress.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
@@ -102,12 +103,14 @@ async function createOptions(
   onInterruptedTwice: (deliveryId: string) => void,
 ): Promise<Options> {
   const config = readConfig(context.env);
+  const databaseUrl = await databaseUrlOf(config);
+  await refuseOtherCells(databaseUrl, config);
   const log = createProcessLog(config, context, "dispatch");
   const metrics = createProcessMetrics(createMetricsRegistry());
   return {
     config,
     egress: createEgress(config),
-    databaseUrl: await databaseUrlOf(config),
+    databaseUrl,
     secretsKey: await secretsKeyOf(config),
     log,
     random: context.random,
@@ -122,12 +125,13 @@ async function createOptions(
 
 /** Starts what gives events their places in the feed. */
 function startFeed(
-  { databaseUrl, log, metrics }: Options,
+  { config, databaseUrl, log, metrics }: Options,
   feedMetrics: FeedMetrics,
   resources: AsyncDisposableStack,
 ): void {
   const pool = createGeneralPool({
     databaseUrl,
+    cell: config.cell,
     connectionsMax: DISPATCHER_CONNECTIONS.feed,
     applicationName: "sealpost feed",
     onError: (err) => log.warn({ err }, "a database connection broke"),
@@ -151,6 +155,7 @@ async function startDispatchMonitoring(
   const { registry, database } = metrics;
   const pool = createGaugePool({
     databaseUrl,
+    cell: config.cell,
     connectionsMax: 1,
     applicationName: "sealpost metrics",
     onError: (err) => log.warn({ err }, "a database connection broke"),

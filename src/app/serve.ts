@@ -13,6 +13,7 @@ import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts"
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { listenToFeed } from "../store/feed-news.ts";
 import { createApiPool, createGeneralPool, createLogPool } from "../store/pools.ts";
+import { refuseOtherCells } from "./database.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { createFindHindrances, startMonitoring } from "./monitoring.ts";
@@ -51,10 +52,13 @@ async function startApi(
   log: Logger,
   resources: AsyncDisposableStack,
 ): Promise<{ readonly api: string; readonly metrics: string }> {
+  const databaseUrl = await databaseUrlOf(config);
+  await refuseOtherCells(databaseUrl, config);
   const registry = createMetricsRegistry();
   const database = createDatabaseMetrics(registry);
   const common = {
-    databaseUrl: await databaseUrlOf(config),
+    databaseUrl,
+    cell: config.cell,
     applicationName: "sealpost serve",
     onError: (err: Error) => log.warn({ err }, "a database connection broke"),
   };

@@ -66,7 +66,12 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   const { config, log, databaseUrl } = options;
   const onError = (error: Error) => log.warn({ err: error }, "a database connection broke");
   const metrics = options.metrics ?? createProcessMetrics(createMetricsRegistry());
-  const common = (name: PoolName) => ({ databaseUrl, onError, onQuery: metrics.database.observer(name) });
+  const common = (name: PoolName) => ({
+    databaseUrl,
+    cell: config.cell,
+    onError,
+    onQuery: metrics.database.observer(name),
+  });
   const pool = createDispatchPool({
     ...common("dispatch"),
     connectionsMax: DISPATCHER_CONNECTIONS.dispatch,

@@ -1,4 +1,5 @@
 import pg from "pg";
+import { requireCell } from "./cells.ts";
 import { type OnQuery, timedClient } from "./timed-client.ts";
 
 type Timeouts = {
@@ -19,6 +20,8 @@ export type PoolOptions = {
   readonly databaseUrl: string;
   readonly connectionsMax: number;
   readonly applicationName: string;
+  /** Each connection is refused unless its database is of this cell. Null: whatever cell, or none. */
+  readonly cell?: string | null;
   /** Connections that break while idle; the pool replaces them by itself. */
   readonly onError: (error: Error) => void;
   readonly onQuery?: OnQuery | undefined;
@@ -100,6 +103,7 @@ export function addressOf(
 }
 
 export function createPool(options: PoolOptions, settings: readonly string[], timeouts = TIMEOUTS): pg.Pool {
+  const { cell = null } = options;
   const pool = new pg.Pool({
     ...addressOf(options.databaseUrl, settings),
     max: options.connectionsMax,
@@ -111,6 +115,8 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
     pipeline: options.isPipelined ?? false,
     // Each day's statements stay with their connection, 0.6 MB of the server's memory for every day.
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
+    // Not only at the start: a name that leads elsewhere after a failover leads new connections there.
+    ...(cell !== null && { onConnect: (client) => requireCell(client, cell) }),
     Client: timedClient({ answerMs: timeouts.answerMs, onQuery: options.onQuery ?? (() => undefined) }),
   });
   pool.on("error", options.onError);
