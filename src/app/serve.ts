@@ -12,10 +12,11 @@ import { createDatabaseMetrics } from "../metrics/database-metrics.ts";
 import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { listenToFeed } from "../store/feed-news.ts";
-import { createApiPool, createGeneralPool, createLogPool } from "../store/pools.ts";
+import { createApiPool, createGeneralPool, createLogPool, createStandbyPool } from "../store/pools.ts";
 import { refuseOtherCells } from "./database.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
+import { startLogReading } from "./log-reading.ts";
 import { createFindHindrances, startMonitoring } from "./monitoring.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
@@ -72,16 +73,27 @@ async function startApi(
     connectionsMax: FEED_CONNECTIONS_MAX,
     onQuery: onFeedQuery,
   });
+  const standbyPool =
+    config.readDatabaseUrl === null
+      ? null
+      : createStandbyPool({
+          ...common,
+          databaseUrl: config.readDatabaseUrl,
+          connectionsMax: LOG_CONNECTIONS_MAX,
+          onQuery: database.observer("standby"),
+        });
   resources.defer(async () => {
-    await Promise.all([pool.end(), logPool.end(), feedPool.end()]);
+    await Promise.all([pool, logPool, feedPool, standbyPool].map((one) => one?.end()));
   });
   database.watch("api", pool);
   database.watch("log", logPool);
   database.watch("feed", feedPool);
+  if (standbyPool !== null) database.watch("standby", standbyPool);
   const metrics = createApiMetrics(registry);
   const feedMetrics = createFeedMetrics(registry);
   const news = startFeed({ pool: feedPool, metrics, feedMetrics, context, log, resources });
 
+  const readLog = startLogReading({ pool, logPool, standbyPool, metrics, log, resources });
   const findHindrances = await createFindHindrances(pool);
   const reserved = config.port === 0 ? await reservePort(config.host) : null;
   const port = reserved?.port ?? config.port;
@@ -92,6 +104,7 @@ async function startApi(
     config,
     pool,
     logPool,
+    readLog,
     secretsKey: await secretsKeyOf(config),
     publicUrl: config.publicUrl ?? url,
     log,

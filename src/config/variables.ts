@@ -24,6 +24,16 @@ export const variables = {
     ),
     "URL of PostgreSQL 15 to 18. Unset: `start` runs an embedded PostgreSQL in `STATE_DIR`.",
   ),
+  READ_DATABASE_URL: optional(
+    kinds.secret(
+      kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
+        "postgres:",
+        "postgresql:",
+      ]),
+    ),
+    "URL of a streaming standby that lists of the delivery log are read from, while it has all that was committed. " +
+      "Unset: they are read from `DATABASE_URL`.",
+  ),
   CELL: optional(
     kinds.text(
       "1 to 32 lowercase letters, digits and hyphens, starting with a letter",

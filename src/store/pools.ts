@@ -14,6 +14,9 @@ const TIMEOUTS: Timeouts = { statementMs: 5_000, answerMs: 6_000, connectMs: 5_0
 /** The API has its answer out within 5 s, so it has to know before that. */
 const API_TIMEOUTS: Timeouts = { statementMs: 3_000, answerMs: 3_500, connectMs: 2_000 };
 
+/** Connecting, coming as far as the primary and a statement take less than a second together: then the primary reads. */
+const STANDBY_TIMEOUTS: Timeouts = { statementMs: 400, answerMs: 450, connectMs: 300 };
+
 const CONNECTION_LIFETIME_SECONDS = 3_600;
 
 export type PoolOptions = {
@@ -55,9 +58,18 @@ export function createApiPool(options: PoolOptions): pg.Pool {
  * takes longer than running it. Figures: test/bench/README.md.
  */
 export function createLogPool(options: PoolOptions): pg.Pool {
-  const off = ["seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"];
-  const settings = ["plan_cache_mode=force_generic_plan", ...off.map((path) => `enable_${path}=off`)];
-  return createPool(options, settings, API_TIMEOUTS);
+  return createPool(options, LOG_SETTINGS, API_TIMEOUTS);
+}
+
+const LOG_PATHS_OFF = ["seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"];
+const LOG_SETTINGS = [
+  "plan_cache_mode=force_generic_plan",
+  ...LOG_PATHS_OFF.map((path) => `enable_${path}=off`),
+];
+
+/** The same on a standby. What is promoted unnoticed is not written to either. */
+export function createStandbyPool(options: PoolOptions): pg.Pool {
+  return createPool(options, [...LOG_SETTINGS, "default_transaction_read_only=on"], STANDBY_TIMEOUTS);
 }
 
 /**
