@@ -14,11 +14,13 @@ import {
 import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
 import { Quarantine, type QuarantineRun } from "../dispatch/quarantine.ts";
 import { deliverInQuarantine } from "../dispatch/quarantine-process.ts";
+import { createCapacityMetrics } from "../metrics/capacity-metrics.ts";
 import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts";
 import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { DAY_MS } from "../model/time.ts";
 import { createGaugePool, createGeneralPool } from "../store/pools.ts";
+import { createCapacityGauges } from "./capacity-gauges.ts";
 import { refuseOtherCells } from "./database.ts";
 import { createQueueGauges } from "./database-gauges.ts";
 import { createEgress } from "./egress.ts";
@@ -173,9 +175,11 @@ async function startDispatchMonitoring(
     retentionMs: { deliveries: logMs, attempts: logMs, bodies: bodiesMs, feed: bodiesMs },
   });
   const setFeedGauge = createFeedGauge(pool, feedMetrics);
+  const setCapacityGauges = createCapacityGauges(pool, createCapacityMetrics(registry));
   const setGauges = async (isDatabaseUp: boolean) => {
     await setQueueGauges(isDatabaseUp);
     await setFeedGauge(isDatabaseUp);
+    await setCapacityGauges(isDatabaseUp);
   };
   const findHindrances = await createFindHindrances(pool);
   const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };

@@ -14,7 +14,7 @@ const TIMEOUTS: Timeouts = { statementMs: 5_000, answerMs: 6_000, connectMs: 5_0
 /** The API has its answer out within 5 s, so it has to know before that. */
 const API_TIMEOUTS: Timeouts = { statementMs: 3_000, answerMs: 3_500, connectMs: 2_000 };
 
-/** Connecting, coming as far as the primary and a statement take less than a second together: then the primary reads. */
+/** Connecting, catching up and a statement take less than a second together: then the primary is asked. */
 const STANDBY_TIMEOUTS: Timeouts = { statementMs: 400, answerMs: 450, connectMs: 300 };
 
 const CONNECTION_LIFETIME_SECONDS = 3_600;

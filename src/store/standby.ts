@@ -11,8 +11,8 @@ export type Position = {
 };
 
 /**
- * What is flushed, not what is written: no commit is acknowledged before it is flushed, and no standby gets what is not.
- * Where `synchronous_commit` is off, a commit may come up to 0.6 s later.
+ * What is flushed, not what is written: no commit is acknowledged before it is flushed, and no standby gets what is
+ * not. Where `synchronous_commit` is off, a commit may be up to 0.6 s behind it.
  */
 const POSITION = `
 select lsn::text, ('x' || left(pg_walfile_name(lsn), 8))::bit(32)::integer as timeline,
@@ -29,8 +29,8 @@ export async function readPosition(primary: Pool): Promise<Position> {
 export type Standing = "reached" | "behind" | "refused";
 
 /**
- * The timeline of the WAL that it receives is for roles with pg_read_all_stats; other roles see that of its last restart
- * point, which may lag some minutes behind after a failover.
+ * The timeline of the WAL that it receives is for roles with pg_read_all_stats; other roles see that of what it has
+ * written down last, which may lag some minutes behind after a failover.
  */
 const STANDING = `
 select
@@ -57,7 +57,7 @@ export async function readStanding(
   return has_reached ? "reached" : "behind";
 }
 
-/** A standby ends what reads rows that it is about to remove (40001), and what takes too long (57014): itself it is well. */
+/** A standby that ends what reads rows that it is about to remove (40001), or what takes too long (57014), is well. */
 export function isCancelledByStandby(error: unknown): boolean {
   const { code = "" } = error as NodeJS.ErrnoException;
   return isDatabaseAway(error) && /^(?:40|57014)/.test(code);
