@@ -30,7 +30,7 @@ export function createCapacityMetrics(registry: MetricsRegistry) {
       help:
         "Time that sessions of this database spent on statements, waits for locks and the disk included, since this " +
         "process first looked: a second in each second is one busy session.",
-      unit: "seconds",
+      unit: "session seconds",
       labels: {},
     }),
   };

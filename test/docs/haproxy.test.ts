@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { type RunningProcess, startProcess } from "../support/busy-installation.ts";
@@ -170,7 +170,7 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
         () => false,
       );
     await Promise.race([
-      expect.poll(isUp, { timeout: patience(10_000) }).toBe(true),
+      vi.waitUntil(isUp, { timeout: patience(10_000) }),
       finished.then(({ stderr }) => Promise.reject(new Error(stderr))),
     ]);
     const stop = async () => {
