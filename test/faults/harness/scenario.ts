@@ -8,6 +8,8 @@ import { Cluster, type ClusterOptions } from "./cluster.ts";
 export type Place = {
   /** quick: a few seconds, in `npm test`; long: as the figures are promised, in `npm run faults`. */
   readonly scale: "quick" | "long";
+  /** How long a fault stays that has no end of its own, and that long only where scale is long. */
+  readonly minutes: number;
   readonly chance: Chance;
   /** A migrated database of its own; it goes with the place. */
   readonly newDatabase: () => Promise<{ readonly url: string }>;
