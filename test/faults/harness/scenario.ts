@@ -45,10 +45,10 @@ export async function withCluster<T>(
 
 /** What must hold whatever was broken. */
 export function expectSafe(verdict: Verdict): void {
-  const { lost, unexpected, doubled, forged, imagined, complaints } = verdict;
-  const wrong = { lost, unexpected, doubled, forged, imagined };
+  const { lost, unexpected, doubled, forged, imagined, repeated, complaints } = verdict;
+  const wrong = { lost, unexpected, doubled, forged, imagined, repeated };
   ok(
-    lost + unexpected + doubled + forged + imagined === 0,
+    lost + unexpected + doubled + forged + imagined + repeated === 0,
     `${JSON.stringify(wrong)}\n${complaints.join("\n")}`,
   );
   equal(verdict.acknowledged, verdict.published);
@@ -60,9 +60,21 @@ export function expectAtMost(value: number | null, max: number, what: string): v
 
 /** The counts of a verdict that every scenario prints. */
 export function countsOf(verdict: Verdict): Figures {
-  const { published, lost, unexpected, duplicated, recovered, succeeded, attempts, interrupted } = verdict;
+  const { published, lost, unexpected, duplicated, recovered, succeeded, attempts, interrupted, unanswered } =
+    verdict;
   const abandoned = Object.values(verdict.abandoned).reduce((sum, n) => sum + n, 0);
-  return { published, lost, unexpected, duplicated, recovered, succeeded, abandoned, attempts, interrupted };
+  return {
+    published,
+    lost,
+    unexpected,
+    duplicated,
+    recovered,
+    succeeded,
+    abandoned,
+    attempts,
+    interrupted,
+    unanswered,
+  };
 }
 
 /** The value below which 99 of 100 are; null when there is none. */
