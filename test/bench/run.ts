@@ -15,6 +15,7 @@ import { type Bench, openBench } from "./bench.ts";
 import { apiReads } from "./cases/api-reads.ts";
 import { backlog } from "./cases/backlog.ts";
 import { deploy } from "./cases/deploy.ts";
+import { feed } from "./cases/feed.ts";
 import { httpEndpoint } from "./cases/http-endpoint.ts";
 import { httpLatency } from "./cases/http-latency.ts";
 import { isolation } from "./cases/isolation/isolation.ts";
@@ -48,6 +49,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   log,
   retention,
   apiReads,
+  feed,
   observing,
 ];
 /** Only when they are asked for. */

@@ -10,9 +10,9 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def pull_webhooks(base_url: str, api_key: str, secrets: list[str], after=None, on_cursor=None):
+def pull_webhooks(base_url: str, api_key: str, secrets: list[str], after=None, keep_cursor=None):
     """Yields every event, verified, oldest first, for ever. after: a cursor, "newest", or None for the oldest event that
-    is kept. on_cursor: called with the cursor to go on from, once everything up to it has been handled."""
+    is kept. keep_cursor: called with the cursor to go on from, once everything up to it has been handled."""
     opener, failures = urllib.request.build_opener(NoRedirect), 0
     while True:
         query = urllib.parse.urlencode({"wait": 25} | ({"cursor": after} if after else {}))
@@ -34,8 +34,8 @@ def pull_webhooks(base_url: str, api_key: str, secrets: list[str], after=None, o
         for item in page["items"]:
             yield json.loads(item["body"])
         after = page["next_cursor"]
-        if on_cursor:
-            on_cursor(after)
+        if keep_cursor:
+            keep_cursor(after)
 
 
 def save_cursor(cursor):
