@@ -58,10 +58,13 @@ async function startCell(name: "c1" | "c2", url: string): Promise<Cell> {
   const { account_id: accountId } = await run(name, url, "account", "create", "--name", name);
   const made = await run(name, url, "key", "create", "--account", accountId, "--scopes", SCOPES);
   const serve = await startProcess("serve", envOf(name, url));
+  const pool = new pg.Pool({ connectionString: url, max: 2 });
+  // A server that is stopped cuts idle connections.
+  pool.on("error", () => undefined);
   return {
     name,
     url,
-    pool: new pg.Pool({ connectionString: url, max: 2 }),
+    pool,
     serve,
     accountId,
     key: made.api_key,
