@@ -22,7 +22,7 @@ export const AccountName = z
   .object({ id, name: z.string() })
   .meta({ id: "AccountName", description: "An account, as people call it." });
 
-const Account = z
+export const Account = z
   .object({
     id,
     name: z.string(),
@@ -51,7 +51,7 @@ const Account = z
   })
   .meta({ id: "Account", description: "An account, and what does not arrive there." });
 
-const AccountReplay = z
+export const AccountReplay = z
   .object({ ...Replay.shape, account: AccountName })
   .meta({ id: "AccountReplay", description: "A bulk replay with its progress, and whose it is." });
 

@@ -44,7 +44,7 @@ const AuditEntry = z
   .object(members)
   .meta({ id: "AuditEntry", description: "One change to the account, and who made it." });
 
-const AccountAuditEntry = z
+export const AccountAuditEntry = z
   .object({
     ...members,
     account: AccountName.nullable().describe("Null: it concerned none, such as a staff key."),

@@ -30,7 +30,7 @@ const FoundInLog = z
   })
   .meta({ id: "FoundDelivery", description: "A delivery that was found, and whose it is." });
 
-const Found = z
+export const Found = z
   .object({
     accounts: z.array(AccountName).describe("By id, or a part of the name."),
     deliveries: z.array(FoundInLog).describe("By the delivery's id or its beginning, or the analysis's id."),

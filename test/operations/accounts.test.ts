@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DAY_MS } from "../../src/model/time.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { insertRow } from "../support/installation.ts";
+import { insertRow, makePartitionsFrom } from "../support/installation.ts";
 import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 const ACROSS = ["/v1/accounts", "/v1/accounts/replays", "/v1/accounts/audit", "/v1/search?q=acme"];
@@ -104,7 +105,9 @@ describe("the list of accounts", () => {
     const { next_cursor, total } = (await asStaff("/v1/accounts?hurt=true&limit=2")).body;
     expect(total).toBe(3);
     expect(await ids(`/v1/accounts?hurt=true&limit=2&cursor=${next_cursor}`)).toEqual(order.slice(2));
-    // Deliveries move with their ids.
+    const [day] = new Date(Date.now() - 8 * DAY_MS).toISOString().split("T");
+    await makePartitionsFrom(database.pool, day!, 1);
+    // Their time is in their ids.
     await database.pool.query(
       `update sealpost.deliveries set id = overlay(id::text placing left(sealpost.uuid_v7_floor(
          now() - interval '8 days')::text, 13) from 1 for 13)::uuid where account_id = any ($1::uuid[])`,
