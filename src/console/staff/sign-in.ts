@@ -105,7 +105,7 @@ ${
   isStaff(person.scopes) &&
   html`<form method="post" action="${SIGN_IN_PATH}">${to}
 <button class="primary">Continue as ${person.name}</button></form>
-<p class="fine">Or with a staff key:</p>`
+<p class="or">Or with a staff key:</p>`
 }
 <form class="one-field" method="post" action="${SIGN_IN_PATH}">${to}
 <label for="key">Staff key</label>
