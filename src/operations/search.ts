@@ -61,7 +61,8 @@ export function searchOperations({ pool, logPool }: Dependencies): readonly Oper
       summary: "Search all accounts",
       description:
         "Finds accounts by name or id, deliveries by their id, the first 8 digits of it or more, or by their " +
-        `analysis's id, and who has a host. At most ${FOUND_MAX} of each. For staff keys alone, which name no account here.`,
+        `analysis's id, and who has a host. At most ${FOUND_MAX} of each. For staff keys alone, which name no ` +
+        "account here.",
       method: "GET",
       path: "/v1/search",
       scope: "staff:read",

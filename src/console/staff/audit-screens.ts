@@ -121,8 +121,10 @@ ${typeof accountId === "string" && html`<input type="hidden" name="account_id" v
   )}</select></label>
 <label>What <input name="operation" value="${text("operation")}" maxlength="100" autocomplete="off" spellcheck="false"
   placeholder="webhooks.replays.create"></label>
-<label class="moment">From <input type="datetime-local" name="from" value="${moment("created_after")}" step="any"></label>
-<label class="moment">To <input type="datetime-local" name="to" value="${moment("created_before")}" step="any"></label>
+<label class="moment">From <input type="datetime-local" name="from" value="${moment("created_after")}"
+  step="any"></label>
+<label class="moment">To <input type="datetime-local" name="to" value="${moment("created_before")}"
+  step="any"></label>
 <button>Filter</button>
 </form>`;
 }
