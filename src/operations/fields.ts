@@ -44,4 +44,7 @@ export function timeTextOrNull(ms: number | null): string | null {
   return ms === null ? null : isoTime(ms);
 }
 
+/** One line: what a text column takes, and a list shows. */
+export const line = z.string().regex(/^[^\p{Cc}\p{Cs}]*$/u, "Must be one line, without control characters.");
+
 export const event = z.enum(EVENTS);

@@ -85,6 +85,8 @@ describe.skipIf(!HAS_BROWSER)("support staff in a browser", () => {
       await page.click(what);
     };
     await page.goto(address(FRONT));
+    // Chromium's own word for a page that is a 401.
+    expect(complaints.splice(0)).toEqual([expect.stringContaining("401")]);
     await page.fill("input[name=key]", key);
     await click("button:has-text('Sign in')");
     // Who is hurt, by what, most first.
@@ -134,11 +136,14 @@ describe.skipIf(!HAS_BROWSER)("support staff in a browser", () => {
       await page.keyboard.press("Tab");
       expect(await page.evaluate("document.activeElement.textContent")).toBe("Skip to content");
       const reached = new Set<string>();
+      let last = "";
       for (let n = 0; n < 400; n++) {
         await page.keyboard.press("Tab");
         const at = (await page.evaluate(FOCUSED)) as string;
-        if (at === "" || reached.has(at)) break;
+        // A field for a time has several parts.
+        if (at === "" || (reached.has(at) && at !== last)) break;
         reached.add(at);
+        last = at;
       }
       const wanted = await page
         .locator("main a:visible, main button:visible, main input:visible:not([type=hidden])")
