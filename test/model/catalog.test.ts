@@ -23,6 +23,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "api_keys.class": KEY_CLASSES,
   "attempts.outcome": OUTCOMES,
   "audit_log.actor": ACTOR_KINDS,
+  "replays.created_by": ACTOR_KINDS,
   "console_sessions.theme": CONSOLE_THEMES,
   "deliveries.event": EVENTS,
   "deliveries.reason": END_REASONS,
