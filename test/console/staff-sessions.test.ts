@@ -184,6 +184,11 @@ describe("an assertion of the proxy in front", () => {
     expect([asked.status, asked.text.includes("Continue as Sam Support")]).toEqual([401, true]);
     const hand = await enterAsStaff(api, {}, headers);
     expect((await hand.get(FRONT)).text).toContain("Sam Support");
+    const signedIn = await api.ask("GET", "/v1/accounts/audit?operation=console.staff.sign_in&limit=1", {
+      key,
+    });
+    const sam = { kind: "staff", key_id: null, viewer: "Sam Support" };
+    expect(signedIn.body.items).toMatchObject([{ account: null, actor: sam }]);
     const form = {
       _key: "p-1",
       _matched: "2",
@@ -202,7 +207,9 @@ describe("an assertion of the proxy in front", () => {
       },
     ]);
     const replays = await api.ask("GET", "/v1/webhooks/replays", { key: acme.key });
-    expect(replays.body.items).toMatchObject([{ created_by: { key_id: null, name: null, viewer: null } }]);
+    expect(replays.body.items).toMatchObject([
+      { created_by: { staff: true, key_id: null, name: null, viewer: null } },
+    ]);
     expect((await hand.get(FRONT)).text).toContain("Sam Support");
   });
 

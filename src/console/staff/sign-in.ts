@@ -39,7 +39,7 @@ export function addSignIn(
       return sendPage(reply, null, 403, document(frame, signInPage(person, goTo, refused)).text);
     }
     const secret = randomBytes(32).toString("base64url");
-    await options.sessions.open(digestOf(secret), session);
+    await options.sessions.open(digestOf(secret), session, request.id);
     reply.setCookie(STAFF_COOKIE, secret, { path: "/", secure: true, httpOnly: true, sameSite: "strict" });
     return reply.redirect(goTo, 303);
   });
