@@ -190,12 +190,12 @@ describe("an account", () => {
   test("is not asked for by what goes across accounts, which only staff may", async () => {
     const asked: unknown[] = [];
     const across = operationDefiners().staffRead({
-      key: "locks.list",
+      key: "locks.count",
       tag: "Locks",
-      summary: "List locks",
+      summary: "Count locks",
       description: "All of them.",
       method: "GET",
-      path: "/v1/locks",
+      path: "/v1/lock-count",
       scope: "locks:read",
       response: jsonResponse(200, z.object({ locks: z.int() })),
       handle: async (request) => {
@@ -205,11 +205,11 @@ describe("an account", () => {
     });
     api = await createToyApi({ more: [across] });
     await api.listen();
-    const locks = (key: string, headers = {}) => get("/v1/locks", { ...bearer(key), ...headers });
+    const locks = (key: string, headers = {}) => get("/v1/lock-count", { ...bearer(key), ...headers });
     const allowed = new Set(["locks:read"]);
     const staff = api.keys.add({ accountId: null, scopes: allowed });
     expect((await locks(staff)).status).toBe(200);
-    expect(api.answered.at(-1)).toMatchObject({ accountId: null, operationKey: "locks.list" });
+    expect(api.answered.at(-1)).toMatchObject({ accountId: null, operationKey: "locks.count" });
     // One that is named all the same is not looked at.
     expect((await locks(staff, { "x-account-id": "x" })).status).toBe(200);
     const tenant = api.keys.add({ accountId: ADA, scopes: allowed });
