@@ -176,7 +176,7 @@ export const variables = {
   ),
   STAFF_JWT_SCOPES: optional(
     kinds.groupScopes(),
-    "What members of their `groups` may do: " +
+    "What members of their `groups` may do, or with `*` whomever the proxy lets through: " +
       "`support=staff:read+webhooks:read+webhooks:replay,leads=staff:read+audit:read`.",
   ),
   REPLAYS_RUNNING_MAX: withDefault(
