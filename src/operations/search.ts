@@ -13,7 +13,7 @@ import {
   hasUnsearchedAccounts,
 } from "../store/searches.ts";
 import { AccountName } from "./accounts.ts";
-import { analysisId, id, line } from "./fields.ts";
+import { analysisId, id, lineOfText } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { staffRead } from "./sealpost-operation.ts";
 
@@ -67,7 +67,7 @@ export function searchOperations({ pool, logPool }: Dependencies): readonly Oper
       path: "/v1/search",
       scope: "staff:read",
       query: z.strictObject({
-        q: line
+        q: lineOfText
           .trim()
           .min(1)
           .max(255)
