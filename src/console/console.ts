@@ -136,6 +136,7 @@ function addScreen(
       if (request.headers["x-refresh"] === undefined) {
         sessions.noteUse(session.id).catch(() => undefined);
       }
+      if (seen.isAccountUnknown) throw new Problem("not_found");
     },
     handler: async (request, reply) => {
       const seen = held.get(request)!;
