@@ -17,7 +17,7 @@ export type Viewer = {
   readonly context: BrowserContext;
   readonly page: Page;
   /** What pages complained of so far. */
-  readonly complaints: readonly string[];
+  readonly complaints: string[];
 };
 
 export async function startBrowser(): Promise<TestBrowser> {

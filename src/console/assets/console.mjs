@@ -59,7 +59,10 @@ async function morph() {
     return;
   }
   if (response.status === 401) {
-    say("This session has ended: open the console again from where you came from.", true);
+    say(
+      banner.dataset.ended ?? "This session has ended: open the console again from where you came from.",
+      true,
+    );
     return;
   }
   if (!response.ok) {
