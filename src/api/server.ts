@@ -142,7 +142,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     },
     admit: guards.guardPublic,
     countSession: guards.countSession,
-    tell: (error, request) => {
+    describe: (error, request) => {
       const { problem, fault } = problemFrom(error, registry.problems);
       if (fault !== null) onInternalError(fault, request.id);
       const { code, errors } = problem;

@@ -198,7 +198,7 @@ function sendProblem(
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
-  const told = kernel.tell(error, request);
+  const problem = kernel.describe(error, request);
   const session = held.get(request) ?? null;
   const frame: Frame =
     session?.accountId == null
@@ -210,8 +210,8 @@ function sendProblem(
           path: request.url,
           isRefreshed: request.method === "GET",
         };
-  reply.headers(told.headers);
-  sendPage(reply, session, told.status, document(frame, problemPage(told, request.id)).text);
+  reply.headers(problem.headers);
+  sendPage(reply, session, problem.status, document(frame, problemPage(problem, request.id)).text);
 }
 
 function bareFrame(assets: Assets): Frame {
