@@ -112,7 +112,8 @@ function older(href: string): Html {
 }
 
 function row(view: View, item: Listed): Html {
-  const needsWords = item.status === "failed" || item.status === "abandoned";
+  const hasFailed = item.status === "failed" || item.status === "abandoned";
+  const cause = hasFailed ? causeOf(item) : "";
   return html`<tbody id="d-${item.id}">
 <tr>
 <td>${statusOf(item.status)}</td>
@@ -122,7 +123,7 @@ function row(view: View, item: Listed): Html {
 <td data-label="Attempts" class="number">${item.attempts_count}</td>
 <td data-label="Last error">${item.last_error_code !== null && html`<code>${item.last_error_code}</code>`}</td>
 </tr>
-${needsWords && html`<tr class="why"><td></td><td colspan="5">${causeOf(item)} ${whatNext(view, item)}</td></tr>`}
+${(hasFailed || item.held) && html`<tr class="why"><td></td><td colspan="5">${cause} ${whatNext(view, item)}</td></tr>`}
 </tbody>`;
 }
 
@@ -136,6 +137,7 @@ function causeOf({ reason, last_error_code }: Listed): string {
 
 function whatNext(view: View, item: Listed): Html | null {
   const { timeZone } = view.session;
+  if (item.held) return html`It is held: see <a href="${view.base}/endpoint">the endpoint</a>.`;
   if (item.status === "failed") {
     if (item.in_flight || item.next_attempt_at === null) return html`The next attempt is on its way.`;
     return html`Next attempt: ${momentOf(item.next_attempt_at, timeZone)}.`;
