@@ -11,6 +11,7 @@ import { enterPage, leftPage, linkPage } from "./entry-pages.ts";
 import { formOf, refuseForeignPost, sendPage } from "./guards.ts";
 import { document, type Frame } from "./page.ts";
 import { problemPage } from "./problem-page.ts";
+import { isRefresh, isUnchanged } from "./refresh.ts";
 import type { Asking, Screen, View } from "./screen.ts";
 import { screens } from "./screens.ts";
 import { cookieName, type SessionStore } from "./session.ts";
@@ -27,6 +28,9 @@ const ENTRY_ROUTES = [
   { method: "POST", path: "/console/enter" },
   { method: "GET", path: "/console/left" },
 ] as const satisfies readonly AddedRoute[];
+
+/** After which a page that could not be had is asked for again. */
+const REFRESH_SECONDS = 5;
 
 const TOKEN = /^[A-Za-z0-9_-]{43}$/;
 
@@ -114,8 +118,7 @@ function addScreen(
       context.accountId = session.accountId;
       context.sessionId = session.id;
       await kernel.countSession(request, reply, session.id);
-      // A page that refreshes itself says so: that is nobody's doing.
-      if (request.headers["x-refresh"] === undefined) {
+      if (!isRefresh(request)) {
         sessions.noteUse(session.id).catch(() => undefined);
       }
     },
@@ -126,7 +129,9 @@ function addScreen(
       if ("goTo" in shown) return reply.redirect(shown.goTo, 303);
       const isRefreshed = screen.method === "GET";
       const frame = { assets, session, base: view.base, path: request.url, isRefreshed };
-      return sendPage(reply, session, shown.status ?? 200, document(frame, shown).text);
+      const { text } = document(frame, shown);
+      if (isRefresh(request) && isUnchanged(request, reply, text)) return sendPage(reply, session, 304, null);
+      return sendPage(reply, session, shown.status ?? 200, text);
     },
   });
 }
@@ -208,9 +213,11 @@ function sendProblem(
           session,
           base: `/console/a/${session.accountId}`,
           path: request.url,
-          isRefreshed: request.method === "GET",
+          isRefreshed: false,
         };
   reply.headers(problem.headers);
+  // By the browser itself: here nobody has read anything yet, and there may be no session to run a script for.
+  if (request.method === "GET" && problem.status === 503) reply.header("refresh", REFRESH_SECONDS);
   sendPage(reply, session, problem.status, document(frame, problemPage(problem, request.id)).text);
 }
 

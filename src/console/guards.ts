@@ -46,14 +46,14 @@ export function formOf(request: FastifyRequest): URLSearchParams {
   return new URLSearchParams(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString());
 }
 
+/** @param text null: none, such as with 304 */
 export function sendPage(
   reply: FastifyReply,
   session: ConsoleSession | null,
   status: number,
-  text: string,
+  text: string | null,
 ): FastifyReply {
-  return reply
-    .code(status)
-    .headers({ ...pageHeaders(session), "content-type": "text/html; charset=utf-8" })
-    .send(Buffer.from(text));
+  reply.code(status).headers(pageHeaders(session));
+  if (text === null) return reply.send();
+  return reply.header("content-type", "text/html; charset=utf-8").send(Buffer.from(text));
 }

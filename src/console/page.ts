@@ -21,6 +21,15 @@ const TABS = [
   { path: "/endpoint", name: "Endpoint", scope: "webhooks:read" },
 ] as const;
 
+const KEYS = [
+  { key: "/", does: "search" },
+  { key: "j", does: "next row" },
+  { key: "k", does: "row before" },
+  { key: "Enter", does: "open the row" },
+  { key: "r", does: "replay" },
+  { key: "?", does: "these keys" },
+] as const;
+
 /** A whole page. */
 export function document(frame: Frame, { title, main }: { title: string; main: Html }): Html {
   const { assets, session } = frame;
@@ -41,6 +50,7 @@ ${session !== null && frame.base !== null && header(frame, session, frame.base)}
 <main id="main" tabindex="-1"${frame.isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
 ${main}
 </main>
+${session !== null && keys()}
 </body>
 </html>
 `;
@@ -58,4 +68,13 @@ function header({ path }: Frame, session: ConsoleSession, base: string): Html {
 <span class="viewer">${session.viewerLabel ?? ""}</span>
 <form method="post" action="${base}/leave"><button class="quiet">Leave</button></form>
 </header>`;
+}
+
+/** Shown by a key. */
+function keys(): Html {
+  return html`<dialog id="keys" aria-labelledby="keys-title">
+<h2 id="keys-title">Keys</h2>
+<dl>${KEYS.map(({ key, does }) => html`<div><dt><kbd>${key}</kbd></dt><dd>${does}</dd></div>`)}</dl>
+<form method="dialog"><button>Close</button></form>
+</dialog>`;
 }

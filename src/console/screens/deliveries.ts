@@ -89,6 +89,7 @@ function ofReplay(view: View, replayId: string): Html {
 function table(view: View, asked: Fields, { items, next_cursor, total }: Page, isCapped: boolean): Html {
   const count = `${total.toLocaleString("en")} ${total === 1 ? "delivery" : "deliveries"}`;
   return html`<div class="count"><p>${isCapped && "at least "}${count}</p>${replayAll(view, asked)}</div>
+<p class="newer" hidden><a href="${address(view, asked)}"></a></p>
 <table class="log">
 <thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Published</th>
 <th scope="col">Target</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th></tr></thead>
