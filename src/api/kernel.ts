@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { ApiKey } from "./api-keys.ts";
 import type { WriteResult } from "./idempotent-write.ts";
 import type { Asked, Principal } from "./perform.ts";
 import type { FieldError, ProblemKind } from "./problems.ts";
@@ -21,6 +22,8 @@ export type Kernel = {
   admit(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts a request of a session, each of which has a limit like a key's. @throws Problem that refuses it */
   countSession(request: FastifyRequest, reply: FastifyReply, sessionId: string): Promise<void>;
+  /** The key of this text, for a page that it was typed into; null: there is none, or it is not valid here. */
+  identify(key: string, request: FastifyRequest): Promise<ApiKey | null>;
   /** Any error as a problem; an internal one is logged, and its reader learns nothing of it. */
   describe(error: unknown, request: FastifyRequest): DescribedProblem;
 };

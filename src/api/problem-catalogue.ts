@@ -134,11 +134,11 @@ export const standardProblems = {
 } as const satisfies ProblemCatalogue;
 
 /** The codes that the kernel raises for an operation, and those that its handler declares. */
-export function raisedCodes({ effect, work, errors }: Operation): readonly string[] {
+export function raisedCodes({ effect, work, errors, isAcrossAccounts }: Operation): readonly string[] {
   return [
     "invalid_request",
     "invalid_request_id",
-    "account_required",
+    ...(isAcrossAccounts ? [] : ["account_required"]),
     ...(effect === "write" ? ["idempotency_key_required"] : []),
     "unauthorized",
     "access_denied",

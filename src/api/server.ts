@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
 import { createClientErrorHandler } from "./client-errors.ts";
+import { withDeadline } from "./deadline.ts";
 import { createHttpApp, type HttpAppOptions, refuseBadHost } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
 import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
@@ -15,7 +16,13 @@ import { createProblemRenderer, problemFrom, type RenderProblem } from "./proble
 import { Problem, type ProblemCatalogue } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-routes.ts";
 import { type CountRequest, createRateLimits } from "./rate-limits.ts";
-import { beginRequest, type CompletedRequest, completedRequest, contextOf } from "./request-context.ts";
+import {
+  beginRequest,
+  type CompletedRequest,
+  completedRequest,
+  contextOf,
+  msLeft,
+} from "./request-context.ts";
 import {
   type AccountExists,
   createRequestGuards,
@@ -142,6 +149,8 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     },
     admit: guards.guardPublic,
     countSession: guards.countSession,
+    identify: (key, request) =>
+      withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).found),
     describe: (error, request) => {
       const { problem, fault } = problemFrom(error, registry.problems);
       if (fault !== null) onInternalError(fault, request.id);

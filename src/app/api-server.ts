@@ -28,6 +28,7 @@ import { keyClassOf } from "./create-api-key.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
 import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
+import { createReadAssertion } from "./staff-assertions.ts";
 import { targetRulesOf } from "./target-rules.ts";
 
 /** The one operation with a limit of its own. */
@@ -138,6 +139,9 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       sessions: createSessionStore(pool, outageAs503),
       publicUrl,
       analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+      readAssertion: createReadAssertion(config, now, (err) =>
+        log.warn({ err }, "staff's keys cannot be had"),
+      ),
     }),
   });
 }

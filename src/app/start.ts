@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import type { Config } from "../config/config.ts";
 import { plainSettings, readConfig } from "../config/read-config.ts";
-import { scopes } from "../model/api-keys.ts";
+import { accountScopes } from "../model/api-keys.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 import { findFirstAccount, hasAccounts } from "../store/accounts.ts";
 import { openAccount } from "./command-line-changes.ts";
@@ -128,7 +128,7 @@ async function createFirstAccount(pool: Pool, config: Config, secretsKey: Uint8A
   const { keyId, apiKey } = await issueApiKey(pool, config, {
     accountId,
     name: "First key",
-    scopes,
+    scopes: accountScopes,
     expiresInSeconds: null,
   });
   return { account_id: accountId, key_id: keyId, api_key: apiKey, signing_secret: signingSecret };

@@ -157,6 +157,26 @@ export const variables = {
     kinds.list("origins such as https://app.example.com, separated by commas", kinds.isOrigin),
     "Origins of pages that may show the console in a frame. Unset: none.",
   ),
+  STAFF_JWT_HEADER: optional(
+    kinds.text("the name of a header, such as x-goog-iap-jwt-assertion", /^[A-Za-z0-9-]{1,100}$/),
+    "Header in which a proxy in front sends a signed assertion (JWT) of who support staff are. Unset: none is believed.",
+  ),
+  STAFF_JWT_ISSUER: optional(
+    kinds.text("the assertions' `iss`, without spaces", /^\S{1,500}$/),
+    "Their issuer (`iss`). Required with `STAFF_JWT_HEADER`, as are the next three.",
+  ),
+  STAFF_JWT_AUDIENCE: optional(
+    kinds.text("the assertions' `aud`, without spaces", /^\S{1,500}$/),
+    "Their audience (`aud`): this installation, as the proxy knows it.",
+  ),
+  STAFF_JWT_JWKS_URL: optional(
+    kinds.address("an https URL of a key set (in development also http)", ["https:", "http:"]),
+    "URL of the proxy's public keys (JWKS).",
+  ),
+  STAFF_JWT_SCOPES: optional(
+    kinds.groupScopes(),
+    "What members of their `groups` may do: `support=staff:read+webhooks:read+webhooks:replay,leads=staff:read+audit:read`.",
+  ),
   REPLAYS_RUNNING_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),
     "5",

@@ -46,6 +46,19 @@ export function formOf(request: FastifyRequest): URLSearchParams {
   return new URLSearchParams(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString());
 }
 
+export function sendFile(
+  reply: FastifyReply,
+  { name, type, text }: { readonly name: string; readonly type: string; readonly text: string },
+): FastifyReply {
+  return reply
+    .headers({
+      ...pageHeaders(null),
+      "content-type": type,
+      "content-disposition": `attachment; filename="${name}"`,
+    })
+    .send(Buffer.from(text));
+}
+
 /** @param text null: none, such as with 304 */
 export function sendPage(
   reply: FastifyReply,

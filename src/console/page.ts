@@ -1,13 +1,14 @@
 import type { ConsoleSession } from "../model/console.ts";
 import type { Assets } from "./assets.ts";
 import { type Html, html } from "./html.ts";
+import { staffHeader } from "./staff/staff-header.ts";
 
 /** What stands around a page's content. */
 export type Frame = {
   readonly assets: Assets;
   /** Null: nobody is known. */
   readonly session: ConsoleSession | null;
-  /** `/console/a/ACCOUNT`; null without a session. */
+  /** `/console/a/ACCOUNT`, or of staff's pages; null without a session. */
   readonly base: string | null;
   /** The page's own address; null without a session. */
   readonly path: string | null;
@@ -45,8 +46,8 @@ ${session === null && html`<script type="module" src="${assets["enter.mjs"]}"></
 </head>
 <body>
 <a class="skip" href="#main">Skip to content</a>
-${session !== null && frame.base !== null && header(frame, session, frame.base)}
-<div id="banner" role="status" aria-live="polite" hidden></div>
+${session !== null && frame.base !== null && headerOf(frame, session, frame.base)}
+<div id="banner" role="status" aria-live="polite" hidden${session !== null && isStaff(session) && STAFF_ENDED}></div>
 <main id="main" tabindex="-1"${frame.isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
 ${main}
 </main>
@@ -56,15 +57,29 @@ ${session !== null && keys()}
 `;
 }
 
-function header({ path }: Frame, session: ConsoleSession, base: string): Html {
-  const tabs = TABS.filter(({ scope }) => session.permissions.has(scope)).map((tab) => {
+const STAFF_ENDED = html` data-ended="This session has ended: reload the page to sign in again."`;
+
+function isStaff(session: ConsoleSession): boolean {
+  return session.accountId === null;
+}
+
+function headerOf(frame: Frame, session: ConsoleSession, base: string): Html {
+  if (!isStaff(session)) return header(frame, session, base);
+  return staffHeader(session, session.accountName === null ? null : tabsOf(frame, session, base), frame.path);
+}
+
+function tabsOf({ path }: Frame, session: ConsoleSession, base: string): readonly Html[] {
+  return TABS.filter(({ scope }) => session.permissions.has(scope)).map((tab) => {
     const isHere = path?.startsWith(`${base}${tab.path}`) ?? false;
     return html`<a href="${base}${tab.path}"${isHere && html` aria-current="page"`}>${tab.name}</a>`;
   });
+}
+
+function header(frame: Frame, session: ConsoleSession, base: string): Html {
   return html`<header class="top">
 <span class="mark" aria-hidden="true">◈</span>
-<span class="account">${session.accountName ?? "Support"}</span>
-<nav aria-label="Console">${tabs}</nav>
+<span class="account">${session.accountName}</span>
+<nav aria-label="Console">${tabsOf(frame, session, base)}</nav>
 <span class="viewer">${session.viewerLabel ?? ""}</span>
 <form method="post" action="${base}/leave"><button class="quiet">Leave</button></form>
 </header>`;

@@ -8,7 +8,7 @@ import type { ReplayLimits } from "../store/replays.ts";
 import type { DomainCode } from "./problems.ts";
 
 /** The ways to declare an operation of this service. */
-export const { read, write, batchedWrite, callOut } = operationDefiners<DomainCode>();
+export const { read, staffRead, write, batchedWrite, callOut } = operationDefiners<DomainCode>();
 
 /** What the operations depend on. */
 export type Dependencies = {

@@ -65,6 +65,10 @@ api_keys.revoke DELETE /v1/api-keys/{key_id} keys:write irreversible write sync
 console.links.create POST /v1/console/links console:link reversible write sync
 console.sessions.list GET /v1/console/sessions console:link none read sync
 console.sessions.revoke POST /v1/console/sessions/revoke console:link irreversible write sync
+accounts.list GET /v1/accounts staff:read none read sync
+accounts.replays.list GET /v1/accounts/replays staff:read none read sync
+accounts.audit.list GET /v1/accounts/audit audit:read none read sync
+search.find GET /v1/search staff:read none read sync
 audit.list GET /v1/audit audit:read none read sync
 operations.list GET /v1/operations operations:read none read sync
 `;

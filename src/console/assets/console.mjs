@@ -65,7 +65,10 @@ async function ask() {
   }
   const { status, headers } = response;
   if (status === 401) {
-    say("This session has ended: open the console again from where you came from.", true);
+    say(
+      banner.dataset.ended ?? "This session has ended: open the console again from where you came from.",
+      true,
+    );
     return false;
   }
   if (status === 429 || status >= 500) {
