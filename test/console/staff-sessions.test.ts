@@ -80,6 +80,7 @@ describe("a staff key", () => {
 
   test("is tried no more often than an API key that is not valid", async () => {
     const limited = await startTestApi(database, { RATE_LIMIT_REQUESTS: "5" });
+    await database.pool.query("delete from sealpost.rate_limits");
     const statuses: number[] = [];
     for (let n = 0; n < 7; n++) statuses.push((await signIn(limited, { key: "wrong" })).status);
     expect(statuses).toEqual([403, 403, 403, 403, 403, 429, 429]);

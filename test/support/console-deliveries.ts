@@ -16,19 +16,27 @@ export type Shown = {
   readonly pending: number;
 };
 
+/** How they fail, and where they go. */
+export type Failure = {
+  readonly url: string;
+  readonly errorCode: ErrorCode;
+  readonly statusCode: number | null;
+};
+
 /** Analyses `inv-1`, `inv-2`, …, the newest first: abandoned ones, then failed, succeeded and pending ones. */
 export async function layDeliveries(
   database: TestDatabase,
   accountId: string,
   shown: Shown,
   nowMs: number = Date.now(),
+  failure: Failure = { url: TARGET, errorCode: "status_503", statusCode: 503 },
 ): Promise<void> {
   const kinds = (["abandoned", "failed", "succeeded", "pending"] as const).flatMap((kind) =>
     Array.from({ length: shown[kind] }, () => kind),
   );
   await database.pool.query(
     `insert into sealpost.endpoints (account_id, url) values ($1, $2) on conflict (account_id) do nothing`,
-    [accountId, TARGET],
+    [accountId, failure.url],
   );
   const idsByKind = new Map<string, (typeof kinds)[number]>();
   for (const [index, kind] of kinds.entries()) {
@@ -43,7 +51,7 @@ export async function layDeliveries(
     if (delivery.kind !== "leased") return [];
     const kind = idsByKind.get(delivery.deliveryId)!;
     const hasSucceeded = kind === "succeeded";
-    const errorCode: ErrorCode | null = hasSucceeded ? null : "status_503";
+    const errorCode: ErrorCode | null = hasSucceeded ? null : failure.errorCode;
     return [
       {
         deliveryId: delivery.deliveryId,
@@ -57,10 +65,10 @@ export async function layDeliveries(
           connectMs: 34,
           tlsMs: 80,
           firstByteMs: 900,
-          statusCode: hasSucceeded ? 200 : 503,
-          outcome: hasSucceeded ? "succeeded" : "rejected",
+          statusCode: hasSucceeded ? 200 : failure.statusCode,
+          outcome: hasSucceeded ? "succeeded" : failure.statusCode === null ? "unreachable" : "rejected",
           errorCode,
-          targetUrl: TARGET,
+          targetUrl: failure.url,
           remoteAddress: "93.184.216.34",
           responseHeaders: JSON.stringify({ server: "nginx", "content-type": "text/html" }),
           responseExcerpt: EXCERPT,

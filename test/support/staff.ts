@@ -34,6 +34,8 @@ export async function enterAsStaff(
   };
 }
 
+type Members = Readonly<Record<string, unknown>>;
+
 export type StaffProxy = {
   /** For the API. */
   readonly env: Record<string, string>;
@@ -42,9 +44,9 @@ export type StaffProxy = {
   /** What it answers instead of its keys; null: its keys. */
   answerWith(body: string | "nothing" | null): void;
   /** Signed by the proxy; members replace the usual ones, undefined takes one away. */
-  assert(members?: JWTPayload): Promise<string>;
+  assert(members?: Members): Promise<string>;
   /** Signed by somebody else, who calls the key the same. */
-  forge(members?: JWTPayload): Promise<string>;
+  forge(members?: Members): Promise<string>;
   close(): Promise<void>;
 };
 
@@ -63,7 +65,7 @@ export async function startStaffProxy(): Promise<StaffProxy> {
   server.listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));
   const { port } = server.address() as AddressInfo;
-  const sign = (key: CryptoKey, members: JWTPayload) => {
+  const sign = (key: typeof own.privateKey, members: Members) => {
     const now = Math.floor(Date.now() / 1_000);
     const usual = {
       iss: ISSUER,
@@ -73,7 +75,9 @@ export async function startStaffProxy(): Promise<StaffProxy> {
       groups: ["support"],
       exp: now + 600,
     };
-    return new SignJWT({ ...usual, ...members }).setProtectedHeader({ alg: "ES256", kid: KEY_ID }).sign(key);
+    return new SignJWT({ ...usual, ...members } as JWTPayload)
+      .setProtectedHeader({ alg: "ES256", kid: KEY_ID })
+      .sign(key);
   };
   return {
     env: {
