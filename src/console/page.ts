@@ -14,12 +14,20 @@ export type Frame = {
   readonly path: string | null;
   /** Whether the same address, asked for again, is this page as it is by then; what a form answered is not. */
   readonly isRefreshed: boolean;
+  /** The origin of the page that may show it in a frame; null: none. */
+  readonly framer: string | null;
 };
+
+/** Of a page that nobody is known for. */
+export function bareFrame(assets: Assets, framer: string | null = null): Frame {
+  return { assets, session: null, base: null, path: null, isRefreshed: false, framer };
+}
 
 const TABS = [
   { path: "/deliveries", name: "Deliveries", scope: "webhooks:read" },
   { path: "/replays", name: "Replays", scope: "webhooks:replay" },
   { path: "/endpoint", name: "Endpoint", scope: "webhooks:read" },
+  { path: "/audit", name: "Changes", scope: "audit:read" },
 ] as const;
 
 const KEYS = [
@@ -33,9 +41,9 @@ const KEYS = [
 
 /** A whole page. */
 export function document(frame: Frame, { title, main }: { title: string; main: Html }): Html {
-  const { assets, session } = frame;
+  const { assets, session, framer } = frame;
   return html`<!doctype html>
-<html lang="en" data-theme="${session?.theme ?? "system"}">
+<html lang="en" data-theme="${session?.theme ?? "system"}"${framer !== null && html` data-embed="${framer}"`}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -43,6 +51,7 @@ export function document(frame: Frame, { title, main }: { title: string; main: H
 <link rel="stylesheet" href="${assets["console.css"]}">
 ${session !== null && html`<script type="module" src="${assets["console.mjs"]}"></script>`}
 ${session === null && html`<script type="module" src="${assets["enter.mjs"]}"></script>`}
+${framer !== null && html`<script type="module" src="${assets["framed.mjs"]}"></script>`}
 </head>
 <body>
 <a class="skip" href="#main">Skip to content</a>

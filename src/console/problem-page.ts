@@ -3,10 +3,11 @@ import { type Html, html } from "./html.ts";
 
 /** An error, as a page: what it is, what to do, and what to tell support. */
 export function problemPage(problem: DescribedProblem, requestId: string): { title: string; main: Html } {
-  const { title, meaning, remedy } = problem.code === "unauthorized" ? SESSION_ENDED : problem;
+  const hasEnded = problem.code === "unauthorized";
+  const { title, meaning, remedy } = hasEnded ? SESSION_ENDED : problem;
   return {
     title,
-    main: html`<section class="notice" data-problem="${problem.code}">
+    main: html`<section class="notice" data-problem="${problem.code}"${hasEnded && html` data-session-ended`}>
 <h1>${title}</h1>
 <p>${meaning}</p>
 ${problem.errors.length > 0 && html`<ul>${problem.errors.map(({ message }) => html`<li>${message}</li>`)}</ul>`}

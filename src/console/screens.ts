@@ -1,4 +1,5 @@
 import type { Screen } from "./screen.ts";
+import { auditScreen } from "./screens/audit.ts";
 import { deliveriesScreen } from "./screens/deliveries.ts";
 import { deliveryScreen, replayDelivery } from "./screens/delivery.ts";
 import { endpointScreen } from "./screens/endpoint.ts";
@@ -42,5 +43,6 @@ export const screens: readonly Screen[] = [
   revealSecret,
   rotateSecretForm,
   rotateSecret,
+  auditScreen,
   leave,
 ];

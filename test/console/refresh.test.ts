@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { HAS_BROWSER } from "../support/browser.ts";
 import { enter } from "../support/console.ts";
 import { type BrowsedConsole, browseConsole } from "../support/console-browser.ts";
-import { layDeliveries } from "../support/console-deliveries.ts";
+import { endAttempts, layDeliveries } from "../support/console-deliveries.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
 import { changeRows, publish, rowOf } from "../support/installation.ts";
 import type { TestAccount } from "../support/sealpost-api.ts";
@@ -133,6 +133,34 @@ describe.skipIf(!HAS_BROWSER)("in a browser", () => {
     expect(await names(page)).toEqual(before);
     expect(await page.locator("a[rel=next]").getAttribute("href")).toBe(older);
     expect(await page.locator("tbody.gone").count()).toBe(0);
+    await context.close();
+  });
+
+  test("a live attempt shows up among those of all runs, in order, and what is open stays open", async () => {
+    const { id } = await deliveryOf("inv-1");
+    const { page, context, complaints } = await open(`/deliveries/${id}`);
+    await page.click("summary");
+    const asked = await stage.api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`, { key: account.key });
+    expect(asked.status).toBe(202);
+    await endAttempts(stage.database, new Map([[id, "succeeded"]]));
+    await refresh(page);
+    await page.waitForSelector("h2:text-is('Run 2')");
+    const attempts = () =>
+      page.locator(".attempts > li").evaluateAll((items) => items.map((item) => item.id));
+    expect(await attempts()).toEqual(["a-2-1", "a-1-1"]);
+    expect(await page.locator("#a-1-1 details[open]").count()).toBe(1);
+    expect(await page.locator(":focus").evaluate((element) => element.closest("li")?.id)).toBe("a-1-1");
+    const label = await page.locator("#a-2-1 .steps").getAttribute("aria-label");
+    expect(label).toBe("DNS 12 ms, connect 34 ms, TLS 80 ms, first byte 900 ms");
+    const widths = await page
+      .locator("#a-2-1 rect")
+      .evaluateAll((bars) => bars.map((bar) => Number(bar.getAttribute("width"))));
+    // Of 1,200 ms, with the rest for the answer's end.
+    expect(widths.reduce((sum, width) => sum + width, 0)).toBeCloseTo(
+      ((12 + 34 + 80 + 900) / 1_200) * 200,
+      0,
+    );
+    expect(complaints).toEqual([]);
     await context.close();
   });
 

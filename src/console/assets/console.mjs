@@ -69,6 +69,7 @@ async function ask() {
       banner.dataset.ended ?? "This session has ended: open the console again from where you came from.",
       true,
     );
+    document.dispatchEvent(new Event("sealpost:session-ended"));
     return false;
   }
   if (status === 429 || status >= 500) {
@@ -136,7 +137,7 @@ function isInUse(form) {
  */
 function keepRows(content) {
   const [table, next] = [main, content].map((root) => root.querySelector("table.log:has(> tbody[id])"));
-  if (table == null || next == null) return;
+  if (table == null || next == null || content.querySelector(".newer") === null) return;
   const shown = rowsOf(table);
   const coming = rowsOf(next);
   const comingById = new Map(coming.map((row) => [row.id, row]));
@@ -172,7 +173,7 @@ function keepPages(content) {
   if (pages !== null) content.querySelector(".pages")?.replaceWith(pages.cloneNode(true));
 }
 
-/** @param {DocumentFragment} content @param {number} newer @param {boolean} isMore @param {number} gone */
+/** @param {DocumentFragment} content @param {number} newer @param {boolean} isMore there are more than these @param {number} gone */
 function offer(content, newer, isMore, gone) {
   const place = /** @type {HTMLElement | null} */ (content.querySelector(".newer"));
   if (place === null || newer + gone === 0) return;

@@ -12,6 +12,7 @@ import {
   searchOf,
   valuesOf,
 } from "../log-filters.ts";
+import { newer, older } from "../paging.ts";
 import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
 import { momentOf } from "../times.ts";
@@ -89,7 +90,7 @@ function ofReplay(view: View, replayId: string): Html {
 function table(view: View, asked: Fields, { items, next_cursor, total }: Page, isCapped: boolean): Html {
   const count = `${total.toLocaleString("en")} ${total === 1 ? "delivery" : "deliveries"}`;
   return html`<div class="count"><p>${isCapped && "at least "}${count}</p>${replayAll(view, asked)}</div>
-<p class="newer" hidden><a href="${address(view, asked)}"></a></p>
+${newer(address(view, asked))}
 <table class="log">
 <thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Published</th>
 <th scope="col">Target</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th></tr></thead>
@@ -106,10 +107,6 @@ function replayAll(view: View, asked: Fields): Html | null {
   const { cursor: _, limit: __, ...filters } = asked;
   const href = `${view.base}/replays/new${searchOf({ ...filters, status })}`;
   return html`<a class="button" href="${href}">Replay all that match…</a>`;
-}
-
-function older(href: string): Html {
-  return html`<nav class="pages" aria-label="Pages"><a rel="next" href="${href}">Older →</a></nav>`;
 }
 
 function row(view: View, item: Listed): Html {
