@@ -53,9 +53,14 @@ function formOn({ text }: Got): [string, string][] {
   return [...fields, ["error_code", error]];
 }
 
-async function post(path: string, form: readonly [string, string][], by: Hand = hand): Promise<Got> {
+async function post(
+  path: string,
+  form: readonly [string, string][],
+  by: Hand = hand,
+  url: string = api.url,
+): Promise<Got> {
   const headers = { "content-type": "application/x-www-form-urlencoded", "sec-fetch-site": "same-origin" };
-  const response = await fetch(new URL(by.base + path, api.url), {
+  const response = await fetch(new URL(by.base + path, url), {
     method: "POST",
     headers: { ...headers, cookie: by.cookie },
     redirect: "manual",
@@ -215,7 +220,7 @@ describe("a bulk replay", () => {
       const send: Hand["post"] = (path, fields = {}) => postForm(url, path, fields, { cookie: hand.cookie });
       return { ...hand, get, post: send };
     };
-    const made = await by(one).post(`${hand.base}/replays`, Object.fromEntries(form));
+    const made = await post("/replays", form, by(one), String(one.told.listening));
     await one.end("SIGKILL");
     expect(made.status).toBe(303);
     const page = await open(locationOf(made), by(other));
