@@ -1,11 +1,12 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
-import { type LinkWish, newLink } from "../support/console.ts";
+import { HAS_BROWSER } from "../support/browser.ts";
+import type { LinkWish } from "../support/console.ts";
+import { type BrowsedConsole, browseConsole } from "../support/console-browser.ts";
 import { EXCERPT, layDeliveries } from "../support/console-deliveries.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import type { TestDatabase } from "../support/database.ts";
 import { faultsOf } from "../support/page-faults.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import type { TestApi } from "../support/sealpost-api.ts";
 
 const PERMISSIONS = ["webhooks:read", "webhooks:replay"];
 
@@ -13,12 +14,11 @@ const PERMISSIONS = ["webhooks:read", "webhooks:replay"];
 describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
   let database: TestDatabase;
   let api: TestApi;
-  let browser: TestBrowser;
+  let stage: BrowsedConsole;
 
   beforeAll(async () => {
-    database = await createTestDatabase();
-    api = await startTestApi(database);
-    browser = await startBrowser();
+    stage = await browseConsole();
+    ({ database, api } = stage);
     await layDeliveries(database, api.account.accountId, {
       abandoned: 3,
       failed: 2,
@@ -27,19 +27,11 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
     });
   });
   afterAll(async () => {
-    await browser.close();
-    await api.close();
-    await database.drop();
+    await stage.close();
   });
 
-  async function open(wish: LinkWish = {}, options = {}): Promise<Viewer> {
-    const viewer = await browser.newViewer(options);
-    // Opening the link takes JavaScript; what follows need not have it.
-    const link = await newLink(api, { permissions: PERMISSIONS, ...wish });
-    await viewer.page.goto(link.href);
-    await viewer.page.waitForURL(/\/deliveries/);
-    return viewer;
-  }
+  const open = (wish: LinkWish = {}, options = {}) =>
+    stage.open({ permissions: PERMISSIONS, ...wish }, options);
 
   const statuses = (page: Page) => page.locator("table.log .status").allTextContents();
   const attention = "a:has-text('Needs attention')";
@@ -113,11 +105,7 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
   });
 
   test("works without scripts, once it is open", async () => {
-    const viewer = await open();
-    const state = await viewer.context.storageState();
-    await viewer.context.close();
-    const { page, context } = await browser.newViewer({ javaScriptEnabled: false, storageState: state });
-    await page.goto(`${api.url}/console/a/${api.account.accountId}/deliveries`);
+    const { page, context } = await stage.openWithoutScript({ permissions: PERMISSIONS });
     await page.click(attention);
     for (const text of await statuses(page)) expect(text).toMatch(/abandoned|failing/);
     await page.fill("input[name=analysis_id]", "inv-3");
