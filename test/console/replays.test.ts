@@ -224,7 +224,7 @@ describe("a bulk replay", () => {
     await one.end("SIGKILL");
     expect(made.status).toBe(303);
     const page = await open(locationOf(made), by(other));
-    expect(page.text).toContain("0 of 3 started");
+    expect(page.text).toContain("0 of 5 started");
     const path = page.path.replace(/\?.*/, "");
     const stopped = await by(other).post(`${hand.base}${path}/cancel`, { _key: "stop" });
     expect((await open(locationOf(stopped), by(other))).text).toContain("Stopped: no more are started");
