@@ -21,6 +21,8 @@ const KEYS_KEPT_MS = 600_000;
 const KEYS_ASKED_EVERY_MS = 30_000;
 const CLOCKS_APART_SECONDS = 30;
 const NAME_CHARS_MAX = 200;
+/** Whomever the proxy lets through. */
+const ANYBODY = "*";
 /** What is compared, and stored. */
 const SUBJECT = /^[^\p{Cc}\p{Cs}]{1,200}$/u;
 
@@ -106,7 +108,9 @@ function personOf(payload: JWTPayload, mapping: readonly GroupScopes[]): StaffPe
   const { sub, name, email, groups = [] } = payload;
   if (sub === undefined || !SUBJECT.test(sub)) return null;
   const member = new Set([groups].flat());
-  const granted = mapping.filter(({ group }) => member.has(group)).flatMap(({ scopes }) => scopes);
+  const granted = mapping
+    .filter(({ group }) => group === ANYBODY || member.has(group))
+    .flatMap(({ scopes }) => scopes);
   const named = [name, email].find((one) => typeof one === "string" && one.trim() !== "") ?? sub;
   return { id: sub, name: plainText(String(named)), scopes: new Set(granted) };
 }

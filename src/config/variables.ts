@@ -159,7 +159,8 @@ export const variables = {
   ),
   STAFF_JWT_HEADER: optional(
     kinds.text("the name of a header, such as x-goog-iap-jwt-assertion", /^[A-Za-z0-9-]{1,100}$/),
-    "Header in which a proxy in front sends a signed assertion (JWT) of who support staff are. Unset: none is believed.",
+    "Header in which a proxy in front sends a signed assertion (JWT) of who support staff are. Unset: none is " +
+      "believed.",
   ),
   STAFF_JWT_ISSUER: optional(
     kinds.text("the assertions' `iss`, without spaces", /^\S{1,500}$/),
@@ -175,7 +176,8 @@ export const variables = {
   ),
   STAFF_JWT_SCOPES: optional(
     kinds.groupScopes(),
-    "What members of their `groups` may do: `support=staff:read+webhooks:read+webhooks:replay,leads=staff:read+audit:read`.",
+    "What members of their `groups` may do, or with `*` whomever the proxy lets through: " +
+      "`support=staff:read+webhooks:read+webhooks:replay,leads=staff:read+audit:read`.",
   ),
   REPLAYS_RUNNING_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),

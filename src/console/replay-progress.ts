@@ -85,7 +85,7 @@ export function filterText({ session }: View, { filter }: ShownReplay): Html {
 export function makerOf({ created_by: maker }: Pick<ShownReplay, "created_by">): string {
   if (maker === null) return "not recorded";
   if (maker.viewer !== null) return maker.viewer;
-  if (maker.key_id === null) return "support staff";
+  if (maker.staff) return maker.name ?? "support staff";
   return maker.name === null ? "an API key without a name" : `API key ${maker.name}`;
 }
 

@@ -11,8 +11,8 @@ export type StaffSession = {
 
 /** Where sessions are kept, by SHA-256 digests. Functions throw `TemporarilyUnavailable` without their database. */
 export type SessionStore = {
-  /** Of support staff. */
-  open(digest: Buffer, session: StaffSession): Promise<void>;
+  /** Of support staff; the audit log says so. */
+  open(digest: Buffer, session: StaffSession, requestId: string): Promise<void>;
   /** Null: there is no such account. */
   findAccountName(accountId: string): Promise<string | null>;
   find(digest: Buffer): Promise<ConsoleSession | null>;

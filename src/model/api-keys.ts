@@ -18,7 +18,7 @@ export const scopes = [
 type Scope = (typeof scopes)[number];
 
 /** Those of them that no account's key has: they go across accounts. */
-export const STAFF_SCOPES = ["staff:read"] as const satisfies readonly Scope[];
+const STAFF_SCOPES = ["staff:read"] as const satisfies readonly Scope[];
 
 type AccountScope = Exclude<Scope, (typeof STAFF_SCOPES)[number]>;
 

@@ -7,7 +7,7 @@ import { END_REASONS, type EndReason } from "../model/end-reasons.ts";
 import { COUNTED_MAX, listAccountPage, listHurtAccounts, type SeenAccount } from "../store/account-pages.ts";
 import { listGoingReplays } from "../store/replays.ts";
 import { errorCode } from "./error-code-field.ts";
-import { id, time, timeTextOrNull } from "./fields.ts";
+import { id, lineOfText, time, timeTextOrNull } from "./fields.ts";
 import { Replay, replayBody } from "./replay-schema.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { staffRead } from "./sealpost-operation.ts";
@@ -76,7 +76,7 @@ export function accountOperations({
       path,
       scope: "staff:read",
       query: z.strictObject({
-        name: z.string().min(1).max(200).optional().describe("A part of the name; not with `hurt`."),
+        name: lineOfText.min(1).max(200).optional().describe("A part of the name; not with `hurt`."),
         hurt: z.boolean().default(false).describe("Only those with abandoned deliveries."),
         ...pageQuery,
       }),

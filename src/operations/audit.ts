@@ -3,7 +3,7 @@ import type { Operation } from "../api/operation.ts";
 import { jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
 import { isoTime } from "../deliveries/time-text.ts";
-import { ACCOUNT_CREATED, ACTOR_KINDS, type ActorKind } from "../model/audit.ts";
+import { ACCOUNT_CREATED, ACTOR_KINDS, type ActorKind, STAFF_SIGNED_IN } from "../model/audit.ts";
 import {
   type AuditFilter,
   type AuditPage,
@@ -21,7 +21,10 @@ const members = {
   at: time,
   operation: z
     .string()
-    .describe("The operation's key; from the command line also `accounts.create`, which no operation does."),
+    .describe(
+      "The operation's key; also `accounts.create` (from the command line) and `console.staff.sign_in`, which no " +
+        "operation does.",
+    ),
   actor: z.object({
     kind: z.enum(ACTOR_KINDS),
     key_id: id.nullable().describe("Null: the command line, or staff without a key."),
@@ -55,7 +58,7 @@ export const AccountAuditEntry = z
 export function auditOperations({ pool }: Dependencies, others: readonly Operation[]): readonly Operation[] {
   const writes = others.filter(({ effect }) => effect === "write").map(({ key }) => key);
   const filters = {
-    operation: z.enum([ACCOUNT_CREATED, ...writes]).optional(),
+    operation: z.enum([ACCOUNT_CREATED, STAFF_SIGNED_IN, ...writes]).optional(),
     actor: z
       .union([z.enum(ACTOR_KINDS), id])
       .optional()

@@ -65,6 +65,7 @@ export const Replay = z
     note: z.string().nullable(),
     created_by: z
       .object({
+        staff: z.boolean().describe("Whether it was support staff."),
         key_id: id.nullable().describe("Null: support staff without a key."),
         name: z.string().nullable().describe("The API key's name. Staff's is for staff only."),
         viewer: z
@@ -104,7 +105,7 @@ export function replayBody(replay: StoredReplay, isForStaff: boolean): z.output<
 
 function makerBody({ isStaff, keyId, name, viewer }: ReplayMaker, isForStaff: boolean) {
   const isHidden = isStaff && !isForStaff;
-  return { key_id: keyId, name: isHidden ? null : name, viewer: isHidden ? null : viewer };
+  return { staff: isStaff, key_id: keyId, name: isHidden ? null : name, viewer: isHidden ? null : viewer };
 }
 
 /** As requested, with missing filters as null. */

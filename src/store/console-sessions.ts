@@ -61,16 +61,17 @@ export type NewStaffSession = {
   readonly viewerLabel: string | null;
 };
 
-/** Opens a session of support staff, which has no account, under `digest`. */
+/** Opens a session of support staff, which has no account, under `digest`. Returns its id. */
 export async function insertStaffSession(
-  pool: Pool,
+  client: ClientBase,
   digest: Buffer,
   session: NewStaffSession,
-): Promise<void> {
-  await pool.query(
+): Promise<string> {
+  const { rows } = await client.query<{ id: string }>(
     `insert into sealpost.console_sessions
        (key_id, permissions, viewer_id, viewer_label, digest, entered_at, last_active_at, expires_at)
-     values ($1, $2, $3, $4, $5, now(), now(), now() + $6::float8 * interval '1 second')`,
+     values ($1, $2, $3, $4, $5, now(), now(), now() + $6::float8 * interval '1 second')
+     returning id`,
     [
       session.keyId,
       session.permissions,
@@ -80,6 +81,7 @@ export async function insertStaffSession(
       STAFF_SESSION_SECONDS,
     ],
   );
+  return rows[0]!.id;
 }
 
 /** Consumes a link: the first who comes while it is valid gets its session, under `digest`. */

@@ -94,3 +94,41 @@ export async function hasUnsearchedAccounts(pool: Pool): Promise<boolean> {
   });
   return rowCount === 1;
 }
+
+/** A host to which an account's attempts went. */
+export type FoundHost = {
+  readonly host: string;
+  /** In the last 24 hours. */
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly accountId: string;
+  readonly accountName: string;
+};
+
+/** Accounts whose attempts went to this host, which is in lower case and without a port. */
+export async function findHosts(pool: Pool, host: string, max: number): Promise<readonly FoundHost[]> {
+  const { rows } = await pool.query<FoundHost>({
+    name: "find_hosts",
+    // From one account to the next: rows of a month are many, and accounts of one host are few.
+    text: `with recursive theirs as (
+        (select account_id, 1 as nth from sealpost.activity where target_host = $1 order by account_id limit 1)
+        union all
+        select next.account_id, nth + 1 from theirs cross join lateral (
+          select account_id from sealpost.activity
+          where target_host = $1 and account_id > theirs.account_id order by account_id limit 1
+        ) as next
+        where nth < $2
+      )
+      select $1 as host, day.succeeded, day.failed, a.id as "accountId", a.name as "accountName"
+      from theirs join sealpost.accounts as a on a.id = theirs.account_id
+      cross join lateral (
+        select coalesce(sum(attempts) filter (where outcome = 'succeeded'), 0)::integer as succeeded,
+          coalesce(sum(attempts) filter (where outcome <> 'succeeded'), 0)::integer as failed
+        from sealpost.activity
+        where account_id = a.id and bucket > now() - interval '24 hours' and target_host = $1
+      ) as day
+      order by day.failed desc, a.id desc`,
+    values: [host, max],
+  });
+  return rows;
+}

@@ -46,7 +46,9 @@ beforeAll(async () => {
       .replace("https://sealpost.example.com", url)
       .replace('"LINK"', JSON.stringify(searchParams.get("link") ?? "about:blank"));
     answer.end(`<!doctype html><title>Host</title>
-<script>addEventListener("message", ({ origin, data }) => { (window.heard ??= []).push([origin, data.type]); });</script>
+<script>
+  addEventListener("message", ({ origin, data }) => { (window.heard ??= []).push([origin, data.type]); });
+</script>
 ${snippet}`);
   });
   await new Promise<void>((resolve) => pages.listen(0, "127.0.0.1", resolve));

@@ -208,7 +208,7 @@ describe("a bulk replay", () => {
     expect(await replays()).toBe(0);
   });
 
-  test("survives the death of the process that took it, is stopped by another, and the log names the person", async () => {
+  test("outlives the process that took it, is stopped by another, and the log names the person", async () => {
     const form = formOn(await open("/replays/new"));
     const [one, other] = await Promise.all([
       startProcess("serve", database),

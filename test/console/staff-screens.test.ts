@@ -12,6 +12,10 @@ import { signIn } from "../support/staff.ts";
 
 const FRONT = "/console/staff";
 
+/** Which element has the focus; empty: none. */
+const FOCUSED = `document.activeElement === document.body ? "" :
+  String([...document.querySelectorAll("*")].indexOf(document.activeElement))`;
+
 /** Three accounts in trouble, each in its own. */
 const HURT = [
   { name: "Acme, Inc.", abandoned: 100, url: "https://hooks.acme.example/in", errorCode: "connect_refused" },
@@ -81,6 +85,8 @@ describe.skipIf(!HAS_BROWSER)("support staff in a browser", () => {
       await page.click(what);
     };
     await page.goto(address(FRONT));
+    // Chromium's own word for a page that is a 401.
+    expect(complaints.splice(0)).toEqual([expect.stringContaining("401")]);
     await page.fill("input[name=key]", key);
     await click("button:has-text('Sign in')");
     // Who is hurt, by what, most first.
@@ -130,13 +136,14 @@ describe.skipIf(!HAS_BROWSER)("support staff in a browser", () => {
       await page.keyboard.press("Tab");
       expect(await page.evaluate("document.activeElement.textContent")).toBe("Skip to content");
       const reached = new Set<string>();
+      let last = "";
       for (let n = 0; n < 400; n++) {
         await page.keyboard.press("Tab");
-        const at = (await page.evaluate(
-          "document.activeElement === document.body ? '' : [...document.querySelectorAll('*')].indexOf(document.activeElement) + ''",
-        )) as string;
-        if (at === "" || reached.has(at)) break;
+        const at = (await page.evaluate(FOCUSED)) as string;
+        // A field for a time has several parts.
+        if (at === "" || (reached.has(at) && at !== last)) break;
         reached.add(at);
+        last = at;
       }
       const wanted = await page
         .locator("main a:visible, main button:visible, main input:visible:not([type=hidden])")
@@ -192,9 +199,10 @@ describe.skipIf(!HAS_BROWSER)("support staff in a browser", () => {
   test("have a key in no address, storage, cookie or page", async () => {
     const { page, context } = await open(`${FRONT}/audit?actor=staff_key`);
     const told = await page.evaluate(
-      "[location.href, document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.body.innerHTML].join()",
+      "[location.href, document.cookie, ...[localStorage, sessionStorage].map(JSON.stringify)].join()",
     );
     expect(told).not.toContain(key);
+    expect(await page.content()).not.toContain(key);
     await page.goBack();
     expect(await page.content()).not.toContain(key);
     await context.close();

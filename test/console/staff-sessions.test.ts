@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { digestApiKey } from "../../src/api/api-keys.ts";
-import { postForm, request } from "../support/console.ts";
+import { enter, postForm, request } from "../support/console.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
@@ -162,6 +162,18 @@ describe("a session of staff", () => {
     expect(await hand.get(FRONT)).toMatchObject({ status: 401 });
   });
 
+  test("is nobody else's, whatever the cookie is called", async () => {
+    const [viewer, hand] = [await enter(api, { key: acme.key }), await enterAsStaff(api, { key })];
+    const renamed = (cookie: string, name: string) => `${name}=${cookie.split("=")[1]}`;
+    const get = (path: string, cookie: string) => request(api.url, "GET", path, { cookie });
+    expect(await get(FRONT, renamed(viewer.cookie, "__Host-sp-staff"))).toMatchObject({ status: 401 });
+    expect(await get(FRONT, viewer.cookie)).toMatchObject({ status: 401 });
+    for (const id of [acme.accountId, "staff"]) {
+      const cookie = renamed(hand.cookie, `__Host-sp-${id.slice(-12)}`);
+      expect(await get(`/console/a/${id}/deliveries`, cookie)).toMatchObject({ status: 401 });
+    }
+  });
+
   test("goes on where somebody wanted to go, and nowhere else", async () => {
     const to = `${FRONT}/audit?actor=staff`;
     expect((await signIn(api, { key, to })).headers.get("location")).toBe(to);
@@ -184,6 +196,11 @@ describe("an assertion of the proxy in front", () => {
     expect([asked.status, asked.text.includes("Continue as Sam Support")]).toEqual([401, true]);
     const hand = await enterAsStaff(api, {}, headers);
     expect((await hand.get(FRONT)).text).toContain("Sam Support");
+    const signedIn = await api.ask("GET", "/v1/accounts/audit?operation=console.staff.sign_in&limit=1", {
+      key,
+    });
+    const sam = { kind: "staff", key_id: null, viewer: "Sam Support" };
+    expect(signedIn.body.items).toMatchObject([{ account: null, actor: sam }]);
     const form = {
       _key: "p-1",
       _matched: "2",
@@ -202,7 +219,9 @@ describe("an assertion of the proxy in front", () => {
       },
     ]);
     const replays = await api.ask("GET", "/v1/webhooks/replays", { key: acme.key });
-    expect(replays.body.items).toMatchObject([{ created_by: { key_id: null, name: null, viewer: null } }]);
+    expect(replays.body.items).toMatchObject([
+      { created_by: { staff: true, key_id: null, name: null, viewer: null } },
+    ]);
     expect((await hand.get(FRONT)).text).toContain("Sam Support");
   });
 
@@ -280,6 +299,16 @@ describe("an assertion of the proxy in front", () => {
     expect(fresh.log.map(({ msg }) => msg)).toContain("staff's keys cannot be had");
     proxy.answerWith(null);
     await fresh.close();
+  });
+
+  test("of whomever the proxy lets through is enough where that is said", async () => {
+    const open = await startTestApi(database, { ...proxy.env, STAFF_JWT_SCOPES: "*=staff:read" });
+    const headers = await assertion(
+      proxy.assert({ groups: undefined, name: undefined, email: "sam@example.com" }),
+    );
+    const hand = await enterAsStaff(open, {}, headers);
+    expect((await hand.get(FRONT)).text).toContain("sam@example.com");
+    await open.close();
   });
 
   test("means nothing where no proxy is configured", async () => {

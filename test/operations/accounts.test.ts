@@ -70,6 +70,7 @@ describe("the list of accounts", () => {
   test("is searched by a part of the name, and by nothing else", async () => {
     expect(await names("/v1/accounts?name=ACME")).toEqual(["Acme, Inc."]);
     expect(await names("/v1/accounts?name=%25")).toEqual([]);
+    expect(await asStaff("/v1/accounts?name=%00")).toMatchObject({ status: 400 });
     expect(await asStaff("/v1/accounts?name=nobody")).toMatchObject({ body: { total: 0, items: [] } });
   });
 
@@ -119,8 +120,8 @@ describe("the list of accounts", () => {
 
 describe("a search", () => {
   const find = async (q: string) => {
-    const { accounts, deliveries } = (await asStaff(`/v1/search?q=${encodeURIComponent(q)}`)).body;
-    return { accounts: accounts as Json[], deliveries: deliveries as Json[] };
+    const { body } = await asStaff(`/v1/search?q=${encodeURIComponent(q)}`);
+    return body as Record<"accounts" | "deliveries" | "hosts", Json[]>;
   };
   const theirs = async () => {
     const { rows } = await database.pool.query(
@@ -158,11 +159,29 @@ describe("a search", () => {
     expect((await find("inv-")).deliveries).toEqual([]);
   });
 
+  test("finds who has a host, in a URL too, and how it went there today", async () => {
+    const row = { account_id: globex.accountId, target_host: "hooks.example.com", duration_ms: 1 };
+    const day = new Date();
+    for (const [outcome, error_code, bucket, attempts] of [
+      ["succeeded", null, day, 7],
+      ["rejected", "status_503", day, 4],
+      ["rejected", "status_500", day, 1],
+      ["timed_out", "connect_timeout", new Date(day.getTime() - 2 * DAY_MS), 100],
+    ]) {
+      const counted = { outcome, error_code, bucket, attempts, first_at: bucket, last_at: bucket };
+      await insertRow(database.pool, "activity", { ...row, ...counted });
+    }
+    const found = { target_host: "hooks.example.com", succeeded: 7, failed: 5, account: account() };
+    for (const q of ["hooks.example.com", "HOOKS.example.com:8443", "https://hooks.example.com/in?x=1"])
+      expect((await find(q)).hosts).toEqual([found]);
+    expect((await find("example.com")).hosts).toEqual([]);
+  });
+
   test("that finds nothing says so; one for nothing is refused", async () => {
     expect(await asStaff("/v1/search?q=nobody's")).toMatchObject({
-      body: { accounts: [], deliveries: [], left_out: false },
+      body: { accounts: [], deliveries: [], hosts: [], left_out: false },
     });
-    for (const q of ["", "%20", "x".repeat(256)])
+    for (const q of ["", "%20", "%00", "a%07b", "x".repeat(256)])
       expect(await asStaff(`/v1/search?q=${q}`)).toMatchObject({ status: 400 });
   });
 });

@@ -60,6 +60,7 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     for (const one of recipients)
       await insertRow(pool, "notice_recipients", { ...one, account_id: accountId });
   };
+  const staff = await api.newKey(null);
   const keys = await Promise.all(
     Array.from({ length: 5 }, async () => (await createTestKey(pool, accountId)).keyId),
   );
@@ -120,6 +121,11 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     // An account has a bounded number of them.
     "api_keys.create": { before: forgetKeys },
     "api_keys.revoke": { params: { key_id: fc.constantFrom(...keys) } },
+    ...Object.fromEntries(
+      declaredOperations()
+        .filter(({ isAcrossAccounts }) => isAcrossAccounts)
+        .map(({ key }) => [key, { headers: { authorization: `Bearer ${staff}` } }]),
+    ),
   };
 }
 

@@ -109,7 +109,7 @@ describe("creating a replay", () => {
       waiting: 0,
       failed: 0,
       note: null,
-      created_by: { key_id: expect.any(String), name: null },
+      created_by: { staff: false, key_id: expect.any(String), name: null, viewer: null },
       created_at: expect.stringMatching(/^\d{4}-.*\.\d{3}Z$/),
       ended_at: null,
     });

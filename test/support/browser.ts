@@ -20,7 +20,7 @@ export type Viewer = {
   readonly context: BrowserContext;
   readonly page: Page;
   /** What pages complained of so far. */
-  readonly complaints: readonly string[];
+  readonly complaints: string[];
 };
 
 /** As root Chromium has no sandbox; all that it opens is our own, on loopback. */
@@ -34,7 +34,7 @@ export async function startBrowser(): Promise<TestBrowser> {
   };
 }
 
-/** A viewer with preferences of their own, in a browser that ends with `context`. @param profile as Chromium has them */
+/** A viewer whose browser, which ends with `context`, has these preferences. @param profile as Chromium has them */
 export async function startViewer(profile: Readonly<Record<string, unknown>>): Promise<Viewer> {
   const folder = await makeThrowAwayFolder();
   await mkdir(join(folder, "Default"));

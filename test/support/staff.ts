@@ -5,8 +5,8 @@ import { exportJWK, generateKeyPair, type JWTPayload, SignJWT } from "jose";
 import { type Got, type Hand, postForm, request } from "./console.ts";
 import type { TestApi } from "./sealpost-api.ts";
 
-export const ISSUER = "https://proxy.example.com";
-export const AUDIENCE = "support.example.com";
+const ISSUER = "https://proxy.example.com";
+const AUDIENCE = "support.example.com";
 export const ASSERTION_HEADER = "x-staff-assertion";
 
 /** By a staff key, or with other headers by what they say. */

@@ -173,7 +173,12 @@ function keepPages(content) {
   if (pages !== null) content.querySelector(".pages")?.replaceWith(pages.cloneNode(true));
 }
 
-/** @param {DocumentFragment} content @param {number} newer @param {boolean} isMore there are more than these @param {number} gone */
+/**
+ * @param {DocumentFragment} content
+ * @param {number} newer
+ * @param {boolean} isMore there are more than these
+ * @param {number} gone
+ */
 function offer(content, newer, isMore, gone) {
   const place = /** @type {HTMLElement | null} */ (content.querySelector(".newer"));
   if (place === null || newer + gone === 0) return;

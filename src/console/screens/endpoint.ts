@@ -104,8 +104,8 @@ function certificateLine({ session }: View, expiresAt: string): Html {
 
 function checkPart(view: View): Html {
   return html`<p>Does your receiver accept what is genuine and reject what is forged? The check sends 14 example
-webhooks, most of them forged, each with the header <code>sealpost-probe: 1</code>. It takes up to 20 seconds, and can be had
-once a minute.</p>
+webhooks, most of them forged, each with the header <code>sealpost-probe: 1</code>. It takes up to 20 seconds, and
+can be had once a minute.</p>
 <div class="actions">${checkForm(view, "Check the receiver")}</div>`;
 }
 

@@ -38,7 +38,7 @@ export const auditScreen: Screen = {
       main: html`<div class="head"><h1>Audit</h1>
 <a class="button" href="${STAFF_PATH}/audit.csv${searchOf(filters)}">Download CSV</a></div>
 ${filterForm(view, asked)}
-<p class="fine">Times in ${session.timeZone ?? "UTC"}.${
+<p class="fine times">Times in ${session.timeZone ?? "UTC"}.${
         typeof asked.account_id === "string" &&
         html` Only one account. <a href="${STAFF_PATH}/audit">Show all</a>`
       }</p>
@@ -113,7 +113,7 @@ function filterForm({ session }: View, asked: Fields): Html {
   const text = (name: string) => String(asked[name] ?? "");
   const moment = (name: string) => wallTimeOf(text(name), session.timeZone);
   const { account_id: accountId } = asked;
-  return html`<form class="filters" method="get" action="${STAFF_PATH}/audit">
+  return html`<form class="filters in-line" method="get" action="${STAFF_PATH}/audit">
 ${typeof accountId === "string" && html`<input type="hidden" name="account_id" value="${accountId}">`}
 <label>Who <select name="actor">${ACTORS.map(
     ({ value, name }) =>
@@ -121,8 +121,10 @@ ${typeof accountId === "string" && html`<input type="hidden" name="account_id" v
   )}</select></label>
 <label>What <input name="operation" value="${text("operation")}" maxlength="100" autocomplete="off" spellcheck="false"
   placeholder="webhooks.replays.create"></label>
-<label class="moment">From <input type="datetime-local" name="from" value="${moment("created_after")}" step="any"></label>
-<label class="moment">To <input type="datetime-local" name="to" value="${moment("created_before")}" step="any"></label>
+<label class="moment">From <input type="datetime-local" name="from" value="${moment("created_after")}"
+  step="any"></label>
+<label class="moment">To <input type="datetime-local" name="to" value="${moment("created_before")}"
+  step="any"></label>
 <button>Filter</button>
 </form>`;
 }

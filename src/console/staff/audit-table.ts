@@ -20,7 +20,7 @@ ${changes.map(
   (change) => html`<tbody id="c-${change.id}"><tr>
 <td>${momentOf(change.at, session.timeZone)}</td>
 <td data-label="Who">${whoOf(change)}</td>
-<td data-label="What"><code>${change.operation}</code></td>
+<td data-label="What"><code>${dotted(change.operation)}</code></td>
 ${
   "account" in change &&
   html`<td data-label="Account">${change.account !== null && accountLink(change.account)}</td>`
@@ -29,6 +29,12 @@ ${
 </tr></tbody>`,
 )}
 </table>`;
+}
+
+/** A long name breaks where it has a dot. */
+function dotted(name: string): Html {
+  const [first = "", ...more] = name.split(".");
+  return html`${first}${more.map((part) => html`.<wbr>${part}`)}`;
 }
 
 export function accountLink({ id, name }: { readonly id: string; readonly name: string }): Html {
@@ -65,5 +71,10 @@ function detailsOf(change: OwnChange): Html | null {
 }
 
 function textOf(value: unknown): string {
-  return typeof value === "string" ? value : JSON.stringify(value);
+  if (typeof value !== "object" || value === null) return String(value);
+  if (Array.isArray(value)) return value.map(textOf).join(" or ");
+  const told = Object.entries(value).filter(([, part]) => part !== null);
+  return told.length === 0
+    ? "everything"
+    : told.map(([name, part]) => `${name} ${textOf(part)}`).join(" and ");
 }

@@ -53,7 +53,9 @@ function causeOf({ leading }: Hurt): Html | null {
   const isCode = code !== null && reason !== "no_target" && reason !== "analysis_expired";
   const shown = isCode ? code : reason;
   const message = isCode ? explainErrorCode(code).message : reason && explainEndReason(reason).message;
-  return html`${host !== null && html`<code>${host}</code> `}${shown !== null && html`<code class="code">${shown}</code> `}${message}`;
+  const where = host !== null && html`<code>${host}</code> `;
+  const what = shown !== null && html`<code class="code">${shown}</code> `;
+  return html`${where}${what}${message}`;
 }
 
 function countText(count: number): string {

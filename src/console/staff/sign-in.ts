@@ -39,7 +39,7 @@ export function addSignIn(
       return sendPage(reply, null, 403, document(frame, signInPage(person, goTo, refused)).text);
     }
     const secret = randomBytes(32).toString("base64url");
-    await options.sessions.open(digestOf(secret), session);
+    await options.sessions.open(digestOf(secret), session, request.id);
     reply.setCookie(STAFF_COOKIE, secret, { path: "/", secure: true, httpOnly: true, sameSite: "strict" });
     return reply.redirect(goTo, 303);
   });
@@ -105,7 +105,7 @@ ${
   isStaff(person.scopes) &&
   html`<form method="post" action="${SIGN_IN_PATH}">${to}
 <button class="primary">Continue as ${person.name}</button></form>
-<p class="fine">Or with a staff key:</p>`
+<p class="or">Or with a staff key:</p>`
 }
 <form class="one-field" method="post" action="${SIGN_IN_PATH}">${to}
 <label for="key">Staff key</label>

@@ -1,18 +1,16 @@
 import type { z } from "zod";
 import type { Account, AccountReplay } from "../../operations/accounts.ts";
-import type { Found } from "../../operations/search.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import { makerOf, progressOf, replayStatusOf } from "../replay-progress.ts";
 import type { Screen, View } from "../screen.ts";
 import { leave } from "../screens/leave.ts";
 import { screens } from "../screens.ts";
-import { statusOf } from "../status.ts";
 import { momentOf } from "../times.ts";
 import { auditFile, auditScreen } from "./audit-screens.ts";
-import { accountLink, auditTable, type Change } from "./audit-table.ts";
+import { auditTable, type Change } from "./audit-table.ts";
 import { hurtList } from "./hurt-list.ts";
-import { searchForm } from "./search-form.ts";
+import { searchForm, searchScreen } from "./search-screen.ts";
 import { STAFF_PATH } from "./staff-sites.ts";
 
 type Page<Item> = {
@@ -22,7 +20,6 @@ type Page<Item> = {
 };
 type ShownAccount = z.output<typeof Account>;
 type GoingReplay = z.output<typeof AccountReplay>;
-type Findings = z.output<typeof Found>;
 
 const HURT_SHOWN = 20;
 const REPLAYS_SHOWN = 10;
@@ -47,18 +44,20 @@ const frontScreen: Screen = {
       title: "Support",
       main: html`<div class="head"><h1>Support</h1><p class="fine">Times in ${view.session.timeZone ?? "UTC"}</p></div>
 ${searchForm("")}
-<section aria-labelledby="hurt"><h2 id="hurt">Hurt${hurt.total > 0 && html` <span class="fine">${hurt.total}</span>`}</h2>
+<section aria-labelledby="hurt">
+<h2 id="hurt">Hurt${hurt.total > 0 && html` <span class="fine">${hurt.total}</span>`}</h2>
 ${hurtList(view, hurt.items)}
-${
-  next !== null &&
-  html`<nav class="pages" aria-label="Pages"><a rel="next" href="${STAFF_PATH}${searchOf({ cursor: next })}">More →</a></nav>`
-}</section>
+${next !== null && more(`${STAFF_PATH}${searchOf({ cursor: next })}`)}</section>
 <section aria-labelledby="going"><h2 id="going">Running replays</h2>
 ${goingReplays(view, replays.items.slice(0, REPLAYS_SHOWN))}</section>
 ${changes !== null && recent(view, changes.items)}`,
     };
   },
 };
+
+function more(href: string): Html {
+  return html`<nav class="pages" aria-label="Pages"><a rel="next" href="${href}">More →</a></nav>`;
+}
 
 function goingReplays(view: View, replays: readonly GoingReplay[]): Html {
   if (replays.length === 0) return html`<p class="none">None at the moment.</p>`;
@@ -77,56 +76,8 @@ ${replay.note !== null && html`<p class="note">${replay.note}</p>`}
 function recent(view: View, changes: readonly Change[]): Html {
   return html`<section aria-labelledby="recent"><div class="head recent"><h2 id="recent">Recent actions</h2>
 <a href="${STAFF_PATH}/audit">All of them</a> <a href="${STAFF_PATH}/audit.csv">CSV</a></div>
-${changes.length === 0 ? html`<p class="none">Nothing has been changed yet.</p>` : auditTable(view, changes)}</section>`;
-}
-
-/** What a search has found, of all accounts. */
-const searchScreen: Screen = {
-  method: "GET",
-  path: "/search",
-  show: async (view) => {
-    const asked = String([view.query.q ?? ""].flat()[0] ?? "").trim();
-    if (asked === "") return { goTo: STAFF_PATH };
-    const found = await view.ask<Findings>("search.find", { query: { q: asked } });
-    const { accounts, deliveries, left_out } = found;
-    return {
-      title: `Search: ${asked}`,
-      main: html`<div class="head"><h1>Search</h1></div>
-${searchForm(asked)}
-${accounts.length + deliveries.length === 0 && nothing(asked)}
-${
-  accounts.length > 0 &&
-  html`<section aria-labelledby="accounts"><h2 id="accounts">Accounts</h2>
-<table class="log"><thead><tr><th scope="col">Name</th><th scope="col">Id</th></tr></thead>
-${accounts.map(
-  (account) => html`<tbody><tr><td>${accountLink(account)}</td>
-<td data-label="Id"><code>${account.id}</code></td></tr></tbody>`,
-)}</table></section>`
-}
-${deliveries.length > 0 && foundDeliveries(deliveries)}
-${left_out && html`<p class="fine">The analysis was looked for in the newest 10,000 accounts only.</p>`}`,
-    };
-  },
-};
-
-function foundDeliveries(deliveries: Findings["deliveries"]): Html {
-  return html`<section aria-labelledby="deliveries"><h2 id="deliveries">Deliveries</h2>
-<table class="log"><thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Account</th>
-<th scope="col">Target</th><th scope="col">Delivery</th></tr></thead>
-${deliveries.map(
-  ({ id, analysis_id, status, target_host, account }) => html`<tbody><tr><td>${statusOf(status)}</td>
-<td><a href="${STAFF_PATH}/a/${account.id}/deliveries/${id}">${analysis_id}</a></td>
-<td data-label="Account">${account.name}</td>
-<td data-label="Target">${target_host ?? "–"}</td>
-<td data-label="Delivery"><code>${id}</code></td></tr></tbody>`,
-)}</table></section>`;
-}
-
-function nothing(asked: string): Html {
-  return html`<section class="empty"><h2>Nothing found</h2>
-<p>No account is called <strong>${asked}</strong>, and no delivery or analysis has that id. A delivery is found by its
-whole id or its first 8 digits or more, an analysis by its whole id. The log goes back 30 days unless it is set
-otherwise.</p></section>`;
+${changes.length === 0 ? html`<p class="none">Nothing has been changed yet.</p>` : auditTable(view, changes)}
+</section>`;
 }
 
 /** Ends the session. */
