@@ -104,6 +104,42 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
     await context.close();
   });
 
+  test("is gone through by Tab with a visible focus, past a link that skips the header", async () => {
+    const { page, context } = await open();
+    const origins = new Set<string>();
+    page.on("request", (request) => origins.add(new URL(request.url()).origin));
+    const base = stage.address("");
+    const href = await page.locator("table.log td a").first().getAttribute("href");
+    for (const path of [
+      `${base}/deliveries`,
+      new URL(href!, base).href,
+      `${base}/replays`,
+      `${base}/endpoint`,
+    ]) {
+      await page.goto(path);
+      expect([path, await page.locator("h1").count()]).toEqual([path, 1]);
+      const focusable = await page
+        .locator("a[href]:visible, button:visible, select, input:not([type=hidden])")
+        .count();
+      const seen = new Set<string>();
+      for (let n = 0; n < focusable; n++) {
+        await page.keyboard.press("Tab");
+        const [text, outline] = (await page.evaluate(`[document.activeElement.outerHTML.slice(0, 200),
+          getComputedStyle(document.activeElement).outlineStyle]`)) as [string, string];
+        expect([text, outline]).toEqual([text, "solid"]);
+        seen.add(text);
+        if (n === 0) expect(text).toContain("Skip to content");
+      }
+      expect(seen.size).toBeGreaterThan(focusable / 2);
+    }
+    await page.goto(`${base}/deliveries`);
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    expect(await page.locator(":focus").getAttribute("id")).toBe("main");
+    expect([...origins]).toEqual([new URL(api.url).origin]);
+    await context.close();
+  });
+
   test("works without scripts, once it is open", async () => {
     const { page, context } = await stage.openWithoutScript({ permissions: PERMISSIONS });
     await page.click(attention);
