@@ -3,7 +3,7 @@ import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
 import { createClientErrorHandler } from "./client-errors.ts";
 import { withDeadline } from "./deadline.ts";
-import { createHttpApp, type HttpAppOptions, refuseBadHost } from "./http-app.ts";
+import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
 import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
 import type { AddRoutes, Kernel } from "./kernel.ts";
@@ -115,7 +115,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
 
   app.addHook("onRequest", (request, reply, done) => {
     addStandardHeaders(request, reply);
-    refuseBadHost(request);
+    refuseAmbiguousHeaders(request);
     // Rejected here and not in the handler, so that the body is not read.
     if (request.is404) refuseUnknown(request, reply).catch(done);
     else done();
