@@ -4,8 +4,8 @@ import type { WriteResult } from "./idempotent-write.ts";
 import type { Asked, Principal } from "./perform.ts";
 import type { FieldError, ProblemKind } from "./problems.ts";
 
-/** A problem as a page tells of it. */
-export type ToldProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "remedy"> & {
+/** A problem as a page describes it. */
+export type DescribedProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "remedy"> & {
   readonly code: string;
   readonly errors: readonly FieldError[];
   readonly headers: Readonly<Record<string, string>>;
@@ -25,7 +25,7 @@ export type Kernel = {
   /** The key of this text, for a page that it was typed into; null: there is none, or it is not valid here. */
   identify(key: string, request: FastifyRequest): Promise<ApiKey | null>;
   /** Any error as a problem; an internal one is logged, and its reader learns nothing of it. */
-  tell(error: unknown, request: FastifyRequest): ToldProblem;
+  describe(error: unknown, request: FastifyRequest): DescribedProblem;
 };
 
 export type AddedRoute = { readonly method: "GET" | "POST"; readonly path: string };

@@ -151,7 +151,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     countSession: guards.countSession,
     identify: (key, request) =>
       withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).found),
-    tell: (error, request) => {
+    describe: (error, request) => {
       const { problem, fault } = problemFrom(error, registry.problems);
       if (fault !== null) onInternalError(fault, request.id);
       const { code, errors } = problem;

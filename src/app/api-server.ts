@@ -145,6 +145,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       sessions: createSessionStore(pool, outageAs503),
       publicUrl,
       analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+      ancestors: config.consoleAncestors ?? [],
       readAssertion: createReadAssertion(config, now, (err) =>
         log.warn({ err }, "staff's keys cannot be had"),
       ),

@@ -14,19 +14,36 @@ export type Frame = {
   readonly path: string | null;
   /** Whether the same address, asked for again, is this page as it is by then; what a form answered is not. */
   readonly isRefreshed: boolean;
+  /** The origin of the page that may show it in a frame; null: none. */
+  readonly framer: string | null;
 };
+
+/** Of a page that nobody is known for. */
+export function bareFrame(assets: Assets, framer: string | null = null): Frame {
+  return { assets, session: null, base: null, path: null, isRefreshed: false, framer };
+}
 
 const TABS = [
   { path: "/deliveries", name: "Deliveries", scope: "webhooks:read" },
   { path: "/replays", name: "Replays", scope: "webhooks:replay" },
   { path: "/endpoint", name: "Endpoint", scope: "webhooks:read" },
+  { path: "/audit", name: "Changes", scope: "audit:read" },
+] as const;
+
+const KEYS = [
+  { key: "/", does: "search" },
+  { key: "j", does: "next row" },
+  { key: "k", does: "row before" },
+  { key: "Enter", does: "open the row" },
+  { key: "r", does: "replay" },
+  { key: "?", does: "these keys" },
 ] as const;
 
 /** A whole page. */
 export function document(frame: Frame, { title, main }: { title: string; main: Html }): Html {
-  const { assets, session } = frame;
+  const { assets, session, framer } = frame;
   return html`<!doctype html>
-<html lang="en" data-theme="${session?.theme ?? "system"}">
+<html lang="en" data-theme="${session?.theme ?? "system"}"${framer !== null && html` data-embed="${framer}"`}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -34,6 +51,7 @@ export function document(frame: Frame, { title, main }: { title: string; main: H
 <link rel="stylesheet" href="${assets["console.css"]}">
 ${session !== null && html`<script type="module" src="${assets["console.mjs"]}"></script>`}
 ${session === null && html`<script type="module" src="${assets["enter.mjs"]}"></script>`}
+${framer !== null && html`<script type="module" src="${assets["framed.mjs"]}"></script>`}
 </head>
 <body>
 <a class="skip" href="#main">Skip to content</a>
@@ -42,6 +60,7 @@ ${session !== null && frame.base !== null && headerOf(frame, session, frame.base
 <main id="main" tabindex="-1"${frame.isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
 ${main}
 </main>
+${session !== null && keys()}
 </body>
 </html>
 `;
@@ -73,4 +92,13 @@ function header(frame: Frame, session: ConsoleSession, base: string): Html {
 <span class="viewer">${session.viewerLabel ?? ""}</span>
 <form method="post" action="${base}/leave"><button class="quiet">Leave</button></form>
 </header>`;
+}
+
+/** Shown by a key. */
+function keys(): Html {
+  return html`<dialog id="keys" aria-labelledby="keys-title">
+<h2 id="keys-title">Keys</h2>
+<dl>${KEYS.map(({ key, does }) => html`<div><dt><kbd>${key}</kbd></dt><dd>${does}</dd></div>`)}</dl>
+<form method="dialog"><button>Close</button></form>
+</dialog>`;
 }

@@ -43,7 +43,7 @@ const members = {
   details: z.record(z.string(), z.unknown()).describe("What it was about; never a secret."),
 };
 
-const AuditEntry = z
+export const AuditEntry = z
   .object(members)
   .meta({ id: "AuditEntry", description: "One change to the account, and who made it." });
 

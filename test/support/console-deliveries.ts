@@ -23,13 +23,15 @@ export type Failure = {
   readonly statusCode: number | null;
 };
 
+const UNAVAILABLE: Failure = { url: TARGET, errorCode: "status_503", statusCode: 503 };
+
 /** Analyses `inv-1`, `inv-2`, …, the newest first: abandoned ones, then failed, succeeded and pending ones. */
 export async function layDeliveries(
   database: TestDatabase,
   accountId: string,
   shown: Shown,
   nowMs: number = Date.now(),
-  failure: Failure = { url: TARGET, errorCode: "status_503", statusCode: 503 },
+  failure: Failure = UNAVAILABLE,
 ): Promise<void> {
   const kinds = (["abandoned", "failed", "succeeded", "pending"] as const).flatMap((kind) =>
     Array.from({ length: shown[kind] }, () => kind),
@@ -44,12 +46,24 @@ export async function layDeliveries(
     const [id] = await publishAt(database.pool, accountId, at, [`inv-${index + 1}`]);
     idsByKind.set(id!, kind);
   }
+  const ended = new Map([...idsByKind].filter(([, kind]) => kind !== "pending"));
+  await endAttempts(database, ended as Map<string, End>, nowMs, failure);
+}
+
+type End = "abandoned" | "failed" | "succeeded";
+
+/** An attempt of each of these, as they are due. */
+export async function endAttempts(
+  database: TestDatabase,
+  ends: ReadonlyMap<string, End>,
+  nowMs: number = Date.now(),
+  failure: Failure = UNAVAILABLE,
+): Promise<void> {
   const pool = openDispatchPool(database);
-  const ended = [...idsByKind].filter(([, kind]) => kind !== "pending").map(([id]) => id);
-  const { deliveries } = await claim(pool, ended);
+  const { deliveries } = await claim(pool, [...ends.keys()]);
   const recordings = deliveries.flatMap((delivery): Recording[] => {
     if (delivery.kind !== "leased") return [];
-    const kind = idsByKind.get(delivery.deliveryId)!;
+    const kind = ends.get(delivery.deliveryId)!;
     const hasSucceeded = kind === "succeeded";
     const errorCode: ErrorCode | null = hasSucceeded ? null : failure.errorCode;
     return [

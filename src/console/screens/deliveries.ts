@@ -12,6 +12,7 @@ import {
   searchOf,
   valuesOf,
 } from "../log-filters.ts";
+import { newer, older } from "../paging.ts";
 import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
 import { momentOf } from "../times.ts";
@@ -89,6 +90,7 @@ function ofReplay(view: View, replayId: string): Html {
 function table(view: View, asked: Fields, { items, next_cursor, total }: Page, isCapped: boolean): Html {
   const count = `${total.toLocaleString("en")} ${total === 1 ? "delivery" : "deliveries"}`;
   return html`<div class="count"><p>${isCapped && "at least "}${count}</p>${replayAll(view, asked)}</div>
+${newer(address(view, asked))}
 <table class="log">
 <thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Published</th>
 <th scope="col">Target</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th></tr></thead>
@@ -107,12 +109,9 @@ function replayAll(view: View, asked: Fields): Html | null {
   return html`<a class="button" href="${href}">Replay all that match…</a>`;
 }
 
-function older(href: string): Html {
-  return html`<nav class="pages" aria-label="Pages"><a rel="next" href="${href}">Older →</a></nav>`;
-}
-
 function row(view: View, item: Listed): Html {
-  const needsWords = item.status === "failed" || item.status === "abandoned";
+  const hasFailed = item.status === "failed" || item.status === "abandoned";
+  const cause = hasFailed ? causeOf(item) : "";
   return html`<tbody id="d-${item.id}">
 <tr>
 <td>${statusOf(item.status)}</td>
@@ -122,7 +121,7 @@ function row(view: View, item: Listed): Html {
 <td data-label="Attempts" class="number">${item.attempts_count}</td>
 <td data-label="Last error">${item.last_error_code !== null && html`<code>${item.last_error_code}</code>`}</td>
 </tr>
-${needsWords && html`<tr class="why"><td></td><td colspan="5">${causeOf(item)} ${whatNext(view, item)}</td></tr>`}
+${(hasFailed || item.held) && html`<tr class="why"><td></td><td colspan="5">${cause} ${whatNext(view, item)}</td></tr>`}
 </tbody>`;
 }
 
@@ -136,6 +135,7 @@ function causeOf({ reason, last_error_code }: Listed): string {
 
 function whatNext(view: View, item: Listed): Html | null {
   const { timeZone } = view.session;
+  if (item.held) return html`It is held: see <a href="${view.base}/endpoint">the endpoint</a>.`;
   if (item.status === "failed") {
     if (item.in_flight || item.next_attempt_at === null) return html`The next attempt is on its way.`;
     return html`Next attempt: ${momentOf(item.next_attempt_at, timeZone)}.`;

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { AddedRoute, Kernel, ToldProblem } from "../../api/kernel.ts";
+import type { AddedRoute, DescribedProblem, Kernel } from "../../api/kernel.ts";
 import { beginRequest } from "../../api/request-context.ts";
 import { formOf, refuseForeignPost, sendPage } from "../guards.ts";
 import { type Html, html } from "../html.ts";
@@ -53,13 +53,13 @@ export function addSignIn(
 export async function sendSignIn(
   { readAssertion }: StaffOptions,
   frame: Frame,
-  told: ToldProblem,
+  problem: DescribedProblem,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const person = (await readAssertion?.(request.headers)) ?? null;
   const goTo = request.method === "GET" ? placeOf(request.url) : STAFF_PATH;
-  return sendPage(reply, null, told.status, document(frame, signInPage(person, goTo, null)).text);
+  return sendPage(reply, null, problem.status, document(frame, signInPage(person, goTo, null)).text);
 }
 
 function sessionOf(person: StaffPerson | null): StaffSession | null {
