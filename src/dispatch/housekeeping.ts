@@ -21,8 +21,6 @@ import { forgetReplay } from "../store/replays.ts";
 const FORGOTTEN_PER_STEP = 1_000;
 /** An address that nobody has confirmed, once no link to it is good any more. */
 const UNCONFIRMED_KEPT_MS = 7 * DAY_MS;
-/** At most; it is also no older than the log that it is about. */
-const ACTIVITY_KEPT_MS = 30 * DAY_MS;
 
 export type Retention = {
   /** Analyses are readable this long; bodies are kept a day longer, because they are dropped by whole days. */
@@ -64,8 +62,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await repeat(signal, () => forgetNotices(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
-  const activityKeptMs = Math.min(retention.logRetentionMs, ACTIVITY_KEPT_MS);
-  await repeat(signal, () => forgetActivity(pool, activityKeptMs, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetActivity(pool, FORGOTTEN_PER_STEP));
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
   // Last, because a day that a long transaction holds fails, and everything after it.
