@@ -138,6 +138,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       sessions: createSessionStore(pool, outageAs503),
       publicUrl,
       analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+      now,
     }),
   });
 }

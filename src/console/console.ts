@@ -20,6 +20,8 @@ export type ConsoleOptions = {
   /** Under which browsers reach the service. */
   readonly publicUrl: string;
   readonly analysisRetentionMs: number;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
 };
 
 const ENTRY_ROUTES = [
@@ -144,7 +146,7 @@ async function sessionOf(request: FastifyRequest, sessions: SessionStore): Promi
 
 function viewOf(
   kernel: Kernel,
-  { sessions, analysisRetentionMs }: ConsoleOptions,
+  { sessions, analysisRetentionMs, now }: ConsoleOptions,
   session: ConsoleSession,
   request: FastifyRequest,
   screen: Screen,
@@ -188,6 +190,7 @@ function viewOf(
     ask: async (operationKey, asking) => (await askWithHeaders<never>(operationKey, asking)).body,
     askWithHeaders,
     analysisRetentionMs,
+    nowMs: now(),
   };
 }
 

@@ -16,7 +16,7 @@ type Bucket = keyof typeof BUCKETS;
 
 const attempts = z.int().min(0);
 
-const Activity = z
+export const Activity = z
   .object({
     counted_to: time.describe(
       "Attempts that ended before are counted, those since are not yet; about a minute ago. What has no item is not " +

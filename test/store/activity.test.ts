@@ -12,7 +12,15 @@ import {
   sumActivity,
 } from "../support/attempt-rows.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { begin, changeRows, countRows, deleteRows, rowOf, rowsOf } from "../support/installation.ts";
+import {
+  begin,
+  changeRows,
+  countRows,
+  deleteRows,
+  makePartitionsFrom,
+  rowOf,
+  rowsOf,
+} from "../support/installation.ts";
 
 const LAG_MS = 15_000;
 const MINUTE_MS = 60_000;
@@ -147,6 +155,17 @@ describe("counting", () => {
     expect(isBehind).toBe(true);
     expect(await countAll()).toBeGreaterThan(250);
     await expectExact();
+  });
+
+  it("counts what is written to a day that was made later, by an index and a trigger of its own", async () => {
+    await makePartitionsFrom(database.pool, "2020-01-01", 1);
+    const { rows } = await database.pool.query(
+      `select
+         (select amname from pg_index join pg_class on pg_class.oid = indexrelid join pg_am on pg_am.oid = relam
+          where indrelid = 'sealpost.attempts_20200101'::regclass and not indisprimary) as index,
+         (select tgname from pg_trigger where tgrelid = 'sealpost.attempts_20200101'::regclass) as trigger`,
+    );
+    expect(rows).toEqual([{ index: "brin", trigger: "note_late_attempt" }]);
   });
 
   it("goes on when the clock was set back", async () => {
