@@ -35,6 +35,14 @@ export class FeedExpiredError extends Error {
   override readonly name = "FeedExpiredError";
 }
 
+/** The position asked for lies in the future: no page has ever led there. */
+export class FeedAheadError extends Error {
+  override readonly name = "FeedAheadError";
+}
+
+/** So far the clock of a database that took over may be behind. Readers from beyond that would wait for nothing. */
+const AHEAD_MAX_MS = 10_000;
+
 /** @param after where the page begins, behind it; null: behind the newest of all */
 export type ReadFeedPage = (
   accountId: string,
@@ -86,6 +94,8 @@ export function createReadFeedPage(
     const { places, newest, oldest, nowMs } = found;
     if (after !== null && after !== OLDEST && after < oldest)
       throw new FeedExpiredError("the cursor has expired");
+    if (after !== null && after > Math.max(newest, (nowMs + AHEAD_MAX_MS) * 1_000))
+      throw new FeedAheadError("the cursor lies in the future");
     if (places.length === 0) return { items: [], next: Math.max(newest, after ?? OLDEST) };
     const ids = places.map(({ deliveryId }) => deliveryId);
     const events = await findFeedEvents(database, accountId, ids, PAGE_BYTES_MAX);

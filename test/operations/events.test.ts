@@ -204,12 +204,19 @@ describe("a page", () => {
   });
 });
 
-describe("a cursor older than 7 days", () => {
-  const cursorAt = (page: Page, position: number) => {
-    const [version, digest] = JSON.parse(Buffer.from(page.next_cursor, "base64url").toString());
-    return Buffer.from(JSON.stringify([version, digest, position])).toString("base64url");
-  };
+function cursorAt(page: Page, position: number): string {
+  const [version, digest] = JSON.parse(Buffer.from(page.next_cursor, "base64url").toString());
+  return Buffer.from(JSON.stringify([version, digest, position])).toString("base64url");
+}
 
+it("has no place in the future, where a reader would wait for nothing", async () => {
+  const cursor = cursorAt(await readPage(), Date.now() * 1_000 + DAY_MICROSECONDS);
+  const answer = await askPage({ cursor, wait: "25" });
+  expect([answer.status, answer.body.code]).toEqual([400, "invalid_request"]);
+  expect(answer.body.errors).toMatchObject([{ path: "query.cursor" }]);
+});
+
+describe("a cursor older than 7 days", () => {
   it("is refused, with the oldest that can be read from", async () => {
     const [id] = await publishInFeed([analysis()]);
     const page = await readPage();
