@@ -145,6 +145,19 @@ describe.skipIf(!HAS_BROWSER)("the log's activity in a browser", () => {
     await context.close();
   });
 
+  test("is not blinded by a host that nobody can ask for", async () => {
+    const odd = await api.newAccount();
+    await layDeliveries(database, odd.accountId, { abandoned: 1, failed: 0, succeeded: 0, pending: 0 });
+    await layActivity(database, odd.accountId, 2 * HOUR_MS, "https://b\u00fccher.example\u202e/in");
+    const { page, context } = await open(odd);
+    expect(await page.locator(".trouble").count()).toBe(0);
+    expect(await page.locator(".causes a").textContent()).toBe("connect_refused b\u00fccher.example\ufffd");
+    await page.click(".causes a");
+    await page.waitForURL(/error_code=connect_refused$/);
+    expect(await page.locator("h1").textContent()).toBe("Deliveries");
+    await context.close();
+  });
+
   test("shows nothing of another account, nor a chart before anything was published", async () => {
     const { page, context } = await open(await api.newAccount());
     expect(await page.content()).not.toContain("hooks.example.com");

@@ -76,6 +76,7 @@ describe("counting", () => {
       endedAttempt(at, { ...refused, targetUrl: "https://HOOKS.example.com:8443/in?x" }),
       endedAttempt(at, { ...refused, targetUrl: "https://[2001:db8::1]:8443/" }),
       endedAttempt(at, { ...refused, targetUrl: null }),
+      endedAttempt(at, { ...refused, targetUrl: "https:///in" }),
       endedAttempt(new Date(at.getTime() + 300_000), { accountId }),
       endedAttempt(at),
     );
@@ -90,7 +91,7 @@ describe("counting", () => {
       row.duration_ms,
     ]);
     expect(found.sort()).toEqual([
-      [0, "(other)", "connect_refused", 1, "40"],
+      [0, "(other)", "connect_refused", 2, "80"],
       [0, "[2001:db8::1]", "connect_refused", 1, "40"],
       [0, "hooks.example.com", null, 2, "40"],
       [0, "hooks.example.com", "connect_refused", 1, "40"],

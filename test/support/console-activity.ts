@@ -12,11 +12,16 @@ export async function layActivity(
   database: TestDatabase,
   accountId: string,
   failingForMs: number,
+  targetUrl = "https://hooks.example.com/in",
 ): Promise<void> {
   const refused = { outcome: "unreachable", errorCode: "connect_refused" } as const;
   const attempts: readonly EndedAttempt[] = Array.from({ length: 280 }, (_, n) => {
     const agoMs = n * 5 * MINUTE_MS + MINUTE_MS;
-    return endedAttempt(new Date(Date.now() - agoMs), { accountId, ...(agoMs < failingForMs && refused) });
+    return endedAttempt(new Date(Date.now() - agoMs), {
+      accountId,
+      targetUrl,
+      ...(agoMs < failingForMs && refused),
+    });
   });
   await insertAttempts(database.pool, attempts);
   await changeRows(database.pool, "activity_state", {}, { counted_to: new Date(Date.now() - MINUTE_MS) });

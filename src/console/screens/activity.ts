@@ -1,4 +1,5 @@
 import { explainErrorCode } from "../../model/error-codes.ts";
+import { TARGET_HOST } from "../../model/target-host.ts";
 import { DAY_MS } from "../../model/time.ts";
 import {
   type Bar,
@@ -22,7 +23,6 @@ const USUAL_RANGE = RANGES[1];
 /** Counting is a minute behind while it works. */
 const BEHIND_MS = 3 * 60_000;
 const CAUSES_MAX = 5;
-const UNTOLD_HOSTS = "(other)";
 
 type Address = (changed: Fields) => string;
 type Cause = ShownActivity["top"][number];
@@ -97,7 +97,7 @@ function clock(ms: number, { nowMs, session }: View): string {
 
 /** The host that fails most and has not succeeded since, in a sentence. */
 async function trouble(view: View, range: Range, { top }: ShownActivity): Promise<Html | null> {
-  const failing = top.filter((cause) => cause.failing_since !== null && cause.target_host !== UNTOLD_HOSTS);
+  const failing = top.filter((cause) => cause.failing_since !== null && canBeAskedFor(cause));
   const [worst] = failing;
   if (worst === undefined) return null;
   const { target_host: host, last_success_at: succeededAt } = worst;
@@ -150,5 +150,9 @@ function hasAttempts({ succeeded, failed }: Bar): boolean {
 }
 
 function filtersOf({ error_code, target_host }: Cause): Fields {
-  return { error_code, target_host: target_host === UNTOLD_HOSTS ? [] : target_host, cursor: [] };
+  return { error_code, target_host: canBeAskedFor({ target_host }) ? target_host : [], cursor: [] };
+}
+
+function canBeAskedFor({ target_host }: Pick<Cause, "target_host">): boolean {
+  return TARGET_HOST.test(target_host);
 }
