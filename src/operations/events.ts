@@ -72,8 +72,8 @@ export function eventOperations(dependencies: Dependencies): readonly Operation[
         "Everything that was published, oldest first, each event once, with the webhook that tells of it and a " +
         "fresh signature: for receivers that cannot be reached, and for finding what one missed. Nothing is " +
         "skipped, in whatever order transactions commit: read page after page with `next_cursor`, for ever. A page " +
-        "holds at most 4 MiB, and at least one event if there is any. A cursor that is older than the analyses are " +
-        "kept (7 days) is refused with 410.",
+        "holds analyses of at most 1 MiB together, and at least one event if there is any. A cursor that is older " +
+        "than the analyses are kept (7 days) is refused with 410.",
       method: "GET",
       path: "/v1/webhooks/events",
       scope: "analyses:read",
