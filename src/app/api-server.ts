@@ -149,6 +149,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       readAssertion: createReadAssertion(config, now, (err) =>
         log.warn({ err }, "staff's keys cannot be had"),
       ),
+      now,
     }),
   });
 }
