@@ -24,6 +24,20 @@ export const variables = {
     ),
     "URL of PostgreSQL 15 to 18. Unset: `start` runs an embedded PostgreSQL in `STATE_DIR`.",
   ),
+  TARGET_DATABASE_URL: optional(
+    kinds.secret(
+      kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
+        "postgres:",
+        "postgresql:",
+      ]),
+    ),
+    "For `account move` alone: URL of the database that the account moves to, in place of `--to`, which others on the " +
+      "machine can read.",
+  ),
+  TARGET_SECRETS_KEY: optional(
+    kinds.aesKey(),
+    "For `account move` alone: the `SECRETS_KEY` of that database's cell.",
+  ),
   STATE_DIR: withDefault(
     kinds.text("the path of a folder", /^[^\0]+$/),
     ".state",

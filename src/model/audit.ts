@@ -29,5 +29,6 @@ export function actorOf({ keyId, isStaff, session = undefined }: Acting): Actor 
   return { kind: isStaff ? "staff_key" : "key", keyId, session: told };
 }
 
-/** In the audit log only: no operation makes accounts. */
+/** In the audit log only: no operation makes or moves accounts. */
 export const ACCOUNT_CREATED = "accounts.create";
+export const ACCOUNT_MOVED = "accounts.move";

@@ -132,6 +132,8 @@ function problemOf(refusal: PublishRefusedError): Problem {
       return new Problem(code, { errors: [fieldError("body.webhook_url", refusal)], cause: refusal });
     case "analysis_conflict":
       return new Problem(code, { cause: refusal });
+    case "account_moved":
+      return new Problem(code, { errors: [fieldError("account", refusal)], cause: refusal });
     case "analysis_too_large":
       return new Problem("payload_too_large", { cause: refusal });
     case "unknown_account":

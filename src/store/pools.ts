@@ -12,6 +12,8 @@ type Timeouts = {
 const TIMEOUTS: Timeouts = { statementMs: 5_000, answerMs: 6_000, connectMs: 5_000 };
 /** The API has its answer out within 5 s, so it has to know before that. */
 const API_TIMEOUTS: Timeouts = { statementMs: 3_000, answerMs: 3_500, connectMs: 2_000 };
+/** Opening an account puts back all that is parked of it, perhaps a million rows. */
+const MOVE_TIMEOUTS: Timeouts = { statementMs: 120_000, answerMs: 121_000, connectMs: 5_000 };
 
 const CONNECTION_LIFETIME_SECONDS = 3_600;
 
@@ -63,6 +65,15 @@ export function createLogPool(options: PoolOptions): pg.Pool {
  */
 export function createGaugePool(options: PoolOptions): pg.Pool {
   return createPool(options, ["enable_seqscan=off", "enable_bitmapscan=off"], API_TIMEOUTS);
+}
+
+/**
+ * For moving an account: pages are read along an index, however many of an account there are. A page may take longer
+ * than a statement of anybody else's, and is written as text, which has to say the same wherever it is read.
+ */
+export function createMovePool(options: PoolOptions): pg.Pool {
+  const settings = ["bytea_output=hex", "extra_float_digits=1", "timezone=UTC", "synchronous_commit=on"];
+  return createPool(options, ["enable_seqscan=off", ...settings], MOVE_TIMEOUTS);
 }
 
 /** For everything else: the command line, the leader's work. */
