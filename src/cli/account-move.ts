@@ -76,7 +76,7 @@ function parseDatabaseUrl(text: string): string {
 }
 
 const TOLD: Readonly<Record<MovePart, string>> = {
-  begin: "beginning, or going on",
+  prepare: "beginning, or going on",
   close: "closing the account: publishing and writes are refused from now on",
   wait_for_transactions: "waiting for older transactions to end",
   park: "parking what is open",

@@ -31,8 +31,8 @@ export const variables = {
         "postgresql:",
       ]),
     ),
-    "For `account move` alone: URL of the database that the account moves to, in place of `--to`, which others on the " +
-      "machine can read.",
+    "For `account move` alone: URL of the database that the account moves to, in place of `--to`, which others on " +
+      "the machine can read.",
   ),
   TARGET_SECRETS_KEY: optional(
     kinds.aesKey(),

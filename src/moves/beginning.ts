@@ -81,8 +81,8 @@ async function refuseTarget({ accountId, target }: Move, into: StoredMove | null
   if (into?.direction === "out" && into.step === "deleted") return;
   if (into?.direction === "in" && into.step === "begun") {
     throw new MoveRefusedError(
-      `Another move of account ${accountId} to the target was begun, from ${into.otherCell ?? "a cell without a name"}: ` +
-        "finish that one, or call it off with --cancel.",
+      `Another move of account ${accountId} to the target was begun, from ` +
+        `${into.otherCell ?? "a cell without a name"}: finish that one, or call it off with --cancel.`,
     );
   }
   if (into === null && !(await accountExists(target.pool, accountId))) return;

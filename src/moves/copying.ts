@@ -86,7 +86,8 @@ export async function compareCounts({ accountId, source, target }: Move, moveId:
     if (there >= here) continue;
     await inTransaction(target.pool, (tx) => writeCopied(tx, accountId, moveId, {}));
     throw new MoveRefusedError(
-      `The target has ${there} of ${here} rows of ${table.name}. Run the same command again, which copies what is missing.`,
+      `The target has ${there} of ${here} rows of ${table.name}. Run the same command again, ` +
+        "which copies what is missing.",
     );
   }
 }

@@ -15,7 +15,7 @@ import { stillAccount } from "./stilling.ts";
  */
 export async function moveAccount(move: Move): Promise<StoredMove> {
   const { onProgress } = move;
-  onProgress("begin", null);
+  onProgress("prepare", null);
   const begun = await beginMove(move);
   if (begun.step === "begun") {
     onProgress("close", null);

@@ -5,7 +5,7 @@ export type Cell = { readonly pool: Pool; readonly secretsKey: Uint8Array };
 
 /** What is being done, in this order; a page of a table is told each time. */
 export const MOVE_PARTS = [
-  "begin",
+  "prepare",
   "close",
   "wait_for_transactions",
   "park",

@@ -68,7 +68,8 @@ export class PageReader {
     const order = key.map((name) => `t.${name}`).join(", ") || "1";
     const later = after === null ? "" : ` and (${order}) > (${key.map((k, n) => `$${n + 2}::${typeOf(k)}`)})`;
     const values = columns.map(({ name }) => `(${table.instead?.[name] ?? `t.${name}`})::text`);
-    const found = `select t.* from sealpost.${table.name} as t where ${owner}${later} order by ${order} limit ${rowsMax}`;
+    const found = `select t.* from sealpost.${table.name} as t
+      where ${owner}${later} order by ${order} limit ${rowsMax}`;
     const { rows } = await this.#source.query<Value[]>({
       text: `select ${values.join(", ")} from (${fitting(found, order, table.bytes)}) as t order by ${order}`,
       values: [of, ...(after ?? [])],

@@ -54,7 +54,9 @@ describe("a reader of the feed", () => {
     const published = await publishOne(cells.target);
     await sequence("target");
     // Other accounts go on there, and so do its positions.
-    for (let n = 0; n < 3; n++) await sequence("source");
+    const other = await createTestAccount(cells.source);
+    await publish(cells.source.pool, other.accountId, '{"id":"other","status":"succeeded"}');
+    while ((await sequence("source")).sequenced === 0);
     const { next } = await read("source", null);
     expect((await read("target", next)).ids).toEqual([published]);
   });

@@ -196,7 +196,7 @@ describe("moving an account", () => {
         },
       );
     }
-    for (const part of ["begin", "close", "park", "still", "copy deliveries", "open", "finish"]) {
+    for (const part of ["prepare", "close", "park", "still", "copy deliveries", "open", "finish"]) {
       expect(killedAt.get(part)).toBe(2);
     }
     expect(comparable(await readAccount(cells.target.pool, accountId))).toEqual(comparable(before));
