@@ -86,9 +86,7 @@ export function analysisOperations(dependencies: Dependencies): readonly Operati
         return { item, name: analysisId === "" ? null : analysisId };
       },
       handleEach: async (items, tx) => {
-        const results = await publishEach(tx, items, { unsafeAllowedTargets }).catch((error: unknown) => {
-          throw error instanceof PublishRefusedError ? problemOf(error) : error;
-        });
+        const results = await publishEach(tx, items, { unsafeAllowedTargets }).catch(throwAsProblem);
         return results.map((result, index) =>
           "refusal" in result
             ? problemOf(result.refusal)
@@ -120,6 +118,11 @@ function readWebhookUrl(value: unknown): string | null {
 function idOf(parsed: unknown): string {
   const id = typeof parsed === "object" && parsed !== null && "id" in parsed ? parsed.id : null;
   return typeof id === "string" ? id : "";
+}
+
+/** What publishing refuses, as the problem that tells of it. */
+export function throwAsProblem(error: unknown): never {
+  throw error instanceof PublishRefusedError ? problemOf(error) : error;
 }
 
 /** @throws what no request of ours can cause */

@@ -62,6 +62,7 @@ test("account list shows the accounts, the newest first", async () => {
     account_id: made.account_id,
     name: "Newest",
     created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+    moved_to: null,
   });
   expect(others).toContainEqual(expect.objectContaining({ account_id: accountId, name: "Acme" }));
   expect(await usageErrorOf(["secret", "rotate", "--account", nobody])).toContain("sealpost account list");
