@@ -28,22 +28,26 @@ export async function compareCells(
       `The ${from === null ? "source" : "target"} has no Sealpost tables yet: run \`sealpost migrate\` on it first.`,
     );
   }
-  if (from.isStandby) throw new MoveRefusedError("The source is a standby, which cannot be written to.");
-  if (to.isStandby) {
-    throw new MoveRefusedError("The target is a standby, which cannot be written to: name its primary.");
-  }
+  const refusal = refusalOf(from, to, migrations);
+  if (refusal !== null) throw new MoveRefusedError(refusal);
+  return { source: from, target: to };
+}
+
+/** Null: an account can go from one to the other. */
+export function refusalOf(from: CellFacts, to: CellFacts, migrations: readonly string[]): string | null {
+  if (from.isStandby) return "The source is a standby, which cannot be written to: name its primary.";
+  if (to.isStandby) return "The target is a standby, which cannot be written to: name its primary.";
   if (from.system === to.system && from.database === to.database) {
-    throw new MoveRefusedError("The target is the same database as the source.");
+    return "The target is the same database as the source.";
   }
   const names = (facts: CellFacts) => facts.migrations.map((one) => one.split(" ")[0]!);
   const differs = [from, to].find((facts) => names(facts).join() !== migrations.join());
-  if (differs !== undefined || from.migrations.join() !== to.migrations.join()) {
-    const which = differs === from ? "The source" : "The target";
-    throw new MoveRefusedError(
-      `${which} is not of this version: run this version's \`sealpost migrate\` on both databases, and its processes.`,
-    );
-  }
-  return { source: from, target: to };
+  if (differs === undefined && from.migrations.join() === to.migrations.join()) return null;
+  const which = differs === from ? "source" : "target";
+  return (
+    `The ${which} is not of this version: run this version's \`sealpost migrate\` on both databases, ` +
+    "and its processes."
+  );
 }
 
 /**

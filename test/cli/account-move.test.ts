@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
 import { createAccount } from "../../src/store/accounts.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { TARGET_KEY } from "../support/cells.ts";
@@ -23,7 +22,6 @@ import {
   SECRETS_KEY,
 } from "../support/installation.ts";
 import { startTestServer } from "../support/test-server.ts";
-import { makeThrowAwayFolder } from "../support/throw-away-folder.ts";
 
 let source: TestDatabase;
 let server: Awaited<ReturnType<typeof startTestServer>>;
@@ -171,18 +169,6 @@ describe("account move refuses", () => {
     expect(await refusalOf([...named, "--to", away])).toBe(
       "Cannot reach the target's database (ECONNREFUSED).\n",
     );
-  });
-
-  test("a standby", async () => {
-    const dataDir = await makeThrowAwayFolder();
-    const primary = await startEmbeddedPostgres({ dataDir, settings: { fsync: "off" } });
-    await migrate({ databaseUrl: primary.databaseUrl });
-    await primary.stop();
-    writeFileSync(join(dataDir, "data", "standby.signal"), "");
-    const standby = await startEmbeddedPostgres({ dataDir, settings: { fsync: "off" } });
-    expect(await refusalOf([...named, "--to", standby.databaseUrl])).toContain("target is a standby");
-    await standby.stop();
-    rmSync(dataDir, { recursive: true });
   });
 
   test("no name, a name that is none, no key and a wrong key", async () => {

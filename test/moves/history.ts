@@ -30,6 +30,7 @@ export class History {
   #isPublishing = true;
   #isReading = true;
   #hasMoved = false;
+  #hasFailed = false;
   kills = 0;
 
   constructor(world: World, seed: number) {
@@ -53,16 +54,22 @@ export class History {
       this.#publishByHttp(),
     ];
     const reading = this.#readFeed();
-    await sleep(this.#chance.between(0, 500));
-    await this.#move();
-    this.#hasMoved = true;
-    await sleep(this.#chance.between(0, 300));
-    this.#isPublishing = false;
-    await Promise.all(publishing);
-    failing.delete(this.#path);
-    await this.#untilDelivered();
-    this.#isReading = false;
-    await reading;
+    try {
+      await sleep(this.#chance.between(0, 500));
+      await this.#move();
+      this.#hasMoved = true;
+      await sleep(this.#chance.between(0, 300));
+      this.#isPublishing = false;
+      await Promise.all(publishing);
+      failing.delete(this.#path);
+      await this.#untilDelivered();
+      this.#isReading = false;
+      await reading;
+    } catch (error) {
+      this.#hasFailed = true;
+      await Promise.allSettled([...publishing, reading]);
+      throw error;
+    }
     await this.#judge();
   }
 
@@ -116,9 +123,9 @@ export class History {
   /** A pipeline: its transactions may be long, read an old state, or come to nothing. */
   async #publishBySql(): Promise<void> {
     let here: WorkingCell = this.#world.source;
-    while (this.#isPublishing) {
+    while (this.#isPublishing && !this.#hasFailed) {
       const id = this.#anyId();
-      for (let isDone = false; !isDone && (this.#isPublishing || this.#hasMoved); ) {
+      for (let isDone = false; !isDone && !this.#hasFailed; ) {
         const outcome = await this.#publishOnce(here.database.pool, id);
         isDone = outcome === "done";
         if (outcome === "SP007") here = this.#world.target;
@@ -159,9 +166,9 @@ export class History {
   /** A client that goes where it is told, with the same Idempotency-Key. */
   async #publishByHttp(): Promise<void> {
     let here = this.#world.source;
-    while (this.#isPublishing) {
+    while (this.#isPublishing && !this.#hasFailed) {
       const id = this.#anyId();
-      for (let isDone = false; !isDone && (this.#isPublishing || this.#hasMoved); ) {
+      for (let isDone = false; !isDone && !this.#hasFailed; ) {
         const answer = await here.api.ask("POST", "/v1/analyses", {
           key: this.#account.key,
           body: `{"analysis":${textOf(id)}}`,
@@ -183,7 +190,7 @@ export class History {
   async #readFeed(): Promise<void> {
     let here = this.#world.source;
     let cursor = 0;
-    for (let isLast = false; !isLast; ) {
+    for (let isLast = false; !isLast && !this.#hasFailed; ) {
       isLast = !this.#isReading;
       const { accountId } = this.#account;
       const found = await findFeedPlaces(here.database.pool, accountId, cursor, FEED_RETENTION_MS, 5);
@@ -212,7 +219,8 @@ export class History {
         await moveAccount(cells.move(this.#account.accountId, { onProgress }));
         return;
       } catch (error) {
-        if (killsLeft <= 0 || !/killed|terminat|Connection/.test(String(error))) throw error;
+        // A connection that was cut may show only in the next run.
+        if (!/^Error: killed$|terminat|EPIPE|ECONNRESET/.test(String(error))) throw error;
         this.kills++;
       } finally {
         await cutting;

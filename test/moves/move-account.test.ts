@@ -239,6 +239,23 @@ describe("moving an account", () => {
     expect(await countRows(cells.target.pool, "open_deliveries")).toBe(2);
   });
 
+  it("sees whom it has to wait for with no more rights than an owner of the schema has", async () => {
+    const role = `plain_${randomUUID().slice(0, 8)}`;
+    const { pool } = cells.source;
+    await pool.query(`create role ${role}`);
+    const old = await begin(pool, "set transaction isolation level repeatable read; select 1");
+    const plain = await begin(pool, `set local role ${role}`);
+    const { rows } = await plain.client.query(
+      `select (select count(*)::integer from pg_stat_activity
+               where pid <> pg_backend_pid() and backend_xmin is not null and datname = current_database()) as seen,
+         (select system_identifier is not null from pg_control_system()) as is_known`,
+    );
+    await plain.rollback();
+    await old.rollback();
+    await pool.query(`drop role ${role}`);
+    expect(rows).toEqual([{ seen: 1, is_known: true }]);
+  });
+
   it("waits for an attempt, and logs one that was cut", async () => {
     const { accountId } = await createTestAccount(cells.source, ENDPOINT);
     const id = await publish(cells.source.pool, accountId, '{"id":"1","status":"succeeded"}');
