@@ -44,7 +44,6 @@ export type ReceiverReport = {
 
 export type ReceiverCheckOptions = {
   /**
-  /**
    * Creates the egress that deliveries use. A new one per check, because a resumed TLS session does not show its
    * certificate.
    */

@@ -14,6 +14,7 @@ import { parseArgs } from "node:util";
 import { type Bench, openBench } from "./bench.ts";
 import { apiReads } from "./cases/api-reads.ts";
 import { backlog } from "./cases/backlog.ts";
+import { consolePages } from "./cases/console/console.ts";
 import { deploy } from "./cases/deploy.ts";
 import { httpEndpoint } from "./cases/http-endpoint.ts";
 import { httpLatency } from "./cases/http-latency.ts";
@@ -46,6 +47,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   deploy,
   scaleOut,
   log,
+  consolePages,
   retention,
   apiReads,
   observing,

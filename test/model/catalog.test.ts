@@ -19,6 +19,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 /** The columns that hold a member of one of the model's lists, each checked by PostgreSQL. */
 const LISTS: Readonly<Record<string, readonly string[]>> = {
+  "activity.outcome": OUTCOMES,
   "api_keys.class": KEY_CLASSES,
   "attempts.outcome": OUTCOMES,
   "audit_log.actor": ACTOR_KINDS,
@@ -26,6 +27,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "deliveries.event": EVENTS,
   "deliveries.reason": END_REASONS,
   "deliveries.status": DELIVERY_STATUSES,
+  "late_attempts.outcome": OUTCOMES,
   "notice_mails.status": MAIL_STATUSES,
   "notices.kind": NOTICE_KINDS,
   "replay_items.outcome": REPLAY_ITEM_OUTCOMES,

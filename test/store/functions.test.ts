@@ -48,6 +48,7 @@ describe("the names in our functions", () => {
     expect(entries.map(({ name }) => name)).toEqual([
       "announce_wakeups",
       "keep_task",
+      "note_late_attempt",
       "publish_analyses",
       "publish_analysis",
     ]);

@@ -147,8 +147,9 @@ function whatNext(view: View, item: Listed): Html | null {
   return html`Replay until ${momentOf(new Date(untilMs).toISOString(), timeZone)}.`;
 }
 
+/** What is no URL was published by SQL, which refuses only what is plainly wrong: it is shown as it is. */
 function hostOf(url: string | null): string {
-  return url === null ? "–" : new URL(url).host;
+  return url === null ? "–" : (URL.parse(url)?.host ?? url);
 }
 
 function empty(view: View, asked: Fields): Html {

@@ -1,0 +1,56 @@
+// Viewers of an account's console, without a browser: a session each, and the pages that they open.
+import { Pool } from "undici";
+import { openConsole } from "../../../../src/app/console-link.ts";
+import { postForm, tokenOf } from "../../../support/console.ts";
+import type { BenchDatabase } from "../../database.ts";
+import type { RunningApi } from "../../processes/api.ts";
+
+const LINK_SECONDS = 60;
+
+export type Viewers = {
+  /** The address of the account's part, as `/console/a/ACCOUNT`. */
+  readonly base: string;
+  /** Opens a page, as that viewer, and resolves with its text once it is whole. `tag`: what he has of it already. */
+  open(viewer: number, path: string, tag?: string): Promise<Opened>;
+  close(): Promise<void>;
+};
+
+export type Opened = { readonly status: number; readonly text: string; readonly tag: string | null };
+
+export async function enterViewers(
+  database: BenchDatabase,
+  api: RunningApi,
+  accountId: string,
+  count: number,
+): Promise<Viewers> {
+  const cookies: string[] = [];
+  for (let entered = 0; entered < count; entered++) cookies.push(await enter(database, api, accountId));
+  const connections = new Pool(api.url, { connections: count });
+  return {
+    base: `/console/a/${accountId}`,
+    open: async (viewer, path, tag) => {
+      const headers = {
+        cookie: cookies[viewer % count] ?? "",
+        "x-refresh": "1",
+        ...(tag === undefined ? {} : { "if-none-match": tag }),
+      };
+      const {
+        statusCode,
+        headers: answered,
+        body,
+      } = await connections.request({ path, method: "GET", headers });
+      const text = await body.text();
+      if (statusCode !== 200 && statusCode !== 304) throw new Error(`${path}: ${statusCode} ${text}`);
+      return { status: statusCode, text, tag: answered.etag?.toString() ?? null };
+    },
+    close: () => connections.close(),
+  };
+}
+
+async function enter({ pool }: BenchDatabase, api: RunningApi, accountId: string): Promise<string> {
+  const { url } = await openConsole(pool, accountId, { publicUrl: api.url, linkSeconds: LINK_SECONDS });
+  const entered = await postForm(api.url, "/console/enter", { t: tokenOf(new URL(url)) });
+  const cookie = entered.headers.get("set-cookie")?.split(";")[0];
+  if (cookie === undefined) throw new Error(`A viewer was not let in: ${entered.status}`);
+  return cookie;
+}
