@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { deleteRows } from "../store/move-deletion.ts";
 import { unparkAll } from "../store/move-stilling.ts";
-import { type AccountTable, LEFT_TABLES, LOG_TABLES } from "../store/move-tables.ts";
+import { type AccountTable, ARRIVED_TABLES, LEFT_TABLES } from "../store/move-tables.ts";
 import { advanceMove, deleteMove, findMove, setMovedTo } from "../store/moves.ts";
 import { inTransaction } from "../store/transaction.ts";
 import type { Cell, Move } from "./move.ts";
@@ -26,7 +26,7 @@ export async function callOffMove(move: Pick<Move, "accountId" | "source" | "tar
       `Account ${accountId} is open at the target already: run the move again, which ends it, and move it back.`,
     );
   }
-  await deleteAll(target, LOG_TABLES, accountId);
+  await deleteAll(target, ARRIVED_TABLES, accountId);
   await inTransaction(source.pool, async (tx) => {
     await unparkAll(tx, accountId);
     await setMovedTo(tx, accountId, null);

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { deleteMoved } from "../../src/moves/calling-off.ts";
 import type { MovePart } from "../../src/moves/move.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
+import { countActivity } from "../../src/store/activity.ts";
 import { sequenceEvents } from "../../src/store/feed.ts";
 import { claimIdempotencyKeys, storingResponses } from "../../src/store/idempotency.ts";
 import { findSigningSecrets } from "../../src/store/signing-secrets.ts";
@@ -159,6 +160,11 @@ describe("moving an account", () => {
       [deliveryId],
     );
     expect(rows).toEqual([{ text: ODD, serial: null }]);
+
+    // What ended long ago is counted when it arrives.
+    await countActivity(cells.target.pool, 10_000);
+    const counted = await rowsOf(cells.target.pool, "activity", { account_id: accountId });
+    expect(counted).toMatchObject([{ outcome: "rejected", attempts: 3 }]);
 
     await expect(publish(cells.source.pool, accountId, ODD)).rejects.toMatchObject({
       code: "SP007",
