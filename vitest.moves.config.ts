@@ -7,6 +7,10 @@ export default defineConfig({
   test: {
     ...config.test,
     include: ["test/moves/histories.test.ts"],
-    provide: { suite: { minutes: 10, cores: 2 }, fuzzRuns: 0, moveHistories: Number(process.env.MOVE_HISTORIES ?? 100) },
+    provide: {
+      suite: { minutes: 10, cores: 2 },
+      fuzzRuns: 0,
+      moveHistories: Number(process.env.MOVE_HISTORIES ?? 100),
+    },
   },
 });
