@@ -1,17 +1,5 @@
 import type { ClientBase, Pool } from "pg";
-
-/** Which of a move's two databases this is. */
-export type MoveDirection = "out" | "in";
-
-/**
- * How far a move has come, as a database knows of itself.
- *
- * - `begun`: of the source: it is closed, or about to be; of the target: rows arrive
- * - `still`: of the source: nothing of the account changes any more
- * - `done`: the account is open at the target
- * - `deleted`: of the source: what was copied is gone
- */
-export type MoveStep = "begun" | "still" | "done" | "deleted";
+import type { MoveDirection, MoveStep } from "../model/moves.ts";
 
 export type StoredMove = {
   /** The same in both databases. */

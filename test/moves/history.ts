@@ -220,7 +220,7 @@ export class History {
         return;
       } catch (error) {
         // A connection that was cut may show only in the next run.
-        if (!/^Error: killed$|terminat|EPIPE|ECONNRESET/.test(String(error))) throw error;
+        if (!/^Error: killed$|terminat|EPIPE|ECONNRESET|not queryable/.test(String(error))) throw error;
         this.kills++;
       } finally {
         await cutting;
