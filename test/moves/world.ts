@@ -31,7 +31,7 @@ export async function startWorld(): Promise<World> {
   const start = async (database: TestDatabase, key: Uint8Array): Promise<WorkingCell> => {
     const env = {
       SECRETS_KEY: Buffer.from(key).toString("base64"),
-      RETRY_WINDOW_SECONDS: "1",
+      RETRY_WINDOW_SECONDS: "60",
       UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
     };
     await allowTargets(database.pool, unsafeAllowed([receiver]));
