@@ -46,7 +46,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
           requestTimeout: limits.REQUEST_WITHIN_MS,
           keepAliveTimeout: limits.KEEP_ALIVE_MS,
           connectionsCheckingInterval: limits.CONNECTIONS_CHECKED_EVERY_MS,
-          // Node would answer with a bare 400; `refuseBadHost` answers with a problem.
+          // Node would answer with a bare 400; `refuseAmbiguousHeaders` answers with a problem.
           requireHostHeader: false,
         },
       };
@@ -112,11 +112,18 @@ function removeForwardedPorts({ headers }: IncomingMessage): void {
     .join(",");
 }
 
-/** HTTP/1.1 requires one Host; probes may still speak 1.0 without any. */
-export function refuseBadHost(request: FastifyRequest): void {
+/** Node keeps the first of several; whoever is in front of us may go by another. */
+const SINGLE_HEADERS: ReadonlySet<string> = new Set(["host", "authorization", "content-type"]);
+
+/** Of each of those at most one. HTTP/1.1 requires a Host; probes may still speak 1.0 without any. */
+export function refuseAmbiguousHeaders(request: FastifyRequest): void {
   const { rawHeaders, httpVersion } = request.raw;
-  // Node keeps the first of several; whoever is in front of us may go by another.
-  const count = rawHeaders.filter((name, at) => at % 2 === 0 && /^host$/i.test(name)).length;
-  if (count > 1) throw invalidRequest("header.host", "There is more than one.");
-  if (count === 0 && httpVersion === "1.1") throw invalidRequest("header.host", "Missing.");
+  const seen = new Set<string>();
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]!.toLowerCase();
+    if (!SINGLE_HEADERS.has(name)) continue;
+    if (seen.has(name)) throw invalidRequest(`header.${name}`, "There is more than one.");
+    seen.add(name);
+  }
+  if (!seen.has("host") && httpVersion === "1.1") throw invalidRequest("header.host", "Missing.");
 }

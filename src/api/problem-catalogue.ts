@@ -14,7 +14,8 @@ export const standardProblems = {
   invalid_request_id: {
     status: 400,
     title: "Invalid request id",
-    meaning: "X-Request-Id is longer than 128 characters, or not all of it is printable ASCII.",
+    meaning:
+      "X-Request-Id is longer than 128 characters, is not all printable ASCII, or holds a key or a secret.",
     remedy: "Send at most 128 printable ASCII characters, or omit the header to get a generated id.",
   },
   idempotency_key_required: {

@@ -79,14 +79,21 @@ export function completedRequest(request: FastifyRequest, reply: FastifyReply): 
 
 const ACCEPTED = new RegExp(`^[\\x20-\\x7e]{1,${REQUEST_ID_CHARS_MAX}}$`);
 
+/** A key or a signing secret that got into the wrong header: ids are logged and kept. */
+const SECRET = /_(?:test|live)_[\w-]{40}|whsec_/;
+
 /** The request's id: the caller's if it is valid, else a fresh one. */
 export function requestIdOf(header: string | undefined, newRequestId: () => string): string {
-  return header !== undefined && ACCEPTED.test(header) ? header : newRequestId();
+  return header !== undefined && isAcceptable(header) ? header : newRequestId();
 }
 
 /** Whether the caller sent an invalid id. An empty header counts as absent. */
 export function isRefusedRequestId(header: string | undefined): boolean {
-  return header !== undefined && header !== "" && !ACCEPTED.test(header);
+  return header !== undefined && header !== "" && !isAcceptable(header);
+}
+
+function isAcceptable(header: string): boolean {
+  return ACCEPTED.test(header) && !SECRET.test(header);
 }
 
 /** W3C Trace Context: version, trace id, parent id, flags; all-zero ids are invalid. */

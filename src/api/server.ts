@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
 import { createClientErrorHandler } from "./client-errors.ts";
-import { createHttpApp, type HttpAppOptions, refuseBadHost } from "./http-app.ts";
+import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
 import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
 import type { AddRoutes, Kernel } from "./kernel.ts";
@@ -108,7 +108,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
 
   app.addHook("onRequest", (request, reply, done) => {
     addStandardHeaders(request, reply);
-    refuseBadHost(request);
+    refuseAmbiguousHeaders(request);
     // Rejected here and not in the handler, so that the body is not read.
     if (request.is404) refuseUnknown(request, reply).catch(done);
     else done();

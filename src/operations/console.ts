@@ -8,7 +8,7 @@ import { invalidRequest } from "../api/problems.ts";
 import { scopes } from "../model/api-keys.ts";
 import { CONSOLE_THEMES, DEFAULT_PERMISSIONS, LINK_SECONDS, SESSION_SECONDS } from "../model/console.ts";
 import { insertLink, listSessions, revokeSessions, type StoredSession } from "../store/console-sessions.ts";
-import { id, time } from "./fields.ts";
+import { id, lineOfText, time } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { read, write } from "./sealpost-operation.ts";
 
@@ -17,7 +17,8 @@ const path = "/v1/console";
 /** A viewer has a handful. */
 const SESSIONS_LISTED_MAX = 100;
 
-const viewerId = z.string().min(1).max(200).describe("Yours: who it is in your system.");
+const viewerText = lineOfText.min(1).max(200);
+const viewerId = viewerText.describe("Yours: who it is in your system.");
 
 const NewLink = z.strictObject({
   permissions: z
@@ -33,7 +34,7 @@ const NewLink = z.strictObject({
     .default(SESSION_SECONDS.default)
     .describe("How long the session lasts."),
   viewer: z
-    .strictObject({ id: viewerId, label: z.string().min(1).max(200).describe("A name, for people.") })
+    .strictObject({ id: viewerId, label: viewerText.describe("A name, for people.") })
     .describe("Whom the session is for."),
   embed_origin: z
     .string()

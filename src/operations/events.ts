@@ -3,8 +3,15 @@ import { HELD_SECONDS_MAX } from "../api/limits.ts";
 import type { Operation } from "../api/operation.ts";
 import { jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageQuery } from "../api/pagination.ts";
+import { invalidRequest } from "../api/problems.ts";
 import { isoTime } from "../deliveries/time-text.ts";
-import { createReadFeedPage, FeedExpiredError, type FeedItem, OLDEST } from "../feed/feed-page.ts";
+import {
+  createReadFeedPage,
+  FeedAheadError,
+  FeedExpiredError,
+  type FeedItem,
+  OLDEST,
+} from "../feed/feed-page.ts";
 import { DELIVERY_STATUSES } from "../model/statuses.ts";
 import { event, id, time } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
@@ -65,8 +72,8 @@ export function eventOperations(dependencies: Dependencies): readonly Operation[
         "Everything that was published, oldest first, each event once, with the webhook that tells of it and a " +
         "fresh signature: for receivers that cannot be reached, and for finding what one missed. Nothing is " +
         "skipped, in whatever order transactions commit: read page after page with `next_cursor`, for ever. A page " +
-        "holds at most 4 MiB, and at least one event if there is any. A cursor that is older than the analyses are " +
-        "kept (7 days) is refused with 410.",
+        "holds analyses of at most 1 MiB together, and at least one event if there is any. A cursor that is older " +
+        "than the analyses are kept (7 days) is refused with 410.",
       method: "GET",
       path: "/v1/webhooks/events",
       scope: "analyses:read",
@@ -86,6 +93,9 @@ export function eventOperations(dependencies: Dependencies): readonly Operation[
           const next_cursor = cursors.write(page.next, { accountId });
           return { body: { items: page.items.map(itemBody), next_cursor } };
         } catch (error) {
+          if (error instanceof FeedAheadError) {
+            throw invalidRequest("query.cursor", "Not a cursor of this feed: it lies in the future.");
+          }
           if (!(error instanceof FeedExpiredError)) throw error;
           const oldest = cursors.write(OLDEST, { accountId });
           const message = `It is older than what is kept. The oldest cursor is ${oldest}`;

@@ -22,6 +22,11 @@ export const targetUrl = z.string().meta({
   example: "https://hooks.example.com/analyses",
 });
 
+/** What a text column takes, and lists and terminals show as it is. */
+export const lineOfText = z
+  .string()
+  .regex(/^[^\p{Cc}\p{Cs}]*$/u, "Must be one line, without control characters.");
+
 /** ISO 8601, UTC, with milliseconds. */
 export const time = z.iso.datetime({ precision: 3 });
 

@@ -3,6 +3,7 @@ import type { Operation } from "../api/operation.ts";
 import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
 import { invalidRequest, Problem } from "../api/problems.ts";
+import { findNameFault } from "../egress/rules/host-name.ts";
 import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../model/mail-address.ts";
 import {
   addRecipient,
@@ -113,6 +114,8 @@ export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Op
         if (!sendsMail) throw problem("mail_not_configured");
         const judged = judgeMailAddress(body.address);
         if (!judged.isAllowed) throw invalidRequest("body.address", judged.message);
+        const fault = findNameFault(judged.address.slice(judged.address.lastIndexOf("@") + 1));
+        if (fault !== null) throw invalidRequest("body.address", `What follows the @ ${fault.what}.`);
         const added = await addRecipient(tx, accountId, judged.address, LIMITS);
         switch (added.kind) {
           case "added":

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { REPLAY_STATUSES, REPLAYABLE_STATUSES } from "../model/statuses.ts";
 import { COUNTED_AT_ONCE_MAX, type StoredReplay } from "../store/replays.ts";
 import { type AskedFilter, filters, oneOrSeveral } from "./delivery-filter.ts";
-import { id, time } from "./fields.ts";
+import { id, lineOfText, time } from "./fields.ts";
 
 /** Each filter may be missing or null; responses write a missing one as null. */
 const membersOfFilter = {
@@ -33,11 +33,7 @@ const GivenFilter = z
   .meta({ id: "GivenReplayFilter", description: "The filter of a replay as it was given; null: not given." });
 
 const NOTE_CHARS_MAX = 500;
-/** One line: what a text column takes, and a list shows. */
-export const note = z
-  .string()
-  .max(NOTE_CHARS_MAX)
-  .regex(/^[^\p{Cc}\p{Cs}]*$/u, "Must be one line, without control characters.");
+export const note = lineOfText.max(NOTE_CHARS_MAX);
 
 export const RATE_PER_SECOND_MAX = 1_000;
 export const RATE_PER_SECOND_DEFAULT = 10;

@@ -78,6 +78,16 @@ describe("broken HTTP", () => {
     },
   );
 
+  test("with two keys is refused: somebody in front may go by the other", async () => {
+    const { authorization } = await start();
+    await api.listen();
+    const headers = ["Host: x", `Authorization: ${authorization}`, "authorization: x", "Connection: close"];
+    const { head, problem } = await sendRaw(`GET /v1/boxes HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n`);
+    expect(head).toMatch(/^HTTP\/1\.1 400 /);
+    const errors = [{ path: "header.authorization", message: "There is more than one." }];
+    expect(problem).toMatchObject({ code: "invalid_request", errors });
+  });
+
   test("that never ends is answered when its time is up", async () => {
     await start();
     const errors: (Error & { code?: string })[] = [];

@@ -39,7 +39,14 @@ describe("X-Request-Id", () => {
     expect(ids[0]).not.toBe(ids[1]);
   });
 
-  test.each(["x".repeat(129), "caf\u00e9", "a\tb"])("%s is refused, with a fresh id", async (id) => {
+  test.each([
+    "x".repeat(129),
+    "caf\u00e9",
+    "a\tb",
+    `svc_live_${"k".repeat(43)}`,
+    `Bearer any_test_${"k".repeat(43)}`,
+    "whsec_c2VjcmV0",
+  ])("%s is refused, with a fresh id", async (id) => {
     const auth = await start();
     for (const path of ["/v1/boxes", "/v1/nothing", "/errors", "/healthz", "/readyz", "/favicon.ico"]) {
       const response = await get(path, { ...auth, "x-request-id": id });

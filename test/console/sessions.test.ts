@@ -66,6 +66,14 @@ describe("a link", () => {
     expect(await api.ask("POST", "/v1/console/links", { key, body: framed })).toMatchObject({ status: 400 });
   });
 
+  test.each([
+    { id: "u\r\nX: 1", label: "U" },
+    { id: "u", label: "\u001b]0;U\u0007" },
+  ])("is for no viewer whose name is not one line: %j", async (viewer) => {
+    const refused = await api.ask("POST", "/v1/console/links", { body: { viewer } });
+    expect([refused.status, refused.body.code]).toEqual([400, "invalid_request"]);
+  });
+
   test("leaves its token, and the session's secret, in no log and no row", async () => {
     const link = await newLink(api);
     const entered = await postForm(api.url, "/console/enter", { t: tokenOf(link) });

@@ -177,6 +177,7 @@ describe("recipients", () => {
     ["ada@exämple.com", "ASCII"],
     ["Ada <ada@example.com>", "before the @"],
     ["ada@localhost", "domain name"],
+    ["ada@db.svc.cluster.local", "cluster.local"],
     ["", "Not an e-mail address"],
     [`ada@${"a".repeat(300)}.com`, "254"],
   ])("refuse %j", async (address, said) => {

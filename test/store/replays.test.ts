@@ -23,6 +23,7 @@ import {
   publish,
   publishMany,
   rowOf,
+  untilSomebodyWaits,
 } from "../support/installation.ts";
 import { countJobs } from "../support/wakeup-jobs.ts";
 
@@ -94,6 +95,31 @@ describe("replaying one delivery", () => {
     expect(await replayDelivery(database.pool, accountId, crypto.randomUUID(), RETENTION_MS)).toBe(
       "not_found",
     );
+  });
+
+  it("leaves no lock on the row of what somebody else has replayed at the same time", async () => {
+    const id = await open();
+    await changeRows(database.pool, "deliveries", { id }, { status: "failed" });
+    const [first, second] = await Promise.all([database.pool.connect(), database.pool.connect()]);
+    try {
+      await first.query("begin");
+      await second.query("begin");
+      expect(await replayDelivery(first, accountId, id, RETENTION_MS)).toBe("replayed");
+      const late = replayDelivery(second, accountId, id, RETENTION_MS);
+      await untilSomebodyWaits(database.pool);
+      await first.query("commit");
+      expect(await late).toBe("not_replayable");
+      // As a claim looks for it.
+      const { rowCount } = await database.pool.query(
+        "select from sealpost.open_deliveries where delivery_id = $1 for update skip locked",
+        [id],
+      );
+      expect(rowCount).toBe(1);
+    } finally {
+      await second.query("rollback");
+      first.release();
+      second.release();
+    }
   });
 
   it("leaves an attempt that is under way its lease", async () => {
