@@ -111,7 +111,7 @@ describe("the CHECKs of the database", () => {
       `select c.relname || '.' || a.attname as name from pg_attribute a join pg_class c on c.oid = a.attrelid
        where c.relnamespace = ${SCHEMA} and c.relkind in ('r', 'p') and not c.relispartition
          and a.atttypid = 'text'::regtype and a.attname in
-           ('actor', 'class', 'event', 'kind', 'outcome', 'reason', 'status', 'theme')`,
+           ('actor', 'class', 'direction', 'event', 'kind', 'outcome', 'reason', 'status', 'step', 'theme')`,
     );
     // Publishing writes both rows of an event in one statement.
     const known = [...Object.keys(LISTS), "bodies.event"];
