@@ -208,13 +208,14 @@ export class History {
     const { cells } = this.#world;
     for (let killsLeft = this.#chance.between(0, 8); ; killsLeft--) {
       const killAfter = killsLeft > 0 ? this.#chance.below(20) : Number.POSITIVE_INFINITY;
-      const cutAfterMs = this.#chance.between(0, 400);
+      const cutAfterMs = this.#chance.between(0, 1_500);
       const isCut = killsLeft > 0 && this.#chance.isTrue(0.5);
       let told = 0;
       const onProgress = (_part: MovePart, _detail: string | null) => {
         if (!isCut && told++ === killAfter) throw new Error("killed");
       };
-      const cutting = isCut ? this.#cut(cutAfterMs) : Promise.resolve();
+      const moving = new AbortController();
+      const cutting = isCut ? this.#cut(cutAfterMs, moving.signal) : Promise.resolve();
       try {
         await moveAccount(cells.move(this.#account.accountId, { onProgress }));
         return;
@@ -223,18 +224,23 @@ export class History {
         if (!/^Error: killed$|terminat|EPIPE|ECONNRESET|not queryable/.test(String(error))) throw error;
         this.kills++;
       } finally {
+        moving.abort();
         await cutting;
       }
     }
   }
 
-  async #cut(afterMs: number): Promise<void> {
+  /** Again and again: one that is idle just then is replaced, and nobody notices. */
+  async #cut(afterMs: number, signal: AbortSignal): Promise<void> {
     await sleep(afterMs);
-    for (const { pool } of [this.#world.cells.source, this.#world.cells.target]) {
-      await pool.query(
-        `select pg_terminate_backend(pid) from pg_stat_activity
-         where application_name = 'test move' and datname = current_database()`,
-      );
+    while (!signal.aborted) {
+      for (const { pool } of [this.#world.cells.source, this.#world.cells.target]) {
+        await pool.query(
+          `select pg_terminate_backend(pid) from pg_stat_activity
+           where application_name = 'test move' and datname = current_database()`,
+        );
+      }
+      await sleep(5);
     }
   }
 
