@@ -49,6 +49,7 @@ export function createQueueGauges(options: QueueGaugesOptions): (isDatabaseUp: b
     queue.due.of({}).set(levels.due);
     queue.overdue.of({}).set(levels.overdue);
     queue.leased.of({}).set(levels.leased);
+    queue.held.of({}).set(levels.held);
     queue.oldestDue.of({ lane: "idle" }).set(levels.oldestDueIdleSeconds);
     queue.oldestDue.of({ lane: "at_work" }).set(levels.oldestDueAtWorkSeconds);
     queue.wakeupsWaiting.of({}).set(levels.wakeupsWaiting);

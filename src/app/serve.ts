@@ -7,7 +7,7 @@ import { AccountNews } from "../api/account-news.ts";
 import { HELD_READS_MAX } from "../api/limits.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
-import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
+import { createApiMetrics } from "../metrics/api-metrics.ts";
 import { createDatabaseMetrics } from "../metrics/database-metrics.ts";
 import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
@@ -76,7 +76,8 @@ async function startApi(
   database.watch("feed", feedPool);
   const metrics = createApiMetrics(registry);
   const feedMetrics = createFeedMetrics(registry);
-  const news = startFeed({ pool: feedPool, metrics, feedMetrics, context, log, resources });
+  const held = metrics.heldReads.of({});
+  const news = new AccountNews(HELD_READS_MAX, (count) => held.set(count));
 
   const findHindrances = await createFindHindrances(pool);
   const reserved = config.port === 0 ? await reservePort(config.host) : null;
@@ -95,6 +96,8 @@ async function startApi(
     metrics,
     news,
   });
+  // Not before: loading the HTTP stack holds up everything, and on a busy machine a connection meanwhile times out.
+  startFeed({ pool: feedPool, news, feedMetrics, context, log, resources });
   const setGauges = createFeedGauge(pool, feedMetrics);
   const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs: context.now };
   const monitoring = await startMonitoring(watched);
@@ -108,7 +111,7 @@ async function startApi(
 
 type Feed = {
   readonly pool: Pool;
-  readonly metrics: ApiMetrics;
+  readonly news: AccountNews;
   readonly feedMetrics: FeedMetrics;
   readonly context: ProcessContext;
   readonly log: Logger;
@@ -116,9 +119,7 @@ type Feed = {
 };
 
 /** Starts what gives events their places, and what tells this process's readers of them. */
-function startFeed({ pool, metrics, feedMetrics, context, log, resources }: Feed): AccountNews {
-  const held = metrics.heldReads.of({});
-  const news = new AccountNews(HELD_READS_MAX, (count) => held.set(count));
+function startFeed({ pool, news, feedMetrics, context, log, resources }: Feed): void {
   const sequencer = startSequencing(pool, feedMetrics, log);
   const listening = listenToFeed({
     pool,
@@ -131,7 +132,6 @@ function startFeed({ pool, metrics, feedMetrics, context, log, resources }: Feed
     random: context.random,
   });
   resources.defer(async () => void (await Promise.all([sequencer.stop(), listening.stop()])));
-  return news;
 }
 
 function createServeLog(config: Config, context: ProcessContext): Logger {

@@ -39,6 +39,12 @@ export function createQueueMetrics(registry: MetricsRegistry) {
       unit: "deliveries",
       labels: {},
     }),
+    held: registry.gauge({
+      name: "sealpost_deliveries_held",
+      help: "Deliveries held for endpoints that are paused, or were until just now; counted up to 20,000.",
+      unit: "deliveries",
+      labels: {},
+    }),
     wakeupsWaiting: registry.gauge({
       name: "sealpost_wakeups_waiting",
       help: "Wake-ups (of up to 50 deliveries) waiting for a dispatcher; counted up to 1,000.",

@@ -28,6 +28,8 @@ export interface FeedRequest {
   readonly stop: StopSignal | undefined;
   /** Told of each failure that is retried. */
   readonly onRetry?: ((error: unknown, afterMs: number) => void) | undefined;
+  /** Told of the cursor of each page that is empty. */
+  readonly onCursor?: ((cursor: string) => void | Promise<void>) | undefined;
 }
 
 /** In place of a cursor: what is published from now on. Answered at once, with the cursor of this moment. */
@@ -47,19 +49,15 @@ const EMPTY_AGAIN_MS = 1_000;
  * @throws WebhookPullError for what a retry would not change
  */
 export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {
-  const { stop, onRetry } = request;
+  const { stop, onRetry, onCursor } = request;
   let { cursor } = request;
   let failures = 0;
   while (!stop?.aborted) {
     const startedAt = performance.now();
     const wanted = cursor;
+    let page: FeedPage;
     try {
-      const page = await askOnce({ ...request, cursor });
-      failures = 0;
-      if (page.items.length > 0) return page;
-      cursor = page.next_cursor;
-      const isEarly = wanted !== NEWEST && performance.now() - startedAt < EMPTY_AGAIN_MS;
-      if (isEarly) await delay(EMPTY_AGAIN_MS, stop);
+      page = await askOnce({ ...request, cursor });
     } catch (error) {
       if (stop?.aborted) break;
       if (error instanceof WebhookPullError && !error.isTemporary) throw error;
@@ -68,7 +66,15 @@ export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {
       const afterMs = Math.max(asked, Math.round((backoff * (100 + randomInt(100))) / 200));
       onRetry?.(error, afterMs);
       await delay(afterMs, stop);
+      continue;
     }
+    failures = 0;
+    if (page.items.length > 0) return page;
+    cursor = page.next_cursor;
+    // Nothing came, but whoever begins there again misses nothing; "newest", or a cursor of a week ago, would.
+    if (cursor !== wanted) await onCursor?.(cursor);
+    const isEarly = wanted !== NEWEST && performance.now() - startedAt < EMPTY_AGAIN_MS;
+    if (isEarly) await delay(EMPTY_AGAIN_MS, stop);
   }
   return null;
 }

@@ -14,7 +14,8 @@ interface PullOptions {
   readonly after?: string | undefined;
   /**
    * Called when everything up to this cursor has been handled: when the loop asks for the event behind a page's last
-   * one. Store it, and pass it as `after` the next time. A crash before that repeats at most a page.
+   * one, and about every 25 s while there is none. Store it, and pass it as `after` the next time. A crash before that
+   * repeats at most a page.
    */
   readonly onCursor?: ((cursor: string) => void | Promise<void>) | undefined;
   /** Ends the loop without an error. */
@@ -50,7 +51,7 @@ export async function* pullWebhooks(options: PullWebhooksOptions): AsyncGenerato
   }
   let cursor = options.after;
   for (;;) {
-    const page = await nextPage({ baseUrl, apiKey, cursor, stop, onRetry });
+    const page = await nextPage({ baseUrl, apiKey, cursor, stop, onRetry, onCursor });
     if (page === null) return;
     // All of them now: by the time that the last is handled, its signature may be too old.
     const events = page.items.map(({ body, signature }) => verified(body, signature, options));

@@ -13,6 +13,8 @@ export type QueueLevels = {
   /** Due for over a minute. */
   readonly overdue: number;
   readonly leased: number;
+  /** Of paused endpoints, and not let go yet. */
+  readonly held: number;
   /** Seconds that the oldest due one has been due, in lanes without an attempt under way and in those with one. */
   readonly oldestDueIdleSeconds: number;
   readonly oldestDueAtWorkSeconds: number;
@@ -61,6 +63,9 @@ select
   coalesce(sum(due), 0)::integer as due,
   coalesce(sum(overdue), 0)::integer as overdue,
   coalesce(sum(leased), 0)::integer as leased,
+  (
+    select count(*)::integer from (select from sealpost.held_deliveries limit ${ROWS_LOOKED_AT_MAX}) as held
+  ) as held,
   greatest(max(oldest) filter (where not is_at_work), 0) as oldest_idle,
   greatest(max(oldest) filter (where is_at_work), 0) as oldest_at_work,
   (select count(*)::integer from (${WAITING_WAKEUPS} limit ${WAKEUPS_COUNTED_MAX}) as jobs) as wakeups_waiting,
@@ -77,6 +82,7 @@ export async function readQueueLevels(pool: Pool): Promise<QueueLevels> {
     due: number;
     overdue: number;
     leased: number;
+    held: number;
     oldest_idle: number;
     oldest_at_work: number;
     wakeups_waiting: number;
@@ -92,6 +98,7 @@ export async function readQueueLevels(pool: Pool): Promise<QueueLevels> {
     due: row.due,
     overdue: row.overdue,
     leased: row.leased,
+    held: row.held,
     oldestDueIdleSeconds: row.oldest_idle,
     oldestDueAtWorkSeconds: row.oldest_at_work,
     wakeupsWaiting: row.wakeups_waiting,

@@ -16,6 +16,7 @@ import { apiReads } from "./cases/api-reads.ts";
 import { backlog } from "./cases/backlog.ts";
 import { consolePages } from "./cases/console/console.ts";
 import { deploy } from "./cases/deploy.ts";
+import { feed } from "./cases/feed.ts";
 import { httpEndpoint } from "./cases/http-endpoint.ts";
 import { httpLatency } from "./cases/http-latency.ts";
 import { isolation } from "./cases/isolation/isolation.ts";
@@ -50,6 +51,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   consolePages,
   retention,
   apiReads,
+  feed,
   observing,
 ];
 /** Only when they are asked for. */

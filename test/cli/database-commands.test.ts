@@ -162,6 +162,34 @@ describe("endpoint set", () => {
   });
 });
 
+describe("endpoint pause and resume", () => {
+  test("hold and let go, and show which it is", async () => {
+    const { account_id } = await resultOf("account", "create", "--name", "P");
+    await resultOf("endpoint", "set", "--account", account_id, "--url", "https://example.com/");
+    const paused = await resultOf("endpoint", "pause", "--account", account_id);
+    expect(paused).toMatchObject({ url: "https://example.com/", paused_at: expect.any(String), held: 0 });
+    expect((await findEndpoint(database.pool, account_id))?.pausedAt?.toISOString()).toBe(paused.paused_at);
+    expect(await resultOf("endpoint", "pause", "--account", account_id)).toEqual(paused);
+    const resumed = await resultOf("endpoint", "resume", "--account", account_id);
+    expect(resumed).toMatchObject({ paused_at: null, held: 0 });
+    expect(await findEndpoint(database.pool, account_id)).toMatchObject({ pausedAt: null });
+    const told = await resultOf("audit", "list", "--account", account_id, "--limit", "2");
+    expect(told.map(({ operation }: { operation: string }) => operation)).toEqual([
+      "webhooks.endpoint.resume",
+      "webhooks.endpoint.pause",
+    ]);
+  });
+
+  test("refuse an unknown account, and one without an endpoint", async () => {
+    const { account_id } = await resultOf("account", "create", "--name", "none");
+    for (const command of ["pause", "resume"]) {
+      await usageErrorOf(["endpoint", command, "--account", nobody]);
+      expect(await usageErrorOf(["endpoint", command, "--account", account_id])).toContain("endpoint set");
+    }
+    expect(await resultOf("audit", "list", "--account", account_id)).toHaveLength(1);
+  });
+});
+
 describe("secret rotate", () => {
   test("creates a new secret, and the old one signs too for 24 hours", async () => {
     const account = await resultOf("account", "create", "--name", "R");

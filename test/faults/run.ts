@@ -1,8 +1,9 @@
 // npm run faults -- [--minutes N] [--seed S] [--only NAME,NAME] [--prove]
 //
-// Plays every fault as thoroughly as its figures are promised, 2,000 simulated histories through the real SQL, and then
-// everything at once for N minutes. --only plays scenarios by their names, `twin` or `everything`. --prove takes
-// protections out of a copy of the project and asserts that the scenarios notice.
+// Plays every fault as thoroughly as its figures are promised (what is left open stays open for N minutes), 2,000
+// simulated histories through the real SQL, and then everything at once for N minutes. --only plays scenarios by their
+// names, `twin` or `everything`. --prove takes protections out of a copy of the project and asserts that the scenarios
+// notice.
 import { parseArgs } from "node:util";
 import { createDispatchPool } from "../../src/store/pools.ts";
 import { Chance } from "../simulation/chance.ts";
@@ -28,11 +29,12 @@ process.exitCode = values.prove ? await prove(console.log) : await playAll(Numbe
 
 async function playAll(seed: number): Promise<number> {
   console.log(`seed ${seed}`);
-  const { place, close } = await openLongPlace(new Chance(seed));
+  const minutes = Number(values.minutes);
+  const { place, close } = await openLongPlace(new Chance(seed), minutes);
   const plays: [string, () => Promise<Figures>][] = [
     ...scenarios.map(({ name, play }): [string, () => Promise<Figures>] => [name, () => play(place)]),
     ["twin", () => playTwin(place, seed)],
-    ["everything", () => playEverything(place, seed, Number(values.minutes) * 60_000, tell)],
+    ["everything", () => playEverything(place, seed, minutes * 60_000, tell)],
   ];
   const names = plays.map(([name]) => name);
   const only = values.only?.split(",") ?? names;

@@ -39,17 +39,20 @@ const asInAProject = (source: string) =>
   source
     .replaceAll('"../../../src/signing/index.ts"', '"sealpost-receiver"')
     .replaceAll('"../../../src/signing/web.ts"', '"sealpost-receiver/web"')
+    .replaceAll("from recipe import", "from webhooks import")
     .trimEnd();
 
-test.each(globSync(["test/recipes/*/recipe.*", "test/signing/examples/*.ts"], { cwd: REPOSITORY }))(
-  "the guide has %s as it is tested",
-  (path) => {
-    const source = asInAProject(readFileSync(`${REPOSITORY}${path}`, "utf8"));
-    const blocks = [...html.matchAll(/<pre tabindex="0"><code>([\s\S]*?)<\/code><\/pre>/g)];
-    expect(blocks.map(([, code = ""]) => unescaped(code))).toContain(source);
-    expect(markdown).toContain(source);
-  },
-);
+test.each(
+  globSync(
+    ["test/recipes/*/recipe.*", "test/recipes/python/{pull,receiver}.py", "test/signing/examples/*.ts"],
+    { cwd: REPOSITORY },
+  ),
+)("the guide has %s as it is tested", (path) => {
+  const source = asInAProject(readFileSync(`${REPOSITORY}${path}`, "utf8"));
+  const blocks = [...html.matchAll(/<pre tabindex="0"><code>([\s\S]*?)<\/code><\/pre>/g)];
+  expect(blocks.map(([, code = ""]) => unescaped(code))).toContain(source);
+  expect(markdown).toContain(source);
+});
 
 test("the guide asks nobody for anything, and its policy allows its one style", () => {
   expect([page.status, page.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);

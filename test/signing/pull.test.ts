@@ -107,6 +107,21 @@ describe("pulling", () => {
     await events.return();
   });
 
+  it("tells the cursor that newest stands for before anything comes, so that a restart misses nothing", async () => {
+    await publishInFeed(1);
+    const stopping = new AbortController();
+    const cursors: string[] = [];
+    const onCursor = (cursor: string) => void cursors.push(cursor);
+    const waiting = pull({ after: "newest", onCursor, signal: stopping.signal }).next();
+    await expect.poll(() => cursors).toHaveLength(1);
+    stopping.abort();
+    await waiting;
+    const meanwhile = await publishInFeed(1);
+    const again = pull({ after: cursors[0] });
+    expect(await take(again, 1)).toEqual(meanwhile);
+    await again.return();
+  });
+
   it("ends when it is told to, while it waits and before it begins", async () => {
     const stopping = new AbortController();
     const next = pull({ signal: stopping.signal }).next();
@@ -172,6 +187,13 @@ describe("what a retry would not change", () => {
     });
     await expect(pull({ baseUrl: other }).next()).rejects.toMatchObject({ code: "not_a_feed", status: 302 });
     expect(asked).toHaveLength(1);
+  });
+
+  it("is thrown: what onCursor throws", async () => {
+    const onCursor = () => {
+      throw new Error("the disk is full");
+    };
+    await expect(pull({ after: "newest", onCursor }).next()).rejects.toThrow("the disk is full");
   });
 
   it("is thrown: no key", async () => {

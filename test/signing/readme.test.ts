@@ -15,12 +15,16 @@ function asInAProject(source: string): string {
   return source
     .replaceAll('"../../../src/signing/index.ts"', '"sealpost-receiver"')
     .replaceAll('"../../../src/signing/web.ts"', '"sealpost-receiver/web"')
+    .replaceAll("from recipe import", "from webhooks import")
     .trimEnd();
 }
 
-const tested = globSync(["test/recipes/*/recipe.*", "test/signing/examples/*.ts"], {
-  cwd: fileURLToPath(REPOSITORY),
-});
+const tested = globSync(
+  ["test/recipes/*/recipe.*", "test/recipes/python/{pull,receiver}.py", "test/signing/examples/*.ts"],
+  {
+    cwd: fileURLToPath(REPOSITORY),
+  },
+);
 
 test("shows every recipe and example", () => {
   expect(tested.length).toBeGreaterThanOrEqual(12);

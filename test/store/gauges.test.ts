@@ -62,6 +62,7 @@ describe("the queue's levels", () => {
       due: 0,
       overdue: 0,
       leased: 0,
+      held: 0,
       oldestDueIdleSeconds: 0,
       oldestDueAtWorkSeconds: 0,
       wakeupsWaiting: 0,
@@ -71,6 +72,17 @@ describe("the queue's levels", () => {
       replayDeliveriesWaitingOfOne: 0,
       answeredLanes: 0,
     });
+  });
+
+  test("count what is held, apart from what is due", async () => {
+    await database.pool.query(
+      `insert into sealpost.held_deliveries (account_id, delivery_id, body_bytes)
+       select $1, sealpost.uuid_v7(), 10 from generate_series(1, 3)`,
+      [accountId],
+    );
+    await insertOpen({ lane: 1, dueIn: -5 });
+    expect(await readQueueLevels(pool)).toMatchObject({ due: 1, held: 3 });
+    await database.pool.query("delete from sealpost.held_deliveries");
   });
 
   test("count what is due, and tell lanes at work from lanes that nobody serves", async () => {

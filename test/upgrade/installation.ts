@@ -3,6 +3,7 @@ import { Cluster } from "../faults/harness/cluster.ts";
 import { until } from "../faults/harness/scenario.ts";
 import type { LogLine, SealpostProcess } from "../faults/harness/sealpost-process.ts";
 import { createEmptyDatabase, type TestDatabase } from "../support/database.ts";
+import { patience } from "../support/time-limits.ts";
 import { Pipeline } from "./pipeline.ts";
 import { openRelease, type Release } from "./release.ts";
 
@@ -21,10 +22,15 @@ export type Room = keyof typeof ROOMS;
 /** All of it is over in seconds, unless the machine has much else to do. */
 export const PATIENCE_MS = 60_000;
 
+/**
+ * Long enough that nobody is cut off who only waits for a busy machine: what the receiver has accepted by then is sent
+ * again. Silent receivers take all of it.
+ */
+const DEADLINE_MS = Math.max(8_000, patience(3_000));
+
 const ENV = {
-  // Long enough that nobody is cut off who only waits for a busy machine.
-  ATTEMPT_DEADLINE_MS: "3000",
-  CONNECT_TIMEOUT_MS: "3000",
+  ATTEMPT_DEADLINE_MS: String(DEADLINE_MS),
+  CONNECT_TIMEOUT_MS: String(DEADLINE_MS),
   RATE_LIMIT_REQUESTS: "100000",
 };
 

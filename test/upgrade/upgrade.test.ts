@@ -102,10 +102,11 @@ describe.concurrent("from the version before to this one, under load", { timeout
 
       const verdict = await installation.cluster.check(pipeline.publications);
       expectSafe(verdict);
-      const { duplicated, interrupted, atOnceMax, succeeded } = verdict;
+      const { duplicated, interrupted, unanswered, atOnceMax, succeeded } = verdict;
       equal(succeeded, pipeline.publications.length);
       equal(atOnceMax, 1);
-      ok(duplicated <= interrupted, `${duplicated} duplicates of ${interrupted} interrupted attempts`);
+      const explained = `${duplicated} duplicates of ${interrupted} interrupted attempts, ${unanswered} unanswered`;
+      ok(duplicated <= interrupted, explained);
       tell("put back", world, verdict, { "in flight when killed": inFlight });
     });
   });

@@ -18,6 +18,11 @@ export type Verdict = {
   readonly imagined: number;
   /** Arrivals of a delivery that the receiver had already accepted. */
   readonly duplicated: number;
+  /**
+   * Of these, more than there were attempts of that delivery whose answer was lost (interrupted or unanswered): sent
+   * again although the success was known. Always 0.
+   */
+  readonly repeated: number;
   /** Published in doubt (the answer to the commit was lost), and all the same exactly one delivery. */
   readonly recovered: number;
   readonly succeeded: number;
@@ -75,11 +80,12 @@ export async function check(
     row && published.get(`${row.account_id} ${row.analysis_id}`);
   const acknowledged = publications.filter((one) => one.acknowledgedAtMs !== null);
   const accepted = new Set<string>();
-  let duplicated = 0;
-  for (const arrival of arrivals) {
-    if (accepted.has(arrival.deliveryId)) duplicated++;
-    if (isAccepted(arrival)) accepted.add(arrival.deliveryId);
+  const duplicates = new Map<string, number>();
+  for (const { deliveryId, answer } of arrivals) {
+    if (accepted.has(deliveryId)) duplicates.set(deliveryId, (duplicates.get(deliveryId) ?? 0) + 1);
+    if (isAccepted(answer)) accepted.add(deliveryId);
   }
+  const duplicated = sumOf([...duplicates.values()]);
 
   return {
     published: publications.length,
@@ -122,19 +128,26 @@ export async function check(
       (row) => `succeeded without the receiver: ${row.id}`,
     ),
     duplicated,
+    repeated: count(
+      rows,
+      (row) => (duplicates.get(row.id) ?? 0) > row.interrupted + row.unanswered,
+      (row) => `${duplicates.get(row.id)} duplicates: ${JSON.stringify(row)}`,
+    ),
     recovered: acknowledged.filter((one) => one.wasInDoubt).length,
     succeeded: rows.filter((row) => row.status === "succeeded").length,
     abandoned: countBy(rows.filter((row) => row.status === "abandoned").map((row) => String(row.reason))),
-    attempts: rows.reduce((sum, row) => sum + row.attempts_count, 0),
-    interrupted: rows.reduce((sum, row) => sum + row.interrupted, 0),
-    unanswered: rows.reduce((sum, row) => sum + row.unanswered, 0),
+    attempts: sumOf(rows.map((row) => row.attempts_count)),
+    interrupted: sumOf(rows.map((row) => row.interrupted)),
+    unanswered: sumOf(rows.map((row) => row.unanswered)),
     atOnceMax: arrivals.reduce((max, { atOnce }) => Math.max(max, atOnce), 0),
     sentAgainMsMax: again[0]!.ms === null ? null : Math.round(Number(again[0]!.ms)),
     complaints,
   };
 }
 
-const isAccepted = ({ answer }: Arrival) => answer !== null && answer.status >= 200 && answer.status < 300;
+const isAccepted = (answer: Arrival["answer"]) =>
+  answer !== null && answer.status >= 200 && answer.status < 300;
+const sumOf = (numbers: readonly number[]) => numbers.reduce((sum, number) => sum + number, 0);
 const hasEnded = (row: Row | undefined) => row?.status === "succeeded" || row?.status === "abandoned";
 
 function countBy(names: readonly string[]): Record<string, number> {

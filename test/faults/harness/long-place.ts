@@ -6,7 +6,10 @@ import { OwnPostgres } from "./own-postgres.ts";
 import type { Place } from "./scenario.ts";
 
 /** One server with everything switched on that keeps data, and a database on it for each scenario. */
-export async function openLongPlace(chance: Chance): Promise<{ place: Place; close(): Promise<void> }> {
+export async function openLongPlace(
+  chance: Chance,
+  minutes: number,
+): Promise<{ place: Place; close(): Promise<void> }> {
   const postgres = await OwnPostgres.start({ settings: { max_connections: "300" } });
   const newDatabase = async () => {
     const name = `sealpost_${randomBytes(6).toString("hex")}`;
@@ -19,5 +22,5 @@ export async function openLongPlace(chance: Chance): Promise<{ place: Place; clo
     await migrate({ databaseUrl: url.href });
     return { url: url.href };
   };
-  return { place: { scale: "long", chance, newDatabase }, close: () => postgres.close() };
+  return { place: { scale: "long", minutes, chance, newDatabase }, close: () => postgres.close() };
 }

@@ -11,6 +11,7 @@ export function quickPlace(): Place {
   });
   return {
     scale: "quick",
+    minutes: 0,
     chance: new Chance(1),
     newDatabase: async () => {
       const database = await createTestDatabase();

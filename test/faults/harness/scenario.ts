@@ -8,6 +8,8 @@ import { Cluster, type ClusterOptions } from "./cluster.ts";
 export type Place = {
   /** quick: a few seconds, in `npm test`; long: as the figures are promised, in `npm run faults`. */
   readonly scale: "quick" | "long";
+  /** How long a fault stays that has no end of its own, and that long only where scale is long. */
+  readonly minutes: number;
   readonly chance: Chance;
   /** A migrated database of its own; it goes with the place. */
   readonly newDatabase: () => Promise<{ readonly url: string }>;
@@ -43,10 +45,10 @@ export async function withCluster<T>(
 
 /** What must hold whatever was broken. */
 export function expectSafe(verdict: Verdict): void {
-  const { lost, unexpected, doubled, forged, imagined, complaints } = verdict;
-  const wrong = { lost, unexpected, doubled, forged, imagined };
+  const { lost, unexpected, doubled, forged, imagined, repeated, complaints } = verdict;
+  const wrong = { lost, unexpected, doubled, forged, imagined, repeated };
   ok(
-    lost + unexpected + doubled + forged + imagined === 0,
+    lost + unexpected + doubled + forged + imagined + repeated === 0,
     `${JSON.stringify(wrong)}\n${complaints.join("\n")}`,
   );
   equal(verdict.acknowledged, verdict.published);
@@ -58,9 +60,21 @@ export function expectAtMost(value: number | null, max: number, what: string): v
 
 /** The counts of a verdict that every scenario prints. */
 export function countsOf(verdict: Verdict): Figures {
-  const { published, lost, unexpected, duplicated, recovered, succeeded, attempts, interrupted } = verdict;
+  const { published, lost, unexpected, duplicated, recovered, succeeded, attempts, interrupted, unanswered } =
+    verdict;
   const abandoned = Object.values(verdict.abandoned).reduce((sum, n) => sum + n, 0);
-  return { published, lost, unexpected, duplicated, recovered, succeeded, abandoned, attempts, interrupted };
+  return {
+    published,
+    lost,
+    unexpected,
+    duplicated,
+    recovered,
+    succeeded,
+    abandoned,
+    attempts,
+    interrupted,
+    unanswered,
+  };
 }
 
 /** The value below which 99 of 100 are; null when there is none. */
