@@ -15,6 +15,7 @@ export default defineConfig({
       // As last measured on an otherwise idle machine.
       suite: { minutes: 5.7, cores: 2 },
       fuzzRuns: 45,
+      moveHistories: 2,
     },
     // For two cores: a third worker has time for tests that wait, and more would only make timing tests lie.
     maxWorkers: 3,

@@ -12,6 +12,6 @@ export default defineConfig({
     ...config.test,
     include: ["test/**/*.long.test.ts", "test/{api,operations}/fuzz.test.ts"],
     exclude: [],
-    provide: { suite: { minutes: 1.5, cores: 2 }, fuzzRuns: 300 },
+    provide: { suite: { minutes: 1.5, cores: 2 }, fuzzRuns: 300, moveHistories: 2 },
   },
 });

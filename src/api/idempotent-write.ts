@@ -129,6 +129,11 @@ export async function recordPerformed(
   await recordWrite(tx, { operationKey, accountId, caller, requestId, details });
 }
 
+/** For `errors` of `account_moved`. */
+function movedTo(cell: string): string {
+  return `The account is in the cell "${cell}".`;
+}
+
 /**
  * The stored response, or null when the claim is ours and the work is still to be done.
  * @throws Problem when it is another request's
@@ -139,6 +144,8 @@ export function earlierResponse(found: ClaimState, claim: IdempotencyClaim): Ope
       return null;
     case "in_progress":
       throw new Problem("idempotency_in_progress");
+    case "moved":
+      throw new Problem("account_moved", { errors: [{ path: "account", message: movedTo(found.cell) }] });
     case "completed":
       if (!claim.fingerprint.equals(found.fingerprint)) throw new Problem("idempotency_key_reused");
       return fromStoredResponse(found.response);

@@ -77,6 +77,16 @@ export const standardProblems = {
     meaning: "A request with the same Idempotency-Key is still in progress.",
     remedy: "Wait a moment, then retry with the same key: the retry gets the first request's response.",
   },
+  account_moved: {
+    status: 409,
+    title: "Account moved",
+    meaning:
+      "The account has moved to another cell of this service, which `errors` names. Here it can only be read.",
+    remedy:
+      "Send the request there, with the same Idempotency-Key: what was answered here is answered there again. If you " +
+      "do not choose cells yourself, wait a moment and retry; report it if it goes on.",
+    hasErrors: true,
+  },
   route_retired: {
     status: 410,
     title: "Route retired",
@@ -147,7 +157,7 @@ export function raisedCodes({ effect, work, errors, isAcrossAccounts }: Operatio
     "access_denied",
     "not_found",
     "method_not_allowed",
-    ...(effect === "write" ? ["idempotency_in_progress", "payload_too_large"] : []),
+    ...(effect === "write" ? ["idempotency_in_progress", "account_moved", "payload_too_large"] : []),
     ...(effect === "write" ? ["unsupported_media_type", "idempotency_key_reused"] : []),
     ...(work.kind === "retired" ? ["route_retired"] : []),
     "rate_limited",

@@ -5,6 +5,7 @@ import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { listAccounts } from "../store/accounts.ts";
 import { readCell } from "../store/cells.ts";
+import { addMoveCommands } from "./account-move.ts";
 import { parseName } from "./options.ts";
 
 export function addAccountCommands(program: Command, context: ProcessContext): void {
@@ -30,14 +31,21 @@ export function addAccountCommands(program: Command, context: ProcessContext): v
       withDatabase(context, async (pool) => {
         const accounts = await listAccounts(pool);
         const cell = await readCell(pool);
-        const value = accounts.map(({ id, name, createdAt }) => ({
+        const value = accounts.map(({ id, name, createdAt, movedTo }) => ({
           account_id: id,
           name,
           created_at: createdAt.toISOString(),
           cell,
+          moved_to: movedTo,
         }));
-        const text = value.map((one) => `${one.account_id}  ${one.created_at}  ${one.name}`).join("\n");
+        const text = value
+          .map(({ account_id, created_at, name, moved_to }) => {
+            const where = moved_to === null ? "" : `  (moved to ${moved_to})`;
+            return `${account_id}  ${created_at}  ${name}${where}`;
+          })
+          .join("\n");
         printResult(context, options, value, text || "No accounts yet.");
       }),
     );
+  addMoveCommands(account, context);
 }

@@ -55,7 +55,9 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
       withDatabase(context, async (pool) => {
         const keys = await listApiKeys(pool, options.account ?? null);
         const cell = await readCell(pool);
-        const value = keys.map((key) => ({ ...keyFields(key), sha256: key.sha256, cell }));
+        const value = keys.map((key) => {
+          return { ...keyFields(key), sha256: key.sha256, cell, moved_to: key.movedTo };
+        });
         const text = keys.map(keyText).join("\n");
         printResult(context, options, value, text || "No API keys yet.");
       }),

@@ -42,6 +42,20 @@ export const variables = {
     "Name of the cell, where there are several ([Scaling](docs/scaling.md)). `migrate` writes it into the database " +
       "once; another cell's database is then refused. Unset: not checked.",
   ),
+  TARGET_DATABASE_URL: optional(
+    kinds.secret(
+      kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
+        "postgres:",
+        "postgresql:",
+      ]),
+    ),
+    "For `account move` alone: URL of the database that the account moves to, in place of `--to`, which others on " +
+      "the machine can read.",
+  ),
+  TARGET_SECRETS_KEY: optional(
+    kinds.aesKey(),
+    "For `account move` alone: the `SECRETS_KEY` of that database's cell.",
+  ),
   STATE_DIR: withDefault(
     kinds.text("the path of a folder", /^[^\0]+$/),
     ".state",

@@ -25,6 +25,8 @@ export type ClaimState =
   | { readonly state: "claimed" }
   /** Another request holds the claim: its transaction is open, or its call is in progress. */
   | { readonly state: "in_progress" }
+  /** The account is in another cell, or on its way there: nothing is written here, and nothing answered again. */
+  | { readonly state: "moved"; readonly cell: string }
   /** `fingerprint`: that of the completed request. */
   | { readonly state: "completed"; readonly fingerprint: Buffer; readonly response: StoredResponse };
 

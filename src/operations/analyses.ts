@@ -86,9 +86,7 @@ export function analysisOperations(dependencies: Dependencies): readonly Operati
         return { item, name: analysisId === "" ? null : analysisId };
       },
       handleEach: async (items, tx) => {
-        const results = await publishEach(tx, items, { unsafeAllowedTargets }).catch((error: unknown) => {
-          throw error instanceof PublishRefusedError ? problemOf(error) : error;
-        });
+        const results = await publishEach(tx, items, { unsafeAllowedTargets }).catch(throwAsProblem);
         return results.map((result, index) =>
           "refusal" in result
             ? problemOf(result.refusal)
@@ -122,6 +120,11 @@ function idOf(parsed: unknown): string {
   return typeof id === "string" ? id : "";
 }
 
+/** What publishing refuses, as the problem that tells of it. */
+export function throwAsProblem(error: unknown): never {
+  throw error instanceof PublishRefusedError ? problemOf(error) : error;
+}
+
 /** @throws what no request of ours can cause */
 function problemOf(refusal: PublishRefusedError): Problem {
   const { code } = refusal;
@@ -132,6 +135,8 @@ function problemOf(refusal: PublishRefusedError): Problem {
       return new Problem(code, { errors: [fieldError("body.webhook_url", refusal)], cause: refusal });
     case "analysis_conflict":
       return new Problem(code, { cause: refusal });
+    case "account_moved":
+      return new Problem(code, { errors: [fieldError("account", refusal)], cause: refusal });
     case "analysis_too_large":
       return new Problem("payload_too_large", { cause: refusal });
     case "unknown_account":

@@ -12,7 +12,7 @@ import { writeAuditEntry } from "../store/audit-log.ts";
 import { findEndpoint } from "../store/endpoints.ts";
 import { type Counted, createRequestCounter } from "../store/rate-limits.ts";
 import { findSigningSecrets } from "../store/signing-secrets.ts";
-import { Published } from "./analyses.ts";
+import { Published, throwAsProblem } from "./analyses.ts";
 import { event } from "./fields.ts";
 import { ReceiverCheck, receiverCheckBody } from "./receiver-check-schema.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
@@ -50,7 +50,9 @@ export function receiverOperations(dependencies: Dependencies): readonly Operati
       errors: ["not_found"],
       handle: async ({ accountId, body, problem }, tx) => {
         if ((await findEndpoint(tx, accountId)) === null) throw problem("not_found");
-        const { analysisId, deliveryId } = await publishTestEvent(tx, accountId, body.event, randomUUID);
+        const publishing = publishTestEvent(tx, accountId, body.event, randomUUID);
+        // The account may be moved just now.
+        const { analysisId, deliveryId } = await publishing.catch(throwAsProblem);
         return { body: { analysis_id: analysisId, delivery_id: deliveryId } };
       },
     }),

@@ -40,12 +40,20 @@ export async function findAccountName(database: Pool, accountId: string): Promis
   return rows[0]?.name ?? null;
 }
 
-export type StoredAccount = { readonly id: string; readonly name: string; readonly createdAt: Date };
+export type StoredAccount = {
+  readonly id: string;
+  readonly name: string;
+  readonly createdAt: Date;
+  /** The cell that it has moved to; null: it is here. */
+  readonly movedTo: string | null;
+};
+
+const ACCOUNT = 'id, name, created_at as "createdAt", moved_to as "movedTo"';
 
 /** The newest first. */
 export async function listAccounts(database: ClientBase | Pool): Promise<readonly StoredAccount[]> {
   const { rows } = await database.query<StoredAccount>(
-    'select id, name, created_at as "createdAt" from sealpost.accounts order by id desc',
+    `select ${ACCOUNT} from sealpost.accounts order by id desc`,
   );
   return rows;
 }
@@ -59,7 +67,7 @@ export async function hasAccounts(database: ClientBase | Pool): Promise<boolean>
 /** The oldest; null: there is none. */
 export async function findFirstAccount(database: ClientBase | Pool): Promise<StoredAccount | null> {
   const { rows } = await database.query<StoredAccount>(
-    'select id, name, created_at as "createdAt" from sealpost.accounts order by id limit 1',
+    `select ${ACCOUNT} from sealpost.accounts order by id limit 1`,
   );
   return rows[0] ?? null;
 }

@@ -76,17 +76,23 @@ export async function noteApiKeyUse(database: Pool | ClientBase, id: string): Pr
   await database.query({ name: "note_api_key_use", text: NOTE_USE, values: [id] });
 }
 
-/** The newest first, each with its digest in hex. @param accountId null: of all accounts and staff */
+/** A key as it is listed: with its digest in hex, and the cell that its account has moved to (null: it is here). */
+export type ListedApiKey = StoredApiKey & { readonly sha256: string; readonly movedTo: string | null };
+
+/** The newest first. @param accountId null: of all accounts and staff */
 export async function listApiKeys(
   database: Pool | ClientBase,
   accountId: string | null,
-): Promise<(StoredApiKey & { readonly sha256: string })[]> {
+): Promise<ListedApiKey[]> {
   const text = `
-    select ${KEY}, encode(digest, 'hex') as sha256 from sealpost.api_keys
+    select ${KEY}, encode(digest, 'hex') as sha256,
+      (select moved_to from sealpost.accounts where accounts.id = api_keys.account_id) as moved_to
+    from sealpost.api_keys
     where $1::uuid is null or account_id = $1
     order by id desc`;
-  const { rows } = await database.query<KeyRow & { sha256: string }>(text, [accountId]);
-  return rows.map(({ key, sha256 }) => ({ ...fromColumns(key), sha256 }));
+  type Row = KeyRow & { sha256: string; moved_to: string | null };
+  const { rows } = await database.query<Row>(text, [accountId]);
+  return rows.map(({ key, sha256, moved_to }) => ({ ...fromColumns(key), sha256, movedTo: moved_to }));
 }
 
 /** Whose key it is, and when it was revoked, now or earlier: the first time stays. Null for an unknown key. */

@@ -245,6 +245,11 @@ export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Cl
   };
 }
 
+/** Ends attempts whose dispatcher has died, and leaves the rows for whoever wants them. */
+export async function recoverCut(pool: Pool, cutIds: readonly string[], at: Date | null): Promise<void> {
+  await recover(pool, cutIds, at, new Set());
+}
+
 async function recover(
   pool: Pool,
   cutIds: readonly string[],

@@ -85,7 +85,10 @@ export async function findFeedPlaces(
     ids: string[];
   }>({
     name: "find_feed_places",
-    text: `select last.position as newest, extract(epoch from clock_timestamp())::float8 * 1000 as now_ms,
+    // The feed of an account that has moved ends here: what is newer is in the other cell's.
+    text: `select least(last.position, (
+          select feed_ends_at from sealpost.moves where account_id = $1 and direction = 'out')) as newest,
+        extract(epoch from clock_timestamp())::float8 * 1000 as now_ms,
         coalesce(array_agg(found.position order by found.position) filter (where found.position is not null), '{}')
           as positions,
         array_agg(found.delivery_id::text order by found.position) as ids

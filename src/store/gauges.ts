@@ -57,8 +57,9 @@ with looked_at as materialized (
   group by lane
 ), replaying as (
   select count(*)::integer as running, sum(matched - replayed - skipped)::integer as waiting
-  from sealpost.replays where status = 'running'
-  group by account_id
+  from sealpost.replays as r join sealpost.accounts as a on a.id = r.account_id and a.moved_to is null
+  where r.status = 'running'
+  group by r.account_id
 )
 select
   coalesce(sum(due), 0)::integer as due,

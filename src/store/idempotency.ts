@@ -18,6 +18,7 @@ type Row = {
   headers: Record<string, string> | null;
   body: Buffer | null;
   is_sealed: boolean;
+  moved_to: string | null;
 };
 
 /**
@@ -34,11 +35,13 @@ export async function claimIdempotencyKeys(
 ): Promise<readonly ClaimState[]> {
   const { rows } = await client.query<Row>({
     name: "claim_idempotency_keys",
-    text: `select lock, is_ours, is_held, fingerprint, status, headers, body, is_sealed
+    text: `select lock, is_ours, is_held, fingerprint, status, headers, body, is_sealed, moved_to
            from sealpost.claim_idempotency_keys($1::uuid[], $2::uuid[], $3::text[]) order by n`,
     values: keysOf(claims),
   });
-  const stranger = rows.find(({ status, is_ours }) => status === null && !is_ours);
+  const stranger = rows.find(
+    ({ status, is_ours, moved_to }) => status === null && !is_ours && moved_to === null,
+  );
   if (stranger !== undefined) await refuseStrangersLock(client, stranger.lock);
   return rows.map((row, index) => stateOf(row, claims[index]!, secretsKey));
 }
@@ -54,7 +57,8 @@ export async function claimIdempotencyKey(
 }
 
 function stateOf(row: Row, claim: IdempotencyClaim, secretsKey: Uint8Array): ClaimState {
-  const { status, headers, is_sealed: holdsSecret } = row;
+  const { status, headers, is_sealed: holdsSecret, moved_to: cell } = row;
+  if (cell !== null) return { state: "moved", cell };
   if (status === null) return { state: row.is_ours && !row.is_held ? "claimed" : "in_progress" };
   const body = row.body !== null && holdsSecret ? open(row.body, claim, secretsKey) : row.body;
   const response = { status, headers: headers ?? {}, body, holdsSecret };

@@ -28,7 +28,11 @@ export async function collectMails(
     name: "collect_notice_mails",
     text: `
       with waiting as (
-        select account_id, kind from sealpost.notices where collected_at is null group by account_id, kind
+        select n.account_id, n.kind
+        -- Not of an account that is in another cell: there they are collected.
+        from sealpost.notices as n join sealpost.accounts as a on a.id = n.account_id and a.moved_to is null
+        where n.collected_at is null
+        group by n.account_id, n.kind
       ), due as materialized (
         select waiting.*, gen_random_uuid() as batch
         from waiting

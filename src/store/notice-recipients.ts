@@ -127,13 +127,13 @@ export type Confirmation = {
   readonly isConfirmed: boolean;
 };
 
-/** Null: no link like this was sent, or it has expired, or its recipient was removed. */
+/** Null: no link like this was sent, or it has expired, or its recipient was removed, or its account has moved. */
 export async function findConfirmation(pool: Pool, tokenDigest: Buffer): Promise<Confirmation | null> {
   const { rows } = await pool.query<Confirmation>({
     name: "find_confirmation",
     text: `select r.address, a.name as "accountName", r.confirmed_at is not null as "isConfirmed"
       from sealpost.notice_recipients as r join sealpost.accounts as a on a.id = r.account_id
-      where r.token_digest = $1 and r.token_expires_at > now()`,
+      where r.token_digest = $1 and r.token_expires_at > now() and a.moved_to is null`,
     values: [tokenDigest],
   });
   return rows[0] ?? null;
@@ -144,7 +144,7 @@ export async function confirmRecipient(pool: Pool, tokenDigest: Buffer): Promise
   const { rows } = await pool.query<Confirmation>(
     `update sealpost.notice_recipients as r set confirmed_at = coalesce(r.confirmed_at, now())
      from sealpost.accounts as a
-     where a.id = r.account_id and r.token_digest = $1 and r.token_expires_at > now()
+     where a.id = r.account_id and r.token_digest = $1 and r.token_expires_at > now() and a.moved_to is null
      returning r.address, a.name as "accountName", true as "isConfirmed"`,
     [tokenDigest],
   );

@@ -13,6 +13,26 @@ export async function makePartitions(pool: Pool): Promise<number> {
   return rows[0]!.made;
 }
 
+/** Creates those that are missing from a day (`2026-11-22`) on, for rows that come from another database. */
+export async function makePartitionsSince(pool: Pool, firstDay: string): Promise<void> {
+  await pool.query(
+    "select sealpost.make_partitions($1::date, greatest((now() at time zone 'UTC')::date - $1::date, 0) + 1)",
+    [firstDay],
+  );
+}
+
+/** The day of the account's oldest delivery or place in the feed; null: it has neither. */
+export async function readFirstDay(pool: Pool, accountId: string): Promise<string | null> {
+  const { rows } = await pool.query<{ day: string | null }>(
+    `select to_char(least(
+       (select sealpost.uuid_v7_time(id) from sealpost.deliveries where account_id = $1 order by id limit 1),
+       (select to_timestamp(position / 1000000.0) from sealpost.feed where account_id = $1 order by position limit 1)
+     ) at time zone 'UTC', 'YYYY-MM-DD') as day`,
+    [accountId],
+  );
+  return rows[0]!.day;
+}
+
 export type PartitionedTable = "deliveries" | "bodies" | "attempts" | "feed";
 export type DayPartition = { readonly table: PartitionedTable; readonly name: string; readonly day: Date };
 
@@ -42,10 +62,15 @@ export async function findPartitionsOlderThan(
   return rows.map(({ name, day }) => ({ table, name, day }));
 }
 
-/** Open deliveries of that day; while there are any, it is not dropped. */
+/** Open deliveries of that day, parked ones too; while there are any, it is not dropped. */
 export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
   const { rows } = await pool.query<{ n: number }>(
-    `select count(*)::integer as n from sealpost.open_deliveries
+    `select count(*)::integer as n
+     from (
+       select delivery_id from sealpost.open_deliveries
+       union all
+       select delivery_id from sealpost.parked_deliveries
+     ) as open
      where delivery_id >= sealpost.uuid_v7_floor($1)
        and delivery_id < sealpost.uuid_v7_floor($1::timestamptz + interval '1 day')`,
     [day],

@@ -13,6 +13,8 @@ type Timeouts = {
 const TIMEOUTS: Timeouts = { statementMs: 5_000, answerMs: 6_000, connectMs: 5_000 };
 /** The API has its answer out within 5 s, so it has to know before that. */
 const API_TIMEOUTS: Timeouts = { statementMs: 3_000, answerMs: 3_500, connectMs: 2_000 };
+/** Opening an account puts back all that is parked of it, perhaps a million rows. */
+const MOVE_TIMEOUTS: Timeouts = { statementMs: 120_000, answerMs: 121_000, connectMs: 5_000 };
 
 /** Connecting, catching up and a statement take less than a second together: then the primary is asked. */
 const STANDBY_TIMEOUTS: Timeouts = { statementMs: 400, answerMs: 450, connectMs: 300 };
@@ -78,6 +80,15 @@ export function createStandbyPool(options: PoolOptions): pg.Pool {
  */
 export function createGaugePool(options: PoolOptions): pg.Pool {
   return createPool(options, ["enable_seqscan=off", "enable_bitmapscan=off"], API_TIMEOUTS);
+}
+
+/**
+ * For moving an account: pages are read along an index, however many of an account there are. A page may take longer
+ * than a statement of anybody else's, and is written as text, which has to say the same wherever it is read.
+ */
+export function createMovePool(options: PoolOptions): pg.Pool {
+  const settings = ["bytea_output=hex", "extra_float_digits=1", "timezone=UTC", "synchronous_commit=on"];
+  return createPool(options, ["enable_seqscan=off", ...settings], MOVE_TIMEOUTS);
 }
 
 /** For everything else: the command line, the leader's work. */

@@ -21,6 +21,7 @@ export const PUBLISH_REFUSAL_CODES = [
   "analysis_too_large",
   "target_refused",
   "analysis_conflict",
+  "account_moved",
   "invalid_request",
 ] as const;
 

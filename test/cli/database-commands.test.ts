@@ -63,6 +63,7 @@ test("account list shows the accounts, the newest first", async () => {
     name: "Newest",
     created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
     cell: null,
+    moved_to: null,
   });
   expect(others).toContainEqual(expect.objectContaining({ account_id: accountId, name: "Acme" }));
   expect(await usageErrorOf(["secret", "rotate", "--account", nobody])).toContain("sealpost account list");
@@ -134,6 +135,7 @@ describe("key", () => {
       last_used_at: null,
       sha256: digestApiKey(made.api_key).toString("hex"),
       cell: null,
+      moved_to: null,
     });
     expect(listed.stdout).not.toContain(made.api_key);
   });

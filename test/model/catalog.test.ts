@@ -4,6 +4,7 @@ import { ACTOR_KINDS } from "../../src/model/audit.ts";
 import { CONSOLE_THEMES } from "../../src/model/console.ts";
 import { END_REASONS } from "../../src/model/end-reasons.ts";
 import { ANALYSIS_STATUSES, EVENTS } from "../../src/model/events.ts";
+import { MOVE_DIRECTIONS, MOVE_STEPS, type MoveStep } from "../../src/model/moves.ts";
 import { MAIL_STATUSES, type MailStatus, NOTICE_KINDS } from "../../src/model/notices.ts";
 import { OUTCOMES, type Outcome } from "../../src/model/outcomes.ts";
 import {
@@ -29,6 +30,8 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "deliveries.reason": END_REASONS,
   "deliveries.status": DELIVERY_STATUSES,
   "late_attempts.outcome": OUTCOMES,
+  "moves.direction": MOVE_DIRECTIONS,
+  "moves.step": MOVE_STEPS,
   "notice_mails.status": MAIL_STATUSES,
   "notices.kind": NOTICE_KINDS,
   "replay_items.outcome": REPLAY_ITEM_OUTCOMES,
@@ -39,6 +42,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
 const PAIRS: Readonly<Record<string, readonly string[]>> = {
   "attempts.outcome, error_code": ["succeeded" satisfies Outcome],
   "deliveries.status, reason": ["abandoned" satisfies DeliveryStatus],
+  "moves.step, ended_at": ["done", "deleted"] satisfies MoveStep[],
   "notice_mails.status, claim_token": ["sending" satisfies MailStatus],
   "notice_mails.status, claimed_until": ["sending" satisfies MailStatus],
   "notice_mails.status, ended_at": ["sent", "perhaps_sent", "failed"] satisfies MailStatus[],
@@ -108,7 +112,8 @@ describe("the CHECKs of the database", () => {
       `select c.relname || '.' || a.attname as name from pg_attribute a join pg_class c on c.oid = a.attrelid
        where c.relnamespace = ${SCHEMA} and c.relkind in ('r', 'p') and not c.relispartition
          and a.atttypid = 'text'::regtype and a.attname in
-           ('actor', 'class', 'created_by', 'event', 'kind', 'outcome', 'reason', 'status', 'theme')`,
+           ('actor', 'class', 'created_by', 'direction', 'event', 'kind', 'outcome', 'reason', 'status', 'step',
+            'theme')`,
     );
     // Publishing writes both rows of an event in one statement.
     const known = [...Object.keys(LISTS), "bodies.event"];

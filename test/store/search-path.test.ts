@@ -15,7 +15,7 @@ import { endSequencingLease, readFeedLag, sequenceEvents } from "../../src/store
 import { collectMails, giveUpCutMails, takeNoticeTurn } from "../../src/store/notice-mails.ts";
 import { createGeneralPool } from "../../src/store/pools.ts";
 import { runSealpost } from "../support/command.ts";
-import type { TestDatabase } from "../support/database.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
 import { findCalled, plantHostileNames } from "../support/hostile-names.ts";
 import { countRows, publish, publishMany, SECRETS_KEY } from "../support/installation.ts";
@@ -119,6 +119,19 @@ test("the command line", async () => {
   await command("endpoint", "set", "--account", account, "--url", "https://hooks.example.com/");
   await command("secret", "rotate", "--account", account);
   await command("audit", "list", "--account", account, "--actor", "command_line");
+});
+
+test("moving an account", async () => {
+  const other = await createTestDatabase();
+  const { accountId: account } = await api.newAccount();
+  await publish(database.pool, account, analysis("moved"));
+  const target = { TARGET_DATABASE_URL: other.url, TARGET_SECRETS_KEY: env.SECRETS_KEY! };
+  const moving = ["account", "move", "--account", account, "--cell", "c2"];
+  for (const args of [moving, ["account", "delete-moved", "--account", account]]) {
+    const { code, stderr } = await runSealpost(args, { env: { ...env, ...target } });
+    expect(code, `${args.join(" ")}: ${stderr} (called: ${await findCalled(watcher)})`).toBe(0);
+  }
+  await other.drop();
 });
 
 describe("what a pipeline publishes from a session that searches elsewhere", () => {

@@ -62,7 +62,7 @@ export function startTestDispatcher(
     databaseUrl: database.url,
     config,
     egress: createEgress(config),
-    secretsKey: SECRETS_KEY,
+    secretsKey: config.secretsKey?.export() ?? SECRETS_KEY,
     log: pino({ level: "silent" }),
     random: Math.random,
     wallClockMs: Date.now,

@@ -89,7 +89,7 @@ export async function startTestApi(
     config,
     pool,
     logPool,
-    secretsKey: SECRETS_KEY,
+    secretsKey: config.secretsKey?.export() ?? SECRETS_KEY,
     publicUrl: "https://api.sealpost.test",
     log: pino({ level: "info" }, linesInto(log)),
     now: world.now ?? Date.now,

@@ -13,7 +13,7 @@ const layers: Readonly<Record<string, readonly string[]>> = {
   egress: ["model"],
 };
 const ground = Object.keys(layers);
-const useCases = ["publish", "dispatch", "deliveries", "receivers", "notices", "feed"];
+const useCases = ["publish", "dispatch", "deliveries", "receivers", "notices", "feed", "moves"];
 const belowApp = ["console", "operations", "api", ...useCases, "store", ...ground];
 
 /** Use cases never import each other; `api` knows no domain word; whoever composes stands on top. */

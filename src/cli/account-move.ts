@@ -1,0 +1,99 @@
+import { type Command, InvalidArgumentError } from "@commander-js/extra-typings";
+import { withBothCells, withSource } from "../app/account-moving.ts";
+import { inColumns, printResult } from "../app/output.ts";
+import type { ProcessContext } from "../app/process-context.ts";
+import { callOffMove, deleteMoved } from "../moves/calling-off.ts";
+import type { MovePart } from "../moves/move.ts";
+import { moveAccount } from "../moves/move-account.ts";
+import { parseId, parseSeconds } from "./options.ts";
+
+const WAIT_SECONDS = 600;
+const WAIT_SECONDS_MAX = 86_400;
+
+/** Of the noun `account`. */
+export function addMoveCommands(account: Command, context: ProcessContext): void {
+  account
+    .command("move")
+    .description("move an account to another cell's database; run again, it goes on where it was cut off")
+    .requiredOption("--account <id>", "id of the account", parseId)
+    .option("--to <url>", "URL of the target's database (default: TARGET_DATABASE_URL)", parseDatabaseUrl)
+    .option("--cell <name>", "what callers are told: the target's name (default: its own, CELL)")
+    .option(
+      "--target-secrets-key-file <path>",
+      "file of the target's SECRETS_KEY (default: TARGET_SECRETS_KEY)",
+    )
+    .option(
+      "--wait <time>",
+      "how long to wait for transactions and attempts that are under way (default: 10m)",
+      parseSeconds(WAIT_SECONDS_MAX),
+    )
+    .option("--cancel", "call the move off, if the account is not open at the target yet")
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withBothCells(context, options, async (cells) => {
+        const { account: accountId } = options;
+        if (options.cancel) {
+          await callOffMove({ accountId, ...cells });
+          printResult(
+            context,
+            options,
+            { account_id: accountId, moved_to: null },
+            "Called off: the account is here.",
+          );
+          return;
+        }
+        const { id } = await moveAccount({
+          accountId,
+          ...cells,
+          waitMaxMs: (options.wait ?? WAIT_SECONDS) * 1_000,
+          onProgress: tellOnce((line) => context.stderr.write(`${line}\n`)),
+        });
+        const { targetName } = cells;
+        const value = { account_id: accountId, moved_to: targetName, move_id: id };
+        const next = `when you have looked at it there: sealpost account delete-moved --account ${accountId}`;
+        printResult(context, options, value, inColumns({ account: accountId, "moved to": targetName, next }));
+      }),
+    );
+  account
+    .command("delete-moved")
+    .description(
+      "delete what is left here of an account that was moved, but for its keys, which are told where it is",
+    )
+    .requiredOption("--account <id>", "id of the account", parseId)
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withSource(context, async (source) => {
+        const rows = await deleteMoved(source, options.account);
+        const value = { account_id: options.account, rows_deleted: rows };
+        printResult(context, options, value, `Deleted ${rows} rows, and what belonged to them.`);
+      }),
+    );
+}
+
+function parseDatabaseUrl(text: string): string {
+  if (URL.canParse(text) && ["postgres:", "postgresql:"].includes(new URL(text).protocol)) return text;
+  throw new InvalidArgumentError("It must be a PostgreSQL URL such as postgres://user@host:5432/name.");
+}
+
+const TOLD: Readonly<Record<MovePart, string>> = {
+  prepare: "beginning, or going on",
+  close: "closing the account: publishing and writes are refused from now on",
+  wait_for_transactions: "waiting for older transactions to end",
+  park: "parking what is open",
+  wait_for_feed: "waiting until the feed holds everything",
+  still: "nothing of the account changes any more",
+  copy: "copying",
+  compare: "comparing",
+  open: "opening the account at the target",
+  finish: "finishing",
+};
+
+/** Not the same line twice: a table has many pages, and waiting takes many looks. */
+function tellOnce(write: (line: string) => void): (part: MovePart, detail: string | null) => void {
+  let last = "";
+  return (part, detail) => {
+    const line = detail === null ? TOLD[part] : `${TOLD[part]}: ${detail}`;
+    if (line !== last) write(line);
+    last = line;
+  };
+}

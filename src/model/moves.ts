@@ -1,0 +1,14 @@
+/** Which of a move's two databases this is: `out` of the source, `in` to the target. */
+export const MOVE_DIRECTIONS = ["out", "in"] as const;
+export type MoveDirection = (typeof MOVE_DIRECTIONS)[number];
+
+/**
+ * How far a move has come, as a database knows of itself.
+ *
+ * - `begun`: of the source: it is closed, or about to be; of the target: rows arrive
+ * - `still`: of the source: nothing of the account changes any more
+ * - `done`: the account is open at the target
+ * - `deleted`: of the source: what was copied is gone
+ */
+export const MOVE_STEPS = ["begun", "still", "done", "deleted"] as const;
+export type MoveStep = (typeof MOVE_STEPS)[number];

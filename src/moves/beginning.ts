@@ -1,0 +1,102 @@
+import { randomUUID } from "node:crypto";
+import { accountExists } from "../store/accounts.ts";
+import {
+  type CellFacts,
+  findMove,
+  findMovedTo,
+  insertMove,
+  readCellFacts,
+  type StoredMove,
+  setMovedTo,
+} from "../store/moves.ts";
+import { inTransaction } from "../store/transaction.ts";
+import type { Move } from "./move.ts";
+import { MoveRefusedError } from "./move-refused-error.ts";
+
+/**
+ * Compares the two databases.
+ * @param migrations what both must have: the names of the files of this version
+ * @throws MoveRefusedError when no account can go from one to the other
+ */
+export async function compareCells(
+  { source, target }: Pick<Move, "source" | "target">,
+  migrations: readonly string[],
+): Promise<{ readonly source: CellFacts; readonly target: CellFacts }> {
+  const [from, to] = await Promise.all([readCellFacts(source.pool), readCellFacts(target.pool)]);
+  if (from === null || to === null) {
+    throw new MoveRefusedError(
+      `The ${from === null ? "source" : "target"} has no Sealpost tables yet: run \`sealpost migrate\` on it first.`,
+    );
+  }
+  const refusal = refusalOf(from, to, migrations);
+  if (refusal !== null) throw new MoveRefusedError(refusal);
+  return { source: from, target: to };
+}
+
+/** Null: an account can go from one to the other. */
+export function refusalOf(from: CellFacts, to: CellFacts, migrations: readonly string[]): string | null {
+  if (from.isStandby) return "The source is a standby, which cannot be written to: name its primary.";
+  if (to.isStandby) return "The target is a standby, which cannot be written to: name its primary.";
+  if (from.system === to.system && from.database === to.database) {
+    return "The target is the same database as the source.";
+  }
+  const names = (facts: CellFacts) => facts.migrations.map((one) => one.split(" ")[0]!);
+  const differs = [from, to].find((facts) => names(facts).join() !== migrations.join());
+  if (differs === undefined && from.migrations.join() === to.migrations.join()) return null;
+  const which = differs === from ? "source" : "target";
+  return (
+    `The ${which} is not of this version: run this version's \`sealpost migrate\` on both databases, ` +
+    "and its processes."
+  );
+}
+
+/**
+ * Begins the move, or finds it begun. The target is told first, so that the source is closed only where it can be
+ * copied to.
+ */
+export async function beginMove(move: Move): Promise<StoredMove> {
+  const { accountId, source, target } = move;
+  if (!(await accountExists(source.pool, accountId))) {
+    throw new MoveRefusedError(
+      `There is no account ${accountId}; \`sealpost account list\` lists all accounts.`,
+    );
+  }
+  const [out, into] = await Promise.all([findMove(source.pool, accountId), findMove(target.pool, accountId)]);
+  const begun = out?.direction === "out" && out.step !== "deleted" ? out : null;
+  if (begun === null) await refuseMoved(move);
+  const isHere = into?.direction === "in" && into.id === begun?.id;
+  if (!isHere) await refuseTarget(move, into);
+  const id = begun?.id ?? randomUUID();
+  if (begun === null) {
+    await insertMove(source.pool, accountId, { id, direction: "out", otherCell: move.targetName });
+  }
+  if (!isHere) await insertMove(target.pool, accountId, { id, direction: "in", otherCell: move.sourceName });
+  return (await findMove(source.pool, accountId))!;
+}
+
+async function refuseMoved({ accountId, source }: Move): Promise<void> {
+  const movedTo = await inTransaction(source.pool, (tx) => findMovedTo(tx, accountId));
+  if (movedTo === null) return;
+  throw new MoveRefusedError(`Account ${accountId} is in the cell "${movedTo}" already: move it from there.`);
+}
+
+/** The account must not be there yet, but for what an earlier move away from there has left. */
+async function refuseTarget({ accountId, target }: Move, into: StoredMove | null): Promise<void> {
+  if (into?.direction === "out" && into.step === "deleted") return;
+  if (into?.direction === "in" && into.step === "begun") {
+    throw new MoveRefusedError(
+      `Another move of account ${accountId} to the target was begun, from ` +
+        `${into.otherCell ?? "a cell without a name"}: finish that one, or call it off with --cancel.`,
+    );
+  }
+  if (into === null && !(await accountExists(target.pool, accountId))) return;
+  throw new MoveRefusedError(
+    `The target has an account ${accountId} already, which no move that goes on has brought there. If it was moved ` +
+      "away from there, run `sealpost account delete-moved` there first.",
+  );
+}
+
+/** Publishing and writes are refused from now on. */
+export async function closeAccount({ accountId, source, targetName }: Move): Promise<void> {
+  await setMovedTo(source.pool, accountId, targetName);
+}

@@ -1,0 +1,120 @@
+/** A table of which a moved account's rows go along. */
+export type MovedTable = {
+  readonly name: string;
+  /** What its rows are told apart by within their account, or their parent; in the order of an index. */
+  readonly key: readonly string[];
+  /** SQL for the bytes of a row `t`, where one may be large. */
+  readonly bytes?: string;
+  /** Columns that are not copied as they are, with the SQL of what is. */
+  readonly instead?: Readonly<Record<string, string>>;
+};
+
+/** Rows that belong to an account's by way of another table's. */
+export type ChildTable = MovedTable & {
+  /** Where the parent's id stands. */
+  readonly parentId: string;
+};
+
+export type AccountTable = MovedTable & {
+  /** Where the account's id stands; default: account_id. */
+  readonly accountId?: string;
+  /** Rows of a page; default: 1,000. */
+  readonly rowsMax?: number;
+  /** Children of what is in a page, which its first key column names. */
+  readonly children?: readonly ChildTable[];
+};
+
+/**
+ * Copied page by page while the account is closed at the source and not there yet at the target: nothing that works on
+ * these rows by itself may touch those of an account that is unknown or has moved.
+ */
+export const LOG_TABLES: readonly AccountTable[] = [
+  { name: "analyses", key: ["id"] },
+  {
+    name: "deliveries",
+    key: ["id"],
+    rowsMax: 200,
+    children: [
+      { name: "attempts", parentId: "delivery_id", key: ["run", "number"] },
+      {
+        name: "bodies",
+        parentId: "delivery_id",
+        key: [],
+        // Of a small one it is known without reading it; a text of 8 MiB may be stored in a hundredth of that.
+        bytes:
+          "case when pg_column_size(t.analysis) < 2000 then 2000 else octet_length(t.analysis::text) end",
+        // Its place in the feed is copied; with a serial it would get another.
+        instead: { serial: "null" },
+      },
+    ],
+  },
+  { name: "feed", key: ["position"] },
+  { name: "parked_deliveries", key: ["delivery_id"] },
+  {
+    name: "replays",
+    key: ["id"],
+    rowsMax: 1,
+    children: [{ name: "replay_items", parentId: "replay_id", key: ["position"] }],
+  },
+  { name: "audit_log", key: ["id"] },
+  {
+    name: "idempotency_keys",
+    key: ["key_id", "idempotency_key"],
+    bytes: "octet_length(t.body)",
+  },
+  { name: "notices", key: ["id"] },
+  { name: "notice_mails", key: ["id"] },
+];
+
+export const API_KEYS: AccountTable = { name: "api_keys", key: ["id"] };
+
+/** Copied in the one transaction in which the account appears. Small, and in the order of their references. */
+export const OPENING_TABLES: readonly AccountTable[] = [
+  { name: "accounts", accountId: "id", key: [], instead: { moved_to: "null" } },
+  API_KEYS,
+  { name: "endpoints", key: ["id"] },
+  { name: "signing_secrets", key: ["id"] },
+  { name: "notice_recipients", key: ["id"] },
+  { name: "endpoint_health", key: [] },
+  { name: "endpoint_certificates", key: [] },
+  { name: "answered_lanes", key: ["lane"] },
+];
+
+/** Not moved, but deleted with the rest: see TABLES_NOT_MOVED. Their keys need not tell rows apart. */
+const NOT_MOVED_BUT_DELETED: readonly AccountTable[] = [
+  { name: "console_sessions", key: ["id"] },
+  { name: "late_attempts", key: ["ended_at"] },
+  { name: "activity", key: ["bucket", "target_host"] },
+];
+
+/** What a move that is called off has brought. */
+export const ARRIVED_TABLES: readonly AccountTable[] = [...LOG_TABLES, ...NOT_MOVED_BUT_DELETED];
+
+/** What stays at the source when the rest is deleted: with these it tells callers where to go. */
+const KEPT: readonly string[] = ["accounts", API_KEYS.name];
+
+/** What is deleted there. */
+export const LEFT_TABLES: readonly AccountTable[] = [
+  ...ARRIVED_TABLES,
+  ...OPENING_TABLES.filter(({ name }) => !KEPT.includes(name)),
+];
+
+/** What is not moved, and why. A test compares all three with the catalog. */
+export const TABLES_NOT_MOVED: Readonly<Record<string, string>> = {
+  activity: "the target counts the attempts that arrive",
+  activity_state: "each cell's own",
+  announcing: "a lock",
+  console_sessions: "a link that was copied could be entered in both cells; people open the console anew",
+  feed_steps: "each cell's own; the target's is taken beyond the source's position",
+  held_deliveries: "parked before it is copied",
+  late_attempts: "to be counted at the source; at the target those that arrive are",
+  leader: "each cell's own",
+  migration_lock: "a lock",
+  migrations: "must be the same",
+  moves: "tells of the move itself",
+  notice_turn: "each cell's own",
+  open_deliveries: "parked before it is copied",
+  quarantine_lock: "a lock",
+  rate_limits: "counts of the minute under way",
+  settings: "each cell's own",
+};

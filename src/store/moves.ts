@@ -1,0 +1,111 @@
+import type { ClientBase, Pool } from "pg";
+import type { MoveDirection, MoveStep } from "../model/moves.ts";
+
+export type StoredMove = {
+  /** The same in both databases. */
+  readonly id: string;
+  readonly direction: MoveDirection;
+  readonly step: MoveStep;
+  readonly otherCell: string | null;
+};
+
+/** The last move of the account, out of this database or into it; null: it was never moved. */
+export async function findMove(database: ClientBase | Pool, accountId: string): Promise<StoredMove | null> {
+  const { rows } = await database.query<StoredMove>(
+    'select id, direction, step, other_cell as "otherCell" from sealpost.moves where account_id = $1',
+    [accountId],
+  );
+  return rows[0] ?? null;
+}
+
+/** Begins one, in place of one that is over. */
+export async function insertMove(
+  database: ClientBase | Pool,
+  accountId: string,
+  { id, direction, otherCell }: Omit<StoredMove, "step">,
+): Promise<void> {
+  await database.query(
+    `insert into sealpost.moves (account_id, id, direction, other_cell) values ($1, $2, $3, $4)
+     on conflict (account_id) do update
+     set id = excluded.id, direction = excluded.direction, other_cell = excluded.other_cell, step = 'begun',
+       feed_ends_at = null, copied = '{}', begun_at = now(), ended_at = null`,
+    [accountId, id, direction, otherCell],
+  );
+}
+
+/** False: it is not at `from` any more. */
+export async function advanceMove(
+  database: ClientBase | Pool,
+  accountId: string,
+  id: string,
+  from: MoveStep,
+  to: MoveStep,
+): Promise<boolean> {
+  const { rowCount } = await database.query(
+    `update sealpost.moves
+     set step = $4, ended_at = case when $4 in ('done', 'deleted') then coalesce(ended_at, now()) end
+     where account_id = $1 and id = $2 and step = $3`,
+    [accountId, id, from, to],
+  );
+  return rowCount === 1;
+}
+
+/** Forgets a move that is called off, while it is at `step`. */
+export async function deleteMove(
+  tx: ClientBase,
+  accountId: string,
+  id: string,
+  step: MoveStep,
+): Promise<void> {
+  await tx.query("delete from sealpost.moves where account_id = $1 and id = $2 and step = $3", [
+    accountId,
+    id,
+    step,
+  ]);
+}
+
+/** Refuses publishing and writes from the commit on, and says where to go; null: takes them again. */
+export async function setMovedTo(
+  database: ClientBase | Pool,
+  accountId: string,
+  cell: string | null,
+): Promise<void> {
+  await database.query("update sealpost.accounts set moved_to = $2 where id = $1", [accountId, cell]);
+}
+
+/** Where the account is; null: here. Held for this transaction: it cannot be closed meanwhile. */
+export async function findMovedTo(tx: ClientBase, accountId: string): Promise<string | null> {
+  const { rows } = await tx.query<{ moved_to: string | null }>(
+    "select moved_to from sealpost.accounts where id = $1 for share",
+    [accountId],
+  );
+  return rows[0]?.moved_to ?? null;
+}
+
+/** What two databases are compared by before an account goes from one to the other. */
+export type CellFacts = {
+  /** Of the server and its copies; with the database it says which one this is. */
+  readonly system: string;
+  readonly database: string;
+  readonly isStandby: boolean;
+  /** The migrations that it has, with their digests. */
+  readonly migrations: readonly string[];
+  /** Null: it was given none. */
+  readonly cell: string | null;
+};
+
+/** Null: the database has none of our tables. */
+export async function readCellFacts(pool: Pool): Promise<CellFacts | null> {
+  const { rows: found } = await pool.query<{ is_ours: boolean }>(
+    "select to_regclass('sealpost.settings') is not null as is_ours",
+  );
+  if (!found[0]!.is_ours) return null;
+  const { rows } = await pool.query<CellFacts>(
+    `select (select system_identifier::text from pg_control_system()) as system,
+       (select oid::text from pg_database where datname = current_database()) as database,
+       pg_is_in_recovery() as "isStandby",
+       array(select name || ' ' || digest from sealpost.migrations order by name) as migrations,
+       (select to_jsonb(s) ->> 'cell' from sealpost.settings as s) as cell`,
+  );
+  return rows[0]!;
+}

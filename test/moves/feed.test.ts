@@ -1,0 +1,76 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { moveAccount } from "../../src/moves/move-account.ts";
+import { type FeedPosition, findFeedPlaces, sequenceEvents } from "../../src/store/feed.ts";
+import { createTestCells, type TestCells } from "../support/cells.ts";
+import type { TestDatabase } from "../support/database.ts";
+import { createTestAccount, publish } from "../support/installation.ts";
+
+let cells: TestCells;
+let accountId: string;
+beforeAll(async () => {
+  cells = await createTestCells();
+});
+afterAll(() => cells.drop());
+beforeEach(async () => {
+  ({ accountId } = await createTestAccount(cells.source, "https://hooks.example.com/"));
+});
+
+let serial = 0;
+const publishOne = ({ pool }: TestDatabase) =>
+  publish(pool, accountId, `{"id":"${++serial}","status":"succeeded"}`);
+
+const holders = { source: randomUUID(), target: randomUUID() };
+const sequence = (cell: "source" | "target") => sequenceEvents(cells[cell].pool, holders[cell], 1_000);
+
+/** A page of two, and the cursor that its reader goes on with. */
+async function read(cell: "source" | "target", after: FeedPosition | null) {
+  const found = await findFeedPlaces(cells[cell].pool, accountId, after, 7 * 86_400_000, 2);
+  const last = found.places.at(-1);
+  const isLast = found.places.length < 2;
+  const next = isLast ? Math.max(found.newest, after ?? 0) : last!.position;
+  return { ids: found.places.map(({ deliveryId }) => deliveryId), next };
+}
+
+describe("a reader of the feed", () => {
+  it("goes on at the target with a cursor of the source: nothing is missed, nothing comes twice", async () => {
+    const published = [
+      await publishOne(cells.source),
+      await publishOne(cells.source),
+      await publishOne(cells.source),
+    ];
+    await sequence("source");
+    const first = await read("source", 0);
+    await moveAccount(cells.move(accountId));
+    published.push(await publishOne(cells.target));
+    await sequence("target");
+    const second = await read("target", first.next);
+    const third = await read("target", second.next);
+    expect([...first.ids, ...second.ids, ...third.ids]).toEqual(published);
+  });
+
+  it("misses nothing although it reads the source for long after the move", async () => {
+    await moveAccount(cells.move(accountId));
+    const published = await publishOne(cells.target);
+    await sequence("target");
+    // Other accounts go on there, and so do its positions.
+    const other = await createTestAccount(cells.source);
+    await publish(cells.source.pool, other.accountId, '{"id":"other","status":"succeeded"}');
+    while ((await sequence("source")).sequenced === 0);
+    const { next } = await read("source", null);
+    expect((await read("target", next)).ids).toEqual([published]);
+  });
+
+  it("misses nothing where the source's clock is an hour ahead", async () => {
+    await cells.source.pool.query(
+      `insert into sealpost.feed_steps (step, holder, lease_until, position, serial, gaps, caught_up_at)
+       select step + 1, holder, now(), position + 3600000000, serial, gaps, caught_up_at
+       from sealpost.feed_steps order by step desc limit 1`,
+    );
+    const { next } = await read("source", null);
+    await moveAccount(cells.move(accountId));
+    const published = await publishOne(cells.target);
+    await sequence("target");
+    expect((await read("target", next)).ids).toEqual([published]);
+  });
+});
