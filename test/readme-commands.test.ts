@@ -36,7 +36,8 @@ beforeAll(async () => {
   api = running[0]!;
   ({ accountId } = await createTestAccount(database));
   ({ apiKey } = await createTestKey(database.pool, accountId));
-  staffKey = (await createTestKey(database.pool, null, ["webhooks:read", "webhooks:replay"])).apiKey;
+  staffKey = (await createTestKey(database.pool, null, ["staff:read", "webhooks:read", "webhooks:replay"]))
+    .apiKey;
   shell = startShell();
 });
 afterAll(async () => {
@@ -105,6 +106,8 @@ test("every command is answered as the README says", async () => {
     body: { code: "mail_not_configured" },
   });
 
+  const hurt = { items: expect.any(Array), next_cursor: null };
+  expect(await runNext("/v1/accounts?hurt=true")).toMatchObject({ status: 200, body: hurt });
   expect(await runNext("X-Account-Id")).toEqual({ status: 200, body: { dry_run: true, ...counts } });
   expect(left).toEqual([]);
 });

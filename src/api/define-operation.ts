@@ -9,6 +9,11 @@ export function operationDefiners<DomainCode extends string = never>(): Operatio
       const work = { kind: "read", handle, waits } as Work;
       return operation({ ...declaration, risk: "none", mode: "sync" }, "read", work);
     },
+    staffRead: (declaration) => {
+      const work = { kind: "read", handle: declaration.handle, waits: null } as Work;
+      const declared = { ...declaration, isAcrossAccounts: true, risk: "none", mode: "sync" } as const;
+      return operation(declared, "read", work);
+    },
     write: (declaration) => {
       const work = { kind: "write", handle: declaration.handle } as Work;
       return operation(declaration, "write", work, declaration.audit as ErasedAudit);
@@ -36,6 +41,7 @@ type Declared = Pick<
 > & {
   readonly [Name in "params" | "query" | "body"]?: Operation[Name] | undefined;
 } & {
+  readonly isAcrossAccounts?: true;
   readonly errors?: readonly string[];
   readonly holdsSecret?: true;
   readonly deprecated?: Deprecation;
@@ -55,6 +61,7 @@ function operation(
     method: declared.method,
     path: declared.path,
     scope: declared.scope,
+    isAcrossAccounts: declared.isAcrossAccounts ?? false,
     risk: declared.risk,
     effect,
     mode: declared.mode,

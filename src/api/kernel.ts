@@ -1,10 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { ApiKey } from "./api-keys.ts";
 import type { WriteResult } from "./idempotent-write.ts";
 import type { Asked, Principal } from "./perform.ts";
 import type { FieldError, ProblemKind } from "./problems.ts";
 
-/** A problem as a page tells of it. */
-export type ToldProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "remedy"> & {
+/** A problem as a page describes it. */
+export type DescribedProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "remedy"> & {
   readonly code: string;
   readonly errors: readonly FieldError[];
   readonly headers: Readonly<Record<string, string>>;
@@ -21,8 +22,10 @@ export type Kernel = {
   admit(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts a request of a session, each of which has a limit like a key's. @throws Problem that refuses it */
   countSession(request: FastifyRequest, reply: FastifyReply, sessionId: string): Promise<void>;
+  /** The key of this text, for a page that it was typed into; null: there is none, or it is not valid here. */
+  identify(key: string, request: FastifyRequest): Promise<ApiKey | null>;
   /** Any error as a problem; an internal one is logged, and its reader learns nothing of it. */
-  tell(error: unknown, request: FastifyRequest): ToldProblem;
+  describe(error: unknown, request: FastifyRequest): DescribedProblem;
 };
 
 export type AddedRoute = { readonly method: "GET" | "POST"; readonly path: string };

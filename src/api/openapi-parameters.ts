@@ -55,12 +55,12 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
 const component = (name: keyof typeof parameterComponents) => ({ $ref: `#/components/parameters/${name}` });
 
 export function parametersOf(operation: Operation, schemas: SchemaWriter): readonly Parameter[] {
-  const { params, query, effect } = operation;
+  const { params, query, effect, isAcrossAccounts } = operation;
   return [
     ...inPlace("path", params, schemas),
     ...inPlace("query", query, schemas),
     component("XRequestId"),
-    component("XAccountId"),
+    ...(isAcrossAccounts ? [] : [component("XAccountId")]),
     component("Traceparent"),
     component(effect === "write" ? "IdempotencyKey" : "IfNoneMatch"),
   ];

@@ -43,6 +43,12 @@ export type OperationRequest<Params, Query, Body, Code extends string> = {
   problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
 };
 
+/** The same for an operation across accounts: the request is for none of them. */
+export type StaffRequest<Params, Query> = Omit<
+  OperationRequest<Params, Query, undefined, never>,
+  "accountId"
+>;
+
 export type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
 export type ErasedResult =
   | { readonly body: unknown; readonly headers?: Readonly<Record<string, string | undefined>> }
@@ -111,6 +117,8 @@ export type Operation = {
   /** With `{name}` for each path parameter. */
   readonly path: string;
   readonly scope: string;
+  /** Across accounts: for staff keys alone, which name none. */
+  readonly isAcrossAccounts: boolean;
   readonly risk: Risk;
   readonly effect: Effect;
   readonly mode: ExecutionMode;
@@ -167,6 +175,14 @@ export type ReadDeclaration<Params, Query, Response, Code extends string> = Chec
   readonly handle: (
     request: OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>,
   ) => Promise<ResultOf<Response>>;
+};
+
+/** A read across accounts, which only staff have. */
+export type StaffReadDeclaration<Params, Query, Response> = Omit<
+  ReadDeclaration<Params, Query, Response, never>,
+  "waits" | "errors" | "handle"
+> & {
+  readonly handle: (request: StaffRequest<Parsed<Params>, Parsed<Query>>) => Promise<ResultOf<Response>>;
 };
 
 type Writing<Params, Query, Body, Response, Code extends string, Context extends unknown[]> = Checked<
@@ -240,6 +256,11 @@ export type OperationDefiners<DomainCode extends string> = {
     Query extends MaybeObject = undefined,
     const Code extends DomainCode | "not_found" = never,
   >(declaration: ReadDeclaration<Params, Query, Response, Code>): Operation;
+  staffRead<
+    Response extends ResponseSchema,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+  >(declaration: StaffReadDeclaration<Params, Query, Response>): Operation;
   write<
     Response extends ResponseSchema,
     Params extends MaybeObject = undefined,

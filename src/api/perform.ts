@@ -15,8 +15,8 @@ import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts
 /** In whose name an operation runs: a key, or a session that was opened with one. */
 export type Principal = {
   readonly caller: Caller;
-  /** The account that the request is for. */
-  readonly accountId: string;
+  /** The account that the request is for; null: none, which only operations across accounts do without. */
+  readonly accountId: string | null;
 };
 
 /** What is asked of an operation. */
@@ -60,7 +60,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   const batches = work.kind === "batched_write" ? createBatches(respondEach(work)) : null;
 
   async function perform(principal: Principal, asked: Asked): Promise<WriteResult> {
-    refuseScope(operation, principal.caller.scopes);
+    refuseCaller(operation, principal.caller);
     const valid = validRequest(principal, asked);
     const { waitMs } = asked;
     switch (work.kind) {
@@ -108,7 +108,10 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     return { result, response: toResponse(result) };
   }
 
-  function validRequest({ accountId, caller }: Principal, asked: Asked): Valid {
+  function validRequest({ accountId: named, caller }: Principal, asked: Asked): Valid {
+    // Across accounts it takes its turn at the database as an account of its own.
+    const accountId = operation.isAcrossAccounts ? caller.keyId : named;
+    if (accountId === null) throw new Problem("account_required");
     return {
       ...validate(asked),
       accountId,
@@ -150,9 +153,12 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     });
 }
 
-/** @throws Problem unless the scopes are enough for the operation */
-export function refuseScope(operation: Operation, scopes: ReadonlySet<string>): void {
-  if (!scopes.has(operation.scope)) throw new Problem("access_denied");
+/** @throws Problem unless the caller's scopes are enough for the operation, and it is staff where it has to be */
+export function refuseCaller(
+  { scope, isAcrossAccounts }: Operation,
+  { scopes, isStaff }: Pick<Caller, "scopes" | "isStaff">,
+): void {
+  if (!scopes.has(scope) || (isAcrossAccounts && !isStaff)) throw new Problem("access_denied");
 }
 
 function placesFor(body: Buffer | undefined): number {

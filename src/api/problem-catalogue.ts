@@ -50,7 +50,9 @@ export const standardProblems = {
   access_denied: {
     status: 403,
     title: "Access denied",
-    meaning: "The API key lacks the scope that the operation requires, or the request names another account.",
+    meaning:
+      "The API key lacks the scope that the operation requires, the request names another account, or the operation " +
+      "goes across accounts and the key is not a staff key.",
     remedy:
       "Use a key with the operation's scope (see `GET /v1/operations`), and omit X-Account-Id unless it is a " +
       "staff key.",
@@ -145,11 +147,11 @@ export const standardProblems = {
 } as const satisfies ProblemCatalogue;
 
 /** The codes that the kernel raises for an operation, and those that its handler declares. */
-export function raisedCodes({ effect, work, errors }: Operation): readonly string[] {
+export function raisedCodes({ effect, work, errors, isAcrossAccounts }: Operation): readonly string[] {
   return [
     "invalid_request",
     "invalid_request_id",
-    "account_required",
+    ...(isAcrossAccounts ? [] : ["account_required"]),
     ...(effect === "write" ? ["idempotency_key_required"] : []),
     "unauthorized",
     "access_denied",

@@ -3,7 +3,7 @@ import type { ApiKey, Authenticate } from "./api-keys.ts";
 import { withDeadline } from "./deadline.ts";
 import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
 import type { Operation } from "./operation.ts";
-import { type Principal, refuseScope } from "./perform.ts";
+import { type Principal, refuseCaller } from "./perform.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { Counting, RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
 import { addressBucket } from "./rate-limits.ts";
@@ -144,8 +144,8 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       refuseRequestId(request);
       if (operation.work.kind === "retired") throw new Problem("route_retired");
       if (key === null) throw new Problem("unauthorized");
-      refuseScope(operation, key.scopes);
-      contextOf(request).accountId = await accountOf(key, request);
+      refuseCaller(operation, { scopes: key.scopes, isStaff: key.accountId === null });
+      if (!operation.isAcrossAccounts) contextOf(request).accountId = await accountOf(key, request);
       if (operation.effect === "write") refuseMediaType(request.headers, announcedBytes(request));
     },
     guardPublic: async (request, reply) => {
@@ -190,7 +190,7 @@ function announcedBytes(request: FastifyRequest): number {
 
 /** In whose name a request runs that passed `guardOperation`. */
 export function authorizedPrincipal({ key, accountId }: RequestContext): Principal {
-  if (key === null || accountId === null) throw new Error("The request was not admitted.");
+  if (key === null) throw new Error("The request was not admitted.");
   const { id: keyId, scopes } = key;
   return { caller: { keyId, isStaff: key.accountId === null, scopes }, accountId };
 }

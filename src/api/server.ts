@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
 import { createClientErrorHandler } from "./client-errors.ts";
+import { withDeadline } from "./deadline.ts";
 import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./http-app.ts";
 import type { IdempotencyStore } from "./idempotency.ts";
 import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
@@ -15,7 +16,13 @@ import { createProblemRenderer, problemFrom, type RenderProblem } from "./proble
 import { Problem, type ProblemCatalogue } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-routes.ts";
 import { type CountRequest, createRateLimits } from "./rate-limits.ts";
-import { beginRequest, type CompletedRequest, completedRequest, contextOf } from "./request-context.ts";
+import {
+  beginRequest,
+  type CompletedRequest,
+  completedRequest,
+  contextOf,
+  msLeft,
+} from "./request-context.ts";
 import {
   type AccountExists,
   createRequestGuards,
@@ -29,8 +36,8 @@ export type ApiOptions = PageOptions &
   Omit<HttpAppOptions, "newRequestId" | "onClientError" | "onUnroutableUrl"> & {
     readonly registry: OperationRegistry;
     readonly findApiKey: FindApiKey;
-    /** The prefix of the keys of this environment, from `apiKeyPrefix`. */
-    readonly keyPrefix: string;
+    /** The prefixes of the keys of this environment, from `apiKeyPrefix`. */
+    readonly keyPrefixes: readonly string[];
     readonly accountExists: AccountExists;
     readonly countRequest: CountRequest;
     readonly policies: RateLimitPolicies;
@@ -63,8 +70,8 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     onStoreFailure: options.onRateLimitFailure,
     monotonicMs: () => performance.now(),
   });
-  const { findApiKey, keyPrefix: prefix, now, accountExists } = options;
-  const authenticate = createAuthenticate({ findApiKey, prefix, now });
+  const { findApiKey, keyPrefixes: prefixes, now, accountExists } = options;
+  const authenticate = createAuthenticate({ findApiKey, prefixes, now });
   const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
   const { idempotencyStore: store, recordWrite } = options;
   const places = new WorkPlaces(WORK_PLACES_MAX);
@@ -142,7 +149,9 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     },
     admit: guards.guardPublic,
     countSession: guards.countSession,
-    tell: (error, request) => {
+    identify: (key, request) =>
+      withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).found),
+    describe: (error, request) => {
       const { problem, fault } = problemFrom(error, registry.problems);
       if (fault !== null) onInternalError(fault, request.id);
       const { code, errors } = problem;

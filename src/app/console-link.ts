@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Pool } from "pg";
 import { digestApiKey } from "../api/api-keys.ts";
-import { scopes } from "../model/api-keys.ts";
+import { accountScopes } from "../model/api-keys.ts";
 import { SESSION_SECONDS } from "../model/console.ts";
 import { consoleUrl } from "../operations/console.ts";
 import { insertLink } from "../store/console-sessions.ts";
@@ -24,7 +24,7 @@ export async function openConsole(
       insertLink(tx, {
         accountId,
         keyId: null,
-        permissions: scopes,
+        permissions: accountScopes,
         viewerId: "command line",
         viewerLabel: "command line",
         embedOrigin: null,
@@ -35,7 +35,7 @@ export async function openConsole(
         linkSeconds,
         sessionSeconds: SESSION_SECONDS.max,
       }),
-    () => ({ accountId, details: { permissions: scopes } }),
+    () => ({ accountId, details: { permissions: accountScopes } }),
   );
   return { url: consoleUrl(publicUrl, token), expiresAt: link.linkExpiresAt };
 }

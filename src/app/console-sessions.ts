@@ -1,14 +1,42 @@
 import type { Pool } from "pg";
-import type { SessionStore } from "../console/session.ts";
-import { endSession, enterByLink, findSession, noteSessionUse } from "../store/console-sessions.ts";
+import type { SessionStore, StaffSession } from "../console/session.ts";
+import { type Actor, STAFF_SIGNED_IN } from "../model/audit.ts";
+import { findAccountName } from "../store/accounts.ts";
+import { writeAuditEntry } from "../store/audit-log.ts";
+import {
+  endSession,
+  enterByLink,
+  findSession,
+  insertStaffSession,
+  noteSessionUse,
+} from "../store/console-sessions.ts";
+import { inTransaction } from "../store/transaction.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 
 /** The console's sessions, in the database. */
 export function createSessionStore(pool: Pool, outageAs503: OutageAs503): SessionStore {
   return {
+    open: (digest, session, requestId) =>
+      outageAs503(
+        inTransaction(pool, async (tx) => {
+          const id = await insertStaffSession(tx, digest, session);
+          await writeAuditEntry(tx, {
+            accountId: null,
+            actor: signedIn(session, id),
+            requestId,
+            operationKey: STAFF_SIGNED_IN,
+            details: {},
+          });
+        }),
+      ),
+    findAccountName: (accountId) => outageAs503(findAccountName(pool, accountId)),
     find: (digest) => outageAs503(findSession(pool, digest)),
     enter: (linkDigest, digest) => outageAs503(enterByLink(pool, linkDigest, digest)),
     noteUse: (sessionId) => outageAs503(noteSessionUse(pool, sessionId)),
     end: (sessionId) => outageAs503(endSession(pool, sessionId)),
   };
+}
+
+function signedIn({ keyId, viewerLabel: viewer }: StaffSession, id: string): Actor {
+  return { kind: keyId === null ? "staff" : "staff_key", keyId, session: { id, viewer } };
 }

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import type { Config } from "../config/config.ts";
 import { plainSettings, readConfig } from "../config/read-config.ts";
-import { scopes } from "../model/api-keys.ts";
+import { accountScopes } from "../model/api-keys.ts";
 import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
 import { findFirstAccount, hasAccounts } from "../store/accounts.ts";
 import { openAccount } from "./command-line-changes.ts";
@@ -110,7 +110,7 @@ async function prepare(
   isOwn: boolean,
   announce: Announce,
 ): Promise<FirstAccount | null> {
-  const pool = createCommandPool(databaseUrl, "sealpost start");
+  const pool = createCommandPool(databaseUrl, "sealpost start", config);
   try {
     const applied = await prepareDatabase(pool, databaseUrl, config, () => undefined);
     const migrations = applied.length === 1 ? "1 migration" : `${applied.length} migrations`;
@@ -128,7 +128,7 @@ async function createFirstAccount(pool: Pool, config: Config, secretsKey: Uint8A
   const { keyId, apiKey } = await issueApiKey(pool, config, {
     accountId,
     name: "First key",
-    scopes,
+    scopes: accountScopes,
     expiresInSeconds: null,
   });
   return { account_id: accountId, key_id: keyId, api_key: apiKey, signing_secret: signingSecret };
@@ -143,7 +143,7 @@ async function announceConsole(
 ): Promise<void> {
   const publicUrl = config.publicUrl ?? apiUrl;
   if (publicUrl === null) return;
-  const pool = createCommandPool(databaseUrl, "sealpost start");
+  const pool = createCommandPool(databaseUrl, "sealpost start", config);
   try {
     const account = await findFirstAccount(pool);
     if (account === null) return;

@@ -4,6 +4,7 @@ import { loadSecretsKey, withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { listAccounts } from "../store/accounts.ts";
+import { readCell } from "../store/cells.ts";
 import { addMoveCommands } from "./account-move.ts";
 import { parseName } from "./options.ts";
 
@@ -29,10 +30,12 @@ export function addAccountCommands(program: Command, context: ProcessContext): v
     .action((options) =>
       withDatabase(context, async (pool) => {
         const accounts = await listAccounts(pool);
+        const cell = await readCell(pool);
         const value = accounts.map(({ id, name, createdAt, movedTo }) => ({
           account_id: id,
           name,
           created_at: createdAt.toISOString(),
+          cell: movedTo ?? cell,
           moved_to: movedTo,
         }));
         const text = value

@@ -6,8 +6,9 @@ import { withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
-import { API_KEY_LIFETIME_SECONDS_MAX, scopes } from "../model/api-keys.ts";
+import { API_KEY_LIFETIME_SECONDS_MAX, isStaffScope, scopes } from "../model/api-keys.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
+import { readCell } from "../store/cells.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
 
 export function addKeyCommands(program: Command, context: ProcessContext): void {
@@ -30,10 +31,15 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
         if ((options.account === undefined) === (options.staff === undefined)) {
           throw new UsageError("Use either --account ID or --staff.");
         }
+        const keyScopes = parseScopes(options.scopes);
+        const staffScope = keyScopes.find(isStaffScope);
+        if (staffScope !== undefined && options.staff === undefined) {
+          throw new UsageError(`The scope ${staffScope} goes across accounts: use it with --staff.`);
+        }
         const { keyId, apiKey } = await issueApiKey(pool, config, {
           accountId: options.account ?? null,
           name: options.name ?? null,
-          scopes: parseScopes(options.scopes),
+          scopes: keyScopes,
           expiresInSeconds: options.expiresIn ?? null,
         });
         const text = inColumns({ id: keyId, "API key": apiKey });
@@ -48,8 +54,10 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
     .action((options) =>
       withDatabase(context, async (pool) => {
         const keys = await listApiKeys(pool, options.account ?? null);
+        const cell = await readCell(pool);
+        const value = keys.map((key) => ({ ...keyFields(key), sha256: key.sha256, cell }));
         const text = keys.map(keyText).join("\n");
-        printResult(context, options, keys.map(keyFields), text || "No API keys yet.");
+        printResult(context, options, value, text || "No API keys yet.");
       }),
     );
   key

@@ -1,6 +1,7 @@
 import { createSecretKey, type KeyObject } from "node:crypto";
 import { isIP } from "node:net";
 import { z } from "zod";
+import { scopes } from "../model/api-keys.ts";
 import { judgeMailAddress } from "../model/mail-address.ts";
 
 /** Which texts a variable accepts, and what they become. */
@@ -91,6 +92,26 @@ export function list(expected: string, accepts: (item: string) => boolean): Vari
     .refine((items) => items.every(accepts))
     .transform((items) => Object.freeze(items));
   return kind(expected, schema);
+}
+
+/** What a group of people may do. A group's name has no comma and no equals sign. */
+export type GroupScopes = { readonly group: string; readonly scopes: readonly string[] };
+
+/** `support=staff:read+webhooks:read,leads=staff:read+audit:read`. */
+export function groupScopes(): VariableKind<readonly GroupScopes[]> {
+  const schema = list("", isGroupWithScopes).schema.transform((items) =>
+    items.map((item): GroupScopes => {
+      const [group = "", granted = ""] = item.split("=");
+      return { group: group.trim(), scopes: granted.split("+").map((scope) => scope.trim()) };
+    }),
+  );
+  return kind("a comma-separated list of group=scope+scope, with scopes of API keys", schema);
+}
+
+function isGroupWithScopes(item: string): boolean {
+  const [group = "", granted = "", ...rest] = item.split("=");
+  const isScope = (scope: string) => scopes.some((known) => known === scope.trim());
+  return rest.length === 0 && group.trim() !== "" && granted.split("+").every(isScope);
 }
 
 /** 32 bytes in base64, as a key object, which prints without its content wherever it ends up. */

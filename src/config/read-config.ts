@@ -81,6 +81,7 @@ function findConflicts(config: Partial<Config>): string[] {
       problems.push("PUBLIC_URL is unset but required when SMTP_URL is set: links in mails lead there.");
     }
   }
+  problems.push(...findStaffConflicts(config));
   if (isAbove(config.connectTimeoutMs, config.attemptDeadlineMs)) {
     problems.push(
       `CONNECT_TIMEOUT_MS is ${config.connectTimeoutMs} but must be at most ATTEMPT_DEADLINE_MS, ` +
@@ -93,6 +94,27 @@ function findConflicts(config: Partial<Config>): string[] {
       `LOG_RETENTION_DAYS is ${config.logRetentionDays} but must be at least ` +
         `ANALYSIS_RETENTION_SECONDS, which is ${config.analysisRetentionSeconds}.`,
     );
+  }
+  return problems;
+}
+
+/** All of what an assertion is checked by, or nothing. */
+function findStaffConflicts(config: Partial<Config>): string[] {
+  const together = {
+    STAFF_JWT_HEADER: config.staffJwtHeader,
+    STAFF_JWT_ISSUER: config.staffJwtIssuer,
+    STAFF_JWT_AUDIENCE: config.staffJwtAudience,
+    STAFF_JWT_JWKS_URL: config.staffJwtJwksUrl,
+    STAFF_JWT_SCOPES: config.staffJwtScopes,
+  };
+  const names = Object.entries(together);
+  const [first] = names.find(([, value]) => value != null) ?? [];
+  if (first === undefined) return [];
+  const problems = names
+    .filter(([, value]) => value === null)
+    .map(([name]) => `${name} is unset but required when ${first} is set.`);
+  if (config.environment === "production" && config.staffJwtJwksUrl?.startsWith("http:")) {
+    problems.push("STAFF_JWT_JWKS_URL must be an https URL when ENVIRONMENT is production.");
   }
   return problems;
 }

@@ -24,6 +24,24 @@ export const variables = {
     ),
     "URL of PostgreSQL 15 to 18. Unset: `start` runs an embedded PostgreSQL in `STATE_DIR`.",
   ),
+  READ_DATABASE_URL: optional(
+    kinds.secret(
+      kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
+        "postgres:",
+        "postgresql:",
+      ]),
+    ),
+    "URL of a streaming standby that lists of the delivery log are read from, while it has all that was committed. " +
+      "Unset: they are read from `DATABASE_URL`.",
+  ),
+  CELL: optional(
+    kinds.text(
+      "1 to 32 lowercase letters, digits and hyphens, starting with a letter",
+      /^[a-z][a-z0-9-]{0,31}$/,
+    ),
+    "Name of the cell, where there are several ([Scaling](docs/scaling.md)). `migrate` writes it into the database " +
+      "once; another cell's database is then refused. Unset: not checked.",
+  ),
   TARGET_DATABASE_URL: optional(
     kinds.secret(
       kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
@@ -64,6 +82,14 @@ export const variables = {
     kinds.text("1 to 16 lowercase letters and digits, starting with a letter", /^[a-z][a-z0-9]{0,15}$/),
     "svc",
     "Prefix of API keys.",
+  ),
+  API_KEY_BRANDS: optional(
+    kinds.list(
+      "a comma-separated list of brands, each 1 to 16 lowercase letters and digits, starting with a letter",
+      (item) => /^[a-z][a-z0-9]{0,15}$/.test(item),
+    ),
+    "Prefixes of API keys that are accepted besides `API_KEY_BRAND`: those of all cells, so that an account keeps " +
+      "its keys when it moves. Unset: none.",
   ),
   PUBLIC_URL: optional(
     kinds.baseUrl(),
@@ -170,6 +196,28 @@ export const variables = {
   CONSOLE_ANCESTORS: optional(
     kinds.list("origins such as https://app.example.com, separated by commas", kinds.isOrigin),
     "Origins of pages that may show the console in a frame. Unset: none.",
+  ),
+  STAFF_JWT_HEADER: optional(
+    kinds.text("the name of a header, such as x-goog-iap-jwt-assertion", /^[A-Za-z0-9-]{1,100}$/),
+    "Header in which a proxy in front sends a signed assertion (JWT) of who support staff are. Unset: none is " +
+      "believed.",
+  ),
+  STAFF_JWT_ISSUER: optional(
+    kinds.text("the assertions' `iss`, without spaces", /^\S{1,500}$/),
+    "Their issuer (`iss`). Required with `STAFF_JWT_HEADER`, as are the next three.",
+  ),
+  STAFF_JWT_AUDIENCE: optional(
+    kinds.text("the assertions' `aud`, without spaces", /^\S{1,500}$/),
+    "Their audience (`aud`): this installation, as the proxy knows it.",
+  ),
+  STAFF_JWT_JWKS_URL: optional(
+    kinds.address("an https URL of a key set (in development also http)", ["https:", "http:"]),
+    "URL of the proxy's public keys (JWKS).",
+  ),
+  STAFF_JWT_SCOPES: optional(
+    kinds.groupScopes(),
+    "What members of their `groups` may do, or with `*` whomever the proxy lets through: " +
+      "`support=staff:read+webhooks:read+webhooks:replay,leads=staff:read+audit:read`.",
   ),
   REPLAYS_RUNNING_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),

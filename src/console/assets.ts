@@ -9,6 +9,7 @@ const FILES = {
   "console.css": "text/css; charset=utf-8",
   "console.mjs": "text/javascript; charset=utf-8",
   "enter.mjs": "text/javascript; charset=utf-8",
+  "framed.mjs": "text/javascript; charset=utf-8",
   "idiomorph.mjs": "text/javascript; charset=utf-8",
 } as const;
 

@@ -1,34 +1,41 @@
-import { createHash, randomBytes } from "node:crypto";
 import fastifyCookie from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { readIdempotencyKey } from "../api/idempotency.ts";
 import type { AddedRoute, AddRoutes, Kernel } from "../api/kernel.ts";
+import { routerPath } from "../api/operation-registry.ts";
 import { Problem } from "../api/problems.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "../api/request-context.ts";
-import type { ConsoleSession } from "../model/console.ts";
 import { type Assets, addAssets } from "./assets.ts";
-import { enterPage, leftPage, linkPage } from "./entry-pages.ts";
-import { formOf, refuseForeignPost, sendPage } from "./guards.ts";
-import { document, type Frame } from "./page.ts";
+import { addEmbedScript, createFramers, type Framers } from "./embedding.ts";
+import { addEntry } from "./entry.ts";
+import { formOf, refuseForeignPost, sendFile, sendPage } from "./guards.ts";
+import { bareFrame, document, type Frame } from "./page.ts";
 import { problemPage } from "./problem-page.ts";
+import { isRefresh, isUnchanged } from "./refresh.ts";
 import type { Asking, Screen, View } from "./screen.ts";
 import { screens } from "./screens.ts";
-import { cookieName, type SessionStore } from "./session.ts";
+import type { SessionStore } from "./session.ts";
+import { accountSite, type Seen, type Site } from "./site.ts";
+import type { ReadAssertion } from "./staff/assertion.ts";
+import { addSignIn, sendSignIn } from "./staff/sign-in.ts";
+import { staffAccountScreens, staffScreens } from "./staff/staff-screens.ts";
+import { staffAccountSite, staffSite } from "./staff/staff-sites.ts";
 
 export type ConsoleOptions = {
   readonly sessions: SessionStore;
   /** Under which browsers reach the service. */
   readonly publicUrl: string;
   readonly analysisRetentionMs: number;
+  /** Origins that may show an account's console in a frame. */
+  readonly ancestors: readonly string[];
+  /** Of support staff, by a proxy in front; null: there is none. */
+  readonly readAssertion: ReadAssertion | null;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
 };
 
-const ENTRY_ROUTES = [
-  { method: "GET", path: "/console/enter" },
-  { method: "POST", path: "/console/enter" },
-  { method: "GET", path: "/console/left" },
-] as const satisfies readonly AddedRoute[];
-
-const TOKEN = /^[A-Za-z0-9_-]{43}$/;
+/** After which a page that could not be had is asked for again. */
+const REFRESH_SECONDS = 5;
 
 /** The console's pages, which run the operations in the name of whoever holds a session. */
 export function createConsole(options: ConsoleOptions): AddRoutes {
@@ -37,58 +44,40 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
     await app.register(async (pages) => {
       await pages.register(fastifyCookie);
       const assets = await addAssets(pages, kernel);
-      pages.setErrorHandler((error, request, reply) => sendProblem(kernel, assets, error, request, reply));
-      addEntry(pages, kernel, options, assets);
-      for (const screen of screens) addScreen(pages, kernel, options, assets, screen);
+      const framers = createFramers(options.ancestors);
+      pages.setErrorHandler((error, request, reply) =>
+        sendProblem(kernel, assets, framers, error, request, reply),
+      );
       added.push(
         ...Object.values(assets).map((path) => ({ method: "GET", path }) as const),
-        ...ENTRY_ROUTES,
-        ...screens.map(({ method, path }) => ({ method, path: `/console/a/{account_id}${path}` })),
+        ...(await addEmbedScript(pages, kernel)),
+        ...addEntry(pages, kernel, options, assets, framers),
       );
+      const addScreens = (pages: FastifyInstance, site: Site, screens: readonly Screen[]) => {
+        for (const screen of screens) addScreen(pages, kernel, options, assets, site, screen);
+        added.push(...screens.map(({ method, path }) => ({ method, path: `${site.path}${path}` })));
+      };
+      addScreens(pages, accountSite(options.sessions), screens);
+      await pages.register(async (staffPages) => {
+        staffPages.setErrorHandler(async (error, request, reply) => {
+          const isUnknown = error instanceof Problem && error.code === "unauthorized";
+          if (isUnknown)
+            return await sendSignIn(
+              options,
+              bareFrame(assets),
+              kernel.describe(error, request),
+              request,
+              reply,
+            );
+          sendProblem(kernel, assets, null, error, request, reply);
+        });
+        added.push(...addSignIn(staffPages, kernel, options, bareFrame(assets)));
+        addScreens(staffPages, staffSite(options), staffScreens);
+        addScreens(staffPages, staffAccountSite(options), staffAccountScreens);
+      });
     });
     return added;
   };
-}
-
-/** A link's way in: its GET changes nothing, so whoever only looks at links (a mail scanner) uses none up. */
-function addEntry(
-  pages: FastifyInstance,
-  kernel: Kernel,
-  { sessions, publicUrl }: ConsoleOptions,
-  assets: Assets,
-): void {
-  const admit = async (request: FastifyRequest, reply: FastifyReply) => {
-    beginRequest(request, "console");
-    await kernel.admit(request, reply);
-  };
-  pages.get("/console/enter", { onRequest: admit }, async (_request, reply) =>
-    sendPage(reply, null, 200, document(bareFrame(assets), enterPage()).text),
-  );
-  pages.post("/console/enter", { onRequest: admit }, async (request, reply) => {
-    refuseForeignPost(request, publicUrl);
-    const token = formOf(request).get("t") ?? "";
-    const secret = randomBytes(32).toString("base64url");
-    const entered = TOKEN.test(token)
-      ? await sessions.enter(digestOf(token), digestOf(secret))
-      : ({ kind: "unknown" } as const);
-    if (entered.kind !== "entered") {
-      return sendPage(reply, null, 403, document(bareFrame(assets), linkPage(entered.kind)).text);
-    }
-    const session = await sessions.find(digestOf(secret));
-    const isFramed = session?.embedOrigin != null;
-    reply.setCookie(cookieName(entered.accountId), secret, {
-      path: "/",
-      secure: true,
-      httpOnly: true,
-      // A frame of another site gets no strict cookie; partitioned, it is that site's alone.
-      sameSite: isFramed ? "none" : "strict",
-      partitioned: isFramed,
-    });
-    return reply.redirect(`/console/a/${entered.accountId}${entered.path ?? "/deliveries"}`, 303);
-  });
-  pages.get("/console/left", { onRequest: admit }, async (_request, reply) =>
-    sendPage(reply, null, 200, document(bareFrame(assets), leftPage()).text),
-  );
 }
 
 function addScreen(
@@ -96,60 +85,65 @@ function addScreen(
   kernel: Kernel,
   options: ConsoleOptions,
   assets: Assets,
+  site: Site,
   screen: Screen,
 ): void {
   const { sessions, publicUrl } = options;
   pages.route<{ Params: Record<string, string>; Querystring: View["query"] }>({
     method: screen.method === "GET" ? ["GET", "HEAD"] : [screen.method],
-    url: `/console/a/:account_id${screen.path.replaceAll(/\{(\w+)\}/g, ":$1")}`,
+    url: routerPath(`${site.path}${screen.path}`),
     onRequest: async (request, reply) => {
       const context = beginRequest(request, "console");
       if (screen.method === "POST") refuseForeignPost(request, publicUrl);
-      const session = await sessionOf(request, sessions);
-      if (session === null) {
+      const seen = await site.find(request);
+      if (seen === null) {
         await kernel.admit(request, reply);
         throw new Problem("unauthorized");
       }
-      held.set(request, session);
-      context.accountId = session.accountId;
+      const { session, accountId } = seen;
+      held.set(request, seen);
+      context.accountId = accountId;
       context.sessionId = session.id;
       await kernel.countSession(request, reply, session.id);
-      // A page that refreshes itself says so: that is nobody's doing.
-      if (request.headers["x-refresh"] === undefined) {
+      if (!isRefresh(request)) {
         sessions.noteUse(session.id).catch(() => undefined);
       }
+      if (seen.isAccountUnknown) throw new Problem("not_found");
     },
     handler: async (request, reply) => {
-      const session = held.get(request)!;
-      const view = viewOf(kernel, options, session, request, screen);
+      const seen = held.get(request)!;
+      const { session } = seen;
+      const view = viewOf(kernel, options, seen, request, screen);
       const shown = await screen.show(view);
       if ("goTo" in shown) return reply.redirect(shown.goTo, 303);
+      if ("file" in shown) return sendFile(reply, shown.file);
       const isRefreshed = screen.method === "GET";
-      const frame = { assets, session, base: view.base, path: request.url, isRefreshed };
-      return sendPage(reply, session, shown.status ?? 200, document(frame, shown).text);
+      const frame = {
+        assets,
+        session,
+        base: view.base,
+        path: request.url,
+        isRefreshed,
+        framer: session.embedOrigin,
+      };
+      const { text } = document(frame, shown);
+      if (isRefresh(request) && isUnchanged(request, reply, text))
+        return sendPage(reply, session.embedOrigin, 304, null);
+      return sendPage(reply, session.embedOrigin, shown.status ?? 200, text);
     },
   });
 }
 
-const held = new WeakMap<FastifyRequest, ConsoleSession>();
-
-/** Of the account in the path, whole: cookies of several accounts may be there. */
-async function sessionOf(request: FastifyRequest, sessions: SessionStore): Promise<ConsoleSession | null> {
-  const { account_id = "" } = request.params as Record<string, string>;
-  const secret = request.cookies[cookieName(account_id)] ?? "";
-  if (!TOKEN.test(secret)) return null;
-  const session = await sessions.find(digestOf(secret));
-  return session?.accountId === account_id ? session : null;
-}
+const held = new WeakMap<FastifyRequest, Seen>();
 
 function viewOf(
   kernel: Kernel,
-  { sessions, analysisRetentionMs }: ConsoleOptions,
-  session: ConsoleSession,
+  { sessions, analysisRetentionMs, now }: ConsoleOptions,
+  { session, accountId, base }: Seen,
   request: FastifyRequest,
   screen: Screen,
 ): View {
-  const { account_id: accountId = "", ...params } = request.params as Record<string, string>;
+  const { account_id: _, ...params } = request.params as Record<string, string>;
   const caller = {
     // Whom idempotency keys belong to: without a key, the session itself.
     keyId: session.keyId ?? session.id,
@@ -179,7 +173,7 @@ function viewOf(
   return {
     session,
     accountId,
-    base: `/console/a/${accountId}`,
+    base,
     params,
     query: request.query as View["query"],
     form: screen.method === "POST" ? formOf(request) : new URLSearchParams(),
@@ -188,36 +182,29 @@ function viewOf(
     ask: async (operationKey, asking) => (await askWithHeaders<never>(operationKey, asking)).body,
     askWithHeaders,
     analysisRetentionMs,
+    nowMs: now(),
   };
 }
 
 function sendProblem(
   kernel: Kernel,
   assets: Assets,
+  /** Null: nobody may frame it. */
+  framers: Framers | null,
   error: unknown,
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
-  const told = kernel.tell(error, request);
-  const session = held.get(request) ?? null;
+  const problem = kernel.describe(error, request);
+  const seen = held.get(request) ?? null;
+  const session = seen?.session ?? null;
+  const framer = session === null ? (framers?.ofPage(request) ?? null) : session.embedOrigin;
   const frame: Frame =
-    session?.accountId == null
-      ? bareFrame(assets)
-      : {
-          assets,
-          session,
-          base: `/console/a/${session.accountId}`,
-          path: request.url,
-          isRefreshed: request.method === "GET",
-        };
-  reply.headers(told.headers);
-  sendPage(reply, session, told.status, document(frame, problemPage(told, request.id)).text);
-}
-
-function bareFrame(assets: Assets): Frame {
-  return { assets, session: null, base: null, path: null, isRefreshed: false };
-}
-
-function digestOf(secret: string): Buffer {
-  return createHash("sha256").update(secret).digest();
+    seen === null
+      ? bareFrame(assets, framer)
+      : { assets, session, base: seen.base, path: request.url, isRefreshed: false, framer };
+  reply.headers(problem.headers);
+  // By the browser itself: here nobody has read anything yet, and there may be no session to run a script for.
+  if (request.method === "GET" && problem.status === 503) reply.header("refresh", REFRESH_SECONDS);
+  sendPage(reply, framer, problem.status, document(frame, problemPage(problem, request.id)).text);
 }

@@ -2,15 +2,18 @@ import { type Html, html } from "./html.ts";
 
 type Page = { readonly title: string; readonly main: Html };
 
-/** Its script takes the token out of the address and posts it. */
-export function enterPage(): Page {
+/** Its script takes the token out of the address and posts it. @param framer who shows it in a frame */
+export function enterPage(framer: string | null): Page {
   return {
     title: "Opening the console",
     main: html`<section class="notice">
 <h1>Opening the console</h1>
 <form id="enter" method="post" action="/console/enter"><input type="hidden" name="t">
+${framer !== null && html`<input type="hidden" name="embed" value="${framer}">`}
 <noscript><p>Opening a link needs JavaScript, once. After that the console works without it.</p></noscript>
 <p id="missing" hidden>This address is not complete: open the console from where you got the link.</p>
+<p id="blocked" hidden>Your browser keeps no cookies for this part of the page:
+<a target="_blank" rel="noopener">open the console in a new tab</a>.</p>
 </form>
 </section>`,
   };
@@ -43,7 +46,7 @@ export function leftPage(): Page {
 }
 
 function notice(title: string, text: string): Html {
-  return html`<section class="notice">
+  return html`<section class="notice" data-session-ended>
 <h1>${title}</h1>
 <p>${text}</p>
 </section>`;

@@ -8,6 +8,11 @@ export function keyField(): Html {
   return html`<input type="hidden" name="_key" value="${randomUUID()}">`;
 }
 
+/** A page as it is apart from these. */
+export function withoutKeys(page: string): string {
+  return page.replaceAll(/(?<=<input type="hidden" name="_key" value=")[^"]*/g, "");
+}
+
 /** @throws Problem 403 unless the session may; for pages whose only purpose is a form. */
 export function refuseUnless({ may }: View, scope: string): void {
   if (!may(scope)) throw new Problem("access_denied");

@@ -1,12 +1,11 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Problem } from "../api/problems.ts";
-import type { ConsoleSession } from "../model/console.ts";
 
 /**
  * Every page's policy: nothing from elsewhere, no inline script or style, no script that writes HTML, framed by the one
  * origin that the session's link named.
  */
-function pageHeaders(session: ConsoleSession | null): Readonly<Record<string, string>> {
+function pageHeaders(framer: string | null): Readonly<Record<string, string>> {
   return {
     "content-security-policy": [
       "default-src 'none'",
@@ -16,7 +15,7 @@ function pageHeaders(session: ConsoleSession | null): Readonly<Record<string, st
       "connect-src 'self'",
       "form-action 'self'",
       "base-uri 'none'",
-      `frame-ancestors ${session?.embedOrigin ?? "'none'"}`,
+      `frame-ancestors ${framer ?? "'none'"}`,
       "require-trusted-types-for 'script'",
       "trusted-types sealpost",
     ].join("; "),
@@ -46,14 +45,27 @@ export function formOf(request: FastifyRequest): URLSearchParams {
   return new URLSearchParams(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString());
 }
 
-export function sendPage(
+export function sendFile(
   reply: FastifyReply,
-  session: ConsoleSession | null,
-  status: number,
-  text: string,
+  { name, type, text }: { readonly name: string; readonly type: string; readonly text: string },
 ): FastifyReply {
   return reply
-    .code(status)
-    .headers({ ...pageHeaders(session), "content-type": "text/html; charset=utf-8" })
+    .headers({
+      ...pageHeaders(null),
+      "content-type": type,
+      "content-disposition": `attachment; filename="${name}"`,
+    })
     .send(Buffer.from(text));
+}
+
+/** @param framer the origin that may frame it; null: none @param text null: none, such as with 304 */
+export function sendPage(
+  reply: FastifyReply,
+  framer: string | null,
+  status: number,
+  text: string | null,
+): FastifyReply {
+  reply.code(status).headers(pageHeaders(framer));
+  if (text === null) return reply.send();
+  return reply.header("content-type", "text/html; charset=utf-8").send(Buffer.from(text));
 }

@@ -1,31 +1,49 @@
 import type { ConsoleSession } from "../model/console.ts";
 import type { Assets } from "./assets.ts";
 import { type Html, html } from "./html.ts";
+import { staffHeader } from "./staff/staff-header.ts";
 
 /** What stands around a page's content. */
 export type Frame = {
   readonly assets: Assets;
   /** Null: nobody is known. */
   readonly session: ConsoleSession | null;
-  /** `/console/a/ACCOUNT`; null without a session. */
+  /** `/console/a/ACCOUNT`, or of staff's pages; null without a session. */
   readonly base: string | null;
   /** The page's own address; null without a session. */
   readonly path: string | null;
   /** Whether the same address, asked for again, is this page as it is by then; what a form answered is not. */
   readonly isRefreshed: boolean;
+  /** The origin of the page that may show it in a frame; null: none. */
+  readonly framer: string | null;
 };
+
+/** Of a page that nobody is known for. */
+export function bareFrame(assets: Assets, framer: string | null = null): Frame {
+  return { assets, session: null, base: null, path: null, isRefreshed: false, framer };
+}
 
 const TABS = [
   { path: "/deliveries", name: "Deliveries", scope: "webhooks:read" },
   { path: "/replays", name: "Replays", scope: "webhooks:replay" },
   { path: "/endpoint", name: "Endpoint", scope: "webhooks:read" },
+  { path: "/audit", name: "Changes", scope: "audit:read" },
+] as const;
+
+const KEYS = [
+  { key: "/", does: "search" },
+  { key: "j", does: "next row" },
+  { key: "k", does: "row before" },
+  { key: "Enter", does: "open the row" },
+  { key: "r", does: "replay" },
+  { key: "?", does: "these keys" },
 ] as const;
 
 /** A whole page. */
 export function document(frame: Frame, { title, main }: { title: string; main: Html }): Html {
-  const { assets, session } = frame;
+  const { assets, session, framer } = frame;
   return html`<!doctype html>
-<html lang="en" data-theme="${session?.theme ?? "system"}">
+<html lang="en" data-theme="${session?.theme ?? "system"}"${framer !== null && html` data-embed="${framer}"`}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -33,29 +51,54 @@ export function document(frame: Frame, { title, main }: { title: string; main: H
 <link rel="stylesheet" href="${assets["console.css"]}">
 ${session !== null && html`<script type="module" src="${assets["console.mjs"]}"></script>`}
 ${session === null && html`<script type="module" src="${assets["enter.mjs"]}"></script>`}
+${framer !== null && html`<script type="module" src="${assets["framed.mjs"]}"></script>`}
 </head>
 <body>
 <a class="skip" href="#main">Skip to content</a>
-${session !== null && frame.base !== null && header(frame, session, frame.base)}
-<div id="banner" role="status" aria-live="polite" hidden></div>
+${session !== null && frame.base !== null && headerOf(frame, session, frame.base)}
+<div id="banner" role="status" aria-live="polite" hidden${session !== null && isStaff(session) && STAFF_ENDED}></div>
 <main id="main" tabindex="-1"${frame.isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
 ${main}
 </main>
+${session !== null && keys()}
 </body>
 </html>
 `;
 }
 
-function header({ path }: Frame, session: ConsoleSession, base: string): Html {
-  const tabs = TABS.filter(({ scope }) => session.permissions.has(scope)).map((tab) => {
+const STAFF_ENDED = html` data-ended="This session has ended: reload the page to sign in again."`;
+
+function isStaff(session: ConsoleSession): boolean {
+  return session.accountId === null;
+}
+
+function headerOf(frame: Frame, session: ConsoleSession, base: string): Html {
+  if (!isStaff(session)) return header(frame, session, base);
+  return staffHeader(session, session.accountName === null ? null : tabsOf(frame, session, base), frame.path);
+}
+
+function tabsOf({ path }: Frame, session: ConsoleSession, base: string): readonly Html[] {
+  return TABS.filter(({ scope }) => session.permissions.has(scope)).map((tab) => {
     const isHere = path?.startsWith(`${base}${tab.path}`) ?? false;
     return html`<a href="${base}${tab.path}"${isHere && html` aria-current="page"`}>${tab.name}</a>`;
   });
+}
+
+function header(frame: Frame, session: ConsoleSession, base: string): Html {
   return html`<header class="top">
 <span class="mark" aria-hidden="true">◈</span>
-<span class="account">${session.accountName ?? "Support"}</span>
-<nav aria-label="Console">${tabs}</nav>
+<span class="account">${session.accountName}</span>
+<nav aria-label="Console">${tabsOf(frame, session, base)}</nav>
 <span class="viewer">${session.viewerLabel ?? ""}</span>
 <form method="post" action="${base}/leave"><button class="quiet">Leave</button></form>
 </header>`;
+}
+
+/** Shown by a key. */
+function keys(): Html {
+  return html`<dialog id="keys" aria-labelledby="keys-title">
+<h2 id="keys-title">Keys</h2>
+<dl>${KEYS.map(({ key, does }) => html`<div><dt><kbd>${key}</kbd></dt><dd>${does}</dd></div>`)}</dl>
+<form method="dialog"><button>Close</button></form>
+</dialog>`;
 }

@@ -1,15 +1,16 @@
-import type { ToldProblem } from "../api/kernel.ts";
+import type { DescribedProblem } from "../api/kernel.ts";
 import { type Html, html } from "./html.ts";
 
 /** An error, as a page: what it is, what to do, and what to tell support. */
-export function problemPage(told: ToldProblem, requestId: string): { title: string; main: Html } {
-  const { title, meaning, remedy } = told.code === "unauthorized" ? SESSION_ENDED : told;
+export function problemPage(problem: DescribedProblem, requestId: string): { title: string; main: Html } {
+  const hasEnded = problem.code === "unauthorized";
+  const { title, meaning, remedy } = hasEnded ? SESSION_ENDED : problem;
   return {
     title,
-    main: html`<section class="notice" data-problem="${told.code}">
+    main: html`<section class="notice" data-problem="${problem.code}"${hasEnded && html` data-session-ended`}>
 <h1>${title}</h1>
 <p>${meaning}</p>
-${told.errors.length > 0 && html`<ul>${told.errors.map(({ message }) => html`<li>${message}</li>`)}</ul>`}
+${problem.errors.length > 0 && html`<ul>${problem.errors.map(({ message }) => html`<li>${message}</li>`)}</ul>`}
 <p>${remedy}</p>
 <p class="fine">Request <code>${requestId}</code></p>
 </section>`,

@@ -81,9 +81,11 @@ export function filterText({ session }: View, { filter }: ShownReplay): Html {
   return html`<ul class="asked">${asked.length === 0 ? html`<li>everything failing or abandoned</li>` : asked}</ul>`;
 }
 
-/** A session is known by the key that opened it. */
-export function makerOf({ created_by: maker }: ShownReplay): string {
+/** A person is known by the session; staff's names are not told to accounts. */
+export function makerOf({ created_by: maker }: Pick<ShownReplay, "created_by">): string {
   if (maker === null) return "not recorded";
+  if (maker.viewer !== null) return maker.viewer;
+  if (maker.staff) return maker.name ?? "support staff";
   return maker.name === null ? "an API key without a name" : `API key ${maker.name}`;
 }
 

@@ -4,8 +4,9 @@ import type { Html } from "./html.ts";
 /** What a screen is made of: its account's session, the address, and operations in the session's name. */
 export type View = {
   readonly session: ConsoleSession;
-  readonly accountId: string;
-  /** Where the account's part begins: `/console/a/ACCOUNT`. */
+  /** Null: none, on staff's pages across accounts. */
+  readonly accountId: string | null;
+  /** Where the account's part begins: `/console/a/ACCOUNT`, or staff's. */
   readonly base: string;
   readonly params: Readonly<Record<string, string>>;
   /** The address's query; of several parameters of one name the list. */
@@ -22,6 +23,8 @@ export type View = {
   readonly askWithHeaders: <Body>(operationKey: string, asked?: Asking) => Promise<Answer<Body>>;
   /** How long after its publication a delivery can be replayed. */
   readonly analysisRetentionMs: number;
+  /** Milliseconds since the epoch. */
+  readonly nowMs: number;
 };
 
 export type Answer<Body> = {
@@ -39,12 +42,12 @@ export type Asking = {
 
 export type Screen = {
   readonly method: "GET" | "POST";
-  /** Below the account, with `{name}` for parameters. */
+  /** Below the account, or staff's own part, with `{name}` for parameters. */
   readonly path: string;
   readonly show: (view: View) => Promise<Shown>;
 };
 
-/** A page's content, or where to go on. */
+/** A page's content, a file to be kept, or where to go on. */
 export type Shown =
   | {
       readonly title: string;
@@ -52,4 +55,5 @@ export type Shown =
       /** Default 200. */
       readonly status?: number;
     }
+  | { readonly file: { readonly name: string; readonly type: string; readonly text: string } }
   | { readonly goTo: string };

@@ -1,4 +1,5 @@
 import type { Screen } from "./screen.ts";
+import { auditScreen } from "./screens/audit.ts";
 import { deliveriesScreen } from "./screens/deliveries.ts";
 import { deliveryScreen, replayDelivery } from "./screens/delivery.ts";
 import { endpointScreen } from "./screens/endpoint.ts";
@@ -9,11 +10,13 @@ import {
   removeEndpointForm,
   sendTestEvent,
 } from "./screens/endpoint-changes.ts";
+import { pauseEndpoint, resumeEndpoint } from "./screens/endpoint-pause.ts";
 import { leave } from "./screens/leave.ts";
 import { createReplay, newReplayScreen, tryReplay } from "./screens/new-replay.ts";
 import { checkAddress, checkReceiver } from "./screens/receiver-check.ts";
 import { cancelReplay, replayScreen, replaysScreen } from "./screens/replays.ts";
-import { revealSecret, rotateSecret, rotateSecretForm, secretAddress } from "./screens/signing-secret.ts";
+import { rotateSecret, rotateSecretForm } from "./screens/secret-rotation.ts";
+import { revealSecret, secretAddress } from "./screens/signing-secret.ts";
 
 /** Every screen of an account's console. */
 export const screens: readonly Screen[] = [
@@ -32,11 +35,14 @@ export const screens: readonly Screen[] = [
   removeEndpointForm,
   removeEndpoint,
   sendTestEvent,
+  pauseEndpoint,
+  resumeEndpoint,
   checkAddress,
   checkReceiver,
   secretAddress,
   revealSecret,
   rotateSecretForm,
   rotateSecret,
+  auditScreen,
   leave,
 ];

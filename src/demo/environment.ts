@@ -12,7 +12,7 @@ import { type ChildEvent, servicePlans, supervise } from "../app/supervisor.ts";
 import { UsageError } from "../app/usage-error.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
-import { scopes } from "../model/api-keys.ts";
+import { accountScopes } from "../model/api-keys.ts";
 import { DAY_MS } from "../model/time.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded.ts";
 import { createAccount } from "../store/accounts.ts";
@@ -147,7 +147,7 @@ async function prepare(pool: Pool, databaseUrl: string, config: Config, receiver
   const { apiKey } = await createApiKey(pool, config, {
     accountId: account.accountId,
     name: "Demo",
-    scopes,
+    scopes: accountScopes,
     expiresInSeconds: null,
   });
   receivers.trust(account.signingSecret);
@@ -156,7 +156,7 @@ async function prepare(pool: Pool, databaseUrl: string, config: Config, receiver
 }
 
 function openPool(databaseUrl: string, resources: AsyncDisposableStack): Pool {
-  const pool = createCommandPool(databaseUrl, "sealpost demo");
+  const pool = createCommandPool(databaseUrl, "sealpost demo", { cell: null });
   resources.defer(() => pool.end());
   return pool;
 }

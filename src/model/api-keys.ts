@@ -8,11 +8,26 @@ export const scopes = [
   "console:link",
   "keys:write",
   "operations:read",
+  "staff:read",
   "webhooks:read",
   "webhooks:replay",
   "webhooks:secrets",
   "webhooks:write",
 ] as const;
+
+type Scope = (typeof scopes)[number];
+
+/** Those of them that no account's key has: they go across accounts. */
+const STAFF_SCOPES = ["staff:read"] as const satisfies readonly Scope[];
+
+type AccountScope = Exclude<Scope, (typeof STAFF_SCOPES)[number]>;
+
+/** What keys of accounts can have. */
+export const accountScopes = scopes.filter((scope): scope is AccountScope => !isStaffScope(scope));
+
+export function isStaffScope(scope: string): boolean {
+  return STAFF_SCOPES.some((one) => one === scope);
+}
 
 /** Part of the key's text: `live` in production, `test` elsewhere. Neither is valid in the other environment. */
 export const KEY_CLASSES = ["live", "test"] as const;

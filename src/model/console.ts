@@ -6,6 +6,8 @@ export const DEFAULT_PERMISSIONS = ["webhooks:read"] as const satisfies readonly
 /** How long a link opens a session, once. */
 export const LINK_SECONDS = 60;
 export const SESSION_SECONDS = { min: 300, max: 86_400, default: 3_600 } as const;
+/** Of support staff at most, whatever they do. */
+export const STAFF_SESSION_SECONDS = 8 * 3_600;
 /** Of support staff, without a request that a person made. */
 export const STAFF_IDLE_SECONDS = 30 * 60;
 
@@ -20,10 +22,11 @@ export type ConsoleSession = {
   readonly accountId: string | null;
   /** Null: support staff. */
   readonly accountName: string | null;
-  /** The key that opened it; null: the command line. */
+  /** The key that opened it; null: the command line, or a proxy in front that vouches for staff. */
   readonly keyId: string | null;
   /** Those of its permissions that its key still has. */
   readonly permissions: ReadonlySet<string>;
+  readonly viewerId: string | null;
   readonly viewerLabel: string | null;
   /** The origin that may frame it; null: none. */
   readonly embedOrigin: string | null;

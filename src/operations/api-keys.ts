@@ -5,7 +5,7 @@ import type { Operation } from "../api/operation.ts";
 import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../api/pagination.ts";
 import { type FieldError, Problem } from "../api/problems.ts";
-import { API_KEY_LIFETIME_SECONDS_MAX, KEY_CLASSES, scopes } from "../model/api-keys.ts";
+import { API_KEY_LIFETIME_SECONDS_MAX, accountScopes, KEY_CLASSES } from "../model/api-keys.ts";
 import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../model/display-name.ts";
 import {
   ACCOUNT_KEYS_MAX,
@@ -52,9 +52,9 @@ const NewApiKey = z.strictObject({
     .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX })
     .describe("Who or what uses it: the audit log shows it beside what the key changes."),
   scopes: z
-    .array(z.enum(scopes))
+    .array(z.enum(accountScopes))
     .min(1)
-    .max(scopes.length)
+    .max(accountScopes.length)
     .describe("What it may do: scopes of the caller's own key only."),
   expires_in_seconds: z
     .int()

@@ -3,46 +3,62 @@ import type { Operation } from "../api/operation.ts";
 import { jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
 import { isoTime } from "../deliveries/time-text.ts";
-import { ACCOUNT_CREATED, ACTOR_KINDS, type ActorKind } from "../model/audit.ts";
-import { type AuditFilter, listAuditEntries, type StoredAuditEntry } from "../store/audit-pages.ts";
+import { ACCOUNT_CREATED, ACTOR_KINDS, type ActorKind, STAFF_SIGNED_IN } from "../model/audit.ts";
+import {
+  type AuditFilter,
+  type AuditPage,
+  listAuditEntries,
+  type StoredAuditEntry,
+} from "../store/audit-pages.ts";
+import { AccountName } from "./accounts.ts";
 import { momentOf } from "./delivery-filter.ts";
 import { id, moment, time } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
-import { read } from "./sealpost-operation.ts";
+import { read, staffRead } from "./sealpost-operation.ts";
 
-const AuditEntry = z
-  .object({
-    id,
-    at: time,
-    operation: z
+const members = {
+  id,
+  at: time,
+  operation: z
+    .string()
+    .describe(
+      "The operation's key; also `accounts.create` (from the command line) and `console.staff.sign_in`, which no " +
+        "operation does.",
+    ),
+  actor: z.object({
+    kind: z.enum(ACTOR_KINDS),
+    key_id: id.nullable().describe("Null: the command line, or staff without a key."),
+    name: z
       .string()
+      .nullable()
+      .describe("The key's name at that time. Null: it has none, or it is staff's and your key is not."),
+    viewer: z
+      .string()
+      .nullable()
       .describe(
-        "The operation's key; from the command line also `accounts.create`, which no operation does.",
+        "Whose session of the console it was, as the key's owner calls them. Null: it was no session.",
       ),
-    actor: z.object({
-      kind: z.enum(ACTOR_KINDS),
-      key_id: id.nullable().describe("Null: the command line."),
-      name: z
-        .string()
-        .nullable()
-        .describe("The key's name at that time. Null: it has none, or it is a staff key and yours is not."),
-      viewer: z
-        .string()
-        .nullable()
-        .describe(
-          "Whose session of the console it was, as the key's owner calls them. Null: it was no session.",
-        ),
-    }),
-    request_id: z.string().nullable().describe("Null: the command line."),
-    details: z.record(z.string(), z.unknown()).describe("What it was about; never a secret."),
-  })
+  }),
+  request_id: z.string().nullable().describe("Null: the command line."),
+  details: z.record(z.string(), z.unknown()).describe("What it was about; never a secret."),
+};
+
+export const AuditEntry = z
+  .object(members)
   .meta({ id: "AuditEntry", description: "One change to the account, and who made it." });
+
+export const AccountAuditEntry = z
+  .object({
+    ...members,
+    account: AccountName.nullable().describe("Null: it concerned none, such as a staff key."),
+  })
+  .meta({ id: "AccountAuditEntry", description: "One change, whose account it concerned, and who made it." });
 
 /** Who changed what. @param others what can stand in the log */
 export function auditOperations({ pool }: Dependencies, others: readonly Operation[]): readonly Operation[] {
   const writes = others.filter(({ effect }) => effect === "write").map(({ key }) => key);
   const filters = {
-    operation: z.enum([ACCOUNT_CREATED, ...writes]).optional(),
+    operation: z.enum([ACCOUNT_CREATED, STAFF_SIGNED_IN, ...writes]).optional(),
     actor: z
       .union([z.enum(ACTOR_KINDS), id])
       .optional()
@@ -50,7 +66,24 @@ export function auditOperations({ pool }: Dependencies, others: readonly Operati
     created_after: moment.optional().describe("At this moment or later."),
     created_before: moment.optional().describe("Before this moment."),
   };
+  const Query = z.strictObject({ ...filters, ...pageQuery });
   const cursors = createCursors(id);
+
+  async function find(accountId: string | null, query: z.output<typeof Query>): Promise<FoundPage> {
+    const { cursor, limit, ...asked } = query;
+    const asWritten = { accountId, ...asked };
+    const belowId = cursors.read(cursor, asWritten);
+    const filter: AuditFilter = {
+      accountId,
+      operationKey: asked.operation ?? null,
+      ...actorFilter(asked.actor ?? null),
+      createdAfter: asked.created_after === undefined ? null : momentOf(asked.created_after),
+      createdBefore: asked.created_before === undefined ? null : momentOf(asked.created_before),
+    };
+    const { nextBelowId, ...page } = await listAuditEntries(pool, filter, belowId, limit);
+    return { ...page, next_cursor: nextBelowId === null ? null : cursors.write(nextBelowId, asWritten) };
+  }
+
   return [
     read({
       key: "audit.list",
@@ -64,27 +97,44 @@ export function auditOperations({ pool }: Dependencies, others: readonly Operati
       method: "GET",
       path: "/v1/audit",
       scope: "audit:read",
-      query: z.strictObject({ ...filters, ...pageQuery }),
+      query: Query,
       response: jsonResponse(200, pageOf(AuditEntry), totalCappedHeader),
       handle: async ({ accountId, caller, query }) => {
-        const { cursor, limit, ...asked } = query;
-        const asWritten = { accountId, ...asked };
-        const belowId = cursors.read(cursor, asWritten);
-        const filter: AuditFilter = {
-          accountId,
-          operationKey: asked.operation ?? null,
-          ...actorFilter(asked.actor ?? null),
-          createdAfter: asked.created_after === undefined ? null : momentOf(asked.created_after),
-          createdBefore: asked.created_before === undefined ? null : momentOf(asked.created_before),
-        };
-        const page = await listAuditEntries(pool, filter, belowId, limit);
-        const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, asWritten);
-        const items = page.entries.map((entry) => entryBody(entry, caller.isStaff));
-        return { body: { items, next_cursor, total: page.total }, headers: totalHeaders(page.isTotalCapped) };
+        const { entries, ...page } = await find(accountId, query);
+        const items = entries.map((entry) => entryBody(entry, caller.isStaff));
+        return answerOf(page, items);
+      },
+    }),
+    staffRead({
+      key: "accounts.audit.list",
+      tag: "Support",
+      summary: "List changes of all accounts",
+      description:
+        "The same across accounts, with what concerns none. For staff keys alone, which name no account here.",
+      method: "GET",
+      path: "/v1/accounts/audit",
+      scope: "audit:read",
+      query: z.strictObject({ account_id: id.optional(), ...filters, ...pageQuery }),
+      response: jsonResponse(200, pageOf(AccountAuditEntry), totalCappedHeader),
+      handle: async ({ query: { account_id = null, ...query } }) => {
+        const { entries, ...page } = await find(account_id, query);
+        const items = entries.map((entry) => ({ ...entryBody(entry, true), account: accountOf(entry) }));
+        return answerOf(page, items);
       },
     }),
   ];
 }
+
+function accountOf({ accountId, accountName }: StoredAuditEntry): z.output<typeof AccountName> | null {
+  return accountId === null ? null : { id: accountId, name: accountName ?? "" };
+}
+
+function answerOf<Item>(page: Omit<FoundPage, "entries">, items: Item[]) {
+  const { next_cursor, total, isTotalCapped } = page;
+  return { body: { items, next_cursor, total }, headers: totalHeaders(isTotalCapped) };
+}
+
+type FoundPage = Omit<AuditPage, "nextBelowId"> & { readonly next_cursor: string | null };
 
 /** A kind of actor, or the id of a key; null: any. */
 export function actorFilter(actor: string | null): Pick<AuditFilter, "actorKind" | "keyId"> {
@@ -95,7 +145,7 @@ export function actorFilter(actor: string | null): Pick<AuditFilter, "actorKind"
 /** What support staff are called is for staff to see. */
 export function entryBody(entry: StoredAuditEntry, isForStaff: boolean): z.output<typeof AuditEntry> {
   const { actorKind: kind, actorName, viewer } = entry;
-  const isHidden = kind === "staff_key" && !isForStaff;
+  const isHidden = (kind === "staff_key" || kind === "staff") && !isForStaff;
   return {
     id: entry.id,
     at: isoTime(entry.atMs),

@@ -5,7 +5,7 @@ import type { Operation } from "../api/operation.ts";
 import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { pageOf } from "../api/pagination.ts";
 import { invalidRequest } from "../api/problems.ts";
-import { scopes } from "../model/api-keys.ts";
+import { accountScopes } from "../model/api-keys.ts";
 import { CONSOLE_THEMES, DEFAULT_PERMISSIONS, LINK_SECONDS, SESSION_SECONDS } from "../model/console.ts";
 import { insertLink, listSessions, revokeSessions, type StoredSession } from "../store/console-sessions.ts";
 import { id, lineOfText, time } from "./fields.ts";
@@ -22,9 +22,9 @@ const viewerId = viewerText.describe("Yours: who it is in your system.");
 
 const NewLink = z.strictObject({
   permissions: z
-    .array(z.enum(scopes))
+    .array(z.enum(accountScopes))
     .min(1)
-    .max(scopes.length)
+    .max(accountScopes.length)
     .default([...DEFAULT_PERMISSIONS])
     .describe("Scopes of the session, each of which the key must have. Without them: reading the log."),
   session_seconds: z

@@ -25,6 +25,11 @@ const Endpoint = z
         "Deliveries that are held: while it is paused, and afterwards until they have been let go. Exact up to " +
           `${HELD_COUNTED_MAX.toLocaleString("en")}.`,
       ),
+    certificate_expires_at: time
+      .nullable()
+      .describe(
+        "Expiry of the certificate that the receiver showed to a delivery last; null: none was seen.",
+      ),
   })
   .meta({ id: "Endpoint", description: "The account's default webhook URL." });
 
@@ -94,51 +99,47 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
         if (!(await store.removeEndpoint(tx, accountId))) throw problem("not_found");
       },
     }),
-    write({
-      key: "webhooks.endpoint.pause",
-      tag,
+    pausing("pause", pauseEndpoint, {
       summary: "Pause the endpoint",
       description:
         "Holds every delivery to the endpoint, in place of sending it: those that wait, and those that come. Nothing " +
         "is lost, and no attempt or time is used up; when its analysis expires, a held delivery is abandoned as " +
         "`analysis_expired`. Attempts in flight end normally. Test events, receiver checks and analyses with their " +
         "own webhook_url still go out. Pausing again changes nothing.",
-      method: "POST",
-      path: `${path}/pause`,
-      scope: "webhooks:write",
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
-      audit: () => ({}),
-      response: jsonResponse(200, Endpoint),
-      errors: ["not_found"],
-      handle: async ({ accountId, problem }, tx) => {
-        if (!(await pauseEndpoint(tx, accountId))) throw problem("not_found");
-        return { body: endpointBody((await store.findEndpoint(tx, accountId))!) };
-      },
     }),
-    write({
-      key: "webhooks.endpoint.resume",
-      tag,
+    pausing("resume", resumeEndpoint, {
       summary: "Resume the endpoint",
       description:
         "Ends a pause. What was held is delivered oldest first, up to 100 a second, beside what is new; `held` " +
         "counts down. Each goes on where it stood: retries wait for the rest of their time.",
-      method: "POST",
-      path: `${path}/resume`,
-      scope: "webhooks:write",
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
-      audit: () => ({}),
-      response: jsonResponse(200, Endpoint),
-      errors: ["not_found"],
-      handle: async ({ accountId, problem }, tx) => {
-        if (!(await resumeEndpoint(tx, accountId))) throw problem("not_found");
-        return { body: endpointBody((await store.findEndpoint(tx, accountId))!) };
-      },
     }),
   ];
+}
+
+/** @param run false: there is no endpoint */
+function pausing(
+  act: "pause" | "resume",
+  run: typeof pauseEndpoint,
+  texts: { readonly summary: string; readonly description: string },
+): Operation {
+  return write({
+    ...texts,
+    key: `webhooks.endpoint.${act}`,
+    path: `${path}/${act}`,
+    tag,
+    method: "POST",
+    scope: "webhooks:write",
+    risk: "reversible",
+    mode: "sync",
+    idempotency: "key_required",
+    audit: () => ({}),
+    response: jsonResponse(200, Endpoint),
+    errors: ["not_found"],
+    handle: async ({ accountId, problem }, tx) => {
+      if (!(await run(tx, accountId))) throw problem("not_found");
+      return { body: endpointBody((await store.findEndpoint(tx, accountId))!) };
+    },
+  });
 }
 
 /** The normalized form of a URL that webhooks may go to. Throws 422 for any other. */
@@ -155,5 +156,6 @@ function endpointBody(endpoint: store.Endpoint): z.output<typeof Endpoint> {
     updated_at: endpoint.updatedAt.toISOString(),
     paused_at: endpoint.pausedAt?.toISOString() ?? null,
     held: endpoint.held,
+    certificate_expires_at: endpoint.certificateExpiresAt?.toISOString() ?? null,
   };
 }

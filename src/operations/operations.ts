@@ -2,6 +2,8 @@ import type { OpenApiInfo } from "../api/openapi.ts";
 import type { Operation } from "../api/operation.ts";
 import { createOperationRegistry, type OperationRegistry } from "../api/operation-registry.ts";
 import { operationsList } from "../api/operations-list.ts";
+import { accountOperations } from "./accounts.ts";
+import { activityOperations } from "./activity.ts";
 import { analysisOperations } from "./analyses.ts";
 import { apiKeyOperations } from "./api-keys.ts";
 import { auditOperations } from "./audit.ts";
@@ -14,6 +16,7 @@ import { problems } from "./problems.ts";
 import { receiverOperations } from "./receivers.ts";
 import { replayOperations } from "./replays.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
+import { searchOperations } from "./search.ts";
 import { signingSecretOperations } from "./signing-secret.ts";
 import { sentEvents } from "./webhook-events.ts";
 
@@ -26,10 +29,13 @@ export function createSealpostRegistry(dependencies: Dependencies): OperationReg
     ...receiverOperations(dependencies),
     ...signingSecretOperations(dependencies),
     ...deliveryOperations(dependencies),
+    ...activityOperations(dependencies),
     ...replayOperations(dependencies),
     ...noticeOperations(dependencies),
     ...consoleOperations(dependencies),
     ...apiKeyOperations(dependencies),
+    ...accountOperations(dependencies),
+    ...searchOperations(dependencies),
   ];
   const all = [...operations, ...auditOperations(dependencies, operations)];
   return createOperationRegistry([...all, operationsList(all)], problems);
@@ -69,6 +75,7 @@ export const apiInfo: OpenApiInfo = {
     { name: "Notices", description: "What happens to the endpoint, and who is told by mail." },
     { name: "Console", description: "Screens for people: the delivery log and replays, opened by a link." },
     { name: "API keys", description: "The account's own keys." },
+    { name: "Support", description: "Across accounts, for support staff." },
     { name: "Audit", description: "Who changed what." },
     { name: "Webhooks", description: "What your endpoint receives: a signed POST for each event." },
     { name: "Operations", description: "The list of operations, for programs." },

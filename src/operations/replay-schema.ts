@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { REPLAY_STATUSES, REPLAYABLE_STATUSES } from "../model/statuses.ts";
-import { COUNTED_AT_ONCE_MAX, type StoredReplay } from "../store/replays.ts";
+import { COUNTED_AT_ONCE_MAX, type ReplayMaker, type StoredReplay } from "../store/replays.ts";
 import { type AskedFilter, filters, oneOrSeveral } from "./delivery-filter.ts";
 import { id, lineOfText, time } from "./fields.ts";
 
@@ -64,7 +64,17 @@ export const Replay = z
     failed: z.int().describe("Of the replayed, those that were abandoned again. Counted like `succeeded`."),
     note: z.string().nullable(),
     created_by: z
-      .object({ key_id: id, name: z.string().nullable().describe("The API key's name.") })
+      .object({
+        staff: z.boolean().describe("Whether it was support staff."),
+        key_id: id.nullable().describe("Null: support staff without a key."),
+        name: z.string().nullable().describe("The API key's name. Staff's is for staff only."),
+        viewer: z
+          .string()
+          .nullable()
+          .describe(
+            "Whose session of the console it was. Null: it was no session. Staff's is for staff only.",
+          ),
+      })
       .nullable()
       .describe("Null if no API key made it, or before this was recorded."),
     created_at: time,
@@ -72,7 +82,8 @@ export const Replay = z
   })
   .meta({ id: "Replay", description: "A bulk replay with its progress." });
 
-export function replayBody(replay: StoredReplay): z.output<typeof Replay> {
+/** What support staff are called is for staff to see. */
+export function replayBody(replay: StoredReplay, isForStaff: boolean): z.output<typeof Replay> {
   return {
     id: replay.id,
     status: replay.status,
@@ -86,10 +97,15 @@ export function replayBody(replay: StoredReplay): z.output<typeof Replay> {
     waiting: replay.status === "done" ? 0 : replay.replayed - replay.succeeded - replay.failed,
     failed: replay.failed,
     note: replay.note,
-    created_by: replay.createdBy && { key_id: replay.createdBy.keyId, name: replay.createdBy.name },
+    created_by: replay.createdBy && makerBody(replay.createdBy, isForStaff),
     created_at: replay.createdAt.toISOString(),
     ended_at: replay.endedAt?.toISOString() ?? null,
   };
+}
+
+function makerBody({ isStaff, keyId, name, viewer }: ReplayMaker, isForStaff: boolean) {
+  const isHidden = isStaff && !isForStaff;
+  return { staff: isStaff, key_id: keyId, name: isHidden ? null : name, viewer: isHidden ? null : viewer };
 }
 
 /** As requested, with missing filters as null. */

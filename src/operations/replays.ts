@@ -3,6 +3,7 @@ import type { Operation } from "../api/operation.ts";
 import { eitherResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../api/pagination.ts";
 import { invalidRequest, type Problem } from "../api/problems.ts";
+import { actorOf } from "../model/audit.ts";
 import { previewReplay, REPLAY_DELIVERIES_MAX } from "../store/replay-set.ts";
 import { cancelReplay, createReplay, findReplay, listReplays } from "../store/replays.ts";
 import { filterOf } from "./delivery-filter.ts";
@@ -107,14 +108,13 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
           ratePerSecond: rate_per_second,
           expectedMatched: body.expected_matched ?? null,
           note: body.note ?? null,
-          // Null as for the command line, where it has opened the console.
-          createdByKeyId: caller.session?.hasKey === false ? null : caller.keyId,
+          createdBy: actorOf(caller),
           analysisRetentionMs,
           limits: replayLimits,
         });
         if (replay === "too_many_deliveries") throw tooMany();
         if (replay === "too_many_replays" || replay === "replay_changed") throw problem(replay);
-        return { body: replayBody(replay) };
+        return { body: replayBody(replay, caller.isStaff) };
       },
     }),
     read({
@@ -130,11 +130,17 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       scope: "webhooks:replay",
       query: z.strictObject(pageQuery),
       response: jsonResponse(200, pageOf(Replay)),
-      handle: async ({ accountId, query }) => {
+      handle: async ({ accountId, caller, query }) => {
         const belowId = cursors.read(query.cursor, accountId);
         const page = await listReplays(pool, accountId, belowId, query.limit);
         const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, accountId);
-        return { body: { items: page.replays.map(replayBody), next_cursor, total: page.total } };
+        return {
+          body: {
+            items: page.replays.map((one) => replayBody(one, caller.isStaff)),
+            next_cursor,
+            total: page.total,
+          },
+        };
       },
     }),
     read({
@@ -148,10 +154,10 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       params,
       response: jsonResponse(200, Replay),
       errors: ["not_found"],
-      handle: async ({ accountId, params, problem }) => {
+      handle: async ({ accountId, caller, params, problem }) => {
         const replay = await findReplay(pool, accountId, params.replay_id);
         if (replay === null) throw problem("not_found");
-        return { body: replayBody(replay) };
+        return { body: replayBody(replay, caller.isStaff) };
       },
     }),
     write({
@@ -171,10 +177,10 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       audit: ({ params }) => ({ replay_id: params.replay_id }),
       response: jsonResponse(200, Replay),
       errors: ["not_found"],
-      handle: async ({ accountId, params, problem }, tx) => {
+      handle: async ({ accountId, caller, params, problem }, tx) => {
         const replay = await cancelReplay(tx, accountId, params.replay_id);
         if (replay === null) throw problem("not_found");
-        return { body: replayBody(replay) };
+        return { body: replayBody(replay, caller.isStaff) };
       },
     }),
   ];

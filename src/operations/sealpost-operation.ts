@@ -4,11 +4,12 @@ import type { RateLimitPolicy } from "../api/rate-limits.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import type { KeyClass } from "../model/api-keys.ts";
 import type { CheckReceiver } from "../receivers/receiver-check.ts";
+import type { ReadLog } from "../store/log-reader.ts";
 import type { ReplayLimits } from "../store/replays.ts";
 import type { DomainCode } from "./problems.ts";
 
 /** The ways to declare an operation of this service. */
-export const { read, write, batchedWrite, callOut } = operationDefiners<DomainCode>();
+export const { read, staffRead, write, batchedWrite, callOut } = operationDefiners<DomainCode>();
 
 /** What the operations depend on. */
 export type Dependencies = {
@@ -16,6 +17,8 @@ export type Dependencies = {
   readonly pool: Pool;
   /** For reading the delivery log; see createLogPool. */
   readonly logPool: Pool;
+  /** For lists of the log, from a standby where there is one. */
+  readonly readLog: ReadLog;
   /** Opens and seals signing secrets: 32 bytes. */
   readonly secretsKey: Uint8Array;
   /** Of the keys that the API makes: those of this environment. */

@@ -30,6 +30,16 @@ export async function accountExists(database: ClientBase | Pool, accountId: stri
   return rowCount === 1;
 }
 
+/** Null: there is no such account. */
+export async function findAccountName(database: Pool, accountId: string): Promise<string | null> {
+  const { rows } = await database.query<{ name: string }>({
+    name: "find_account_name",
+    text: "select name from sealpost.accounts where id = $1",
+    values: [accountId],
+  });
+  return rows[0]?.name ?? null;
+}
+
 export type StoredAccount = {
   readonly id: string;
   readonly name: string;

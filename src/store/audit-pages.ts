@@ -16,6 +16,7 @@ export type StoredAuditEntry = {
   readonly id: string;
   /** Null: it concerns none, such as a staff key. */
   readonly accountId: string | null;
+  readonly accountName: string | null;
   readonly operationKey: string;
   readonly actorKind: ActorKind;
   /** Null: the command line. */
@@ -48,7 +49,8 @@ const ACTOR_KIND = `coalesce(a.actor, (
   select case when k.account_id is null then 'staff_key' else 'key' end
   from sealpost.api_keys k where k.id = a.key_id))`;
 
-const ENTRY = `json_build_object('id', a.id, 'accountId', a.account_id, 'operationKey', a.operation_key,
+const ENTRY = `json_build_object('id', a.id, 'accountId', a.account_id,
+  'accountName', (select name from sealpost.accounts c where c.id = a.account_id), 'operationKey', a.operation_key,
   'actorKind', ${ACTOR_KIND}, 'keyId', a.key_id,
   'actorName', coalesce(a.actor_name, (select k.name from sealpost.api_keys k where k.id = a.key_id)),
   'viewer', a.viewer, 'requestId', a.request_id, 'details', coalesce(a.details, '{}'),

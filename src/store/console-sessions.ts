@@ -4,6 +4,7 @@ import {
   type ConsoleTheme,
   type EnteredLink,
   STAFF_IDLE_SECONDS,
+  STAFF_SESSION_SECONDS,
 } from "../model/console.ts";
 
 export type NewLink = {
@@ -52,6 +53,37 @@ export async function insertLink(client: ClientBase | Pool, link: NewLink): Prom
   return rows[0]!;
 }
 
+export type NewStaffSession = {
+  /** Null: whom a proxy in front vouches for. */
+  readonly keyId: string | null;
+  readonly permissions: readonly string[];
+  readonly viewerId: string | null;
+  readonly viewerLabel: string | null;
+};
+
+/** Opens a session of support staff, which has no account, under `digest`. Returns its id. */
+export async function insertStaffSession(
+  client: ClientBase,
+  digest: Buffer,
+  session: NewStaffSession,
+): Promise<string> {
+  const { rows } = await client.query<{ id: string }>(
+    `insert into sealpost.console_sessions
+       (key_id, permissions, viewer_id, viewer_label, digest, entered_at, last_active_at, expires_at)
+     values ($1, $2, $3, $4, $5, now(), now(), now() + $6::float8 * interval '1 second')
+     returning id`,
+    [
+      session.keyId,
+      session.permissions,
+      session.viewerId,
+      session.viewerLabel,
+      digest,
+      STAFF_SESSION_SECONDS,
+    ],
+  );
+  return rows[0]!.id;
+}
+
 /** Consumes a link: the first who comes while it is valid gets its session, under `digest`. */
 export async function enterByLink(pool: Pool, linkDigest: Buffer, digest: Buffer): Promise<EnteredLink> {
   const { rows } = await pool.query<{ account_id: string; path: string | null }>(
@@ -73,7 +105,7 @@ const FIND = `
 select s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "keyId",
   case when s.key_id is null then s.permissions
     else array(select unnest(s.permissions) intersect select unnest(k.scopes)) end as permissions,
-  coalesce(s.viewer_label, k.name) as "viewerLabel", s.embed_origin as "embedOrigin",
+  s.viewer_id as "viewerId", coalesce(s.viewer_label, k.name) as "viewerLabel", s.embed_origin as "embedOrigin",
   s.time_zone as "timeZone", s.theme, s.expires_at as "expiresAt"
 from sealpost.console_sessions s
 left join sealpost.api_keys k on k.id = s.key_id

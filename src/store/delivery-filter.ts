@@ -65,7 +65,8 @@ export type Condition = { readonly text: string; readonly values: readonly unkno
 
 // Hosts are ASCII here, and by the rules of a language lower() takes two to three times as long.
 const TARGET = `lower(coalesce(d.webhook_url, d.endpoint_url) collate "C")`;
-const TARGET_HOST = `substring(${TARGET} from '^[^:]*://(\\[[^]]*\\]|[^/?:]*)')`;
+/** Null for a delivery without a target. */
+export const TARGET_HOST = `substring(${TARGET} from '^[^:]*://(\\[[^]]*\\]|[^/?:]*)')`;
 
 /** Written out, so that the planner sees that the partial index covers it. */
 export const IS_REPLAYABLE = `d.status in (${REPLAYABLE_STATUSES.map((status) => `'${status}'`).join(", ")})`;

@@ -1,4 +1,5 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
+import type { Actor, ActorKind } from "../model/audit.ts";
 import type { ReplayOutcome, ReplayStatus } from "../model/statuses.ts";
 import type { DeliveryFilter } from "./delivery-filter.ts";
 import { countReplayable, REPLAY_DELIVERIES_MAX, replayable } from "./replay-set.ts";
@@ -40,10 +41,20 @@ export type StoredReplay = {
   readonly succeeded: number;
   readonly failed: number;
   readonly note: string | null;
-  /** Null: the command line, or a version that did not write it down. The name is null where the key has none. */
-  readonly createdBy: { readonly keyId: string; readonly name: string | null } | null;
+  /** Null: the command line, or a version that did not write it down. */
+  readonly createdBy: ReplayMaker | null;
   readonly createdAt: Date;
   readonly endedAt: Date | null;
+};
+
+export type ReplayMaker = {
+  readonly isStaff: boolean;
+  /** Null: staff without a key. */
+  readonly keyId: string | null;
+  /** The key's; null: it has none. */
+  readonly name: string | null;
+  /** Whose session of the console it was; null: nobody's. */
+  readonly viewer: string | null;
 };
 
 export type ReplayLimits = {
@@ -61,8 +72,7 @@ export type NewReplay = {
   /** What the dry run counted; null: it does not matter. */
   readonly expectedMatched: number | null;
   readonly note: string | null;
-  /** Null: the command line. */
-  readonly createdByKeyId: string | null;
+  readonly createdBy: Actor;
   readonly analysisRetentionMs: number;
   readonly limits: ReplayLimits;
 };
@@ -79,7 +89,7 @@ export async function createReplay(
   accountId: string,
   asNew: NewReplay,
 ): Promise<StoredReplay | ReplayRefusal> {
-  const { filter, analysisRetentionMs, expectedMatched, limits } = asNew;
+  const { filter, analysisRetentionMs, expectedMatched, createdBy, limits } = asNew;
   // Counted apart: it is an index's work, where writing so many items down only to take them back is not.
   const count = await countReplayable(client, accountId, filter, analysisRetentionMs);
   if (count > REPLAY_DELIVERIES_MAX) return "too_many_deliveries";
@@ -89,9 +99,18 @@ export async function createReplay(
   if (!(await hasRoomForReplay(client, accountId, count, limits))) return "too_many_replays";
   const { rows } = await client.query<{ id: string }>(
     `insert into sealpost.replays
-       (account_id, status, filter, rate_per_second, note, created_by_key_id, matched, created_at, paced_at)
-     values ($1, 'running', $2, $3, $4, $5, 0, now(), now()) returning id`,
-    [accountId, JSON.stringify(asNew.asked), asNew.ratePerSecond, asNew.note, asNew.createdByKeyId],
+       (account_id, status, filter, rate_per_second, note, created_by, created_by_key_id, created_by_viewer, matched,
+        created_at, paced_at)
+     values ($1, 'running', $2, $3, $4, $5, $6, $7, 0, now(), now()) returning id`,
+    [
+      accountId,
+      JSON.stringify(asNew.asked),
+      asNew.ratePerSecond,
+      asNew.note,
+      createdBy.kind,
+      createdBy.keyId,
+      createdBy.session?.viewer ?? null,
+    ],
   );
   const { id } = rows[0]!;
   const set = replayable(accountId, filter, analysisRetentionMs, 2);
@@ -133,8 +152,9 @@ async function hasRoomForReplay(
 /** What counting these takes, some 30 ms, is no burden to anybody. */
 export const COUNTED_AT_ONCE_MAX = 5_000;
 const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, r.note,
-  r.created_by_key_id, (select k.name from sealpost.api_keys k where k.id = r.created_by_key_id) as created_by_name,
-  r.created_at, r.ended_at`;
+  r.created_by, r.created_by_key_id, r.created_by_viewer, r.created_at, r.ended_at,
+  (select json_build_object('name', k.name, 'isStaff', k.account_id is null)
+    from sealpost.api_keys k where k.id = r.created_by_key_id) as created_by_key`;
 
 /**
  * With its progress at this moment, but for what has succeeded and failed of a large one: that is as it was when last
@@ -194,6 +214,26 @@ export async function listReplays(
     nextBelowId: found.length > limit ? (replays.at(-1)?.id ?? null) : null,
     total: rows[0]?.total ?? 0,
   };
+}
+
+export type AccountReplay = StoredReplay & {
+  readonly account: { readonly id: string; readonly name: string };
+};
+
+/** What goes on is young: older replays than the newest so many are not looked at. */
+const REPLAYS_LOOKED_AT_MAX = 2_000;
+
+/** Replays of all accounts that start deliveries, or wait for the last of them, the newest first. */
+export async function listGoingReplays(database: Pool, max: number): Promise<readonly AccountReplay[]> {
+  const { rows } = await database.query<Row & { account_id: string; account_name: string }>({
+    name: "list_going_replays",
+    text: `select ${COLUMNS}, r.succeeded, r.failed, a.id as account_id, a.name as account_name
+      from (select * from sealpost.replays order by id desc limit ${REPLAYS_LOOKED_AT_MAX}) as r
+      join sealpost.accounts as a on a.id = r.account_id
+      where r.status in ('running', 'delivering') order by r.id desc limit $1`,
+    values: [max],
+  });
+  return rows.map((row) => ({ ...fromRow(row), account: { id: row.account_id, name: row.account_name } }));
 }
 
 /** Stops a running replay; what it has replayed stays replayed. An ended one is left as it is. Null: unknown. */
@@ -267,8 +307,10 @@ type Row = {
   rate_per_second: number;
   matched: number;
   note: string | null;
+  created_by: ActorKind | null;
   created_by_key_id: string | null;
-  created_by_name: string | null;
+  created_by_key: { readonly name: string | null; readonly isStaff: boolean } | null;
+  created_by_viewer: string | null;
   created_at: Date;
   ended_at: Date | null;
   replayed: number;
@@ -289,9 +331,24 @@ function fromRow(row: Row): StoredReplay {
     succeeded: row.succeeded,
     failed: row.failed,
     note: row.note,
-    createdBy:
-      row.created_by_key_id === null ? null : { keyId: row.created_by_key_id, name: row.created_by_name },
+    createdBy: makerOf(row),
     createdAt: row.created_at,
     endedAt: row.ended_at,
+  };
+}
+
+/** Nothing of the command line's; version 1.0 wrote no actor, and only where a key was. */
+function makerOf({
+  created_by,
+  created_by_key_id,
+  created_by_key,
+  created_by_viewer,
+}: Row): ReplayMaker | null {
+  if (created_by_key_id === null && created_by !== "staff") return null;
+  return {
+    isStaff: created_by === "staff" || (created_by_key?.isStaff ?? false),
+    keyId: created_by_key_id,
+    name: created_by_key?.name ?? null,
+    viewer: created_by_viewer,
   };
 }

@@ -1,5 +1,9 @@
 import { afterEach, describe, expect, test } from "vitest";
+import { z } from "zod";
 import { digestApiKey, formatApiKey } from "../../src/api/api-keys.ts";
+import { operationDefiners } from "../../src/api/define-operation.ts";
+import { jsonResponse } from "../../src/api/operation-io.ts";
+import { raisedCodes } from "../../src/api/problem-catalogue.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ADA, BOB, createToyApi, TOY_NOW, type ToyApi } from "../support/api-toy-server.ts";
 import { createToyCounter, createToyKeys } from "../support/api-toy-stores.ts";
@@ -181,6 +185,39 @@ describe("an account", () => {
     }
     // What is no id at all never comes near the database.
     expect(new Set(asked)).toEqual(new Set([ADA, BOB, "33333333-3333-4333-8333-333333333333"]));
+  });
+
+  test("is not asked for by what goes across accounts, which only staff may", async () => {
+    const asked: unknown[] = [];
+    const across = operationDefiners().staffRead({
+      key: "locks.count",
+      tag: "Locks",
+      summary: "Count locks",
+      description: "All of them.",
+      method: "GET",
+      path: "/v1/lock-count",
+      scope: "locks:read",
+      response: jsonResponse(200, z.object({ locks: z.int() })),
+      handle: async (request) => {
+        asked.push(request.caller);
+        return { body: { locks: asked.length } };
+      },
+    });
+    api = await createToyApi({ more: [across] });
+    await api.listen();
+    const locks = (key: string, headers = {}) => get("/v1/lock-count", { ...bearer(key), ...headers });
+    const allowed = new Set(["locks:read"]);
+    const staff = api.keys.add({ accountId: null, scopes: allowed });
+    expect((await locks(staff)).status).toBe(200);
+    expect(api.answered.at(-1)).toMatchObject({ accountId: null, operationKey: "locks.count" });
+    // One that is named all the same is not looked at.
+    expect((await locks(staff, { "x-account-id": "x" })).status).toBe(200);
+    const tenant = api.keys.add({ accountId: ADA, scopes: allowed });
+    for (const headers of [{}, { "x-account-id": ADA }, { "x-account-id": BOB }])
+      await expectProblem(await locks(tenant, headers), 403, "access_denied");
+    await expectProblem(await locks(api.keys.add({ accountId: null, scopes })), 403, "access_denied");
+    expect(asked).toHaveLength(2);
+    expect(raisedCodes(across)).not.toContain("account_required");
   });
 
   test("of somebody else has nothing that can be told from nothing", async () => {

@@ -7,7 +7,7 @@ import { z } from "zod";
 import { operationDefiners } from "../../src/api/define-operation.ts";
 import { emptyResponse, jsonBody, jsonResponse, rawBody } from "../../src/api/operation-io.ts";
 
-const { read, write, batchedWrite, callOut } = operationDefiners<"box_sealed">();
+const { read, staffRead, write, batchedWrite, callOut } = operationDefiners<"box_sealed">();
 
 const Box = z.strictObject({ id: z.string(), weight: z.int().nullable() });
 const named = {
@@ -102,6 +102,9 @@ describe("a declaration", () => {
     read(unscoped);
     // @ts-expect-error a scope without its action
     read({ ...reading, scope: "boxes" });
+    staffRead(reading);
+    // @ts-expect-error a read across accounts that wants to know of which
+    staffRead({ ...reading, handle: async ({ accountId }) => ({ body: { id: accountId, weight: 1 } }) });
     // @ts-expect-error a write without the idempotency rule
     write({ ...writing, handle, audit });
     // @ts-expect-error writes in company without it

@@ -11,7 +11,7 @@ import { faultsOf } from "../support/page-faults.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
-const PERMISSIONS = ["webhooks:read", "webhooks:write", "webhooks:secrets"];
+const PERMISSIONS = ["webhooks:read", "webhooks:write", "webhooks:secrets", "audit:read"];
 
 describe.skipIf(!HAS_BROWSER)("the endpoint in a browser", () => {
   const folder = mkdtempSync(join(tmpdir(), "sealpost-endpoint-"));
@@ -136,6 +136,18 @@ describe.skipIf(!HAS_BROWSER)("the endpoint in a browser", () => {
           await page.goto(base + path);
           await look(path);
         }
+        await page.goto(base);
+        await page.click("button:text-is('Pause')");
+        await page.waitForURL(/done=paused/);
+        await look("paused");
+        await page.click("button:text-is('Resume')");
+        await page.waitForURL(/done=resumed/);
+        await page.keyboard.press("?");
+        await look("keys");
+        await page.keyboard.press("Escape");
+        await page.click("nav >> text=Changes");
+        await page.waitForSelector("table.audit");
+        await look("changes");
         await page.goto(base);
         await page.click("text=Check the receiver");
         await page.waitForSelector("text=dangerous");

@@ -7,13 +7,13 @@ import { setEndpoint } from "../../src/store/endpoints.ts";
 import { enter, type Hand } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { unsafeAllowed } from "../support/dispatching.ts";
-import { countRows, rowsOf } from "../support/installation.ts";
+import { countRows, publish, rowsOf } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 const PERMISSIONS = ["webhooks:read", "webhooks:write", "webhooks:secrets"];
 /** Every form of the screen. */
-const FORMS = ["change", "remove", "test", "check", "secret", "secret/rotate"];
+const FORMS = ["change", "remove", "test", "pause", "resume", "check", "secret", "secret/rotate"];
 
 const folder = mkdtempSync(join(tmpdir(), "sealpost-endpoint-"));
 let database: TestDatabase;
@@ -150,6 +150,42 @@ describe("the endpoint", () => {
   });
 });
 
+describe("a pause", () => {
+  test("holds what would be sent, says since when and how many, and ends", async () => {
+    const hand = await visit(target(gullible));
+    const { text } = await hand.get(`${hand.base}/endpoint`);
+    expect(text).not.toMatch(/are held|Resume/);
+    for (const _ of [1, 2]) {
+      const paused = await hand.post(`${hand.base}/endpoint/pause`, { _key: "pause" });
+      expect([paused.status, paused.headers.get("location")]).toEqual([
+        303,
+        `${hand.base}/endpoint?done=paused`,
+      ]);
+    }
+    await publish(database.pool, hand.account.accountId, '{"id":"p-1","status":"succeeded"}');
+    const page = await hand.get(`${hand.base}/endpoint?done=paused`);
+    expect(page.text).toMatch(
+      /Paused: what would go to this URL.*paused<\/span> since\s+<time.*1 delivery is held/s,
+    );
+    expect(page.text).toMatch(/up to 100 a second, the oldest first/);
+    expect(page.text).not.toContain("/endpoint/pause");
+    expect((await hand.get(`${hand.base}/deliveries`)).text).toMatch(/p-1<\/a>.*It is held: see <a/s);
+
+    await hand.post(`${hand.base}/endpoint/resume`, { _key: "resume" });
+    const after = await hand.get(`${hand.base}/endpoint?done=resumed`);
+    expect(after.text).toMatch(/Resumed: what is new goes out at once.*1 delivery is held still/s);
+    expect(await auditOf(hand)).toEqual(["webhooks.endpoint.pause", "webhooks.endpoint.resume"]);
+  });
+
+  test("of an endpoint that somebody has removed leads back", async () => {
+    const hand = await visit(null);
+    for (const act of ["pause", "resume"]) {
+      const posted = await hand.post(`${hand.base}/endpoint/${act}`, { _key: act });
+      expect([posted.status, posted.headers.get("location")]).toEqual([303, `${hand.base}/endpoint`]);
+    }
+  });
+});
+
 describe("the check", () => {
   test("tells forgeries that were accepted first, each with what was right and the remedy", async () => {
     const hand = await visit(target(gullible));
@@ -255,11 +291,32 @@ describe("the secret", () => {
   });
 });
 
+describe("a rotation while another is under way", () => {
+  test("is explained where it was asked for, and goes on from there", async () => {
+    const hand = await visit(target(gullible));
+    const rotate = (form: Record<string, string>) =>
+      hand.post(`${hand.base}/endpoint/secret/rotate`, { overlap_seconds: "3600", ...form });
+    await rotate({ _key: "one" });
+    const refused = await rotate({ _key: "two" });
+    expect(refused.status).toBe(409);
+    expect(refused.text).toMatch(/Nothing was rotated\. Another rotation was under way/);
+    expect(refused.text).toMatch(/value="3600" selected/);
+    const going = await rotate({ _key: formKey(refused.text), end_previous: "yes" });
+    expect([going.status, going.headers.get("location")]).toEqual([
+      303,
+      `${hand.base}/endpoint?done=rotated`,
+    ]);
+    // Back in the browser, and sent again with another choice.
+    const again = await rotate({ _key: formKey(refused.text), overlap_seconds: "0", end_previous: "yes" });
+    expect([again.status, again.text.includes("This form has been sent before")]).toEqual([409, true]);
+  });
+});
+
 describe("who may not", () => {
   test("finds no control, is told who may, and is refused", async () => {
     const hand = await visit(target(gullible), ["webhooks:read"]);
     const { text } = await hand.get(`${hand.base}/endpoint`);
-    expect(text.match(/<form/g)).toHaveLength(1);
+    expect(text.match(/<form [^>]*method="post"/g)).toHaveLength(1);
     expect(text).toContain(`action="${hand.base}/leave"`);
     expect(text).not.toMatch(/endpoint\/(?:change|remove|secret)/);
     expect(text).toMatch(/<code>webhooks:write<\/code>.*<code>webhooks:secrets<\/code>/s);

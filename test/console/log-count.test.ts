@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { enter } from "../support/console.ts";
+import { enter, type Got } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
@@ -34,4 +34,29 @@ test.each([
   [12_000, "at least 10,000 deliveries"],
 ])("of %i deliveries the log says %s", async (deliveries, said) => {
   expect(await countOf(deliveries)).toBe(said);
+});
+
+test("shows every row once over all pages while others are published", async () => {
+  const { accountId, key } = await api.newAccount();
+  const publishSome = (name: string, count: number) =>
+    publishAt(
+      database.pool,
+      accountId,
+      new Date(),
+      Array.from({ length: count }, (_, n) => `${name}-${n}`),
+    );
+  const before = await publishSome("before", 320);
+  const hand = await enter(api, { key });
+  const seen: string[] = [];
+  for (let path: string | null = "/deliveries", page = 0; path !== null; page++) {
+    const [{ text }]: [Got, unknown] = await Promise.all([
+      hand.get(hand.base + path),
+      publishSome(`during-${page}`, 50),
+    ]);
+    seen.push(...[...text.matchAll(/<tbody id="d-([^"]+)"/g)].map(([, id]) => id!));
+    const next: string | undefined = /<a rel="next" href="([^"]+)"/.exec(text)?.[1];
+    path = next === undefined ? null : next.replaceAll("&#38;", "&").slice(hand.base.length);
+  }
+  expect(seen.filter((id, at) => seen.indexOf(id) !== at)).toEqual([]);
+  expect(before.filter((id) => !seen.includes(id))).toEqual([]);
 });

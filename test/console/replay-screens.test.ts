@@ -1,12 +1,12 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
-import { newLink } from "../support/console.ts";
+import { HAS_BROWSER } from "../support/browser.ts";
+import { type BrowsedConsole, browseConsole } from "../support/console-browser.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import type { TestDatabase } from "../support/database.ts";
 import { countRows } from "../support/installation.ts";
 import { faultsOf } from "../support/page-faults.ts";
-import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import type { TestAccount, TestApi } from "../support/sealpost-api.ts";
 
 const WISH = { permissions: ["webhooks:read", "webhooks:replay"], time_zone: "Europe/Berlin" };
 const BULK = "Replay all that match";
@@ -15,40 +15,23 @@ const BULK = "Replay all that match";
 describe.skipIf(!HAS_BROWSER)("filters and bulk replays in a browser", () => {
   let database: TestDatabase;
   let api: TestApi;
-  let browser: TestBrowser;
+  let stage: BrowsedConsole;
   let account: TestAccount;
 
   beforeAll(async () => {
-    database = await createTestDatabase();
-    api = await startTestApi(database);
-    browser = await startBrowser();
+    stage = await browseConsole();
+    ({ database, api } = stage);
   });
   afterAll(async () => {
-    await browser.close();
-    await api.close();
-    await database.drop();
+    await stage.close();
   });
   beforeEach(async () => {
     account = await api.newAccount();
     await layDeliveries(database, account.accountId, { abandoned: 3, failed: 2, succeeded: 2, pending: 1 });
   });
 
-  async function open(options = {}): Promise<Viewer> {
-    const viewer = await browser.newViewer(options);
-    const link = await newLink(api, { key: account.key, ...WISH });
-    await viewer.page.goto(link.href);
-    await viewer.page.waitForURL(/\/deliveries/);
-    return viewer;
-  }
-
-  async function openWithoutScript(): Promise<Viewer> {
-    const { context } = await open();
-    const storageState = await context.storageState();
-    await context.close();
-    const viewer = await browser.newViewer({ javaScriptEnabled: false, storageState });
-    await viewer.page.goto(`${api.url}/console/a/${account.accountId}/deliveries`);
-    return viewer;
-  }
+  const open = (options = {}) => stage.open({ key: account.key, ...WISH }, options);
+  const openWithoutScript = () => stage.openWithoutScript({ key: account.key, ...WISH });
 
   const search = (page: Page) => new URL(page.url()).searchParams;
   const rows = (page: Page) => page.locator("table.log tbody").count();

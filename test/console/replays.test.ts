@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { openConsole } from "../../src/app/console-link.ts";
 import { DAY_MS } from "../../src/model/time.ts";
-import { enter, type Got, type Hand, postForm, tokenOf } from "../support/console.ts";
+import { enter, type Got, type Hand, postForm, request, tokenOf } from "../support/console.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { countRows, deleteRows, makePartitionsFrom } from "../support/installation.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { type RunningProcess, startProcess } from "../support/sealpost-processes.ts";
 
 const MAY_REPLAY = ["webhooks:read", "webhooks:replay"];
 
@@ -52,9 +53,14 @@ function formOn({ text }: Got): [string, string][] {
   return [...fields, ["error_code", error]];
 }
 
-async function post(path: string, form: readonly [string, string][], by: Hand = hand): Promise<Got> {
+async function post(
+  path: string,
+  form: readonly [string, string][],
+  by: Hand = hand,
+  url: string = api.url,
+): Promise<Got> {
   const headers = { "content-type": "application/x-www-form-urlencoded", "sec-fetch-site": "same-origin" };
-  const response = await fetch(new URL(by.base + path, api.url), {
+  const response = await fetch(new URL(by.base + path, url), {
     method: "POST",
     headers: { ...headers, cookie: by.cookie },
     redirect: "manual",
@@ -200,6 +206,41 @@ describe("a bulk replay", () => {
     }
     expect(await post("/replays", [], reader)).toMatchObject({ status: 403 });
     expect(await replays()).toBe(0);
+  });
+
+  test("outlives the process that took it, is stopped by another, and the log names the person", async () => {
+    const form = formOn(await open("/replays/new"));
+    const [one, other] = await Promise.all([
+      startProcess("serve", database),
+      startProcess("serve", database),
+    ]);
+    const by = (process: RunningProcess): Hand => {
+      const url = String(process.told.listening);
+      const get: Hand["get"] = (path) => request(url, "GET", path, { cookie: hand.cookie });
+      const send: Hand["post"] = (path, fields = {}) => postForm(url, path, fields, { cookie: hand.cookie });
+      return { ...hand, get, post: send };
+    };
+    const made = await post("/replays", form, by(one), String(one.told.listening));
+    await one.end("SIGKILL");
+    expect(made.status).toBe(303);
+    const page = await open(locationOf(made), by(other));
+    expect(page.text).toContain("0 of 5 started");
+    const path = page.path.replace(/\?.*/, "");
+    const stopped = await by(other).post(`${hand.base}${path}/cancel`, { _key: "stop" });
+    expect((await open(locationOf(stopped), by(other))).text).toContain("Stopped: no more are started");
+    await other.end("SIGTERM");
+    const { body } = await api.ask("GET", "/v1/audit?limit=2", { key: account.key });
+    expect(body.items).toMatchObject([
+      { operation: "webhooks.replays.cancel", actor: { kind: "key", viewer: "Sam Viewer" } },
+      { operation: "webhooks.replays.create", actor: { kind: "key", viewer: "Sam Viewer" } },
+    ]);
+    const reader = await enter(api, { key: account.key, permissions: ["audit:read"], path: "/audit" });
+    const changes = await reader.get(`${reader.base}/audit`);
+    expect(changes.text).toMatch(
+      /Sam Viewer \(API key .*webhooks\.replays\.cancel.*webhooks\.replays\.create/s,
+    );
+    expect(await reader.get(`${reader.base}/deliveries`)).toMatchObject({ status: 403 });
+    expect(await hand.get(`${hand.base}/audit`)).toMatchObject({ status: 403 });
   });
 
   test("of a console that the command line opened is nobody's key's", async () => {

@@ -1,11 +1,12 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { HAS_BROWSER, startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
-import { type LinkWish, newLink } from "../support/console.ts";
+import { HAS_BROWSER } from "../support/browser.ts";
+import type { LinkWish } from "../support/console.ts";
+import { type BrowsedConsole, browseConsole } from "../support/console-browser.ts";
 import { EXCERPT, layDeliveries } from "../support/console-deliveries.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import type { TestDatabase } from "../support/database.ts";
 import { faultsOf } from "../support/page-faults.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import type { TestApi } from "../support/sealpost-api.ts";
 
 const PERMISSIONS = ["webhooks:read", "webhooks:replay"];
 
@@ -13,12 +14,11 @@ const PERMISSIONS = ["webhooks:read", "webhooks:replay"];
 describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
   let database: TestDatabase;
   let api: TestApi;
-  let browser: TestBrowser;
+  let stage: BrowsedConsole;
 
   beforeAll(async () => {
-    database = await createTestDatabase();
-    api = await startTestApi(database);
-    browser = await startBrowser();
+    stage = await browseConsole();
+    ({ database, api } = stage);
     await layDeliveries(database, api.account.accountId, {
       abandoned: 3,
       failed: 2,
@@ -27,19 +27,11 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
     });
   });
   afterAll(async () => {
-    await browser.close();
-    await api.close();
-    await database.drop();
+    await stage.close();
   });
 
-  async function open(wish: LinkWish = {}, options = {}): Promise<Viewer> {
-    const viewer = await browser.newViewer(options);
-    // Opening the link takes JavaScript; what follows need not have it.
-    const link = await newLink(api, { permissions: PERMISSIONS, ...wish });
-    await viewer.page.goto(link.href);
-    await viewer.page.waitForURL(/\/deliveries/);
-    return viewer;
-  }
+  const open = (wish: LinkWish = {}, options = {}) =>
+    stage.open({ permissions: PERMISSIONS, ...wish }, options);
 
   const statuses = (page: Page) => page.locator("table.log .status").allTextContents();
   const attention = "a:has-text('Needs attention')";
@@ -112,12 +104,44 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
     await context.close();
   });
 
+  test("is gone through by Tab with a visible focus, past a link that skips the header", async () => {
+    const { page, context } = await open();
+    const origins = new Set<string>();
+    page.on("request", (request) => origins.add(new URL(request.url()).origin));
+    const base = stage.address("");
+    const href = await page.locator("table.log td a").first().getAttribute("href");
+    for (const path of [
+      `${base}/deliveries`,
+      new URL(href!, base).href,
+      `${base}/replays`,
+      `${base}/endpoint`,
+    ]) {
+      await page.goto(path);
+      expect([path, await page.locator("h1").count()]).toEqual([path, 1]);
+      const focusable = await page
+        .locator("a[href]:visible, button:visible, select, input:not([type=hidden])")
+        .count();
+      const seen = new Set<string>();
+      for (let n = 0; n < focusable; n++) {
+        await page.keyboard.press("Tab");
+        const [text, outline] = (await page.evaluate(`[document.activeElement.outerHTML.slice(0, 200),
+          getComputedStyle(document.activeElement).outlineStyle]`)) as [string, string];
+        expect([text, outline]).toEqual([text, "solid"]);
+        seen.add(text);
+        if (n === 0) expect(text).toContain("Skip to content");
+      }
+      expect(seen.size).toBeGreaterThan(focusable / 2);
+    }
+    await page.goto(`${base}/deliveries`);
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    expect(await page.locator(":focus").getAttribute("id")).toBe("main");
+    expect([...origins]).toEqual([new URL(api.url).origin]);
+    await context.close();
+  });
+
   test("works without scripts, once it is open", async () => {
-    const viewer = await open();
-    const state = await viewer.context.storageState();
-    await viewer.context.close();
-    const { page, context } = await browser.newViewer({ javaScriptEnabled: false, storageState: state });
-    await page.goto(`${api.url}/console/a/${api.account.accountId}/deliveries`);
+    const { page, context } = await stage.openWithoutScript({ permissions: PERMISSIONS });
     await page.click(attention);
     for (const text of await statuses(page)) expect(text).toMatch(/abandoned|failing/);
     await page.fill("input[name=analysis_id]", "inv-3");

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { EventEmitter, once } from "node:events";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { Leader, PACED_STEPS_PER_SWEEP, sweepMs } from "../../src/dispatch/leader.ts";
+import { COMMAND_LINE } from "../../src/model/audit.ts";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { lead, promoteDue } from "../../src/store/promote.ts";
 import {
@@ -50,7 +51,13 @@ async function accountWithAbandoned(count: number): Promise<string> {
 /** `runningMax`: what one account may have. */
 async function replayAll(accountId: string, ratePerSecond: number, runningMax: number) {
   const limits = { runningMax, waitingMax: 200_000 };
-  const unasked = { filter: NO_FILTER, asked: {}, note: null, expectedMatched: null, createdByKeyId: null };
+  const unasked = {
+    filter: NO_FILTER,
+    asked: {},
+    note: null,
+    expectedMatched: null,
+    createdBy: COMMAND_LINE,
+  };
   const asked = { ...unasked, ratePerSecond, analysisRetentionMs: RETENTION_MS, limits };
   return await inTransaction(database.pool, (client) => createReplay(client, accountId, asked));
 }
@@ -73,6 +80,7 @@ function startLeader() {
       return advanced;
     },
     sweepJobs: async () => 0,
+    countActivity: async () => undefined,
     keepHouse: async () => undefined,
     keepHouseEveryMs: 3_600_000,
     onError: (work, error) => errors.push(work, error),

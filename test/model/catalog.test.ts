@@ -24,6 +24,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "api_keys.class": KEY_CLASSES,
   "attempts.outcome": OUTCOMES,
   "audit_log.actor": ACTOR_KINDS,
+  "replays.created_by": ACTOR_KINDS,
   "console_sessions.theme": CONSOLE_THEMES,
   "deliveries.event": EVENTS,
   "deliveries.reason": END_REASONS,
@@ -111,7 +112,8 @@ describe("the CHECKs of the database", () => {
       `select c.relname || '.' || a.attname as name from pg_attribute a join pg_class c on c.oid = a.attrelid
        where c.relnamespace = ${SCHEMA} and c.relkind in ('r', 'p') and not c.relispartition
          and a.atttypid = 'text'::regtype and a.attname in
-           ('actor', 'class', 'direction', 'event', 'kind', 'outcome', 'reason', 'status', 'step', 'theme')`,
+           ('actor', 'class', 'created_by', 'direction', 'event', 'kind', 'outcome', 'reason', 'status', 'step',
+             'theme')`,
     );
     // Publishing writes both rows of an event in one statement.
     const known = [...Object.keys(LISTS), "bodies.event"];

@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import { expect } from "vitest";
+import { COMMAND_LINE } from "../../src/model/audit.ts";
 import type { MovePart } from "../../src/moves/move.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
@@ -94,7 +95,7 @@ export class History {
         ratePerSecond: this.#chance.pick([5, 20, 100]),
         expectedMatched: null,
         note: null,
-        createdByKeyId: null,
+        createdBy: COMMAND_LINE,
         analysisRetentionMs: FEED_RETENTION_MS,
         limits: { runningMax: 5, waitingMax: 1_000 },
       }),

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { changeRows, publish } from "../support/installation.ts";
+import { changeRows, insertRow, publish } from "../support/installation.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 const path = "/v1/webhooks/endpoint";
@@ -34,6 +34,7 @@ describe("the endpoint", () => {
       updated_at: expect.stringMatching(TIME),
       paused_at: null,
       held: 0,
+      certificate_expires_at: null,
     });
     expect(await api.ask("GET", path, account)).toMatchObject({ status: 200, body });
 
@@ -41,6 +42,17 @@ describe("the endpoint", () => {
     expect([removed.status, removed.bytes.length]).toEqual([204, 0]);
     expect((await api.ask("GET", path, account)).status).toBe(404);
     expect((await api.ask("DELETE", path, account)).status).toBe(404);
+  });
+
+  test("tells until when the certificate is valid that a delivery saw there, not that of a host before", async () => {
+    await set("https://hooks.example.com:8443/in");
+    const expires = "2026-12-01T00:00:00.000Z";
+    const seen = { account_id: account.accountId, ends_at: expires };
+    await insertRow(database.pool, "endpoint_certificates", { ...seen, host: "hooks.example.com" });
+    const told = async () => (await api.ask("GET", path, account)).body.certificate_expires_at;
+    expect(await told()).toBeNull();
+    await set("https://hooks.example.com/in");
+    expect(await told()).toBe(expires);
   });
 
   test("is changed in place", async () => {

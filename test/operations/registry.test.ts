@@ -50,6 +50,7 @@ webhooks.deliveries.list GET /v1/webhooks/deliveries webhooks:read none read syn
 webhooks.deliveries.get GET /v1/webhooks/deliveries/{delivery_id} webhooks:read none read sync
 webhooks.deliveries.body GET /v1/webhooks/deliveries/{delivery_id}/body analyses:read none read sync
 webhooks.deliveries.replay POST /v1/webhooks/deliveries/{delivery_id}/replay webhooks:replay irreversible write async
+webhooks.activity GET /v1/webhooks/activity webhooks:read none read sync
 webhooks.replays.create POST /v1/webhooks/replays webhooks:replay irreversible write async
 webhooks.replays.list GET /v1/webhooks/replays webhooks:replay none read sync
 webhooks.replays.get GET /v1/webhooks/replays/{replay_id} webhooks:replay none read sync
@@ -65,6 +66,10 @@ api_keys.revoke DELETE /v1/api-keys/{key_id} keys:write irreversible write sync
 console.links.create POST /v1/console/links console:link reversible write sync
 console.sessions.list GET /v1/console/sessions console:link none read sync
 console.sessions.revoke POST /v1/console/sessions/revoke console:link irreversible write sync
+accounts.list GET /v1/accounts staff:read none read sync
+accounts.replays.list GET /v1/accounts/replays staff:read none read sync
+accounts.audit.list GET /v1/accounts/audit audit:read none read sync
+search.find GET /v1/search staff:read none read sync
 audit.list GET /v1/audit audit:read none read sync
 operations.list GET /v1/operations operations:read none read sync
 `;

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { COMMAND_LINE } from "../../src/model/audit.ts";
 import { NO_FILTER as EVERYTHING } from "../../src/store/delivery-filter.ts";
 import { advanceReplays, createReplay, type StoredReplay } from "../../src/store/replays.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
@@ -58,7 +59,13 @@ async function step(seconds: number): Promise<void> {
 /** As whoever has the database's password would make one. */
 async function byCommandLine() {
   const limits = { runningMax: 10, waitingMax: 10 };
-  const unasked = { filter: EVERYTHING, asked: {}, expectedMatched: null, note: null, createdByKeyId: null };
+  const unasked = {
+    filter: EVERYTHING,
+    asked: {},
+    expectedMatched: null,
+    note: null,
+    createdBy: COMMAND_LINE,
+  };
   const made = await inTransaction(database.pool, (client) =>
     createReplay(client, account.accountId, {
       ...unasked,
@@ -102,7 +109,7 @@ describe("creating a replay", () => {
       waiting: 0,
       failed: 0,
       note: null,
-      created_by: { key_id: expect.any(String), name: null },
+      created_by: { staff: false, key_id: expect.any(String), name: null, viewer: null },
       created_at: expect.stringMatching(/^\d{4}-.*\.\d{3}Z$/),
       ended_at: null,
     });

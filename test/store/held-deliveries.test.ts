@@ -1,73 +1,31 @@
 // What becomes of held deliveries beside pausing and resuming: expiry, replays, old dispatchers, crowds.
 import { randomUUID } from "node:crypto";
-import type { Pool } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { findDelivery } from "../../src/store/deliveries.ts";
-import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/store/holds.ts";
+import { describe, expect, it } from "vitest";
+import { advanceHolds, pauseEndpoint } from "../../src/store/holds.ts";
 import { promoteDue } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
 import { replayDelivery } from "../../src/store/replays.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { attemptOf, claim, claimOne, deliveryRow } from "../support/delivery-rows.ts";
+import { begin, changeRows, countRows, rowsOf } from "../support/installation.ts";
 import {
-  attemptOf,
-  claim,
-  claimOne,
-  deliveryRow,
-  openDispatchPool,
-  publishAt,
-} from "../support/delivery-rows.ts";
-import {
-  begin,
-  changeRows,
-  countRows,
-  deleteRows,
-  insertAccount,
-  makePartitionsFrom,
-  publish,
-  rowsOf,
-} from "../support/installation.ts";
+  accountId,
+  ago,
+  database,
+  held,
+  later,
+  logged,
+  pauseNow,
+  pool,
+  publishNow,
+  publishSome,
+  resume,
+  step,
+  usePausableAccount,
+  WEEK_MS,
+} from "../support/pausable-account.ts";
 import { countJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
-const URL = "https://receiver.example.com/";
-const WEEK_MS = 7 * 86_400_000;
-let database: TestDatabase;
-let pool: Pool;
-let accountId: string;
-let serial = 0;
-
-beforeAll(async () => {
-  database = await createTestDatabase();
-  const weekAgo = new Date(Date.now() - WEEK_MS - 86_400_000).toISOString().slice(0, 10);
-  await makePartitionsFrom(database.pool, weekAgo, 9);
-  pool = openDispatchPool(database);
-});
-afterAll(async () => {
-  await pool.end();
-  await database.drop();
-});
-beforeEach(async () => {
-  for (const table of ["open_deliveries", "held_deliveries", "endpoints"]) {
-    await deleteRows(database.pool, table);
-  }
-  await takeWakeups(database.pool);
-  accountId = await insertAccount(database.pool, URL);
-});
-
-const later = (ms: number) => new Date(Date.now() + ms);
-const ago = (ms: number) => later(-ms);
-const names = (count: number) => Array.from({ length: count }, () => `h-${++serial}`);
-/** Oldest first. */
-const publishSome = async (count: number, at = ago(60_000), of = accountId) =>
-  (await publishAt(pool, of, at, names(count))).sort();
-const publishNow = (webhookUrl: string | null = null) =>
-  publish(database.pool, accountId, `{"id":"h-${++serial}","status":"succeeded"}`, webhookUrl);
-const held = async (of = accountId) =>
-  (await rowsOf(database.pool, "held_deliveries", { account_id: of })).map((row) => row.delivery_id).sort();
-const pauseNow = (of = accountId) => pauseEndpoint(database.pool, of);
-const resume = (of = accountId) => resumeEndpoint(database.pool, of);
-const step = (at: Date | null = null, accountMax = 20, itemsMax = 200) =>
-  advanceHolds(database.pool, WEEK_MS, at, accountMax, itemsMax);
-const logged = async (id: string) => (await findDelivery(database.pool, accountId, id))!.delivery;
+usePausableAccount();
 
 describe("the analysis of a held delivery", () => {
   it("expires: then it is abandoned, while it is paused and afterwards", async () => {

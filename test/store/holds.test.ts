@@ -1,13 +1,8 @@
-// Pausing and resuming, with the clock as an argument where it can be.
-import type { Pool } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { findDelivery } from "../../src/store/deliveries.ts";
+import { describe, expect, it } from "vitest";
 import { findEndpoint, removeEndpoint } from "../../src/store/endpoints.ts";
-import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/store/holds.ts";
 import { promoteDue, takeBackLetGo } from "../../src/store/promote.ts";
 import { publishExample } from "../../src/store/publications.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
   attemptOf,
   attemptRows,
@@ -15,61 +10,28 @@ import {
   claimOne,
   deliveryRow,
   LEASE_MS,
-  openDispatchPool,
   openRow,
-  publishAt,
 } from "../support/delivery-rows.ts";
+import { begin, countRows, insertAccount, rowsOf } from "../support/installation.ts";
 import {
-  begin,
-  countRows,
-  deleteRows,
-  insertAccount,
-  makePartitionsFrom,
-  publish,
-  rowsOf,
-} from "../support/installation.ts";
+  accountId,
+  ago,
+  database,
+  held,
+  later,
+  logged,
+  pauseNow,
+  pool,
+  publishNow,
+  publishSome,
+  resume,
+  step,
+  URL,
+  usePausableAccount,
+} from "../support/pausable-account.ts";
 import { countJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
-const URL = "https://receiver.example.com/";
-const WEEK_MS = 7 * 86_400_000;
-let database: TestDatabase;
-let pool: Pool;
-let accountId: string;
-let serial = 0;
-
-beforeAll(async () => {
-  database = await createTestDatabase();
-  const weekAgo = new Date(Date.now() - WEEK_MS - 86_400_000).toISOString().slice(0, 10);
-  await makePartitionsFrom(database.pool, weekAgo, 9);
-  pool = openDispatchPool(database);
-});
-afterAll(async () => {
-  await pool.end();
-  await database.drop();
-});
-beforeEach(async () => {
-  for (const table of ["open_deliveries", "held_deliveries", "endpoints"]) {
-    await deleteRows(database.pool, table);
-  }
-  await takeWakeups(database.pool);
-  accountId = await insertAccount(database.pool, URL);
-});
-
-const later = (ms: number) => new Date(Date.now() + ms);
-const ago = (ms: number) => later(-ms);
-const names = (count: number) => Array.from({ length: count }, () => `h-${++serial}`);
-/** Oldest first. */
-const publishSome = async (count: number, at = ago(60_000), of = accountId) =>
-  (await publishAt(pool, of, at, names(count))).sort();
-const publishNow = (webhookUrl: string | null = null) =>
-  publish(database.pool, accountId, `{"id":"h-${++serial}","status":"succeeded"}`, webhookUrl);
-const held = async (of = accountId) =>
-  (await rowsOf(database.pool, "held_deliveries", { account_id: of })).map((row) => row.delivery_id).sort();
-const pauseNow = (of = accountId) => pauseEndpoint(database.pool, of);
-const resume = (of = accountId) => resumeEndpoint(database.pool, of);
-const step = (at: Date | null = null, accountMax = 20, itemsMax = 200) =>
-  advanceHolds(database.pool, WEEK_MS, at, accountMax, itemsMax);
-const logged = async (id: string) => (await findDelivery(database.pool, accountId, id))!.delivery;
+usePausableAccount();
 
 describe("a pause", () => {
   it("takes what waits out of everybody's reach: claims, promotions, lanes and wake-ups", async () => {
@@ -183,7 +145,7 @@ describe("a pause", () => {
   it("holds a publication whose transaction did not see it, when it is claimed or due again", async () => {
     const before = await begin(database.pool);
     const seen = await publishNow();
-    const unseen = await publish(before.client, accountId, `{"id":"h-${++serial}","status":"succeeded"}`);
+    const unseen = await publishNow(null, before.client);
     await pauseNow();
     await before.commit();
     expect(await held()).toEqual([seen]);
@@ -297,7 +259,7 @@ describe("a resume", () => {
   it("finds what a transaction that saw the pause commits after it", async () => {
     await pauseNow();
     const slow = await begin(database.pool);
-    const id = await publish(slow.client, accountId, `{"id":"h-${++serial}","status":"succeeded"}`);
+    const id = await publishNow(null, slow.client);
     await resume();
     expect(await step()).toMatchObject({ released: 0 });
     await slow.commit();

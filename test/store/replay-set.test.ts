@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { COMMAND_LINE } from "../../src/model/audit.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { previewReplay } from "../../src/store/replay-set.ts";
 import { createReplay } from "../../src/store/replays.ts";
@@ -60,7 +61,7 @@ describe("a replay that is made", () => {
       texts,
       none,
     );
-    const asNew = { filter: NO_FILTER, asked: {}, note: null, createdByKeyId: null, expectedMatched };
+    const asNew = { filter: NO_FILTER, asked: {}, note: null, createdBy: COMMAND_LINE, expectedMatched };
     const more = { ratePerSecond: 1, analysisRetentionMs: RETENTION_MS, limits: LIMITS };
     const made = await inTransaction(database.pool, (client) =>
       createReplay(client, accountId, { ...asNew, ...more }),

@@ -1,5 +1,6 @@
 import type { ClientBase } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { COMMAND_LINE } from "../../src/model/audit.ts";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { advanceReplays, createReplay, findReplay, type StoredReplay } from "../../src/store/replays.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
@@ -35,7 +36,13 @@ async function abandoned(): Promise<string> {
 }
 
 function make(client: ClientBase, ratePerSecond: number, limits: Partial<typeof LIMITS> = {}) {
-  const unasked = { filter: NO_FILTER, asked: {}, note: null, expectedMatched: null, createdByKeyId: null };
+  const unasked = {
+    filter: NO_FILTER,
+    asked: {},
+    note: null,
+    expectedMatched: null,
+    createdBy: COMMAND_LINE,
+  };
   const asked = { ...unasked, ratePerSecond, analysisRetentionMs: RETENTION_MS };
   return createReplay(client, accountId, { ...asked, limits: { ...LIMITS, ...limits } });
 }

@@ -1,5 +1,6 @@
 import type { ClientBase } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { COMMAND_LINE } from "../../src/model/audit.ts";
 import { findDelivery } from "../../src/store/deliveries.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { countReplayable } from "../../src/store/replay-set.ts";
@@ -49,7 +50,7 @@ function make(
   ratePerSecond: number,
   analysisRetentionMs: number,
 ): Promise<StoredReplay> {
-  const unasked = { note: null, expectedMatched: null, createdByKeyId: null };
+  const unasked = { note: null, expectedMatched: null, createdBy: COMMAND_LINE };
   const asNew = { ...unasked, filter, asked, ratePerSecond, analysisRetentionMs, limits: LIMITS };
   return createReplay(client, accountId, asNew) as Promise<StoredReplay>;
 }

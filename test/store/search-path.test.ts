@@ -7,6 +7,7 @@ import { DAY_MS } from "../../src/model/time.ts";
 import { askToConfirm, confirm } from "../../src/notices/confirmations.ts";
 import { sendNextMail } from "../../src/notices/mail-sending.ts";
 import { lookForNews } from "../../src/notices/news.ts";
+import { countActivity, foldActivity } from "../../src/store/activity.ts";
 import { noteCertificates } from "../../src/store/endpoint-certificates.ts";
 import { noteEndpointNews } from "../../src/store/endpoint-health.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
@@ -298,6 +299,9 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   });
   await ask("webhooks.endpoint.resume");
   await expect.poll(async () => (await statusOf(String(held))).status, { timeout: 20_000 }).toBe("succeeded");
+  while ((await countActivity(database.pool, 0)).isBehind);
+  await foldActivity(database.pool);
+  expect((await ask("webhooks.activity")).top).toHaveLength(1);
   expect(await ask("webhooks.deliveries.body", { id: String(held) })).toMatchObject({ id: held });
   const recipient = await ask("webhooks.notices.recipients.add", { body: { address: "ada@example.com" } });
   await ask("webhooks.notices.recipients.list");
@@ -331,6 +335,12 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   const some =
     "?actor=key&operation=api_keys.revoke&created_after=2020-01-01T00:00:00Z&created_before=2999-01-01T00:00:00Z";
   expect((await ask("audit.list", { query: some })).items).toHaveLength(1);
+  expect((await ask("accounts.list", { apiKey: staff, query: "?name=test" })).items).toHaveLength(1);
+  await ask("accounts.list", { apiKey: staff, query: "?hurt=true" });
+  await ask("accounts.replays.list", { apiKey: staff });
+  await ask("accounts.audit.list", { apiKey: staff });
+  for (const q of ["flaky", id, id.slice(0, 8), "hooks.example.com", "test"])
+    await ask("search.find", { apiKey: staff, query: `?q=${q}` });
   expect([...asked].sort()).toEqual(operations.map(({ key }) => key).sort());
   expect(dispatcher.failures).toEqual([]);
   await dispatcher.stop();

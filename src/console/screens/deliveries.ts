@@ -12,9 +12,11 @@ import {
   searchOf,
   valuesOf,
 } from "../log-filters.ts";
+import { newer, older } from "../paging.ts";
 import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
 import { momentOf } from "../times.ts";
+import { activityPanel, rangeOf } from "./activity.ts";
 
 type Listed = z.output<typeof Delivery>;
 type Page = {
@@ -41,14 +43,19 @@ export const deliveriesScreen: Screen = {
     const { query, session } = view;
     const asked = filtersOf(query, session.timeZone);
     if (searchOf(asked) !== searchOf(query)) return { goTo: address(view, asked) };
-    const { body: page, headers } = await view.askWithHeaders<Page>("webhooks.deliveries.list", {
-      query: { ...asked, limit: String(PAGE_ITEMS) },
-    });
+    const { range: _, ...listed } = asked;
+    const [{ body: page, headers }, activity] = await Promise.all([
+      view.askWithHeaders<Page>("webhooks.deliveries.list", {
+        query: { ...listed, limit: String(PAGE_ITEMS) },
+      }),
+      activityPanel(view, rangeOf(asked), (changed) => address(view, asked, changed), asked),
+    ]);
     const isCapped = headers["total-capped"] === "true";
     return {
       title: "Deliveries",
       main: html`<div class="head"><h1>Deliveries</h1>
 <p class="fine">Times in ${session.timeZone ?? "UTC"}</p></div>
+${(page.items.length > 0 || isAsked(asked)) && activity}
 ${tabs(view, asked)}
 ${filterForm(view, asked)}
 ${page.items.length === 0 && page.next_cursor === null ? empty(view, asked) : table(view, asked, page, isCapped)}`,
@@ -71,7 +78,7 @@ function filterForm(view: View, asked: Fields): Html {
   const replayId = asked.replay_id;
   const none = Object.fromEntries([...FIELD_FILTERS, "replay_id", "cursor"].map((name) => [name, []]));
   return html`<form class="filters" method="get" action="${view.base}/deliveries" role="search">
-${valuesOf(asked, "status").map((status) => hidden("status", status))}
+${["status", "range"].flatMap((name) => valuesOf(asked, name).map((value) => hidden(name, value)))}
 ${filterFields(asked, view.session.timeZone, true)}
 <button>Filter</button>
 ${isFiltered && html`<a href="${address(view, asked, none)}">Clear filters</a>`}
@@ -89,6 +96,7 @@ function ofReplay(view: View, replayId: string): Html {
 function table(view: View, asked: Fields, { items, next_cursor, total }: Page, isCapped: boolean): Html {
   const count = `${total.toLocaleString("en")} ${total === 1 ? "delivery" : "deliveries"}`;
   return html`<div class="count"><p>${isCapped && "at least "}${count}</p>${replayAll(view, asked)}</div>
+${newer(address(view, asked))}
 <table class="log">
 <thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Published</th>
 <th scope="col">Target</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th></tr></thead>
@@ -102,17 +110,14 @@ function replayAll(view: View, asked: Fields): Html | null {
   const statuses = valuesOf(asked, "status");
   const status = statuses.filter((one) => isReplayable(one as Listed["status"]));
   if (!view.may("webhooks:replay") || (statuses.length > 0 && status.length === 0)) return null;
-  const { cursor: _, limit: __, ...filters } = asked;
+  const { cursor: _, limit: __, range: ___, ...filters } = asked;
   const href = `${view.base}/replays/new${searchOf({ ...filters, status })}`;
   return html`<a class="button" href="${href}">Replay all that match…</a>`;
 }
 
-function older(href: string): Html {
-  return html`<nav class="pages" aria-label="Pages"><a rel="next" href="${href}">Older →</a></nav>`;
-}
-
 function row(view: View, item: Listed): Html {
-  const needsWords = item.status === "failed" || item.status === "abandoned";
+  const hasFailed = item.status === "failed" || item.status === "abandoned";
+  const cause = hasFailed ? causeOf(item) : "";
   return html`<tbody id="d-${item.id}">
 <tr>
 <td>${statusOf(item.status)}</td>
@@ -122,7 +127,7 @@ function row(view: View, item: Listed): Html {
 <td data-label="Attempts" class="number">${item.attempts_count}</td>
 <td data-label="Last error">${item.last_error_code !== null && html`<code>${item.last_error_code}</code>`}</td>
 </tr>
-${needsWords && html`<tr class="why"><td></td><td colspan="5">${causeOf(item)} ${whatNext(view, item)}</td></tr>`}
+${(hasFailed || item.held) && html`<tr class="why"><td></td><td colspan="5">${cause} ${whatNext(view, item)}</td></tr>`}
 </tbody>`;
 }
 
@@ -136,6 +141,7 @@ function causeOf({ reason, last_error_code }: Listed): string {
 
 function whatNext(view: View, item: Listed): Html | null {
   const { timeZone } = view.session;
+  if (item.held) return html`It is held: see <a href="${view.base}/endpoint">the endpoint</a>.`;
   if (item.status === "failed") {
     if (item.in_flight || item.next_attempt_at === null) return html`The next attempt is on its way.`;
     return html`Next attempt: ${momentOf(item.next_attempt_at, timeZone)}.`;
@@ -153,11 +159,16 @@ function hostOf(url: string | null): string {
 }
 
 function empty(view: View, asked: Fields): Html {
-  return Object.keys(asked).length === 0
+  return !isAsked(asked)
     ? html`<section class="empty"><h2>Nothing has been published yet</h2>
 <p>As soon as an analysis is finished, its delivery shows up here.</p></section>`
     : html`<section class="empty"><h2>No delivery matches</h2>
 <p><a href="${view.base}/deliveries">Show all deliveries</a></p></section>`;
+}
+
+/** Whether anything but the chart's range was asked for. */
+function isAsked({ range: _, ...filters }: Fields): boolean {
+  return Object.keys(filters).length > 0;
 }
 
 /** The log's address with these filters, some of them changed; an empty list takes one away. */

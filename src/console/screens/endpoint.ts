@@ -3,10 +3,15 @@ import { type Html, html } from "../html.ts";
 import type { Screen, View } from "../screen.ts";
 import { momentOf } from "../times.ts";
 import { endpointForm } from "./endpoint-changes.ts";
+import { heldLine, type Pausable, pauseForm } from "./endpoint-pause.ts";
 import { checkForm } from "./receiver-check.ts";
 import { secretSection } from "./signing-secret.ts";
 
-type Endpoint = { readonly url: string; readonly updated_at: string };
+type Endpoint = Pausable & {
+  readonly url: string;
+  readonly updated_at: string;
+  readonly certificate_expires_at: string | null;
+};
 
 /** Where webhooks go: the URL, the check of its receiver, and the secret that signs. */
 export const endpointScreen: Screen = {
@@ -19,7 +24,7 @@ export const endpointScreen: Screen = {
       main: html`<div class="head"><h1>Endpoint</h1></div>
 ${said(view, endpoint)}
 ${endpoint === null ? empty(view) : address(view, endpoint)}
-${endpoint !== null && check(view)}
+${endpoint !== null && check(view, endpoint)}
 ${await secretSection(view)}`,
     };
   },
@@ -34,15 +39,21 @@ function said({ query, base }: View, endpoint: Endpoint | null): Html | null {
     return html`<p class="said" role="status">A test event is on its way:
 <a href="${base}/deliveries/${tested}">see its delivery</a>.</p>`;
   }
-  const text =
-    done === "set" && endpoint !== null
-      ? "Saved: every attempt from now on goes to this URL."
-      : done === "removed" && endpoint === null
-        ? "Removed."
-        : done === "rotated"
-          ? "Rotated: a new secret signs from now on. Reveal it, and give it to your receivers."
-          : null;
+  const text = doneText(String(done), endpoint);
   return text === null ? null : html`<p class="said" role="status">${text}</p>`;
+}
+
+/** Null: nothing, or it is no longer so. */
+function doneText(done: string, endpoint: Endpoint | null): string | null {
+  if (done === "rotated")
+    return "Rotated: a new secret signs from now on. Reveal it, and give it to your receivers.";
+  if (endpoint === null) return done === "removed" ? "Removed." : null;
+  const isPaused = endpoint.paused_at !== null;
+  if (done === "set")
+    return `Saved: every attempt from now on goes to this URL${isPaused ? ", once you resume" : ""}.`;
+  if (done === "paused" && isPaused) return "Paused: what would go to this URL is held from now on.";
+  if (done === "resumed" && !isPaused) return "Resumed: what is new goes out at once.";
+  return null;
 }
 
 function empty(view: View): Html {
@@ -53,35 +64,52 @@ ${view.may("webhooks:write") ? endpointForm(view, { url: "" }) : whoMayChange()}
 </section>`;
 }
 
-function address(view: View, { url, updated_at }: Endpoint): Html {
+function address(view: View, endpoint: Endpoint): Html {
+  const { url, updated_at } = endpoint;
+  const { timeZone } = view.session;
   return html`<section class="panel" aria-labelledby="address">
 <h2 id="address">Webhooks go to</h2>
 <p class="address"><code>${url}</code></p>
-<p class="fine">Since ${momentOf(updated_at, view.session.timeZone)} ${view.session.timeZone ?? "UTC"}</p>
-${view.may("webhooks:write") ? controls(view) : whoMayChange()}
+<p class="fine">Since ${momentOf(updated_at, timeZone)} ${timeZone ?? "UTC"}</p>
+${heldLine(view, endpoint)}
+${view.may("webhooks:write") ? controls(view, endpoint) : whoMayChange()}
 </section>`;
 }
 
-function controls({ base }: View): Html {
+function controls(view: View, endpoint: Endpoint): Html {
+  const { base } = view;
   return html`<div class="actions">
 <form method="post" action="${base}/endpoint/test">${keyField()}<button>Send test event</button></form>
 <a class="button" href="${base}/endpoint/change">Change</a>
 <a class="button" href="${base}/endpoint/remove">Remove</a>
-</div>`;
+${pauseForm(view, endpoint)}
+</div>
+${endpoint.paused_at === null && html`<p class="fine">Pausing holds what would be sent, and loses nothing.</p>`}`;
 }
 
-function check(view: View): Html | null {
-  if (!view.may("webhooks:write")) return null;
+function check(view: View, { certificate_expires_at: expiresAt }: Endpoint): Html | null {
+  const certificate = expiresAt !== null && certificateLine(view, expiresAt);
+  if (!view.may("webhooks:write") && certificate === false) return null;
   return html`<section class="panel" aria-labelledby="check">
 <h2 id="check">Check</h2>
-<p>Does your receiver accept what is genuine and reject what is forged? The check sends 14 example webhooks, most of
-them forged, each with the header <code>sealpost-probe: 1</code>. It takes up to 20 seconds, and can be had once a
-minute.</p>
-<div class="actions">${checkForm(view, "Check the receiver")}</div>
+${certificate}
+${view.may("webhooks:write") && checkPart(view)}
 </section>`;
 }
 
+/** As deliveries saw it last. */
+function certificateLine({ session }: View, expiresAt: string): Html {
+  return html`<p>The receiver's certificate is valid until ${momentOf(expiresAt, session.timeZone)}.</p>`;
+}
+
+function checkPart(view: View): Html {
+  return html`<p>Does your receiver accept what is genuine and reject what is forged? The check sends 14 example
+webhooks, most of them forged, each with the header <code>sealpost-probe: 1</code>. It takes up to 20 seconds, and
+can be had once a minute.</p>
+<div class="actions">${checkForm(view, "Check the receiver")}</div>`;
+}
+
 function whoMayChange(): Html {
-  return html`<p class="fine">Changing it, test events and checks need a session with the permission
+  return html`<p class="fine">Changing and pausing it, test events and checks need a session with the permission
 <code>webhooks:write</code>.</p>`;
 }

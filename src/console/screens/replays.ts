@@ -1,5 +1,6 @@
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
+import { older } from "../paging.ts";
 import {
   filterText,
   makerOf,
@@ -54,10 +55,6 @@ export const cancelReplay: Screen = {
     return { goTo: `${base}/replays/${params.replay_id}?stopped=1` };
   },
 };
-
-function older(href: string): Html {
-  return html`<nav class="pages" aria-label="Pages"><a rel="next" href="${href}">Older →</a></nav>`;
-}
 
 function empty(): Html {
   return html`<section class="empty"><h2>Nothing has been replayed in bulk</h2>

@@ -1,0 +1,124 @@
+import {
+  createRemoteJWKSet,
+  customFetch,
+  errors,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  jwtVerify,
+} from "jose";
+import { TemporarilyUnavailable } from "../api/problems.ts";
+import type { Config } from "../config/config.ts";
+import type { GroupScopes } from "../config/kinds.ts";
+import type { ReadAssertion, StaffPerson } from "../console/staff/assertion.ts";
+
+/** Signatures that only the proxy can make: no `none`, and none whose key we would share. */
+const ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"];
+/** A proxy has a handful of keys. */
+const KEYS_BYTES_MAX = 65_536;
+const KEYS_WITHIN_MS = 2_000;
+const KEYS_KEPT_MS = 600_000;
+/** An unknown key may be a new one; asked for no more often than this, whoever invents key ids. */
+const KEYS_ASKED_EVERY_MS = 30_000;
+const CLOCKS_APART_SECONDS = 30;
+const NAME_CHARS_MAX = 200;
+/** Whomever the proxy lets through. */
+const ANYBODY = "*";
+/** What is compared, and stored. */
+const SUBJECT = /^[^\p{Cc}\p{Cs}]{1,200}$/u;
+
+/**
+ * Reads the signed assertion of a proxy in front. Null: no proxy is configured, and nothing is believed.
+ *
+ * @param now milliseconds since the epoch
+ * @param onKeysAway the proxy's keys could not be had
+ */
+export function createReadAssertion(
+  config: Config,
+  now: () => number,
+  onKeysAway: (error: unknown) => void,
+): ReadAssertion | null {
+  const { staffJwtHeader, staffJwtIssuer: issuer, staffJwtAudience: audience, staffJwtJwksUrl } = config;
+  // Configured together, or not at all.
+  if (staffJwtHeader === null || issuer === null || audience === null || staffJwtJwksUrl === null)
+    return null;
+  const header = staffJwtHeader.toLowerCase();
+  const findKey = keysOf(new URL(staffJwtJwksUrl), onKeysAway);
+  return async (headers) => {
+    const sent = headers[header];
+    if (typeof sent !== "string" || sent === "") return null;
+    try {
+      const { payload } = await jwtVerify(sent.replace(/^bearer +/i, ""), findKey, {
+        algorithms: ALGORITHMS,
+        issuer,
+        audience,
+        requiredClaims: ["exp", "sub"],
+        clockTolerance: CLOCKS_APART_SECONDS,
+        currentDate: new Date(now()),
+      });
+      return personOf(payload, config.staffJwtScopes ?? []);
+    } catch (error) {
+      if (error instanceof errors.JOSEError) return null;
+      throw error;
+    }
+  };
+}
+
+/** @throws TemporarilyUnavailable where the keys cannot be had: that is no fault of who asks */
+function keysOf(url: URL, onKeysAway: (error: unknown) => void): JWTVerifyGetKey {
+  const remote = createRemoteJWKSet(url, {
+    timeoutDuration: KEYS_WITHIN_MS,
+    cacheMaxAge: KEYS_KEPT_MS,
+    cooldownDuration: KEYS_ASKED_EVERY_MS,
+    [customFetch]: fetchBounded,
+  });
+  return async (protectedHeader, token) => {
+    try {
+      return await remote(protectedHeader, token);
+    } catch (cause) {
+      if (isOfTheAssertion(cause)) throw cause;
+      onKeysAway(cause);
+      throw new TemporarilyUnavailable("the keys of the proxy in front of staff cannot be had", { cause });
+    }
+  };
+}
+
+function isOfTheAssertion(error: unknown): boolean {
+  return (
+    error instanceof errors.JWKSNoMatchingKey ||
+    error instanceof errors.JWKSMultipleMatchingKeys ||
+    error instanceof errors.JOSENotSupported
+  );
+}
+
+/** One answer, of bounded size; the signal that comes along bounds its time. */
+async function fetchBounded(url: string, options: RequestInit): Promise<Response> {
+  const response = await fetch(url, { ...options, redirect: "error" });
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    bytes += chunk.length;
+    if (bytes > KEYS_BYTES_MAX)
+      throw new Error(`The key set at ${url} is larger than ${KEYS_BYTES_MAX} bytes.`);
+    chunks.push(chunk);
+  }
+  return new Response(Buffer.concat(chunks), { status: response.status });
+}
+
+function personOf(payload: JWTPayload, mapping: readonly GroupScopes[]): StaffPerson | null {
+  const { sub, name, email, groups = [] } = payload;
+  if (sub === undefined || !SUBJECT.test(sub)) return null;
+  const member = new Set([groups].flat());
+  const granted = mapping
+    .filter(({ group }) => group === ANYBODY || member.has(group))
+    .flatMap(({ scopes }) => scopes);
+  const named = [name, email].find((one) => typeof one === "string" && one.trim() !== "") ?? sub;
+  return { id: sub, name: plainText(String(named)), scopes: new Set(granted) };
+}
+
+/** What a column of text takes, and a list shows in a line. */
+function plainText(name: string): string {
+  return name
+    .replaceAll(/[\p{Cc}\p{Cs}]/gu, " ")
+    .trim()
+    .slice(0, NAME_CHARS_MAX);
+}

@@ -1,0 +1,119 @@
+import { randomBytes } from "node:crypto";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { AddedRoute, DescribedProblem, Kernel } from "../../api/kernel.ts";
+import { beginRequest } from "../../api/request-context.ts";
+import { formOf, refuseForeignPost, sendPage } from "../guards.ts";
+import { type Html, html } from "../html.ts";
+import { document, type Frame } from "../page.ts";
+import { digestOf, type StaffSession } from "../session.ts";
+import type { StaffPerson } from "./assertion.ts";
+import { isStaff, STAFF_COOKIE, STAFF_PATH, type StaffOptions } from "./staff-sites.ts";
+
+const SIGN_IN_PATH = `${STAFF_PATH}/sign-in`;
+const KEY_CHARS_MAX = 256;
+
+export type SignInOptions = StaffOptions & { readonly publicUrl: string };
+
+/** Opens a session of support staff: by a staff key, or by a proxy in front that vouches for the person. */
+export function addSignIn(
+  pages: FastifyInstance,
+  kernel: Kernel,
+  options: SignInOptions,
+  frame: Frame,
+): readonly AddedRoute[] {
+  const admit = async (request: FastifyRequest, reply: FastifyReply) => {
+    beginRequest(request, "console");
+    // By its address, like a request with a key that is not valid.
+    await kernel.admit(request, reply);
+  };
+  pages.get(SIGN_IN_PATH, { onRequest: admit }, async (_request, reply) => reply.redirect(STAFF_PATH, 303));
+  pages.post(SIGN_IN_PATH, { onRequest: admit }, async (request, reply) => {
+    refuseForeignPost(request, options.publicUrl);
+    const form = formOf(request);
+    const goTo = placeOf(form.get("to") ?? "");
+    const key = form.get("key");
+    const person = (await options.readAssertion?.(request.headers)) ?? null;
+    const session = key === null ? sessionOf(person) : await sessionByKey(kernel, key, request);
+    if (session === null) {
+      const refused = key === null ? NOT_VOUCHED : NOT_A_KEY;
+      return sendPage(reply, null, 403, document(frame, signInPage(person, goTo, refused)).text);
+    }
+    const secret = randomBytes(32).toString("base64url");
+    await options.sessions.open(digestOf(secret), session, request.id);
+    reply.setCookie(STAFF_COOKIE, secret, { path: "/", secure: true, httpOnly: true, sameSite: "strict" });
+    return reply.redirect(goTo, 303);
+  });
+  return [
+    { method: "GET", path: SIGN_IN_PATH },
+    { method: "POST", path: SIGN_IN_PATH },
+  ];
+}
+
+/** In place of the page that was asked for, by whoever has no session; it opens that page afterwards. */
+export async function sendSignIn(
+  { readAssertion }: StaffOptions,
+  frame: Frame,
+  problem: DescribedProblem,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const person = (await readAssertion?.(request.headers)) ?? null;
+  const goTo = request.method === "GET" ? placeOf(request.url) : STAFF_PATH;
+  return sendPage(reply, null, problem.status, document(frame, signInPage(person, goTo, null)).text);
+}
+
+function sessionOf(person: StaffPerson | null): StaffSession | null {
+  if (person === null || !isStaff(person.scopes)) return null;
+  return { keyId: null, permissions: [...person.scopes], viewerId: person.id, viewerLabel: person.name };
+}
+
+/** Every key that does not open it looks the same: whether it is some account's is nobody's business. */
+async function sessionByKey(
+  kernel: Kernel,
+  text: string,
+  request: FastifyRequest,
+): Promise<StaffSession | null> {
+  const key = text.length > KEY_CHARS_MAX ? null : await kernel.identify(text.trim(), request);
+  if (key === null || key.accountId !== null || !isStaff(key.scopes)) return null;
+  return { keyId: key.id, permissions: [...key.scopes], viewerId: null, viewerLabel: null };
+}
+
+/** A place of staff's own; anything else is the first page. */
+function placeOf(text: string): string {
+  return /^\/console\/staff(?:[/?][\x21-\x7e]*)?$/.test(text) && !text.startsWith(SIGN_IN_PATH)
+    ? text
+    : STAFF_PATH;
+}
+
+const NOT_A_KEY = "This key does not open support. It takes a valid staff key with the scope staff:read.";
+const NOT_VOUCHED = "You are signed in elsewhere, but none of your groups may see support.";
+
+function signInPage(
+  person: StaffPerson | null,
+  goTo: string,
+  refused: string | null,
+): { readonly title: string; readonly main: Html } {
+  const title = refused === null ? "Sign in to support" : "Not signed in";
+  const to = html`<input type="hidden" name="to" value="${goTo}">`;
+  return {
+    title,
+    main: html`<section class="notice sign-in">
+<h1>${title}</h1>
+${refused !== null && html`<p class="refusal" role="alert"><span aria-hidden="true">✕</span> ${refused}</p>`}
+${
+  person !== null &&
+  isStaff(person.scopes) &&
+  html`<form method="post" action="${SIGN_IN_PATH}">${to}
+<button class="primary">Continue as ${person.name}</button></form>
+<p class="or">Or with a staff key:</p>`
+}
+<form class="one-field" method="post" action="${SIGN_IN_PATH}">${to}
+<label for="key">Staff key</label>
+<input id="key" name="key" type="password" required maxlength="${KEY_CHARS_MAX}" autocomplete="off" spellcheck="false"
+  aria-describedby="key-rule">
+<p class="fine" id="key-rule">It opens a session of at most 8 hours, which ends after 30 minutes without use.</p>
+<div class="actions"><button${person === null && html` class="primary"`}>Sign in</button></div>
+</form>
+</section>`,
+  };
+}

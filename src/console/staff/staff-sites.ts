@@ -1,0 +1,62 @@
+import type { FastifyRequest } from "fastify";
+import type { ConsoleSession } from "../../model/console.ts";
+import type { SessionStore } from "../session.ts";
+import { accountIdOf, findByCookie, type Site } from "../site.ts";
+import type { ReadAssertion } from "./assertion.ts";
+
+export const STAFF_PATH = "/console/staff";
+export const STAFF_COOKIE = "__Host-sp-staff";
+
+export type StaffOptions = {
+  readonly sessions: SessionStore;
+  readonly readAssertion: ReadAssertion | null;
+};
+
+/** Across accounts. */
+export function staffSite(options: StaffOptions): Site {
+  return {
+    path: STAFF_PATH,
+    find: async (request) => {
+      const session = await findStaffSession(options, request);
+      return session === null ? null : { session, accountId: null, base: STAFF_PATH };
+    },
+  };
+}
+
+/** An account's own screens, for staff. */
+export function staffAccountSite(options: StaffOptions): Site {
+  return {
+    path: `${STAFF_PATH}/a/{account_id}`,
+    find: async (request) => {
+      const session = await findStaffSession(options, request);
+      if (session === null) return null;
+      const accountId = accountIdOf(request);
+      const accountName = UUID.test(accountId) ? await options.sessions.findAccountName(accountId) : null;
+      if (accountName === null) return { session, accountId: null, base: STAFF_PATH, isAccountUnknown: true };
+      return { session: { ...session, accountName }, accountId, base: `${STAFF_PATH}/a/${accountId}` };
+    },
+  };
+}
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/**
+ * A session that a proxy vouched for is good for as long as it vouches: each request brings an assertion of the same
+ * person, who may do what that says.
+ */
+async function findStaffSession(
+  { sessions, readAssertion }: StaffOptions,
+  request: FastifyRequest,
+): Promise<ConsoleSession | null> {
+  const session = await findByCookie(sessions, request, STAFF_COOKIE);
+  if (session === null || session.accountId !== null) return null;
+  if (session.keyId !== null) return session;
+  const person = (await readAssertion?.(request.headers)) ?? null;
+  if (person === null || person.id !== session.viewerId || !isStaff(person.scopes)) return null;
+  return { ...session, permissions: person.scopes };
+}
+
+/** Whether the console opens for whoever may do this. */
+export function isStaff(scopes: ReadonlySet<string>): boolean {
+  return scopes.has("staff:read");
+}

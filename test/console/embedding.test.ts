@@ -1,0 +1,237 @@
+import { readFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Frame, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { HAS_BROWSER, startBrowser, startViewer, type TestBrowser } from "../support/browser.ts";
+import { type LinkWish, newLink, postForm, request, tokenOf } from "../support/console.ts";
+import { layDeliveries } from "../support/console-deliveries.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { changeRows } from "../support/installation.ts";
+import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { startTlsFront, type TlsFront } from "../support/tls-front.ts";
+
+/** The console's host; those of one site with it; and another site's. */
+const CONSOLE = "console.sealpost.localhost";
+const SIBLING = "docs.sealpost.localhost";
+const HOST = "app.customer.localhost";
+const STRANGER = "elsewhere.localhost";
+const COOKIE_TEST = "kept=1; Path=/; Secure; SameSite=None";
+
+const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+const [, asReadmeHasIt = ""] = /```html\n([^`]*embed\.js[^`]*)```/.exec(readme) ?? [];
+const END = "text=Reload this page to go on.";
+
+let database: TestDatabase;
+let api: TestApi;
+/** Everybody else's pages. */
+let pages: Server;
+let fronts: readonly TlsFront[];
+let port: number;
+let url: string;
+
+const origin = (name: string) => `https://${name}:${port}`;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  pages = createServer((asked, answer) => {
+    const { pathname, searchParams } = new URL(asked.url!, "https://any.localhost");
+    if (pathname === "/cookie") {
+      answer.writeHead(200, { "content-type": "text/html", "set-cookie": COOKIE_TEST });
+      answer.end(`<p>${asked.headers.cookie ?? "none"}`);
+      return;
+    }
+    answer.writeHead(200, { "content-type": "text/html" });
+    const snippet = asReadmeHasIt
+      .replace("https://sealpost.example.com", url)
+      .replace('"LINK"', JSON.stringify(searchParams.get("link") ?? "about:blank"));
+    answer.end(`<!doctype html><title>Host</title>
+<script>
+  addEventListener("message", ({ origin, data }) => { (window.heard ??= []).push([origin, data.type]); });
+</script>
+${snippet}`);
+  });
+  await new Promise<void>((resolve) => pages.listen(0, "127.0.0.1", resolve));
+  const front = await startTlsFront([SIBLING, HOST, STRANGER], (pages.address() as AddressInfo).port);
+  port = front.port;
+  api = await startTestApi(database, { CONSOLE_ANCESTORS: [origin(HOST), origin(SIBLING)].join(",") });
+  await layDeliveries(database, api.account.accountId, { abandoned: 3, failed: 2, succeeded: 4, pending: 2 });
+  const before = await startTlsFront([CONSOLE], Number(new URL(api.url).port));
+  url = `https://${CONSOLE}:${before.port}`;
+  fronts = [front, before];
+});
+afterAll(async () => {
+  await api.close();
+  await Promise.all(fronts.map((front) => front.close()));
+  pages.close();
+  await database.drop();
+});
+
+async function linkFor(wish: LinkWish = {}): Promise<string> {
+  const { pathname, hash } = await newLink(api, { embed_origin: origin(HOST), ...wish });
+  return url + pathname + hash;
+}
+const hostPage = (name: string, link: string) => `${origin(name)}/?link=${encodeURIComponent(link)}`;
+const heard = (page: Page) => page.evaluate("window.heard ?? []");
+
+/** The frame, once it shows something of the console's. */
+async function framed(page: Page): Promise<Frame> {
+  const element = await page.waitForSelector("#webhooks");
+  const frame = (await element.contentFrame())!;
+  await frame.waitForURL(/\/console\/a\//);
+  await frame.waitForSelector("h1");
+  return frame;
+}
+
+describe("the script for pages that embed the console", () => {
+  test("is small, for every origin, and at one address", async () => {
+    const { status, headers, text } = await request(api.url, "GET", "/console/embed.js", {});
+    expect([status, headers.get("cross-origin-resource-policy")]).toEqual([200, "cross-origin"]);
+    expect(headers.get("content-type")).toMatch(/^text\/javascript/);
+    expect(Buffer.byteLength(text)).toBeLessThan(1_500);
+  });
+});
+
+describe("a page without a session", () => {
+  const ancestorsOf = ({ headers }: { headers: Headers }) =>
+    /frame-ancestors ([^;]+)/.exec(headers.get("content-security-policy")!)![1];
+
+  test("is framed by whom it is opened from, if that may; and names nobody else", async () => {
+    const enter = (referer: string) => request(api.url, "GET", "/console/enter", { referer });
+    expect(ancestorsOf(await enter(`${origin(HOST)}/page`))).toBe(origin(HOST));
+    for (const other of ["", origin(STRANGER), `${origin(HOST)}.example`, "x"]) {
+      expect([other, ancestorsOf(await enter(other))]).toEqual([other, "'none'"]);
+    }
+    const unknown = { t: "A".repeat(43) };
+    expect(ancestorsOf(await postForm(api.url, "/console/enter", unknown))).toBe("'none'");
+    const form = { ...unknown, embed: origin(STRANGER) };
+    expect(ancestorsOf(await postForm(api.url, "/console/enter", form))).toBe("'none'");
+    const cookie = `__Host-sp-frame=${encodeURIComponent(origin(STRANGER))}`;
+    expect(ancestorsOf(await request(api.url, "GET", "/console/left", { cookie }))).toBe("'none'");
+  });
+});
+
+// Where there is no Chromium at its place (Debian's package `chromium`) there is nothing to drive.
+describe.skipIf(!HAS_BROWSER)("in a browser", () => {
+  let browser: TestBrowser;
+  beforeAll(async () => {
+    browser = await startBrowser();
+  });
+  afterAll(() => browser.close());
+  const newViewer = () => browser.newViewer({ ignoreHTTPSErrors: true });
+
+  test("a frame is as high as its page, and its host learns that its session has ended", async () => {
+    const { page, context, complaints } = await newViewer();
+    await page.goto(hostPage(HOST, await linkFor()));
+    const frame = await framed(page);
+    expect(await frame.locator("table.log tbody").count()).toBe(11);
+    const height = async () => [
+      await page
+        .locator("#webhooks")
+        .evaluate((element) => (element as unknown as { offsetHeight: number }).offsetHeight),
+      await frame.evaluate("document.documentElement.offsetHeight"),
+    ];
+    await expect.poll(async () => new Set(await height()).size).toBe(1);
+    const [log] = await height();
+    await frame.click("a:text-is('Endpoint')");
+    await frame.waitForSelector("h1:text-is('Endpoint')");
+    await expect.poll(async () => new Set(await height()).size).toBe(1);
+    expect((await height())[0]).not.toBe(log);
+    expect(await page.locator(END).count()).toBe(0);
+    await changeRows(database.pool, "console_sessions", { revoked_at: null }, { revoked_at: new Date() });
+    await frame.click("a:text-is('Deliveries')");
+    await page.waitForSelector(END);
+    expect(complaints.filter((text) => !text.includes("401"))).toEqual([]);
+    await context.close();
+  });
+
+  test("a frame that is left tells its host so, and a link that has been used, too", async () => {
+    const { page, context } = await newViewer();
+    const link = await linkFor();
+    await page.goto(hostPage(HOST, link));
+    await (await framed(page)).click("text=Leave");
+    await page.waitForSelector(END);
+    await page.goto(hostPage(HOST, link));
+    await page.waitForSelector(END);
+    await context.close();
+  });
+
+  test.each([
+    ["an origin that may frame nothing", STRANGER, {}],
+    ["another than the link's", SIBLING, {}],
+    ["the host, with a link for nobody", HOST, { embed_origin: undefined }],
+  ])("it is not shown by %s", async (_, name, wish) => {
+    const { page, context } = await newViewer();
+    const refused = page.waitForEvent("console", (message) => message.text().includes("frame-ancestors"));
+    await page.goto(hostPage(name, await linkFor(wish)));
+    await refused;
+    expect(await page.frameLocator("#webhooks").locator("main").count()).toBe(0);
+    if (name === STRANGER) expect(await heard(page)).toEqual([]);
+    await context.close();
+  });
+
+  test("staff's pages are shown by nobody", async () => {
+    const { page, context } = await newViewer();
+    const refused = page.waitForEvent("console", (message) => message.text().includes("frame-ancestors"));
+    await page.goto(hostPage(HOST, `${url}/console/staff`));
+    await refused;
+    await context.close();
+  });
+
+  test("a frame works where third-party cookies are blocked", async () => {
+    const { page, context } = await startViewer({ cookie_controls_mode: 1, block_third_party_cookies: true });
+    // They are: a stranger's cookie does not come back from a frame.
+    await page.goto(`${origin(STRANGER)}/cookie`);
+    await page.reload();
+    expect(await page.textContent("p")).toContain("kept=1");
+    await page.goto(hostPage(HOST, `${origin(STRANGER)}/cookie`));
+    expect(await page.frameLocator("#webhooks").locator("p").textContent()).toBe("none");
+
+    await page.goto(hostPage(HOST, await linkFor({ permissions: ["webhooks:read", "webhooks:replay"] })));
+    const frame = await framed(page);
+    await frame.click("a:text-is('inv-1')");
+    await frame.click("button.primary");
+    await frame.waitForSelector("text=Queued: run 2 starts now.");
+    await context.close();
+  });
+
+  test("where not even a frame's own cookie is kept, the link is left for a tab", async () => {
+    const { page, context } = await startViewer({ default_content_setting_values: { cookies: 2 } });
+    const link = await linkFor();
+    await page.goto(hostPage(HOST, link));
+    const way = page.frameLocator("#webhooks").locator("a:text-is('open the console in a new tab')");
+    await way.waitFor();
+    expect(await way.getAttribute("href")).toBe(link);
+    const entered = await postForm(api.url, "/console/enter", { t: tokenOf(new URL(link)) });
+    expect(entered.status).toBe(303);
+    await context.close();
+  });
+
+  test("a POST from a sibling origin or another site is refused, whatever cookie comes along", async () => {
+    for (const wish of [{ embed_origin: undefined }, {}]) {
+      const { page, context } = await newViewer();
+      await page.goto(await linkFor(wish));
+      await page.waitForURL(/\/deliveries/);
+      const action = `${url}/console/a/${api.account.accountId}/leave`;
+      for (const name of [SIBLING, STRANGER]) {
+        const other = await context.newPage();
+        await other.goto(origin(name));
+        const [response] = await Promise.all([
+          other.waitForResponse(action),
+          other.evaluate(
+            `const form = Object.assign(document.createElement("form"), { method: "post", action: "${action}" });
+             document.body.append(form);
+             form.submit()`,
+          ),
+        ]);
+        expect([name, response.status()]).toEqual([name, 403]);
+        await other.close();
+      }
+      await page.reload();
+      expect(await page.textContent("h1")).toBe("Deliveries");
+      const answer = await page.evaluate(`fetch("/v1/webhooks/deliveries").then(({ status }) => status)`);
+      expect(answer).toBe(401);
+      await context.close();
+    }
+  });
+});
