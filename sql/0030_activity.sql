@@ -148,7 +148,7 @@ begin
   ), named as (
     select *,
       coalesce(
-        left(substring(lower(target_url collate "C") from '^[^:]*://(\[[^]]*\]|[^/?:]*)'), 255), '(other)'
+        nullif(left(substring(lower(target_url collate "C") from '^[^:]*://(\[[^]]*\]|[^/?:]*)'), 255), ''), '(other)'
       ) as target_host
     from by_url
   ), places as (

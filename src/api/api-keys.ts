@@ -54,12 +54,12 @@ const MISSING: Authentication = { found: Promise.resolve(null), expected: null }
  */
 export function createAuthenticate(options: {
   readonly findApiKey: FindApiKey;
-  /** The prefix of the keys of this environment. */
-  readonly prefix: string;
+  /** The prefixes of the keys of this environment: one for each brand. */
+  readonly prefixes: readonly string[];
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 }): Authenticate {
-  const { findApiKey, prefix, now } = options;
+  const { findApiKey, prefixes, now } = options;
   const valid = new TtlMap<string, ApiKey>({
     entriesMax: REMEMBERED_KEYS_MAX,
     now: () => performance.now(),
@@ -81,7 +81,8 @@ export function createAuthenticate(options: {
     if (text === undefined) return MISSING;
     const digest = digestApiKey(text);
     const id = digest.toString("latin1");
-    return { expected: valid.get(id) ?? null, found: find(digest, id, text.startsWith(prefix)) };
+    const isOfThisEnvironment = prefixes.some((prefix) => text.startsWith(prefix));
+    return { expected: valid.get(id) ?? null, found: find(digest, id, isOfThisEnvironment) };
   };
 }
 

@@ -36,8 +36,8 @@ export type ApiOptions = PageOptions &
   Omit<HttpAppOptions, "newRequestId" | "onClientError" | "onUnroutableUrl"> & {
     readonly registry: OperationRegistry;
     readonly findApiKey: FindApiKey;
-    /** The prefix of the keys of this environment, from `apiKeyPrefix`. */
-    readonly keyPrefix: string;
+    /** The prefixes of the keys of this environment, from `apiKeyPrefix`. */
+    readonly keyPrefixes: readonly string[];
     readonly accountExists: AccountExists;
     readonly countRequest: CountRequest;
     readonly policies: RateLimitPolicies;
@@ -70,8 +70,8 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     onStoreFailure: options.onRateLimitFailure,
     monotonicMs: () => performance.now(),
   });
-  const { findApiKey, keyPrefix: prefix, now, accountExists } = options;
-  const authenticate = createAuthenticate({ findApiKey, prefix, now });
+  const { findApiKey, keyPrefixes: prefixes, now, accountExists } = options;
+  const authenticate = createAuthenticate({ findApiKey, prefixes, now });
   const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
   const { idempotencyStore: store, recordWrite } = options;
   const places = new WorkPlaces(WORK_PLACES_MAX);

@@ -21,6 +21,7 @@ import { codeGroups } from "../operations/explained-codes.ts";
 import { receiversGuide } from "../operations/guide.ts";
 import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
 import { CHECK_POLICY } from "../operations/receivers.ts";
+import { type ReadLog, readingFrom } from "../store/log-reader.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
 import { createAccountExists, createFindApiKey, createIdempotencyStore, recordWrite } from "./api-stores.ts";
 import { createSessionStore } from "./console-sessions.ts";
@@ -39,6 +40,8 @@ export type ApiServerOptions = {
   readonly pool: Pool;
   /** For pages of the delivery log; see createLogPool. */
   readonly logPool: Pool;
+  /** Absent: lists are read from `logPool`. */
+  readonly readLog?: ReadLog | undefined;
   readonly secretsKey: Uint8Array;
   /** URL under which clients reach the API, without /v1. */
   readonly publicUrl: string;
@@ -63,6 +66,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
   const { operations, problems } = createSealpostRegistry({
     pool,
     logPool,
+    readLog: options.readLog ?? readingFrom(logPool),
     secretsKey,
     apiKeyBrand: config.apiKeyBrand,
     apiKeyClass: keyClassOf(config),
@@ -103,7 +107,9 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       invalid: INVALID_LINK,
     },
     findApiKey: createFindApiKey(pool, outageAs503, now),
-    keyPrefix: apiKeyPrefix(config.apiKeyBrand, keyClassOf(config)),
+    keyPrefixes: [config.apiKeyBrand, ...(config.apiKeyBrands ?? [])].map((brand) =>
+      apiKeyPrefix(brand, keyClassOf(config)),
+    ),
     accountExists: createAccountExists(pool, outageAs503),
     countRequest: createRequestCounter(pool),
     policies: {
@@ -143,6 +149,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       readAssertion: createReadAssertion(config, now, (err) =>
         log.warn({ err }, "staff's keys cannot be had"),
       ),
+      now,
     }),
   });
 }

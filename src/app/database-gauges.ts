@@ -58,6 +58,7 @@ export function createQueueGauges(options: QueueGaugesOptions): (isDatabaseUp: b
     queue.replayDeliveriesWaiting.of({}).set(levels.replayDeliveriesWaiting);
     queue.replayDeliveriesWaitingOfOne.of({}).set(levels.replayDeliveriesWaitingOfOne);
     queue.answeredLanes.of({}).set(levels.answeredLanes);
+    queue.activityLag.of({}).set(levels.activityLagSeconds);
     // PostgreSQL resets its statistics after a crash and counts from 0 again.
     published.add(Math.max(0, levels.publishedEver - (publishedBefore ?? levels.publishedEver)));
     publishedBefore = levels.publishedEver;

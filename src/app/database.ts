@@ -1,6 +1,7 @@
 import pg, { type Pool } from "pg";
 import type { Config } from "../config/config.ts";
 import { accountExists } from "../store/accounts.ts";
+import { OtherCellError } from "../store/cells.ts";
 import { MigrationError, migrate } from "../store/migrate.ts";
 import { createGeneralPool } from "../store/pools.ts";
 import { writeSettings } from "../store/publications.ts";
@@ -20,7 +21,7 @@ export async function withDatabase<T>(
   work: (pool: Pool, config: Config) => Promise<T>,
 ): Promise<T> {
   const config = await commandConfigOf(env);
-  const pool = createCommandPool(await databaseUrlOf(config), "sealpost command line");
+  const pool = createCommandPool(await databaseUrlOf(config), "sealpost command line", config);
   try {
     return await work(pool, config);
   } catch (error) {
@@ -31,9 +32,30 @@ export async function withDatabase<T>(
 }
 
 /** For what runs once. A connection that breaks fails the query on it, so it needs no report of its own. */
-export function createCommandPool(databaseUrl: string, applicationName: string): Pool {
+export function createCommandPool(
+  databaseUrl: string,
+  applicationName: string,
+  { cell }: Pick<Config, "cell">,
+): Pool {
   const onError = () => undefined;
-  return createGeneralPool({ databaseUrl, connectionsMax: CONNECTIONS_MAX, applicationName, onError });
+  return createGeneralPool({ databaseUrl, connectionsMax: CONNECTIONS_MAX, applicationName, cell, onError });
+}
+
+/**
+ * Before a process starts its work. A database that does not answer yet, or has no cell yet, is no reason not to start:
+ * each connection is checked again.
+ * @throws UsageError when the database is another cell's
+ */
+export async function refuseOtherCells(databaseUrl: string, config: Config): Promise<void> {
+  if (config.cell === null) return;
+  const pool = createCommandPool(databaseUrl, "sealpost start", config);
+  try {
+    (await pool.connect()).release();
+  } catch (error) {
+    if (error instanceof OtherCellError && error.found !== null) throw explained(error);
+  } finally {
+    await pool.end();
+  }
 }
 
 /** Runs the migrations, then stores the settings that SQL functions read. Returns the names of the files applied. */
@@ -44,7 +66,7 @@ export async function prepareDatabase(
   log: (line: string) => void,
 ): Promise<readonly string[]> {
   try {
-    const { applied } = await migrate({ databaseUrl, log });
+    const { applied } = await migrate({ databaseUrl, log, cell: config.cell });
     await writeSettings(pool, {
       analysisBytesMax: config.analysisBytesMax,
       unsafeAllowedTargets: config.unsafeAllowedTargets ?? [],
@@ -80,6 +102,7 @@ export function unknownAccount(accountId: string | null): UsageError {
 }
 
 function explained(error: unknown): unknown {
+  if (error instanceof OtherCellError) return new UsageError(error.message, { cause: error });
   const { code = "", syscall } = error as NodeJS.ErrnoException;
   if (NOT_MIGRATED.includes(code)) {
     return new UsageError("The database has no Sealpost tables yet: run `sealpost migrate` first.", {

@@ -14,11 +14,14 @@ import {
 import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
 import { Quarantine, type QuarantineRun } from "../dispatch/quarantine.ts";
 import { deliverInQuarantine } from "../dispatch/quarantine-process.ts";
+import { createCapacityMetrics } from "../metrics/capacity-metrics.ts";
 import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts";
 import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { DAY_MS } from "../model/time.ts";
 import { createGaugePool, createGeneralPool } from "../store/pools.ts";
+import { createCapacityGauges } from "./capacity-gauges.ts";
+import { refuseOtherCells } from "./database.ts";
 import { createQueueGauges } from "./database-gauges.ts";
 import { createEgress } from "./egress.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
@@ -102,12 +105,14 @@ async function createOptions(
   onInterruptedTwice: (deliveryId: string) => void,
 ): Promise<Options> {
   const config = readConfig(context.env);
+  const databaseUrl = await databaseUrlOf(config);
+  await refuseOtherCells(databaseUrl, config);
   const log = createProcessLog(config, context, "dispatch");
   const metrics = createProcessMetrics(createMetricsRegistry());
   return {
     config,
     egress: createEgress(config),
-    databaseUrl: await databaseUrlOf(config),
+    databaseUrl,
     secretsKey: await secretsKeyOf(config),
     log,
     random: context.random,
@@ -122,12 +127,13 @@ async function createOptions(
 
 /** Starts what gives events their places in the feed. */
 function startFeed(
-  { databaseUrl, log, metrics }: Options,
+  { config, databaseUrl, log, metrics }: Options,
   feedMetrics: FeedMetrics,
   resources: AsyncDisposableStack,
 ): void {
   const pool = createGeneralPool({
     databaseUrl,
+    cell: config.cell,
     connectionsMax: DISPATCHER_CONNECTIONS.feed,
     applicationName: "sealpost feed",
     onError: (err) => log.warn({ err }, "a database connection broke"),
@@ -151,6 +157,7 @@ async function startDispatchMonitoring(
   const { registry, database } = metrics;
   const pool = createGaugePool({
     databaseUrl,
+    cell: config.cell,
     connectionsMax: 1,
     applicationName: "sealpost metrics",
     onError: (err) => log.warn({ err }, "a database connection broke"),
@@ -168,9 +175,11 @@ async function startDispatchMonitoring(
     retentionMs: { deliveries: logMs, attempts: logMs, bodies: bodiesMs, feed: bodiesMs },
   });
   const setFeedGauge = createFeedGauge(pool, feedMetrics);
+  const setCapacityGauges = createCapacityGauges(pool, createCapacityMetrics(registry));
   const setGauges = async (isDatabaseUp: boolean) => {
     await setQueueGauges(isDatabaseUp);
     await setFeedGauge(isDatabaseUp);
+    await setCapacityGauges(isDatabaseUp);
   };
   const findHindrances = await createFindHindrances(pool);
   const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };

@@ -4,6 +4,7 @@ import { createBuildMetrics } from "../metrics/build-metrics.ts";
 import type { DatabaseMetrics } from "../metrics/database-metrics.ts";
 import { type MetricsServer, startMetricsServer } from "../metrics/metrics-server.ts";
 import type { MetricsRegistry } from "../metrics/registry.ts";
+import { OtherCellError } from "../store/cells.ts";
 import { readMigrationNames } from "../store/migrate.ts";
 import { findHindrances } from "../store/readiness.ts";
 import { setDatabaseClockGauge } from "./database-gauges.ts";
@@ -32,7 +33,9 @@ export type Monitoring = { readonly url: string; close(): Promise<void> };
 export async function startMonitoring(options: MonitoringOptions): Promise<Monitoring> {
   const { config, registry, database, pool, findHindrances, setGauges, wallClockMs } = options;
   registry.addProcess();
-  createBuildMetrics(registry).info.of({ version, node: process.versions.node }).set(1);
+  createBuildMetrics(registry)
+    .info.of({ version, node: process.versions.node, cell: config.cell ?? "none" })
+    .set(1);
   registry.onRead(
     singleFlight(async () => {
       const isDatabaseUp = await setDatabaseClockGauge(pool, database, wallClockMs);
@@ -59,6 +62,7 @@ export async function createFindHindrances(pool: Pool): Promise<FindHindrances> 
     try {
       return await findHindrances(pool, migrations);
     } catch (error) {
+      if (error instanceof OtherCellError) return [error.message];
       const { code, message } = error as NodeJS.ErrnoException;
       return [`The database does not answer (${code ?? message}).`];
     }

@@ -35,6 +35,7 @@ export function startNotices({ config, databaseUrl, log, metrics }: NoticesOptio
   const counted = createNoticeMetrics(metrics.registry);
   const pool = createGeneralPool({
     databaseUrl,
+    cell: config.cell,
     connectionsMax: DISPATCHER_CONNECTIONS.notices,
     applicationName: "sealpost notices",
     onError: (err) => log.warn({ err }, "a database connection broke"),

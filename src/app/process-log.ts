@@ -5,12 +5,12 @@ import type { ProcessContext } from "./process-context.ts";
 
 /** The log of a long-running process: JSON lines on standard output. */
 export function createProcessLog(
-  { logLevel }: Config,
+  { logLevel, cell }: Config,
   { stdout }: Pick<ProcessContext, "stdout">,
   name: "serve" | "dispatch",
 ): Logger {
   // `host` is a receiver's in the lines of attempts.
-  const base = { process: name, hostname: hostname(), pid: process.pid };
+  const base = { process: name, hostname: hostname(), pid: process.pid, ...(cell !== null && { cell }) };
   const options = { level: logLevel, base, serializers: { err: errorFields } };
   return pino(options, batchByTurn(stdout));
 }

@@ -12,9 +12,11 @@ import { createDatabaseMetrics } from "../metrics/database-metrics.ts";
 import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { listenToFeed } from "../store/feed-news.ts";
-import { createApiPool, createGeneralPool, createLogPool } from "../store/pools.ts";
+import { createApiPool, createGeneralPool, createLogPool, createStandbyPool } from "../store/pools.ts";
+import { refuseOtherCells } from "./database.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
+import { startLogReading } from "./log-reading.ts";
 import { createFindHindrances, startMonitoring } from "./monitoring.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
@@ -51,10 +53,13 @@ async function startApi(
   log: Logger,
   resources: AsyncDisposableStack,
 ): Promise<{ readonly api: string; readonly metrics: string }> {
+  const databaseUrl = await databaseUrlOf(config);
+  await refuseOtherCells(databaseUrl, config);
   const registry = createMetricsRegistry();
   const database = createDatabaseMetrics(registry);
   const common = {
-    databaseUrl: await databaseUrlOf(config),
+    databaseUrl,
+    cell: config.cell,
     applicationName: "sealpost serve",
     onError: (err: Error) => log.warn({ err }, "a database connection broke"),
   };
@@ -68,17 +73,28 @@ async function startApi(
     connectionsMax: FEED_CONNECTIONS_MAX,
     onQuery: onFeedQuery,
   });
+  const standbyPool =
+    config.readDatabaseUrl === null
+      ? null
+      : createStandbyPool({
+          ...common,
+          databaseUrl: config.readDatabaseUrl,
+          connectionsMax: LOG_CONNECTIONS_MAX,
+          onQuery: database.observer("standby"),
+        });
   resources.defer(async () => {
-    await Promise.all([pool.end(), logPool.end(), feedPool.end()]);
+    await Promise.all([pool, logPool, feedPool, standbyPool].map((one) => one?.end()));
   });
   database.watch("api", pool);
   database.watch("log", logPool);
   database.watch("feed", feedPool);
+  if (standbyPool !== null) database.watch("standby", standbyPool);
   const metrics = createApiMetrics(registry);
   const feedMetrics = createFeedMetrics(registry);
   const held = metrics.heldReads.of({});
   const news = new AccountNews(HELD_READS_MAX, (count) => held.set(count));
 
+  const readLog = startLogReading({ pool, logPool, standbyPool, metrics, log, resources });
   const findHindrances = await createFindHindrances(pool);
   const reserved = config.port === 0 ? await reservePort(config.host) : null;
   const port = reserved?.port ?? config.port;
@@ -89,6 +105,7 @@ async function startApi(
     config,
     pool,
     logPool,
+    readLog,
     secretsKey: await secretsKeyOf(config),
     publicUrl: config.publicUrl ?? url,
     log,

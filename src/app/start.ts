@@ -110,7 +110,7 @@ async function prepare(
   isOwn: boolean,
   announce: Announce,
 ): Promise<FirstAccount | null> {
-  const pool = createCommandPool(databaseUrl, "sealpost start");
+  const pool = createCommandPool(databaseUrl, "sealpost start", config);
   try {
     const applied = await prepareDatabase(pool, databaseUrl, config, () => undefined);
     const migrations = applied.length === 1 ? "1 migration" : `${applied.length} migrations`;
@@ -143,7 +143,7 @@ async function announceConsole(
 ): Promise<void> {
   const publicUrl = config.publicUrl ?? apiUrl;
   if (publicUrl === null) return;
-  const pool = createCommandPool(databaseUrl, "sealpost start");
+  const pool = createCommandPool(databaseUrl, "sealpost start", config);
   try {
     const account = await findFirstAccount(pool);
     if (account === null) return;

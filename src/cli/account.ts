@@ -4,6 +4,7 @@ import { loadSecretsKey, withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { listAccounts } from "../store/accounts.ts";
+import { readCell } from "../store/cells.ts";
 import { parseName } from "./options.ts";
 
 export function addAccountCommands(program: Command, context: ProcessContext): void {
@@ -28,10 +29,12 @@ export function addAccountCommands(program: Command, context: ProcessContext): v
     .action((options) =>
       withDatabase(context, async (pool) => {
         const accounts = await listAccounts(pool);
+        const cell = await readCell(pool);
         const value = accounts.map(({ id, name, createdAt }) => ({
           account_id: id,
           name,
           created_at: createdAt.toISOString(),
+          cell,
         }));
         const text = value.map((one) => `${one.account_id}  ${one.created_at}  ${one.name}`).join("\n");
         printResult(context, options, value, text || "No accounts yet.");

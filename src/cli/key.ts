@@ -8,6 +8,7 @@ import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
 import { API_KEY_LIFETIME_SECONDS_MAX, isStaffScope, scopes } from "../model/api-keys.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
+import { readCell } from "../store/cells.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
 
 export function addKeyCommands(program: Command, context: ProcessContext): void {
@@ -53,8 +54,10 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
     .action((options) =>
       withDatabase(context, async (pool) => {
         const keys = await listApiKeys(pool, options.account ?? null);
+        const cell = await readCell(pool);
+        const value = keys.map((key) => ({ ...keyFields(key), sha256: key.sha256, cell }));
         const text = keys.map(keyText).join("\n");
-        printResult(context, options, keys.map(keyFields), text || "No API keys yet.");
+        printResult(context, options, value, text || "No API keys yet.");
       }),
     );
   key

@@ -24,6 +24,24 @@ export const variables = {
     ),
     "URL of PostgreSQL 15 to 18. Unset: `start` runs an embedded PostgreSQL in `STATE_DIR`.",
   ),
+  READ_DATABASE_URL: optional(
+    kinds.secret(
+      kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
+        "postgres:",
+        "postgresql:",
+      ]),
+    ),
+    "URL of a streaming standby that lists of the delivery log are read from, while it has all that was committed. " +
+      "Unset: they are read from `DATABASE_URL`.",
+  ),
+  CELL: optional(
+    kinds.text(
+      "1 to 32 lowercase letters, digits and hyphens, starting with a letter",
+      /^[a-z][a-z0-9-]{0,31}$/,
+    ),
+    "Name of the cell, where there are several ([Scaling](docs/scaling.md)). `migrate` writes it into the database " +
+      "once; another cell's database is then refused. Unset: not checked.",
+  ),
   STATE_DIR: withDefault(
     kinds.text("the path of a folder", /^[^\0]+$/),
     ".state",
@@ -50,6 +68,14 @@ export const variables = {
     kinds.text("1 to 16 lowercase letters and digits, starting with a letter", /^[a-z][a-z0-9]{0,15}$/),
     "svc",
     "Prefix of API keys.",
+  ),
+  API_KEY_BRANDS: optional(
+    kinds.list(
+      "a comma-separated list of brands, each 1 to 16 lowercase letters and digits, starting with a letter",
+      (item) => /^[a-z][a-z0-9]{0,15}$/.test(item),
+    ),
+    "Prefixes of API keys that are accepted besides `API_KEY_BRAND`: those of all cells, so that an account keeps " +
+      "its keys when it moves. Unset: none.",
   ),
   PUBLIC_URL: optional(
     kinds.baseUrl(),

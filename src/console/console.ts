@@ -30,6 +30,8 @@ export type ConsoleOptions = {
   readonly ancestors: readonly string[];
   /** Of support staff, by a proxy in front; null: there is none. */
   readonly readAssertion: ReadAssertion | null;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
 };
 
 /** After which a page that could not be had is asked for again. */
@@ -106,6 +108,7 @@ function addScreen(
       if (!isRefresh(request)) {
         sessions.noteUse(session.id).catch(() => undefined);
       }
+      if (seen.isAccountUnknown) throw new Problem("not_found");
     },
     handler: async (request, reply) => {
       const seen = held.get(request)!;
@@ -135,7 +138,7 @@ const held = new WeakMap<FastifyRequest, Seen>();
 
 function viewOf(
   kernel: Kernel,
-  { sessions, analysisRetentionMs }: ConsoleOptions,
+  { sessions, analysisRetentionMs, now }: ConsoleOptions,
   { session, accountId, base }: Seen,
   request: FastifyRequest,
   screen: Screen,
@@ -179,6 +182,7 @@ function viewOf(
     ask: async (operationKey, asking) => (await askWithHeaders<never>(operationKey, asking)).body,
     askWithHeaders,
     analysisRetentionMs,
+    nowMs: now(),
   };
 }
 

@@ -23,6 +23,8 @@ export type View = {
   readonly askWithHeaders: <Body>(operationKey: string, asked?: Asking) => Promise<Answer<Body>>;
   /** How long after its publication a delivery can be replayed. */
   readonly analysisRetentionMs: number;
+  /** Milliseconds since the epoch. */
+  readonly nowMs: number;
 };
 
 export type Answer<Body> = {

@@ -16,6 +16,8 @@ export type Seen = {
   readonly accountId: string | null;
   /** The site's path, with the account. */
   readonly base: string;
+  /** Whoever looks is known; there is no such account. */
+  readonly isAccountUnknown?: true;
 };
 
 /** Of viewers of an account's log, each account with a cookie of its own. */

@@ -4,6 +4,8 @@ import { type Html, html } from "./html.ts";
 /** By zone, of which there are some 400. */
 const texts = new Map<string, Intl.DateTimeFormat>();
 const clocks = new Map<string, Intl.DateTimeFormat>();
+const hours = new Map<string, Intl.DateTimeFormat>();
+const days = new Map<string, Intl.DateTimeFormat>();
 
 /** A moment as a viewer reads it, `22 Nov 2026, 14:03:05`, with the exact one at hand. @param iso ISO 8601 */
 export function momentOf(iso: string, timeZone: string | null): Html {
@@ -65,6 +67,16 @@ function momentText(iso: string, timeZone: string | null): string {
     second: "2-digit",
   });
   return format.format(new Date(iso));
+}
+
+/** A moment by a zone's clock to the minute, `22 Nov, 14:03`, or without its date. */
+export function clockText(ms: number, timeZone: string | null, from: "date" | "time"): string {
+  const zone = timeZone ?? "UTC";
+  const format =
+    from === "time"
+      ? kept(hours, zone, { hour: "2-digit", minute: "2-digit" })
+      : kept(days, zone, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  return format.format(ms);
 }
 
 /** Making one takes longer than using it a hundred times. */

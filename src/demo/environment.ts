@@ -156,7 +156,7 @@ async function prepare(pool: Pool, databaseUrl: string, config: Config, receiver
 }
 
 function openPool(databaseUrl: string, resources: AsyncDisposableStack): Pool {
-  const pool = createCommandPool(databaseUrl, "sealpost demo");
+  const pool = createCommandPool(databaseUrl, "sealpost demo", { cell: null });
   resources.defer(() => pool.end());
   return pool;
 }

@@ -7,7 +7,7 @@ import type { DispatchObserver } from "./observer.ts";
 import { Recorder } from "./recorder.ts";
 
 /** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
-const LEASE_MARGIN_MS = 5_000;
+export const LEASE_MARGIN_MS = 5_000;
 /** A POST starts only while its claim is younger than this, so that it ends, recorded, within the lease. */
 const START_WITHIN_MS = 3_000;
 

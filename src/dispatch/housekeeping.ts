@@ -1,5 +1,6 @@
 import type { Pool } from "pg";
 import { DAY_MS } from "../model/time.ts";
+import { forgetActivity } from "../store/activity.ts";
 import { forgetAnsweredLanes } from "../store/answered-lanes.ts";
 import { forgetAuditEntries } from "../store/audit-log.ts";
 import { forgetSessions } from "../store/console-sessions.ts";
@@ -61,6 +62,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await repeat(signal, () => forgetNotices(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetActivity(pool, FORGOTTEN_PER_STEP));
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
   // Last, because a day that a long transaction holds fails, and everything after it.

@@ -13,6 +13,8 @@ export function sweepMs(windowMs: number): number {
 /** Much less than an attempt's shortest lease (5 s), so that a dead leader has a successor before any lease ends. */
 const LEADER_LEASE_MS = 2_500;
 const SWEEP_JOBS_EVERY_MS = 60_000;
+/** How old activity is at most, besides its lag; in proportion while the window is compressed. */
+const COUNT_ACTIVITY_EVERY_SWEEPS = 30;
 /**
  * Bulk replays and what was held go on in small steps: what a whole second brings at once, everybody else's deliveries
  * would notice.
@@ -30,6 +32,8 @@ export type LeaderOptions = {
   /** One paced step of what is held; after each of the replays'. */
   readonly advanceHolds: () => Promise<number>;
   readonly sweepJobs: () => Promise<number>;
+  /** Adds up what has ended, until it has caught up: beside promoting; single-flight; the signal cuts it short. */
+  readonly countActivity: (signal: AbortSignal) => Promise<void>;
   /** Partitions and retention: slow work, beside promoting; single-flight; the signal cuts it short. */
   readonly keepHouse: (signal: AbortSignal) => Promise<void>;
   readonly keepHouseEveryMs: number;
@@ -42,6 +46,7 @@ export type LeaderWork =
   | "advance_replays"
   | "advance_holds"
   | "sweep_jobs"
+  | "count_activity"
   | "keep_house";
 
 /** Every dispatcher runs one; at any time one of them holds the lease, and promotes and keeps house for all. */
@@ -50,9 +55,8 @@ export class Leader {
   readonly #stopping = new AbortController();
   #loop: Promise<void> = Promise.resolve();
   #goingOn: Promise<void> | null = null;
-  #house: Promise<void> | null = null;
   #sweptJobsAt = Number.NEGATIVE_INFINITY;
-  #keptHouseAt = Number.NEGATIVE_INFINITY;
+  readonly #slow = new Map<LeaderWork, { readonly startedAt: number; running: Promise<void> | null }>();
 
   constructor(options: LeaderOptions) {
     this.#options = options;
@@ -66,7 +70,7 @@ export class Leader {
     this.#stopping.abort();
     await this.#loop;
     await this.#goingOn;
-    await this.#house;
+    await Promise.all([...this.#slow.values()].map(({ running }) => running));
   }
 
   async #run(): Promise<void> {
@@ -77,7 +81,9 @@ export class Leader {
         await this.#promoteAll();
         this.#goOn();
         await this.#sweepJobs(startedAt);
-        this.#keepHouse(startedAt);
+        const { sweepMs, countActivity, keepHouse, keepHouseEveryMs } = this.#options;
+        this.#runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);
+        this.#runBeside("keep_house", keepHouseEveryMs, startedAt, keepHouse);
       }
       const leftMs = this.#options.sweepMs - (performance.now() - startedAt);
       await wait(Math.max(leftMs, 0), null, { signal }).catch(() => undefined);
@@ -118,13 +124,22 @@ export class Leader {
     await this.#try("sweep_jobs", this.#options.sweepJobs);
   }
 
-  #keepHouse(nowMs: number): void {
-    if (this.#stopping.signal.aborted || this.#house !== null) return;
-    if (nowMs - this.#keptHouseAt < this.#options.keepHouseEveryMs) return;
-    this.#keptHouseAt = nowMs;
-    this.#house = this.#try("keep_house", () => this.#options.keepHouse(this.#stopping.signal)).then(() => {
-      this.#house = null;
+  /** Slow work, beside promoting, one of a kind at a time. */
+  #runBeside(
+    work: LeaderWork,
+    everyMs: number,
+    nowMs: number,
+    does: (signal: AbortSignal) => Promise<void>,
+  ): void {
+    const { signal } = this.#stopping;
+    const last = this.#slow.get(work);
+    if (signal.aborted || (last !== undefined && (last.running !== null || nowMs - last.startedAt < everyMs)))
+      return;
+    const begun = { startedAt: nowMs, running: null as Promise<void> | null };
+    begun.running = this.#try(work, () => does(signal)).then(() => {
+      begun.running = null;
     });
+    this.#slow.set(work, begun);
   }
 
   async #try<T>(work: LeaderWork, does: () => Promise<T>): Promise<T | undefined> {

@@ -39,7 +39,7 @@ export function countRecords({ dispatch }: ProcessMetrics, write: Write): Write 
 
 type LeaderSteps = Pick<
   LeaderOptions,
-  "lead" | "promote" | "advanceReplays" | "advanceHolds" | "sweepJobs" | "keepHouse"
+  "lead" | "promote" | "advanceReplays" | "advanceHolds" | "sweepJobs" | "countActivity" | "keepHouse"
 >;
 
 /** The same, with every step counted, and whether this dispatcher leads. */
@@ -90,6 +90,7 @@ export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps
       rows.sweep_jobs.add(swept);
       return swept;
     },
+    countActivity: (signal) => count("count_activity", () => steps.countActivity(signal)),
     keepHouse: (signal) => count("keep_house", () => steps.keepHouse(signal)),
   };
 }

@@ -13,6 +13,7 @@ import { createDispatchPool, createGeneralPool, isRefusedData, isUnreadableData 
 import { lead, promoteDue, sweepStuckJobs, takeBackLetGo, wakeSoon } from "../store/promote.ts";
 import { recordOutcomes } from "../store/record.ts";
 import { advanceReplays, REPLAY_STEP_MAX } from "../store/replays.ts";
+import { countAllActivity } from "./activity-counting.ts";
 import { createDelivering, type DeliveringOptions } from "./deliver.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { keepHouse } from "./housekeeping.ts";
@@ -35,8 +36,8 @@ const KEEP_HOUSE_EVERY_MS = 3_600_000;
 export const DISPATCHER_CONNECTIONS = {
   dispatch: 4,
   wakeups: 4,
-  /** For promoting, replaying and housekeeping, none of which waits for another. */
-  leader: 3,
+  /** For promoting, replaying, counting activity and housekeeping, none of which waits for another. */
+  leader: 4,
   /** For what lanes need apart from claims: slow housekeeping must not leave a lane without work. */
   lanes: 2,
   /** For what happens to endpoints, and mails: src/app/notices.ts. */
@@ -66,7 +67,12 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   const { config, log, databaseUrl } = options;
   const onError = (error: Error) => log.warn({ err: error }, "a database connection broke");
   const metrics = options.metrics ?? createProcessMetrics(createMetricsRegistry());
-  const common = (name: PoolName) => ({ databaseUrl, onError, onQuery: metrics.database.observer(name) });
+  const common = (name: PoolName) => ({
+    databaseUrl,
+    cell: config.cell,
+    onError,
+    onQuery: metrics.database.observer(name),
+  });
   const pool = createDispatchPool({
     ...common("dispatch"),
     connectionsMax: DISPATCHER_CONNECTIONS.dispatch,
@@ -140,6 +146,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
         return released + expired + (isGathering ? 1 : 0);
       },
       sweepJobs: () => sweepStuckJobs(housePool),
+      countActivity: (signal) => countAllActivity(housePool, delivering.deadlineMs, signal),
       keepHouse: (signal) =>
         keepHouse(housePool, {
           retention: retentionOf(config),

@@ -32,6 +32,7 @@ export async function deliverInQuarantine(
 ): Promise<QuarantineOutcome> {
   const pool = createDispatchPool({
     databaseUrl: options.databaseUrl,
+    cell: options.config.cell,
     connectionsMax: 2,
     applicationName: "sealpost dispatch alone",
     onError: (err) => options.log.warn({ err }, "a database connection broke"),

@@ -1,3 +1,4 @@
+import { LOG_SERVERS, STANDBY_FAULTS } from "../model/standby.ts";
 import type { MetricsRegistry } from "./registry.ts";
 
 export type ApiMetrics = ReturnType<typeof createApiMetrics>;
@@ -43,6 +44,20 @@ export function createApiMetrics(registry: MetricsRegistry) {
       help: "Requests that failed with an internal error (500).",
       unit: "requests",
       labels: {},
+    }),
+    logReads: registry.counter({
+      name: "sealpost_log_reads_total",
+      help: "Lists of the delivery log, by the server that answered: the primary, or that of READ_DATABASE_URL.",
+      unit: "reads",
+      labels: { server: LOG_SERVERS },
+    }),
+    standbyFaults: registry.counter({
+      name: "sealpost_log_standby_faults_total",
+      help:
+        "Times that the standby did not serve and was set aside, or still did not when it was tried again: away, " +
+        "behind, refused (promoted, or another server); or that it ended a statement (cancelled).",
+      unit: "faults",
+      labels: { why: STANDBY_FAULTS },
     }),
     heldReads: registry.gauge({
       name: "sealpost_api_held_reads",

@@ -5,9 +5,9 @@ export function createBuildMetrics(registry: MetricsRegistry) {
   return {
     info: registry.gauge({
       name: "sealpost_build_info",
-      help: "Always 1; its labels are the version of Sealpost that this process runs, and that of Node.",
+      help: "Always 1; with the versions of Sealpost and Node that this process runs, and its cell (none: unset).",
       unit: "boolean",
-      labels: { version: null, node: null },
+      labels: { version: null, node: null, cell: null },
     }),
   };
 }

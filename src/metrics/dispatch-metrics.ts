@@ -19,6 +19,7 @@ const LEADER_WORK = [
   "advance_replays",
   "advance_holds",
   "sweep_jobs",
+  "count_activity",
   "keep_house",
 ] as const;
 

@@ -1,5 +1,6 @@
 import { createApiMetrics } from "./api-metrics.ts";
 import { createBuildMetrics } from "./build-metrics.ts";
+import { createCapacityMetrics } from "./capacity-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
 import { createFeedMetrics } from "./feed-metrics.ts";
@@ -13,6 +14,7 @@ export function declaredMetrics(): readonly Declared[] {
   const registry = createMetricsRegistry();
   createDispatchMetrics(registry);
   createQueueMetrics(registry);
+  createCapacityMetrics(registry);
   createFeedMetrics(registry);
   createApiMetrics(registry);
   createDatabaseMetrics(registry);

@@ -81,6 +81,12 @@ export function createQueueMetrics(registry: MetricsRegistry) {
       unit: "lanes",
       labels: {},
     }),
+    activityLag: registry.gauge({
+      name: "sealpost_activity_lag_seconds",
+      help: "How long ago the attempts ended up to which activity is counted; about a minute while there is a leader.",
+      unit: "seconds",
+      labels: {},
+    }),
     partitionsAhead: registry.gauge({
       name: "sealpost_partitions_ahead",
       help: "Consecutive days after today that have a partition; -1: today's is missing and publishing fails.",

@@ -26,9 +26,9 @@ const listQuery = z.strictObject({ ...optional(queryFilters), ...pageQuery });
 
 /** The delivery log, and replaying a single delivery. */
 export function deliveryOperations(dependencies: Dependencies): readonly Operation[] {
-  const { pool, logPool, analysisRetentionMs, now } = dependencies;
+  const { pool, logPool, readLog, analysisRetentionMs, now } = dependencies;
   const cursors = createCursors(id);
-  const listDeliveries = createListDeliveries(logPool, () => performance.now());
+  const listDeliveries = createListDeliveries(readLog, () => performance.now());
   return [
     read({
       key: "webhooks.deliveries.list",

@@ -2,6 +2,7 @@ import { isIPv6 } from "node:net";
 import { z } from "zod";
 import { END_REASONS } from "../model/end-reasons.ts";
 import { DELIVERY_STATUSES } from "../model/statuses.ts";
+import { TARGET_HOST } from "../model/target-host.ts";
 import type { DeliveryFilter } from "../store/delivery-filter.ts";
 import { errorCode } from "./error-code-field.ts";
 import { analysisId, event, id, moment } from "./fields.ts";
@@ -16,7 +17,7 @@ export const filters = {
   analysis_id: analysisId,
   target_host: z
     .string()
-    .regex(/^[A-Za-z0-9._:[\]-]{1,255}$/, "Must be a host name, such as hooks.example.com, or an address.")
+    .regex(TARGET_HOST, "Must be a host name, such as hooks.example.com, or an address.")
     .refine(isHostAlone, { error: "Give the host alone, without a port." })
     .describe("Host name or address of the target, without the port; names of other scripts as `xn--…`."),
   error_code: errorCode.describe(

@@ -3,6 +3,7 @@ import type { Operation } from "../api/operation.ts";
 import { createOperationRegistry, type OperationRegistry } from "../api/operation-registry.ts";
 import { operationsList } from "../api/operations-list.ts";
 import { accountOperations } from "./accounts.ts";
+import { activityOperations } from "./activity.ts";
 import { analysisOperations } from "./analyses.ts";
 import { apiKeyOperations } from "./api-keys.ts";
 import { auditOperations } from "./audit.ts";
@@ -28,6 +29,7 @@ export function createSealpostRegistry(dependencies: Dependencies): OperationReg
     ...receiverOperations(dependencies),
     ...signingSecretOperations(dependencies),
     ...deliveryOperations(dependencies),
+    ...activityOperations(dependencies),
     ...replayOperations(dependencies),
     ...noticeOperations(dependencies),
     ...consoleOperations(dependencies),

@@ -4,6 +4,7 @@ import type { RateLimitPolicy } from "../api/rate-limits.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import type { KeyClass } from "../model/api-keys.ts";
 import type { CheckReceiver } from "../receivers/receiver-check.ts";
+import type { ReadLog } from "../store/log-reader.ts";
 import type { ReplayLimits } from "../store/replays.ts";
 import type { DomainCode } from "./problems.ts";
 
@@ -16,6 +17,8 @@ export type Dependencies = {
   readonly pool: Pool;
   /** For reading the delivery log; see createLogPool. */
   readonly logPool: Pool;
+  /** For lists of the log, from a standby where there is one. */
+  readonly readLog: ReadLog;
   /** Opens and seals signing secrets: 32 bytes. */
   readonly secretsKey: Uint8Array;
   /** Of the keys that the API makes: those of this environment. */

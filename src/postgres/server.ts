@@ -104,7 +104,7 @@ async function becomesReady(
   lines.on("line", (line) => {
     log(line);
     if (kept.length < KEPT_LINES) kept.push(line);
-    if (line.includes("database system is ready to accept connections")) outcome.resolve("ready");
+    if (line.includes("database system is ready to accept")) outcome.resolve("ready");
   });
   // `close` comes after the last line of output, so that the error can quote it.
   child.once("close", () => outcome.resolve("ended"));

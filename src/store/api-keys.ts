@@ -76,17 +76,17 @@ export async function noteApiKeyUse(database: Pool | ClientBase, id: string): Pr
   await database.query({ name: "note_api_key_use", text: NOTE_USE, values: [id] });
 }
 
-/** The newest first. @param accountId null: of all accounts and staff */
+/** The newest first, each with its digest in hex. @param accountId null: of all accounts and staff */
 export async function listApiKeys(
   database: Pool | ClientBase,
   accountId: string | null,
-): Promise<StoredApiKey[]> {
+): Promise<(StoredApiKey & { readonly sha256: string })[]> {
   const text = `
-    select ${KEY} from sealpost.api_keys
+    select ${KEY}, encode(digest, 'hex') as sha256 from sealpost.api_keys
     where $1::uuid is null or account_id = $1
     order by id desc`;
-  const { rows } = await database.query<KeyRow>(text, [accountId]);
-  return rows.map((row) => fromColumns(row.key));
+  const { rows } = await database.query<KeyRow & { sha256: string }>(text, [accountId]);
+  return rows.map(({ key, sha256 }) => ({ ...fromColumns(key), sha256 }));
 }
 
 /** Whose key it is, and when it was revoked, now or earlier: the first time stays. Null for an unknown key. */

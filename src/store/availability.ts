@@ -1,4 +1,5 @@
 import pg from "pg";
+import { OtherCellError } from "./cells.ts";
 
 /**
  * SQLSTATEs that say "not now", where the same again may well succeed: no connection (08) or none that is let in (28,
@@ -25,6 +26,8 @@ const SOCKET_SAYS = /^(?:ECONN|EPIPE|ETIMEDOUT|EHOST|ENET|ENOTFOUND|EAI_|ENOENT)
 /** Whether the database did not answer, or could not at the moment, as opposed to refusing what was asked. */
 export function isDatabaseAway(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
+  // Ours is elsewhere, and may be back where we look for it at any time.
+  if (error instanceof OtherCellError) return true;
   const { code = "" } = error as NodeJS.ErrnoException;
   if (error instanceof pg.DatabaseError) return NOT_NOW.test(code);
   return SOCKET_SAYS.test(code) || DRIVER_SAYS.some((text) => error.message.startsWith(text));

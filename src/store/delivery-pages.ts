@@ -1,7 +1,8 @@
 import { hash } from "node:crypto";
-import type { Pool } from "pg";
+import type { ClientBase, Pool } from "pg";
 import { type LoggedDelivery, loggedDeliveries } from "./deliveries.ts";
 import { type DeliveryFilter, isEverything } from "./delivery-filter.ts";
+import type { ReadLog } from "./log-reader.ts";
 import { createLongLogs } from "./long-logs.ts";
 import { type PageRow, pageOfLongLog, pageStatement, type Statement, TOTAL_MAX } from "./page-statements.ts";
 
@@ -28,10 +29,13 @@ export type ListDeliveries = (
 ) => Promise<DeliveryPage>;
 
 /** @param monotonicMs milliseconds that only ever grow */
-export function createListDeliveries(database: Pool, monotonicMs: () => number): ListDeliveries {
+export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number): ListDeliveries {
   const longLogs = createLongLogs(monotonicMs);
 
-  async function read({ text, values }: Statement): Promise<PageRow | undefined> {
+  async function read(
+    database: Pool | ClientBase,
+    { text, values }: Statement,
+  ): Promise<PageRow | undefined> {
     const { rows } = await database.query<PageRow>({
       // One prepared statement per set of filters that occurs.
       name: `list_deliveries_${hash("sha256", text, "base64url").slice(0, 16)}`,
@@ -43,24 +47,26 @@ export function createListDeliveries(database: Pool, monotonicMs: () => number):
 
   /** Undefined for a log that is not known to be long, or is no longer, because a day has left it. */
   async function readLong(
+    database: Pool | ClientBase,
     accountId: string,
     belowId: string | null,
     rowsMax: number,
   ): Promise<PageRow | undefined> {
     const longBy = longLogs.find(accountId);
     if (longBy === null) return undefined;
-    const row = await read(pageOfLongLog(accountId, belowId, rowsMax, longBy));
+    const row = await read(database, pageOfLongLog(accountId, belowId, rowsMax, longBy));
     if (row === undefined) longLogs.forget(accountId);
     return row;
   }
 
   async function readCounted(
+    database: Pool | ClientBase,
     accountId: string,
     filter: DeliveryFilter,
     belowId: string | null,
     rowsMax: number,
   ): Promise<PageRow> {
-    const row = (await read(pageStatement(accountId, filter, belowId, rowsMax)))!;
+    const row = (await read(database, pageStatement(accountId, filter, belowId, rowsMax)))!;
     if (row.long_by) longLogs.remember(accountId, row.long_by);
     return row;
   }
@@ -68,8 +74,10 @@ export function createListDeliveries(database: Pool, monotonicMs: () => number):
   return async (accountId, filter, belowId, limit) => {
     // One more than a page has, which tells whether there is another.
     const rowsMax = limit + 1;
-    const known = isEverything(filter) ? await readLong(accountId, belowId, rowsMax) : undefined;
-    const row = known ?? (await readCounted(accountId, filter, belowId, rowsMax));
+    const row = await readLog(async (database) => {
+      const known = isEverything(filter) ? await readLong(database, accountId, belowId, rowsMax) : undefined;
+      return known ?? (await readCounted(database, accountId, filter, belowId, rowsMax));
+    });
     const found = loggedDeliveries(row.deliveries);
     const page = found.slice(0, limit);
     const last = page.at(-1);

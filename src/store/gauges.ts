@@ -27,6 +27,8 @@ export type QueueLevels = {
   readonly replayDeliveriesWaitingOfOne: number;
   /** As PostgreSQL's statistics have it. */
   readonly answeredLanes: number;
+  /** Seconds since the moment up to which attempts are counted in the activity. */
+  readonly activityLagSeconds: number;
   /** Rows inserted into the registry of analyses since PostgreSQL's statistics began. */
   readonly publishedEver: number;
 };
@@ -73,6 +75,7 @@ select
   (select coalesce(sum(waiting), 0)::integer from replaying) as replay_deliveries_waiting,
   (select coalesce(max(waiting), 0) from replaying) as replay_deliveries_waiting_of_one,
   pg_stat_get_live_tuples('sealpost.answered_lanes'::regclass)::float8 as answered_lanes,
+  (select extract(epoch from now() - counted_to)::float8 from sealpost.activity_state) as activity_lag,
   pg_stat_get_tuples_inserted('sealpost.analyses'::regclass)::float8 as published_ever
 from lanes`;
 
@@ -90,6 +93,7 @@ export async function readQueueLevels(pool: Pool): Promise<QueueLevels> {
     replay_deliveries_waiting: number;
     replay_deliveries_waiting_of_one: number;
     answered_lanes: number;
+    activity_lag: number;
     published_ever: number;
   }>({ name: "queue_levels", text: QUEUE });
   const row = rows[0]!;
@@ -106,6 +110,7 @@ export async function readQueueLevels(pool: Pool): Promise<QueueLevels> {
     replayDeliveriesWaiting: row.replay_deliveries_waiting,
     replayDeliveriesWaitingOfOne: row.replay_deliveries_waiting_of_one,
     answeredLanes: row.answered_lanes,
+    activityLagSeconds: row.activity_lag,
     publishedEver: row.published_ever,
   };
 }

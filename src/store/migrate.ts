@@ -4,6 +4,7 @@ import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
+import { OtherCellError, refuseOtherCell, writeCell } from "./cells.ts";
 import { migrateGraphileWorker } from "./graphile-worker.ts";
 import { addressOf } from "./pools.ts";
 import { findLockHolder, tryToLockTable } from "./table-lock.ts";
@@ -11,6 +12,8 @@ import { findLockHolder, tryToLockTable } from "./table-lock.ts";
 export type MigrateOptions = {
   readonly databaseUrl: string;
   readonly log?: (line: string) => void;
+  /** The cell that the database is of from then on; null or left out: it stays what it is. */
+  readonly cell?: string | null;
   /** The folder of numbered SQL files; the project's own when left out. */
   readonly sqlDir?: string;
   /** How long to wait for another process that migrates; 10 minutes when left out. */
@@ -46,6 +49,7 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
   const {
     databaseUrl,
     log = () => undefined,
+    cell = null,
     sqlDir = PROJECT_SQL_DIR,
     lockWaitMaxMs = LOCK_WAIT_MAX_MS,
   } = options;
@@ -53,6 +57,7 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
   return await withClient(databaseUrl, async (lock) => {
     await createOurTables(lock);
     await waitForLock(lock, lockWaitMaxMs, log);
+    if (cell !== null) await refuseOtherCell(lock, cell).catch(explainCell);
     await migrateGraphileWorker(databaseUrl, log);
     const applied = await withClient(databaseUrl, async (client) => {
       const missing = chooseMissing(files, await readApplied(client));
@@ -60,10 +65,15 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
         log(`applying ${file.name}`);
         await apply(client, file);
       }
+      if (cell !== null) await writeCell(client, cell).catch(explainCell);
       return missing.map((file) => file.name);
     });
     return { applied };
   });
+}
+
+function explainCell(error: unknown): never {
+  throw error instanceof OtherCellError ? new MigrationError(error.message, { cause: error }) : error;
 }
 
 // A lock not granted in 5 s is given up: everybody else queues behind us while we wait for it.

@@ -1,4 +1,5 @@
 import pg from "pg";
+import { requireCell } from "./cells.ts";
 import { type OnQuery, timedClient } from "./timed-client.ts";
 
 type Timeouts = {
@@ -13,12 +14,17 @@ const TIMEOUTS: Timeouts = { statementMs: 5_000, answerMs: 6_000, connectMs: 5_0
 /** The API has its answer out within 5 s, so it has to know before that. */
 const API_TIMEOUTS: Timeouts = { statementMs: 3_000, answerMs: 3_500, connectMs: 2_000 };
 
+/** Connecting, catching up and a statement take less than a second together: then the primary is asked. */
+const STANDBY_TIMEOUTS: Timeouts = { statementMs: 400, answerMs: 450, connectMs: 300 };
+
 const CONNECTION_LIFETIME_SECONDS = 3_600;
 
 export type PoolOptions = {
   readonly databaseUrl: string;
   readonly connectionsMax: number;
   readonly applicationName: string;
+  /** Each connection is refused unless its database is of this cell. Null: whatever cell, or none. */
+  readonly cell?: string | null;
   /** Connections that break while idle; the pool replaces them by itself. */
   readonly onError: (error: Error) => void;
   readonly onQuery?: OnQuery | undefined;
@@ -52,9 +58,18 @@ export function createApiPool(options: PoolOptions): pg.Pool {
  * takes longer than running it. Figures: test/bench/README.md.
  */
 export function createLogPool(options: PoolOptions): pg.Pool {
-  const off = ["seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"];
-  const settings = ["plan_cache_mode=force_generic_plan", ...off.map((path) => `enable_${path}=off`)];
-  return createPool(options, settings, API_TIMEOUTS);
+  return createPool(options, LOG_SETTINGS, API_TIMEOUTS);
+}
+
+const LOG_PATHS_OFF = ["seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"];
+const LOG_SETTINGS = [
+  "plan_cache_mode=force_generic_plan",
+  ...LOG_PATHS_OFF.map((path) => `enable_${path}=off`),
+];
+
+/** The same on a standby. What is promoted unnoticed is not written to either. */
+export function createStandbyPool(options: PoolOptions): pg.Pool {
+  return createPool(options, [...LOG_SETTINGS, "default_transaction_read_only=on"], STANDBY_TIMEOUTS);
 }
 
 /**
@@ -100,6 +115,7 @@ export function addressOf(
 }
 
 export function createPool(options: PoolOptions, settings: readonly string[], timeouts = TIMEOUTS): pg.Pool {
+  const { cell = null } = options;
   const pool = new pg.Pool({
     ...addressOf(options.databaseUrl, settings),
     max: options.connectionsMax,
@@ -111,6 +127,8 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
     pipeline: options.isPipelined ?? false,
     // Each day's statements stay with their connection, 0.6 MB of the server's memory for every day.
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
+    // Not only at the start: a name that leads elsewhere after a failover leads new connections there.
+    ...(cell !== null && { onConnect: (client) => requireCell(client, cell) }),
     Client: timedClient({ answerMs: timeouts.answerMs, onQuery: options.onQuery ?? (() => undefined) }),
   });
   pool.on("error", options.onError);

@@ -1,5 +1,6 @@
 // Fills the log by SQL, as deliveries of earlier days would have left it.
 import type pg from "pg";
+import { countActivity } from "../../src/store/activity.ts";
 import { analysisText } from "./analysis.ts";
 
 export type SeededDays = {
@@ -52,6 +53,8 @@ select id, account_id, 1, case when status = 'abandoned' then 8 else 1 end, $1, 
   'https://h' || n % 200 || '.example.com/hook'
 from numbered`;
 
+const LAG_MS = 30_000;
+
 export async function seedLog(
   pool: pg.Pool,
   accountIds: readonly string[],
@@ -63,13 +66,22 @@ export async function seedLog(
     [firstDaysAgo, days],
   );
   const perDay = Math.ceil(deliveries / days);
+  // These are no attempts that were written late.
+  await pool.query("alter table sealpost.attempts disable trigger note_late_attempt");
   for (const { day } of rows) {
     await pool.query("select sealpost.make_partitions(($1::timestamptz at time zone 'UTC')::date, 1)", [day]);
     // A day that is to be dropped must have no open delivery.
     const isOpen = !withBodies;
     await pool.query(SEED_DAY, [day, perDay, largeAccountId, accountIds, isOpen, withBodies]);
   }
+  await pool.query("alter table sealpost.attempts enable trigger note_late_attempt");
   await pool.query("vacuum analyze");
+}
+
+/** The activity of a log that was filled, as a leader would have counted it. */
+export async function countSeeded(pool: pg.Pool, days: number): Promise<void> {
+  await pool.query("update sealpost.activity_state set counted_to = now() - $1 * interval '1 day'", [days]);
+  while ((await countActivity(pool, LAG_MS)).isBehind);
 }
 
 /** Of today, after 8 attempts that are not seeded; their analyses are still there to be replayed. */

@@ -62,6 +62,7 @@ test("account list shows the accounts, the newest first", async () => {
     account_id: made.account_id,
     name: "Newest",
     created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+    cell: null,
   });
   expect(others).toContainEqual(expect.objectContaining({ account_id: accountId, name: "Acme" }));
   expect(await usageErrorOf(["secret", "rotate", "--account", nobody])).toContain("sealpost account list");
@@ -131,6 +132,8 @@ describe("key", () => {
       expires_at: null,
       revoked_at: revoked.revoked_at,
       last_used_at: null,
+      sha256: digestApiKey(made.api_key).toString("hex"),
+      cell: null,
     });
     expect(listed.stdout).not.toContain(made.api_key);
   });

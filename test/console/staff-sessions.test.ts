@@ -137,7 +137,8 @@ describe("a session of staff", () => {
     const hand = await enterAsStaff(api, { key });
     const nobody = "01900000-0000-7000-8000-000000000000";
     for (const id of [nobody, "x", `${acme.accountId}x`, "%00"]) {
-      expect(await hand.get(`${FRONT}/a/${id}/deliveries`)).toMatchObject({ status: 404 });
+      const page = await hand.get(`${FRONT}/a/${id}/deliveries`);
+      expect([id, page.status, page.text.includes("Sign out")]).toEqual([id, 404, true]);
     }
     expect(await hand.get(`/console/a/${acme.accountId}/deliveries`)).toMatchObject({ status: 401 });
     expect(await hand.get("/v1/accounts")).toMatchObject({ status: 401 });

@@ -80,6 +80,7 @@ function startLeader() {
       return advanced;
     },
     sweepJobs: async () => 0,
+    countActivity: async () => undefined,
     keepHouse: async () => undefined,
     keepHouseEveryMs: 3_600_000,
     onError: (work, error) => errors.push(work, error),

@@ -38,6 +38,7 @@ function startLeader(options: Partial<LeaderOptions> = {}) {
     advanceReplays: tell("advance_replays"),
     advanceHolds: tell("advance_holds"),
     sweepJobs: tell("sweep_jobs"),
+    countActivity: async () => void events.emit("count_activity"),
     keepHouse: async () => void events.emit("keep_house"),
     keepHouseEveryMs: 3_600_000,
     onError: (work, error) => {
@@ -157,6 +158,13 @@ describe("a leader's work", () => {
     resolve(0);
     await stopped;
     expect(steps).toBe(1);
+  });
+
+  it("counts activity beside the promoting and the house, again and again", async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const { events } = startLeader({ sweepMs: 5, keepHouse: () => promise });
+    for (let n = 0; n < 3; n++) await once(events, "count_activity", soon());
+    resolve();
   });
 
   it("keeps house beside the promoting, one at a time, and cuts it short when it stops", async () => {

@@ -28,6 +28,7 @@ describe("a dashboard", () => {
       "Are deliveries arriving?",
       "Is the API healthy?",
       "Is the queue keeping up?",
+      "Is there room to grow?",
       "Which receivers are broken?",
     ]);
     expect(new Set(dashboards.map(({ uid }) => uid)).size).toBe(dashboards.length);

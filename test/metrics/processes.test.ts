@@ -34,7 +34,9 @@ test.each(["serve", "dispatch"] as const)("%s counts, is ready, and ends in peac
   expect(text).toMatch(/^sealpost_clock_difference_seconds -?[\d.e-]+$/m);
   expect(text).toMatch(/^nodejs_eventloop_lag_p99_seconds /m);
   const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
-  expect(text).toContain(`sealpost_build_info{version="${version}",node="${process.versions.node}"} 1\n`);
+  expect(text).toContain(
+    `sealpost_build_info{version="${version}",node="${process.versions.node}",cell="none"} 1\n`,
+  );
   // As Prometheus's own linter has it.
   const types = [...text.matchAll(/^# TYPE (\S+) (\w+)$/gm)];
   expect(types.filter(([, name = "", type]) => name.endsWith("_total") !== (type === "counter"))).toEqual([]);

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { fc } from "@fast-check/vitest";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { DAY_MS } from "../../src/model/time.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { countOf, fuzzApi, type KnownValues } from "../support/api-fuzz.ts";
@@ -67,6 +68,10 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
   const forgetKeys = async () => {
     await pool.query("delete from sealpost.api_keys where account_id = $1 and name is not null", [accountId]);
   };
+  // Of all moments hardly one is of the last days.
+  const lately = fc
+    .integer({ min: 0, max: 10 * DAY_MS })
+    .map((agoMs) => new Date(Date.now() - agoMs).toISOString());
   const delivery = { delivery_id: fc.constantFrom(...deliveries) };
   const replay = { replay_id: fc.constantFrom(...replays) };
   const urls = fc.oneof(
@@ -97,6 +102,9 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     "webhooks.deliveries.get": { params: delivery },
     "webhooks.deliveries.body": { params: delivery },
     "webhooks.deliveries.replay": { params: delivery },
+    "webhooks.activity": {
+      query: { from: lately, to: fc.constant(new Date(Date.now() + DAY_MS).toISOString()) },
+    },
     "webhooks.replays.get": { params: replay },
     "webhooks.replays.cancel": { params: replay },
     "webhooks.notices.recipients.add": {

@@ -50,6 +50,7 @@ webhooks.deliveries.list GET /v1/webhooks/deliveries webhooks:read none read syn
 webhooks.deliveries.get GET /v1/webhooks/deliveries/{delivery_id} webhooks:read none read sync
 webhooks.deliveries.body GET /v1/webhooks/deliveries/{delivery_id}/body analyses:read none read sync
 webhooks.deliveries.replay POST /v1/webhooks/deliveries/{delivery_id}/replay webhooks:replay irreversible write async
+webhooks.activity GET /v1/webhooks/activity webhooks:read none read sync
 webhooks.replays.create POST /v1/webhooks/replays webhooks:replay irreversible write async
 webhooks.replays.list GET /v1/webhooks/replays webhooks:replay none read sync
 webhooks.replays.get GET /v1/webhooks/replays/{replay_id} webhooks:replay none read sync

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { createListDeliveries, type ListDeliveries } from "../../src/store/delivery-pages.ts";
+import { readingFrom } from "../../src/store/log-reader.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { changeRows, insertAccount, publish } from "../support/installation.ts";
 
@@ -24,7 +25,7 @@ async function abandoned(): Promise<string> {
 describe("the log's list", () => {
   let listDeliveries: ListDeliveries;
   beforeEach(() => {
-    listDeliveries = createListDeliveries(database.pool, () => performance.now());
+    listDeliveries = createListDeliveries(readingFrom(database.pool), () => performance.now());
   });
 
   it("pages without a row twice or one missed while rows are added", async () => {

@@ -3,6 +3,7 @@ import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { createListDeliveries, type ListDeliveries } from "../../src/store/delivery-pages.ts";
+import { readingFrom } from "../../src/store/log-reader.ts";
 import { BELIEVED_MS } from "../../src/store/long-logs.ts";
 import { createLogPool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -61,7 +62,7 @@ describe("the total of a log that is longer than what is counted", () => {
   let list: ListDeliveries;
   beforeEach(async () => {
     await log(TOTAL_MAX + 2);
-    list = createListDeliveries(pool, () => nowMs);
+    list = createListDeliveries(readingFrom(pool), () => nowMs);
   });
 
   const total = async (belowId: string | null = null) => {
@@ -90,7 +91,7 @@ describe("the total of a log that is longer than what is counted", () => {
       }
       return found;
     };
-    const counted = await pages(() => createListDeliveries(pool, () => nowMs));
+    const counted = await pages(() => createListDeliveries(readingFrom(pool), () => nowMs));
     await total();
     const known = await pages(() => list);
     expect(known).toEqual(counted);
@@ -138,7 +139,7 @@ describe("the total of a log that is longer than what is counted", () => {
 });
 
 it("failed and abandoned ones together are read along their index, and merged by age", async () => {
-  const list = createListDeliveries(pool, () => nowMs);
+  const list = createListDeliveries(readingFrom(pool), () => nowMs);
   await log(3_000);
   const undelivered: string[] = [];
   for (const [n, status] of ["failed", "abandoned", "failed", "abandoned"].entries()) {
@@ -162,7 +163,7 @@ it("failed and abandoned ones together are read along their index, and merged by
 });
 
 it("what a replay has begun is read along its items, however far down the log it is", async () => {
-  const list = createListDeliveries(pool, () => nowMs);
+  const list = createListDeliveries(readingFrom(pool), () => nowMs);
   await log(12_000);
   const { rows } = await pool.query<{ id: string }>(
     `update sealpost.deliveries set run = 2 where account_id = $1 and id in (
@@ -196,7 +197,7 @@ it("what a replay has begun is read along its items, however far down the log it
 });
 
 it("days that are made ahead are not opened for a page", async () => {
-  const list = createListDeliveries(pool, () => nowMs);
+  const list = createListDeliveries(readingFrom(pool), () => nowMs);
   await log(60);
   await list(accountId, NO_FILTER, null, 50);
   const scans = () =>

@@ -137,6 +137,15 @@ describe("the queue's levels", () => {
     await expect.poll(async () => (await readQueueLevels(pool)).answeredLanes).toBe(2);
   });
 
+  test("say how far back the activity is counted", async () => {
+    await database.pool.query(
+      "update sealpost.activity_state set counted_to = now() - interval '90 seconds'",
+    );
+    const { activityLagSeconds } = await readQueueLevels(pool);
+    expect(activityLagSeconds).toBeGreaterThanOrEqual(90);
+    expect(activityLagSeconds).toBeLessThan(90 + patience(10));
+  });
+
   test("are read from at most 20,000 rows, by the index", async () => {
     await insertOpen({ lane: 7, dueIn: -1 }, 100_000);
     await database.pool.query("analyze sealpost.open_deliveries");

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { findDelivery } from "../../src/store/deliveries.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { createListDeliveries } from "../../src/store/delivery-pages.ts";
+import { readingFrom } from "../../src/store/log-reader.ts";
 import { createDispatchPool, createGeneralPool, createLogPool } from "../../src/store/pools.ts";
 import { promoteDue } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
@@ -174,7 +175,7 @@ describe.each(states)("planned for %s", (state) => {
   ])("a page %s looks up what is open of it", async (_, some) => {
     await vacuumWith(state);
     const pool = open(createLogPool);
-    const list = createListDeliveries(pool, () => 0);
+    const list = createListDeliveries(readingFrom(pool), () => 0);
     const filter = { ...NO_FILTER, ...some };
     const readPages = async () => {
       const { deliveries, nextBelowId } = await list(accountId, filter, null, 50);

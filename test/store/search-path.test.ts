@@ -7,6 +7,7 @@ import { DAY_MS } from "../../src/model/time.ts";
 import { askToConfirm, confirm } from "../../src/notices/confirmations.ts";
 import { sendNextMail } from "../../src/notices/mail-sending.ts";
 import { lookForNews } from "../../src/notices/news.ts";
+import { countActivity, foldActivity } from "../../src/store/activity.ts";
 import { noteCertificates } from "../../src/store/endpoint-certificates.ts";
 import { noteEndpointNews } from "../../src/store/endpoint-health.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
@@ -285,6 +286,9 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   });
   await ask("webhooks.endpoint.resume");
   await expect.poll(async () => (await statusOf(String(held))).status, { timeout: 20_000 }).toBe("succeeded");
+  while ((await countActivity(database.pool, 0)).isBehind);
+  await foldActivity(database.pool);
+  expect((await ask("webhooks.activity")).top).toHaveLength(1);
   expect(await ask("webhooks.deliveries.body", { id: String(held) })).toMatchObject({ id: held });
   const recipient = await ask("webhooks.notices.recipients.add", { body: { address: "ada@example.com" } });
   await ask("webhooks.notices.recipients.list");

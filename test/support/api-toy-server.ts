@@ -97,7 +97,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
     docsUrl: "https://docs.boxes.test",
     checkReady: async () => {},
     findApiKey: keys.find,
-    keyPrefix: "svc_test_",
+    keyPrefixes: ["svc_test_"],
     accountExists: async (id) => id === ADA || id === BOB,
     countRequest: counter.count,
     policies: {

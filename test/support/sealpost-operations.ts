@@ -3,12 +3,14 @@ import type { Operation } from "../../src/api/operation.ts";
 import { NO_UNSAFE_ALLOWED_TARGETS } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { createSealpostRegistry } from "../../src/operations/operations.ts";
 import { CHECK_POLICY } from "../../src/operations/receivers.ts";
+import { readingFrom } from "../../src/store/log-reader.ts";
 
 /** Every operation as declared, with nothing behind it. */
 export function declaredOperations(): readonly Operation[] {
   return createSealpostRegistry({
     pool: new pg.Pool(),
     logPool: new pg.Pool(),
+    readLog: readingFrom(new pg.Pool()),
     secretsKey: Buffer.alloc(32),
     apiKeyBrand: "svc",
     apiKeyClass: "test",

@@ -30,6 +30,17 @@ document.addEventListener("submit", (event) => {
   if (form.dataset.wait !== undefined) say(form.dataset.wait, false);
 });
 
+// Back to a page is back to the link that led away from it.
+document.addEventListener("click", ({ target }) => {
+  const href = /** @type {Element} */ (target).closest("main a")?.getAttribute("href");
+  if (href) history.replaceState({ ...history.state, left: href }, "");
+});
+const left = history.state?.left;
+if (left) {
+  const link = [...main.querySelectorAll("a")].find((one) => one.getAttribute("href") === left);
+  /** @type {HTMLElement | undefined} */ (link)?.focus({ preventScroll: true });
+}
+
 // Back to a page that the browser has kept: its forms have been sent.
 addEventListener("pageshow", ({ persisted }) => {
   if (persisted) location.reload();

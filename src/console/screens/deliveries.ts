@@ -16,6 +16,7 @@ import { newer, older } from "../paging.ts";
 import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
 import { momentOf } from "../times.ts";
+import { activityPanel, rangeOf } from "./activity.ts";
 
 type Listed = z.output<typeof Delivery>;
 type Page = {
@@ -42,14 +43,19 @@ export const deliveriesScreen: Screen = {
     const { query, session } = view;
     const asked = filtersOf(query, session.timeZone);
     if (searchOf(asked) !== searchOf(query)) return { goTo: address(view, asked) };
-    const { body: page, headers } = await view.askWithHeaders<Page>("webhooks.deliveries.list", {
-      query: { ...asked, limit: String(PAGE_ITEMS) },
-    });
+    const { range: _, ...listed } = asked;
+    const [{ body: page, headers }, activity] = await Promise.all([
+      view.askWithHeaders<Page>("webhooks.deliveries.list", {
+        query: { ...listed, limit: String(PAGE_ITEMS) },
+      }),
+      activityPanel(view, rangeOf(asked), (changed) => address(view, asked, changed), asked),
+    ]);
     const isCapped = headers["total-capped"] === "true";
     return {
       title: "Deliveries",
       main: html`<div class="head"><h1>Deliveries</h1>
 <p class="fine">Times in ${session.timeZone ?? "UTC"}</p></div>
+${(page.items.length > 0 || isAsked(asked)) && activity}
 ${tabs(view, asked)}
 ${filterForm(view, asked)}
 ${page.items.length === 0 && page.next_cursor === null ? empty(view, asked) : table(view, asked, page, isCapped)}`,
@@ -72,7 +78,7 @@ function filterForm(view: View, asked: Fields): Html {
   const replayId = asked.replay_id;
   const none = Object.fromEntries([...FIELD_FILTERS, "replay_id", "cursor"].map((name) => [name, []]));
   return html`<form class="filters" method="get" action="${view.base}/deliveries" role="search">
-${valuesOf(asked, "status").map((status) => hidden("status", status))}
+${["status", "range"].flatMap((name) => valuesOf(asked, name).map((value) => hidden(name, value)))}
 ${filterFields(asked, view.session.timeZone, true)}
 <button>Filter</button>
 ${isFiltered && html`<a href="${address(view, asked, none)}">Clear filters</a>`}
@@ -104,7 +110,7 @@ function replayAll(view: View, asked: Fields): Html | null {
   const statuses = valuesOf(asked, "status");
   const status = statuses.filter((one) => isReplayable(one as Listed["status"]));
   if (!view.may("webhooks:replay") || (statuses.length > 0 && status.length === 0)) return null;
-  const { cursor: _, limit: __, ...filters } = asked;
+  const { cursor: _, limit: __, range: ___, ...filters } = asked;
   const href = `${view.base}/replays/new${searchOf({ ...filters, status })}`;
   return html`<a class="button" href="${href}">Replay all that match…</a>`;
 }
@@ -153,11 +159,16 @@ function hostOf(url: string | null): string {
 }
 
 function empty(view: View, asked: Fields): Html {
-  return Object.keys(asked).length === 0
+  return !isAsked(asked)
     ? html`<section class="empty"><h2>Nothing has been published yet</h2>
 <p>As soon as an analysis is finished, its delivery shows up here.</p></section>`
     : html`<section class="empty"><h2>No delivery matches</h2>
 <p><a href="${view.base}/deliveries">Show all deliveries</a></p></section>`;
+}
+
+/** Whether anything but the chart's range was asked for. */
+function isAsked({ range: _, ...filters }: Fields): boolean {
+  return Object.keys(filters).length > 0;
 }
 
 /** The log's address with these filters, some of them changed; an empty list takes one away. */

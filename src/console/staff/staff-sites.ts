@@ -1,5 +1,4 @@
 import type { FastifyRequest } from "fastify";
-import { Problem } from "../../api/problems.ts";
 import type { ConsoleSession } from "../../model/console.ts";
 import type { SessionStore } from "../session.ts";
 import { accountIdOf, findByCookie, type Site } from "../site.ts";
@@ -33,7 +32,7 @@ export function staffAccountSite(options: StaffOptions): Site {
       if (session === null) return null;
       const accountId = accountIdOf(request);
       const accountName = UUID.test(accountId) ? await options.sessions.findAccountName(accountId) : null;
-      if (accountName === null) throw new Problem("not_found");
+      if (accountName === null) return { session, accountId: null, base: STAFF_PATH, isAccountUnknown: true };
       return { session: { ...session, accountName }, accountId, base: `${STAFF_PATH}/a/${accountId}` };
     },
   };

@@ -2,6 +2,7 @@ import type pg from "pg";
 import { findDelivery } from "../../../src/store/deliveries.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../../src/store/delivery-filter.ts";
 import { createListDeliveries, type ListDeliveries } from "../../../src/store/delivery-pages.ts";
+import { readingFrom } from "../../../src/store/log-reader.ts";
 import { createLogPool } from "../../../src/store/pools.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
@@ -84,7 +85,10 @@ async function readLog(bench: Bench, database: BenchDatabase, durationMs: number
     applicationName: "bench",
     onError: () => undefined,
   });
-  const reads: Reads = { pool, listDeliveries: createListDeliveries(pool, () => performance.now()) };
+  const reads: Reads = {
+    pool,
+    listDeliveries: createListDeliveries(readingFrom(pool), () => performance.now()),
+  };
   const tookMs = new Map<string, number[]>();
   const time = async <Result>(name: string, ask: () => Promise<Result>): Promise<Result> => {
     const startedAtMs = performance.now();

@@ -7,7 +7,7 @@ import type { BenchDatabase } from "../../database.ts";
 import { type BenchCase, type Figure, percentile } from "../../figures.ts";
 import { takeSnapshot } from "../../measuring/snapshot.ts";
 import type { RunningApi } from "../../processes/api.ts";
-import { seedLog } from "../../seeding.ts";
+import { countSeeded, seedLog } from "../../seeding.ts";
 import { timeStream } from "../../timed.ts";
 import { loadPages } from "./page-loads.ts";
 import { enterViewers, type Viewers } from "./viewers.ts";
@@ -41,6 +41,7 @@ export const consolePages: BenchCase<Bench> = {
       largeAccountId: accountId,
       withBodies: false,
     });
+    await countSeeded(database.pool, DAYS + 1);
     tell("the log is filled");
     const dispatcher = await bench.startDispatcher(database, { inFlightMax: bench.inFlightMax ?? 256 });
     const api = await bench.startApi(database);

@@ -1,0 +1,293 @@
+import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
+import { migrate } from "../../src/store/migrate.ts";
+import { type RunningProcess, startProcess } from "../support/busy-installation.ts";
+import { runSealpost, untilFinished } from "../support/command.ts";
+import { commandOnPath } from "../support/command-on-path.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { SECRETS_KEY } from "../support/installation.ts";
+import { freePort } from "../support/prometheus.ts";
+import { ask, type Json } from "../support/sealpost-api.ts";
+import { makeThrowAwayFolder } from "../support/throw-away-folder.ts";
+import { patience } from "../support/time-limits.ts";
+
+const FOLDER = fileURLToPath(new URL("../../docs/haproxy/", import.meta.url));
+const haproxy = commandOnPath("haproxy");
+if (haproxy === null) console.log("HAProxy is not installed: its configuration is not tried.");
+
+type Cell = {
+  readonly name: "c1" | "c2";
+  readonly url: string;
+  readonly pool: pg.Pool;
+  readonly serve: RunningProcess;
+  readonly accountId: string;
+  readonly key: string;
+};
+
+const SCOPES = "analyses:publish,webhooks:read,webhooks:write";
+
+function envOf(name: string, url: string): Record<string, string> {
+  return {
+    DATABASE_URL: url,
+    CELL: name,
+    API_KEY_BRAND: name,
+    API_KEY_BRANDS: "c1,c2",
+    SECRETS_KEY: SECRETS_KEY.toString("base64"),
+    RATE_LIMIT_REQUESTS: "1000000",
+    TRUST_PROXY: "127.0.0.1",
+  };
+}
+
+async function run(name: string, url: string, ...args: readonly string[]) {
+  const { code, stdout, stderr } = await runSealpost([...args, "--json"], { env: envOf(name, url) });
+  expect({ code, stderr: code === 0 ? "" : stderr }).toEqual({ code: 0, stderr: "" });
+  return JSON.parse(stdout);
+}
+
+async function startCell(name: "c1" | "c2", url: string): Promise<Cell> {
+  await run(name, url, "migrate");
+  const { account_id: accountId } = await run(name, url, "account", "create", "--name", name);
+  const made = await run(name, url, "key", "create", "--account", accountId, "--scopes", SCOPES);
+  const serve = await startProcess("serve", envOf(name, url));
+  const pool = new pg.Pool({ connectionString: url, max: 2 });
+  // A server that is stopped cuts idle connections.
+  pool.on("error", () => undefined);
+  return {
+    name,
+    url,
+    pool,
+    serve,
+    accountId,
+    key: made.api_key,
+  };
+}
+
+describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () => {
+  let folder: string;
+  let dataDir: string;
+  let database: TestDatabase;
+  let server: EmbeddedPostgres;
+  let c1: Cell;
+  let c2: Cell;
+  let moved: { readonly accountId: string; readonly key: string };
+  let staffKey: string;
+  let file: string;
+  let proxy: { readonly url: string; stop(): Promise<void> };
+
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), "sealpost-haproxy-"));
+    dataDir = await makeThrowAwayFolder();
+    database = await createTestDatabase();
+    server = await startEmbeddedPostgres({ dataDir, settings: { fsync: "off" } });
+    await migrate({ databaseUrl: server.databaseUrl });
+    [c1, c2] = await Promise.all([startCell("c1", database.url), startCell("c2", server.databaseUrl)]);
+    moved = await makeMoved();
+    staffKey = (await run("c1", c1.url, "key", "create", "--staff", "--scopes", SCOPES)).api_key;
+    await copyRows(`select * from sealpost.api_keys where account_id is null`, "api_keys");
+    await writeMaps();
+    file = writeConfiguration();
+    proxy = await startHaproxy();
+  }, patience(60_000));
+  afterAll(async () => {
+    await proxy?.stop();
+    await Promise.all([c1, c2].map((cell) => cell?.serve.stop()));
+    await Promise.all([c1, c2].map((cell) => cell?.pool.end()));
+    await server.stop();
+    await database.drop();
+    for (const each of [folder, dataDir]) rmSync(each, { recursive: true, force: true });
+  });
+
+  /** An account of c1 that lives in c2 now: `account move` copies more, but routing needs no more. */
+  async function makeMoved() {
+    const { account_id: accountId } = await run("c1", c1.url, "account", "create", "--name", "moved");
+    const made = await run("c1", c1.url, "key", "create", "--account", accountId, "--scopes", SCOPES);
+    await copyRows(`select * from sealpost.accounts where id = '${accountId}'`, "accounts");
+    await copyRows(
+      `select * from sealpost.signing_secrets where account_id = '${accountId}'`,
+      "signing_secrets",
+    );
+    await copyRows(`select * from sealpost.api_keys where account_id = '${accountId}'`, "api_keys");
+    await c1.pool.query("delete from sealpost.api_keys where account_id = $1", [accountId]);
+    await c1.pool.query("delete from sealpost.signing_secrets where account_id = $1", [accountId]);
+    await c1.pool.query("delete from sealpost.accounts where id = $1", [accountId]);
+    return { accountId, key: made.api_key as string };
+  }
+
+  async function copyRows(select: string, table: string): Promise<void> {
+    const { rows } = await c1.pool.query(`select json_agg(t) as rows from (${select}) as t`);
+    await c2.pool.query(
+      `insert into sealpost.${table} select * from json_populate_recordset(null::sealpost.${table}, $1)`,
+      [JSON.stringify(rows[0].rows)],
+    );
+  }
+
+  async function writeMaps(): Promise<void> {
+    const keys: Json[] = [];
+    const accounts: Json[] = [];
+    for (const { name, url } of [c1, c2]) {
+      keys.push(...(await run(name, url, "key", "list")));
+      accounts.push(...(await run(name, url, "account", "list")));
+    }
+    const ofAccounts = keys.filter(({ account_id }) => account_id !== null);
+    const lines = (rows: Json[], field: string) => rows.map((row) => `${row[field]} ${row.cell}\n`).join("");
+    writeFileSync(join(folder, "keys.map"), lines(ofAccounts, "sha256"));
+    writeFileSync(join(folder, "accounts.map"), lines(accounts, "account_id"));
+    for (const name of ["hosts.map", "brands.map"]) {
+      writeFileSync(join(folder, name), readFileSync(`${FOLDER}${name}`));
+    }
+  }
+
+  /** The file of docs/ with this machine's addresses. */
+  function writeConfiguration(): string {
+    const hostOf = (cell: Cell) => new URL(cell.serve.url).host;
+    const text = readFileSync(`${FOLDER}haproxy.cfg`, "utf8")
+      .replaceAll("/etc/haproxy/sealpost/", `${folder}/`)
+      .replaceAll(/10\.0\.1\.1\d:8080/g, hostOf(c1))
+      .replaceAll(/10\.0\.2\.1\d:8080/g, hostOf(c2));
+    const path = join(folder, "haproxy.cfg");
+    writeFileSync(path, text);
+    return path;
+  }
+
+  async function startHaproxy(): Promise<{ readonly url: string; stop(): Promise<void> }> {
+    const port = await freePort();
+    writeFileSync(
+      file,
+      readFileSync(file, "utf8").replace(/bind 127\.0\.0\.1:\d+/, `bind 127.0.0.1:${port}`),
+    );
+    const child = spawn(haproxy ?? "haproxy", ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
+    const finished = untilFinished(child);
+    const url = `http://127.0.0.1:${port}`;
+    const isUp = () =>
+      fetch(`${url}/healthz`).then(
+        ({ status }) => status === 200,
+        () => false,
+      );
+    await Promise.race([
+      vi.waitUntil(isUp, { timeout: patience(10_000) }),
+      finished.then(({ stderr }) => Promise.reject(new Error(stderr))),
+    ]);
+    const stop = async () => {
+      child.kill("SIGTERM");
+      await finished;
+    };
+    return { url, stop };
+  }
+
+  /** The cell that a request was sent to, by the account that it stored a delivery for. */
+  async function publishBy(key: string, headers: Record<string, string> = {}) {
+    const body = { analysis: { id: randomUUID(), status: "succeeded" } };
+    return await ask(proxy.url, "POST", "/v1/analyses", { key, body, headers });
+  }
+
+  const countIn = async ({ pool }: Cell, accountId: string): Promise<number> => {
+    const text = "select count(*)::integer as n from sealpost.deliveries where account_id = $1";
+    return (await pool.query(text, [accountId])).rows[0].n;
+  };
+
+  test("the configuration is valid", async () => {
+    const { code, stderr } = await untilFinished(
+      spawn(haproxy ?? "haproxy", ["-c", "-f", file], { stdio: ["ignore", "pipe", "pipe"] }),
+    );
+    expect(code, stderr).toBe(0);
+    expect(stderr).not.toMatch(/warning|alert/i);
+  });
+
+  test("a key leads to its account's cell, a moved account's to where it is now", async () => {
+    for (const [cell, accountId, key] of [
+      [c1, c1.accountId, c1.key],
+      [c2, c2.accountId, c2.key],
+      [c2, moved.accountId, moved.key],
+    ] as const) {
+      expect(await publishBy(key)).toMatchObject({ status: 202 });
+      expect(await countIn(cell, accountId)).toBe(1);
+    }
+    expect(moved.key).toMatch(/^c1_/);
+    // The scheme in whatever case, as the API itself has it.
+    const lower = { authorization: `bearer ${c2.key}` };
+    const path = "/v1/webhooks/deliveries";
+    expect(await ask(proxy.url, "GET", path, { key: null, headers: lower })).toMatchObject({ status: 200 });
+  });
+
+  test("a staff key works in each cell: the account that it names decides", async () => {
+    for (const [cell, accountId, n] of [
+      [c1, c1.accountId, 2],
+      [c2, c2.accountId, 2],
+      [c2, moved.accountId, 2],
+    ] as const) {
+      const named = { "x-account-id": accountId.toUpperCase() };
+      expect(await publishBy(staffKey, named)).toMatchObject({ status: 202 });
+      expect(await countIn(cell, accountId)).toBe(n);
+    }
+  });
+
+  test("a key that is newer than the map goes where it was made, and a stranger's is refused", async () => {
+    for (const cell of [c1, c2]) {
+      const args = ["--account", cell.accountId, "--scopes", "webhooks:read"];
+      const made = await run(cell.name, cell.url, "key", "create", ...args);
+      const answer = await ask(proxy.url, "GET", "/v1/webhooks/deliveries", { key: made.api_key });
+      expect(answer).toMatchObject({ status: 200 });
+      expect((answer.body.items as Json[]).length).toBe(2);
+    }
+    const stranger = `c2_test_${"x".repeat(43)}`;
+    expect(await ask(proxy.url, "GET", "/v1/webhooks/deliveries", { key: stranger })).toMatchObject({
+      status: 401,
+    });
+    expect(await ask(proxy.url, "GET", "/v1/webhooks/deliveries", { key: null })).toMatchObject({
+      status: 401,
+    });
+  });
+
+  test("a cell's own name leads to it, whoever asks", async () => {
+    const statusAt = async (host: string, key: string) => {
+      const { port } = new URL(proxy.url);
+      const headers = { host, authorization: `Bearer ${key}` };
+      const call = request({ host: "127.0.0.1", port, path: "/v1/webhooks/deliveries", headers }).end();
+      const [response] = await once(call, "response");
+      response.resume();
+      return response.statusCode;
+    };
+    expect(await statusAt("C1.api.example.com:443", c1.key)).toBe(200);
+    expect(await statusAt("c2.api.example.com", c2.key)).toBe(200);
+    // The other cell does not know it.
+    expect(await statusAt("c2.api.example.com", c1.key)).toBe(401);
+  });
+
+  test(
+    "while a cell is down, with its database, customers of the other notice nothing",
+    async () => {
+      await server.stop();
+      c2.serve.child.kill("SIGKILL");
+      const answers: number[] = [];
+      const problem = async () => {
+        const path = "/v1/webhooks/deliveries";
+        const [ours, theirs] = await Promise.all([
+          publishBy(c1.key),
+          ask(proxy.url, "GET", path, { key: moved.key }).catch(() => null),
+        ]);
+        answers.push(ours.status);
+        return theirs?.headers.get("content-type") === "application/problem+json" ? theirs.body : null;
+      };
+      await expect.poll(problem, { timeout: patience(15_000) }).toEqual({
+        type: "https://api.example.com/errors/temporarily_unavailable",
+        title: expect.any(String),
+        status: 503,
+        code: "temporarily_unavailable",
+        request_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      });
+      for (let n = 0; n < 50; n += 1) await problem();
+      expect(answers.length).toBeGreaterThan(50);
+      expect(answers.filter((status) => status !== 202)).toEqual([]);
+    },
+    patience(30_000),
+  );
+});
