@@ -138,7 +138,7 @@ const held = new WeakMap<FastifyRequest, Seen>();
 
 function viewOf(
   kernel: Kernel,
-  { sessions, analysisRetentionMs, now }: ConsoleOptions,
+  { sessions, publicUrl, analysisRetentionMs, now }: ConsoleOptions,
   { session, accountId, base }: Seen,
   request: FastifyRequest,
   screen: Screen,
@@ -151,7 +151,7 @@ function viewOf(
     scopes: session.permissions,
     session: { id: session.id, viewer: session.viewerLabel, hasKey: session.keyId !== null },
   };
-  const askWithHeaders = async <Body>(operationKey: string, asking: Asking = {}) => {
+  const askForResponse = async (operationKey: string, asking: Asking = {}) => {
     const { params = {}, query = {}, body, idempotencyKey = null } = asking;
     const { response } = await kernel.ask(
       operationKey,
@@ -167,8 +167,13 @@ function viewOf(
         waitMs: msLeft(contextOf(request)),
       },
     );
-    const { headers } = response;
-    return { body: (response.body === null ? null : JSON.parse(response.body.toString())) as Body, headers };
+    return response;
+  };
+  const askForText = async (operationKey: string, asking?: Asking) =>
+    (await askForResponse(operationKey, asking)).body?.toString() ?? "";
+  const askWithHeaders = async <Body>(operationKey: string, asking?: Asking) => {
+    const { body, headers } = await askForResponse(operationKey, asking);
+    return { body: (body === null ? null : JSON.parse(body.toString())) as Body, headers };
   };
   return {
     session,
@@ -181,6 +186,8 @@ function viewOf(
     may: (scope) => session.permissions.has(scope),
     ask: async (operationKey, asking) => (await askWithHeaders<never>(operationKey, asking)).body,
     askWithHeaders,
+    askForText,
+    publicUrl,
     analysisRetentionMs,
     nowMs: now(),
   };

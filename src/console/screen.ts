@@ -21,6 +21,10 @@ export type View = {
   readonly ask: <Body>(operationKey: string, asked?: Asking) => Promise<Body>;
   /** The same with the response's own headers, by their names in lower case. */
   readonly askWithHeaders: <Body>(operationKey: string, asked?: Asking) => Promise<Answer<Body>>;
+  /** The same for one that answers with bytes, which are text. */
+  readonly askForText: (operationKey: string, asked?: Asking) => Promise<string>;
+  /** Where the service is, for whoever asks it without the console. */
+  readonly publicUrl: string;
   /** How long after its publication a delivery can be replayed. */
   readonly analysisRetentionMs: number;
   /** Milliseconds since the epoch. */

@@ -2,6 +2,7 @@ import type { Screen } from "./screen.ts";
 import { auditScreen } from "./screens/audit.ts";
 import { deliveriesScreen } from "./screens/deliveries.ts";
 import { deliveryScreen, replayDelivery } from "./screens/delivery.ts";
+import { deliveryBodyScreen } from "./screens/delivery-body.ts";
 import { endpointScreen } from "./screens/endpoint.ts";
 import {
   changeEndpoint,
@@ -22,6 +23,7 @@ import { revealSecret, secretAddress } from "./screens/signing-secret.ts";
 export const screens: readonly Screen[] = [
   deliveriesScreen,
   deliveryScreen,
+  deliveryBodyScreen,
   replayDelivery,
   replaysScreen,
   newReplayScreen,

@@ -63,9 +63,28 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
   test("shows what a receiver answered as text", async () => {
     const { page, context, complaints } = await open();
     await page.click(`table.log a:text-is("inv-1")`);
-    await page.click("summary");
-    expect(await page.locator("pre").last().textContent()).toBe(EXCERPT);
+    await page.click("summary:text-is('Answer')");
+    expect(await page.locator(".attempts pre").last().textContent()).toBe(EXCERPT);
     expect(await page.title()).toMatch(/^inv-1 /);
+    expect(complaints).toEqual([]);
+    await context.close();
+  });
+
+  test("shows what was sent, and copies what one asks the API with", async () => {
+    const { page, context, complaints } = await open({ permissions: ["webhooks:read", "analyses:read"] });
+    await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.click(`table.log a:text-is("inv-1")`);
+    await page.click("summary:text-is('Request')");
+    expect(await page.locator(".attempts pre").first().textContent()).toMatch(
+      /^host: hooks\.example\.com\n.*extract-signature: t=\d+,v1=…\n/s,
+    );
+    await page.click("text=Copy id");
+    const id = /\/deliveries\/([0-9a-f-]{36})/.exec(page.url())![1]!;
+    await page.waitForSelector("#banner:has-text('Copied')");
+    expect(await page.evaluate("navigator.clipboard.readText()")).toBe(id);
+    await page.click("text=The body as it is sent");
+    const body = JSON.parse((await page.locator("pre").textContent()) ?? "");
+    expect(body).toMatchObject({ id, data: { id: "inv-1" } });
     expect(complaints).toEqual([]);
     await context.close();
   });

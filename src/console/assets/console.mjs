@@ -41,6 +41,15 @@ if (left) {
   /** @type {HTMLElement | undefined} */ (link)?.focus({ preventScroll: true });
 }
 
+// Only a script copies, and only where the page is asked for securely.
+if (navigator.clipboard) document.documentElement.classList.add("copies");
+document.addEventListener("click", async ({ target }) => {
+  const button = /** @type {HTMLElement | null} */ (/** @type {Element} */ (target).closest("[data-copy]"));
+  if (button === null) return;
+  await navigator.clipboard.writeText(button.dataset.copy ?? "");
+  say("Copied.", false);
+});
+
 // Back to a page that the browser has kept: its forms have been sent.
 addEventListener("pageshow", ({ persisted }) => {
   if (persisted) location.reload();

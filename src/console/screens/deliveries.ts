@@ -51,13 +51,12 @@ export const deliveriesScreen: Screen = {
       activityPanel(view, rangeOf(asked), (changed) => address(view, asked, changed), asked),
     ]);
     const isCapped = headers["total-capped"] === "true";
+    const hasSome = page.items.length > 0 || isAsked(asked);
     return {
       title: "Deliveries",
       main: html`<div class="head"><h1>Deliveries</h1>
 <p class="fine">Times in ${session.timeZone ?? "UTC"}</p></div>
-${(page.items.length > 0 || isAsked(asked)) && activity}
-${tabs(view, asked)}
-${filterForm(view, asked)}
+${hasSome && [activity, tabs(view, asked), filterForm(view, asked)]}
 ${page.items.length === 0 && page.next_cursor === null ? empty(view, asked) : table(view, asked, page, isCapped)}`,
     };
   },

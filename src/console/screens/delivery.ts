@@ -46,11 +46,39 @@ ${view.query.replayed === "1" && delivery.status === "pending" && queued(deliver
 <div><dt>Event</dt><dd>${delivery.event}</dd></div>
 <div><dt>Published</dt><dd>${momentOf(delivery.created_at, view.session.timeZone)}</dd></div>
 <div><dt>Target</dt><dd class="wrap">${delivery.target_url ?? "none"}</dd></div>
-<div><dt>Delivery</dt><dd><code>${delivery.id}</code></dd></div>
+<div><dt>Delivery</dt><dd><code>${delivery.id}</code> ${copyButton(delivery.id, "id")}</dd></div>
+${isReplayable && html`<div><dt>Replay until</dt><dd>${readableUntil(view, delivery)}</dd></div>`}
 ${next !== null && html`<div><dt>Next attempt</dt><dd>${momentOf(next, view.session.timeZone)}</dd></div>`}
 </dl>
 ${runs.length === 0 && html`<p class="empty">No attempt has ended yet.</p>`}
-${runs.map(([run, attempts]) => runSection(view, run, attempts))}`;
+${runs.map(([run, attempts]) => runSection(view, run, attempts))}
+${more(view, delivery)}`;
+}
+
+/** What it carries, and how to ask for it elsewhere. */
+function more(view: View, delivery: Shown): Html {
+  const address = `${view.publicUrl}/v1/webhooks/deliveries/${delivery.id}`;
+  const curl = `curl -sS ${address} -H "Authorization: Bearer $API_KEY"`;
+  return html`<section aria-labelledby="more">
+<h2 id="more">Analysis</h2>
+<p>Readable until ${readableUntil(view, delivery)}, by
+<code class="wrap">GET /v1/analyses/${delivery.analysis_id}</code>.
+${
+  view.may("analyses:read") &&
+  html`<a href="${view.base}/deliveries/${delivery.id}/body">The body as it is sent</a>`
+}</p>
+<details><summary>This page by the API</summary><pre>${curl}</pre>${copyButton(curl, "command")}</details>
+</section>`;
+}
+
+function readableUntil(view: View, { created_at }: Shown): Html {
+  const untilMs = Date.parse(created_at) + view.analysisRetentionMs;
+  return momentOf(new Date(untilMs).toISOString(), view.session.timeZone);
+}
+
+/** Shown where the script can copy. */
+function copyButton(text: string, name: string): Html {
+  return html`<button type="button" class="copy" data-copy="${text}">Copy ${name}</button>`;
 }
 
 function replayForm(view: View, { id }: Shown): Html {
@@ -74,19 +102,24 @@ function runSection(view: View, run: number, attempts: readonly Attempt[]): Html
 }
 
 function attemptItem(view: View, attempt: Attempt): Html {
-  const { response_headers: headers, response_excerpt: excerpt } = attempt;
+  const { request_headers: sent, response_headers: headers, response_excerpt: excerpt } = attempt;
   return html`<li class="${attempt.outcome === "succeeded" ? "good" : "bad"}" id="a-${attempt.run}-${attempt.number}">
 <p class="line"><span class="number">#${attempt.number}</span> ${momentOf(attempt.started_at, view.session.timeZone)}
 <strong>${attempt.status_code ?? attempt.error_code ?? attempt.outcome}</strong>
 <span>${attempt.duration_ms !== null && durationText(attempt.duration_ms)}</span> ${steps(attempt)}</p>
 ${attempt.error_message !== null && html`<p class="why">${attempt.error_message}</p>`}
+${sent !== null && html`<details><summary>Request</summary><pre>${headerLines(sent)}</pre></details>`}
 ${
   (headers !== null || excerpt !== null) &&
   html`<details><summary>Answer</summary>
-${headers !== null && html`<pre>${Object.entries(headers).map(([name, value]) => `${name}: ${value}\n`)}</pre>`}
+${headers !== null && html`<pre>${headerLines(headers)}</pre>`}
 ${excerpt !== null && html`<pre>${excerpt}</pre>`}</details>`
 }
 </li>`;
+}
+
+function headerLines(headers: Readonly<Record<string, string>>): readonly string[] {
+  return Object.entries(headers).map(([name, value]) => `${name}: ${value}\n`);
 }
 
 /** A bar whose parts are as long as the steps took; the table twin is in its label. */
