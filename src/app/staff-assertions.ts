@@ -106,7 +106,7 @@ async function fetchBounded(url: string, options: RequestInit): Promise<Response
 
 function personOf(payload: JWTPayload, mapping: readonly GroupScopes[]): StaffPerson | null {
   const { sub, name, email, groups = [] } = payload;
-  if (sub === undefined || !SUBJECT.test(sub)) return null;
+  if (typeof sub !== "string" || !SUBJECT.test(sub)) return null;
   const member = new Set([groups].flat());
   const granted = mapping
     .filter(({ group }) => group === ANYBODY || member.has(group))

@@ -44,11 +44,14 @@ export function addEntry(
     const entered = SECRET.test(token)
       ? await sessions.enter(digestOf(token), digestOf(secret))
       : ({ kind: "unknown" } as const);
-    if (entered.kind !== "entered") {
+    // Null, too, where the key of a link has been revoked.
+    const session = entered.kind === "entered" ? await sessions.find(digestOf(secret)) : null;
+    if (entered.kind !== "entered" || session === null) {
       const framer = framers.ofForm(form);
-      return sendPage(reply, framer, 403, document(bareFrame(assets, framer), linkPage(entered.kind)).text);
+      const kind = entered.kind === "entered" ? "unknown" : entered.kind;
+      return sendPage(reply, framer, 403, document(bareFrame(assets, framer), linkPage(kind)).text);
     }
-    const framer = (await sessions.find(digestOf(secret)))?.embedOrigin ?? null;
+    const framer = session.embedOrigin;
     reply.setCookie(cookieName(entered.accountId), secret, {
       path: "/",
       secure: true,

@@ -43,7 +43,7 @@ const NewLink = z.strictObject({
     .describe("Origin of the page that shows it in a frame; one of the service's CONSOLE_ANCESTORS."),
   path: z
     .string()
-    .regex(/^\/[a-z0-9/-]{0,200}$/, "Must be a path of the console, such as /deliveries.")
+    .regex(/^(?:\/[a-z0-9-]{1,60}){1,4}$/, "Must be a path of the console, such as /deliveries.")
     .optional()
     .describe("Where it opens, below the account: `/deliveries`, `/deliveries/DELIVERY_ID`, `/endpoint`."),
   theme: z.enum(CONSOLE_THEMES).optional().describe("Without it: as the viewer's system has it."),

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { digestApiKey } from "../../src/api/api-keys.ts";
 import { openConsole } from "../../src/app/console-link.ts";
 import { enter, newLink, postForm, request, tokenOf } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -52,6 +53,22 @@ describe("a link", () => {
   test.each(["", "x", "A".repeat(43)])("that nobody made opens nothing: %j", async (t) => {
     const entered = await postForm(api.url, "/console/enter", { t });
     expect([entered.status, entered.text.includes("This link is not valid")]).toEqual([403, true]);
+  });
+
+  test("opens nothing once its key is revoked", async () => {
+    const key = await api.newKey(api.account.accountId, ["console:link", "webhooks:read"]);
+    const link = await newLink(api, { key });
+    await database.pool.query("update sealpost.api_keys set revoked_at = now() where digest = $1", [
+      digestApiKey(key),
+    ]);
+    const entered = await postForm(api.url, "/console/enter", { t: tokenOf(link) });
+    expect([entered.status, entered.headers.get("set-cookie")]).toEqual([403, null]);
+  });
+
+  test.each(["/", "//evil", "/deliveries/", "/../v1", "deliveries"])("leads to no %s", async (path) => {
+    const viewer = { id: "u", label: "U" };
+    const refused = await api.ask("POST", "/v1/console/links", { body: { viewer, path } });
+    expect([refused.status, refused.body.code]).toEqual([400, "invalid_request"]);
   });
 
   test("gives no permission that its key lacks, and knows no origin that may not frame it", async () => {

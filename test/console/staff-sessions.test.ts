@@ -252,6 +252,7 @@ describe("an assertion of the proxy in front", () => {
     ["that never expires", () => proxy.assert({ exp: undefined })],
     ["that is not valid yet", () => proxy.assert({ nbf: soon() + 120 })],
     ["of nobody", () => proxy.assert({ sub: "" })],
+    ["of a thing", () => proxy.assert({ sub: { a: 1 } as unknown as string })],
     ["of a group that may not", () => proxy.assert({ groups: ["readers"] })],
     ["of no group", () => proxy.assert({ groups: "nobody" })],
     ["without a signature", async () => `${part({ alg: "none" })}.${(await proxy.assert()).split(".")[1]}.`],

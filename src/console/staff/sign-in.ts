@@ -35,7 +35,7 @@ export function addSignIn(
     const person = (await options.readAssertion?.(request.headers)) ?? null;
     const session = key === null ? sessionOf(person) : await sessionByKey(kernel, key, request);
     if (session === null) {
-      const refused = key === null ? NOT_VOUCHED : NOT_A_KEY;
+      const refused = key !== null ? NOT_A_KEY : person === null ? NO_KEY : NOT_VOUCHED;
       return sendPage(reply, null, 403, document(frame, signInPage(person, goTo, refused)).text);
     }
     const secret = randomBytes(32).toString("base64url");
@@ -85,6 +85,7 @@ function placeOf(text: string): string {
     : STAFF_PATH;
 }
 
+const NO_KEY = "A staff key is missing.";
 const NOT_A_KEY = "This key does not open support. It takes a valid staff key with the scope staff:read.";
 const NOT_VOUCHED = "You are signed in elsewhere, but none of your groups may see support.";
 
