@@ -19,6 +19,8 @@ const KEYS_WITHIN_MS = 2_000;
 const KEYS_KEPT_MS = 600_000;
 /** An unknown key may be a new one; asked for no more often than this, whoever invents key ids. */
 const KEYS_ASKED_EVERY_MS = 30_000;
+/** After a failure: who comes meanwhile is refused at once, or each of them would cause another. */
+const KEYS_AWAY_MS = 5_000;
 const CLOCKS_APART_SECONDS = 30;
 const NAME_CHARS_MAX = 200;
 /** Whomever the proxy lets through. */
@@ -42,7 +44,7 @@ export function createReadAssertion(
   if (staffJwtHeader === null || issuer === null || audience === null || staffJwtJwksUrl === null)
     return null;
   const header = staffJwtHeader.toLowerCase();
-  const findKey = keysOf(new URL(staffJwtJwksUrl), onKeysAway);
+  const findKey = keysOf(new URL(staffJwtJwksUrl), now, onKeysAway);
   return async (headers) => {
     const sent = headers[header];
     if (typeof sent !== "string" || sent === "") return null;
@@ -64,19 +66,29 @@ export function createReadAssertion(
 }
 
 /** @throws TemporarilyUnavailable where the keys cannot be had: that is no fault of who asks */
-function keysOf(url: URL, onKeysAway: (error: unknown) => void): JWTVerifyGetKey {
+function keysOf(url: URL, now: () => number, onKeysAway: (error: unknown) => void): JWTVerifyGetKey {
+  let awayUntilMs = 0;
+  const fetchKeys = async (address: string, options: RequestInit) => {
+    if (now() < awayUntilMs) throw new Error("The key set could not be had a moment ago.");
+    try {
+      return await fetchKeySet(address, options);
+    } catch (error) {
+      awayUntilMs = now() + KEYS_AWAY_MS;
+      onKeysAway(error);
+      throw error;
+    }
+  };
   const remote = createRemoteJWKSet(url, {
     timeoutDuration: KEYS_WITHIN_MS,
     cacheMaxAge: KEYS_KEPT_MS,
     cooldownDuration: KEYS_ASKED_EVERY_MS,
-    [customFetch]: fetchBounded,
+    [customFetch]: fetchKeys,
   });
   return async (protectedHeader, token) => {
     try {
       return await remote(protectedHeader, token);
     } catch (cause) {
       if (isOfTheAssertion(cause)) throw cause;
-      onKeysAway(cause);
       throw new TemporarilyUnavailable("the keys of the proxy in front of staff cannot be had", { cause });
     }
   };
@@ -90,8 +102,8 @@ function isOfTheAssertion(error: unknown): boolean {
   );
 }
 
-/** One answer, of bounded size; the signal that comes along bounds its time. */
-async function fetchBounded(url: string, options: RequestInit): Promise<Response> {
+/** One answer, of bounded size, that holds keys; the signal that comes along bounds its time. */
+async function fetchKeySet(url: string, options: RequestInit): Promise<Response> {
   const response = await fetch(url, { ...options, redirect: "error" });
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -101,7 +113,10 @@ async function fetchBounded(url: string, options: RequestInit): Promise<Response
       throw new Error(`The key set at ${url} is larger than ${KEYS_BYTES_MAX} bytes.`);
     chunks.push(chunk);
   }
-  return new Response(Buffer.concat(chunks), { status: response.status });
+  const text = Buffer.concat(chunks).toString();
+  if (!response.ok) throw new Error(`The key set at ${url} was answered with ${response.status}.`);
+  if (!Array.isArray(JSON.parse(text)?.keys)) throw new Error(`What is at ${url} is no key set.`);
+  return new Response(text);
 }
 
 function personOf(payload: JWTPayload, mapping: readonly GroupScopes[]): StaffPerson | null {
