@@ -142,7 +142,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       log.warn({ err }, "a request was let through uncounted");
     },
     addRoutes: createConsole({
-      sessions: createSessionStore(pool, outageAs503),
+      sessions: createSessionStore(pool, config.consoleAncestors ?? [], outageAs503),
       publicUrl,
       analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
       ancestors: config.consoleAncestors ?? [],

@@ -14,7 +14,12 @@ import { inTransaction } from "../store/transaction.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 
 /** The console's sessions, in the database. */
-export function createSessionStore(pool: Pool, outageAs503: OutageAs503): SessionStore {
+/** @param ancestors origins that may frame a session now; one that has been removed frames none that is open, either */
+export function createSessionStore(
+  pool: Pool,
+  ancestors: readonly string[],
+  outageAs503: OutageAs503,
+): SessionStore {
   return {
     open: (digest, session, requestId) =>
       outageAs503(
@@ -30,7 +35,12 @@ export function createSessionStore(pool: Pool, outageAs503: OutageAs503): Sessio
         }),
       ),
     findAccountName: (accountId) => outageAs503(findAccountName(pool, accountId)),
-    find: (digest) => outageAs503(findSession(pool, digest)),
+    find: async (digest) => {
+      const session = await outageAs503(findSession(pool, digest));
+      if (session === null || session.embedOrigin === null || ancestors.includes(session.embedOrigin))
+        return session;
+      return { ...session, embedOrigin: null };
+    },
     enter: (linkDigest, digest) => outageAs503(enterByLink(pool, linkDigest, digest)),
     noteUse: (sessionId) => outageAs503(noteSessionUse(pool, sessionId)),
     end: (sessionId) => outageAs503(endSession(pool, sessionId)),

@@ -176,7 +176,7 @@ export const variables = {
   RATE_LIMIT_REQUESTS: withDefault(
     kinds.wholeNumber(1, 1_000_000),
     "600",
-    "Requests per API key and window, publishing apart.",
+    "Requests per window of an API key, and of each session of the console, publishing apart.",
   ),
   RATE_LIMIT_WINDOW_SECONDS: withDefault(
     kinds.wholeNumber(1, 3_600),

@@ -160,6 +160,10 @@ export async function listSessions(
      from sealpost.console_sessions
      where account_id = $1 and ($2::text is null or viewer_id = $2) and revoked_at is null and expires_at > now()
        and (entered_at is not null or link_expires_at > now())
+       and (key_id is null or exists (
+         select from sealpost.api_keys as k
+         where k.id = key_id and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
+       ))
      order by id desc limit $3`,
     [accountId, viewerId, max],
   );

@@ -91,6 +91,21 @@ describe("a link", () => {
     expect([refused.status, refused.body.code]).toEqual([400, "invalid_request"]);
   });
 
+  test("is framed by nobody any more whose origin the operator has removed", async () => {
+    const origin = "https://app.example.com";
+    const before = await startTestApi(database, { CONSOLE_ANCESTORS: origin });
+    const after = await startTestApi(database);
+    const hand = await enter(before, { embed_origin: origin });
+    const policyOf = async (url: string) => {
+      const { headers } = await request(url, "GET", `${hand.base}/deliveries`, { cookie: hand.cookie });
+      return headers.get("content-security-policy");
+    };
+    expect(await policyOf(before.url)).toContain(`frame-ancestors ${origin};`);
+    expect(await policyOf(after.url)).toContain("frame-ancestors 'none';");
+    await before.close();
+    await after.close();
+  });
+
   test("leaves its token, and the session's secret, in no log and no row", async () => {
     const link = await newLink(api);
     const entered = await postForm(api.url, "/console/enter", { t: tokenOf(link) });
@@ -165,7 +180,8 @@ describe("a session", () => {
 
   test("ends when the key that opened it is revoked, and loses what that key loses", async () => {
     const key = await api.newKey(api.account.accountId);
-    const hand = await enter(api, { key, permissions: ["webhooks:read", "webhooks:replay"] });
+    const viewer = { id: "revoked", label: "Sam" };
+    const hand = await enter(api, { key, viewer, permissions: ["webhooks:read", "webhooks:replay"] });
     const id = await newestKeyId();
     await database.pool.query("update sealpost.api_keys set scopes = '{webhooks:replay}' where id = $1", [
       id,
@@ -173,6 +189,8 @@ describe("a session", () => {
     expect(await hand.get(`${hand.base}/deliveries`)).toMatchObject({ status: 403 });
     await database.pool.query("update sealpost.api_keys set revoked_at = now() where id = $1", [id]);
     expect(await hand.get(`${hand.base}/deliveries`)).toMatchObject({ status: 401 });
+    const listed = await api.ask("GET", "/v1/console/sessions?viewer_id=revoked");
+    expect(listed.body).toMatchObject({ total: 0, items: [] });
   });
 
   test("ends by its holder, and by whoever opened it", async () => {

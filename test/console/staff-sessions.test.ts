@@ -324,13 +324,22 @@ describe("an assertion of the proxy in front", () => {
 });
 
 describe("the file of changes", () => {
+  const noteChange = (note: string) =>
+    database.pool.query(
+      `insert into sealpost.audit_log (account_id, actor, operation_key, details)
+       values ($1, 'command_line', 'webhooks.replays.create', jsonb_build_object('note', $2::text, 'matched', 3))`,
+      [acme.accountId, note],
+    );
+
+  test.each(["=1", "  =1", "\uff1d1", "@sum", "\t=1"])("has no formula of %j", async (note) => {
+    await noteChange(note);
+    const { text } = await (await enterAsStaff(api, { key })).get(`${FRONT}/audit.csv`);
+    expect(text).toContain(`"'${note}"`);
+  });
+
   test("has who, what, when, whose and why, and no formula", async () => {
     const hand = await enterAsStaff(api, { key });
-    await database.pool.query(
-      `insert into sealpost.audit_log (account_id, actor, operation_key, details)
-       values ($1, 'command_line', 'webhooks.replays.create', '{"note":"=HYPERLINK(\\"x\\")","matched":3}')`,
-      [acme.accountId],
-    );
+    await noteChange('=HYPERLINK("x")');
     const file = await hand.get(`${FRONT}/audit.csv`);
     expect(file.headers.get("content-disposition")).toBe('attachment; filename="audit.csv"');
     const [head, newest] = file.text.split("\r\n");

@@ -166,7 +166,7 @@ ${"matched" in found ? outcome(view, wanted, found) : refused(wanted, found)}
 function how({ ratePerSecond, note }: WantedReplay): Html {
   return html`<div class="filters"><label>Pace, deliveries a second <input type="number" name="rate_per_second"
   value="${ratePerSecond}" min="1" max="1000" required></label>
-<label class="wide">Note, for whoever looks at it later <input name="note" value="${note}" maxlength="500"
+<label class="wide">Note, which the account sees, too <input name="note" value="${note}" maxlength="500"
   autocomplete="off"></label></div>`;
 }
 

@@ -91,9 +91,9 @@ function csvOf(changes: readonly Change[]): string {
   return [COLUMNS, ...rows].map((row) => `${row.map(cellOf).join(",")}\r\n`).join("");
 }
 
-/** RFC 4180. A spreadsheet would run what begins like a formula; a quote before it makes it text. */
+/** RFC 4180. A spreadsheet would run what begins like a formula, full width too; a quote before it makes it text. */
 function cellOf(text: string): string {
-  const plain = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const plain = /^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]/.test(text) ? `'${text}` : text;
   return `"${plain.replaceAll('"', '""')}"`;
 }
 
