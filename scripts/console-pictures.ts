@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { type Browser, chromium } from "playwright-core";
 
 const FOLDER = fileURLToPath(new URL("../docs/pictures/", import.meta.url));
+const COUNTED_WITHIN_MS = 120_000;
 const WINDOW = { width: 1_120, height: 640 };
 
 type Staying = {
@@ -30,6 +31,8 @@ try {
   });
   await takePicture(browser, staying.console, "light", "console-log-light.png", async (page) => {
     await page.waitForSelector(".status.abandoned");
+    // Attempts are counted a little later.
+    await page.waitForSelector("text=/\\d arrived/", { timeout: COUNTED_WITHIN_MS });
   });
   const viewer = { id: "sam", label: "Sam" };
   const permissions = ["webhooks:read", "webhooks:replay"];
