@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { Pool } from "pg";
 import type { Config } from "../config/config.ts";
+import { CELL_NAME } from "../model/cells.ts";
 import { compareCells } from "../moves/beginning.ts";
 import type { Cell, Move } from "../moves/move.ts";
 import { MoveRefusedError } from "../moves/move-refused-error.ts";
@@ -14,8 +15,6 @@ import { UsageError } from "./usage-error.ts";
 
 const CONNECTIONS_MAX = 3;
 const APPLICATION_NAME = "sealpost account move";
-/** `host:port/name`, as callers may read it, is no name of a cell: the form that CELL has. */
-const CELL_NAME = /^[a-z][a-z0-9-]{0,31}$/;
 
 /** How the command line names the other database. */
 export type TargetWish = {
@@ -109,14 +108,13 @@ async function requireTarget(pool: Pool): Promise<void> {
   }
 }
 
+/** Callers may read it: of the form that CELL has, which no address has. */
 function nameOf(asked: string | undefined, found: string | null): string {
   const name = asked ?? found;
   if (name === null) throw new UsageError("The target has no name of its own: give one with --cell NAME.");
   if (found !== null && name !== found) {
     throw new UsageError(`The target is the cell "${found}", not the one that --cell names.`);
   }
-  if (CELL_NAME.test(name)) return name;
-  throw new UsageError(
-    "--cell must be 1 to 32 lowercase letters, digits and hyphens, starting with a letter.",
-  );
+  if (CELL_NAME.pattern.test(name)) return name;
+  throw new UsageError(`--cell must be ${CELL_NAME.rule}.`);
 }

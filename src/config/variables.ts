@@ -1,3 +1,4 @@
+import { CELL_NAME } from "../model/cells.ts";
 import { DAY_SECONDS } from "../model/time.ts";
 import * as kinds from "./kinds.ts";
 
@@ -35,10 +36,7 @@ export const variables = {
       "Unset: they are read from `DATABASE_URL`.",
   ),
   CELL: optional(
-    kinds.text(
-      "1 to 32 lowercase letters, digits and hyphens, starting with a letter",
-      /^[a-z][a-z0-9-]{0,31}$/,
-    ),
+    kinds.text(CELL_NAME.rule, CELL_NAME.pattern),
     "Name of the cell, where there are several ([Scaling](docs/scaling.md)). `migrate` writes it into the database " +
       "once; another cell's database is then refused. Unset: not checked.",
   ),

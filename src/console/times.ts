@@ -12,6 +12,11 @@ export function momentOf(iso: string, timeZone: string | null): Html {
   return html`<time datetime="${iso}" title="${iso}">${momentText(iso, timeZone)}</time>`;
 }
 
+/** Until when what was published at that time can be read, and replayed. */
+export function readableUntil(publishedAt: string, retentionMs: number, timeZone: string | null): Html {
+  return momentOf(new Date(Date.parse(publishedAt) + retentionMs).toISOString(), timeZone);
+}
+
 /** A time of a zone's clock, as `<input type=datetime-local>` writes it: `2026-11-22T14:03`, perhaps with seconds. */
 const WALL_TIME = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(\.\d{1,3})?)?$/;
 

@@ -26,7 +26,7 @@ export type NewLink = {
 
 export type Link = { readonly sessionId: string; readonly linkExpiresAt: Date; readonly expiresAt: Date };
 
-/** Lays a session ready for whoever first enters by the link. */
+/** Creates a session, which whoever first enters by the link gets. */
 export async function insertLink(client: ClientBase | Pool, link: NewLink): Promise<Link> {
   const { rows } = await client.query<Link>(
     `insert into sealpost.console_sessions

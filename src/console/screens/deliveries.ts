@@ -15,7 +15,7 @@ import {
 import { newer, older } from "../paging.ts";
 import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
-import { momentOf } from "../times.ts";
+import { momentOf, readableUntil } from "../times.ts";
 import { activityPanel, rangeOf } from "./activity.ts";
 
 type Listed = z.output<typeof Delivery>;
@@ -148,8 +148,7 @@ function whatNext(view: View, item: Listed): Html | null {
   // A URL that came with the request stays as it is, and is refused again.
   const isInVain = item.reason === "target_refused" && item.target_source === "request";
   if (isInVain || item.reason === "analysis_expired") return null;
-  const untilMs = Date.parse(item.created_at) + view.analysisRetentionMs;
-  return html`Replay until ${momentOf(new Date(untilMs).toISOString(), timeZone)}.`;
+  return html`Replay until ${readableUntil(item.created_at, view.analysisRetentionMs, timeZone)}.`;
 }
 
 /** What is no URL was published by SQL, which refuses only what is plainly wrong: it is shown as it is. */

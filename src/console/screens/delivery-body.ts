@@ -18,8 +18,8 @@ export const deliveryBodyScreen: Screen = {
 <h1>The body as it is sent</h1>
 <p class="fine">Signed over exactly these bytes.${
         isCut &&
-        html` Only the first 65,536 characters are shown: <code>GET …/deliveries/${id}/body</code>
-has them all.`
+        html` Only the first ${SHOWN_CHARS_MAX.toLocaleString("en")} characters are shown:
+<code>GET …/deliveries/${id}/body</code> has them all.`
       }</p>
 <pre>${text.slice(0, SHOWN_CHARS_MAX)}</pre>`,
     };

@@ -4,7 +4,7 @@ import { keyField } from "../forms.ts";
 import { type Html, html } from "../html.ts";
 import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
-import { durationText, momentOf } from "../times.ts";
+import { durationText, momentOf, readableUntil } from "../times.ts";
 
 type Shown = z.output<typeof DeliveryWithAttempts>;
 type Attempt = Shown["attempts"][number];
@@ -36,6 +36,7 @@ export const replayDelivery: Screen = {
 function page(view: View, delivery: Shown): Html {
   const runs = [...Map.groupBy(delivery.attempts, ({ run }) => run)].reverse();
   const next = delivery.next_attempt_at;
+  const until = readableUntil(delivery.created_at, view.analysisRetentionMs, view.session.timeZone);
   const isReplayable = delivery.status === "failed" || delivery.status === "abandoned";
   return html`<nav class="way" aria-label="Way back"><a href="${view.base}/deliveries">Deliveries</a></nav>
 <div class="head"><h1>${delivery.analysis_id}</h1>${statusOf(delivery.status)}
@@ -47,21 +48,21 @@ ${view.query.replayed === "1" && delivery.status === "pending" && queued(deliver
 <div><dt>Published</dt><dd>${momentOf(delivery.created_at, view.session.timeZone)}</dd></div>
 <div><dt>Target</dt><dd class="wrap">${delivery.target_url ?? "none"}</dd></div>
 <div><dt>Delivery</dt><dd><code>${delivery.id}</code> ${copyButton(delivery.id, "id")}</dd></div>
-${isReplayable && html`<div><dt>Replay until</dt><dd>${readableUntil(view, delivery)}</dd></div>`}
+${isReplayable && html`<div><dt>Replay until</dt><dd>${until}</dd></div>`}
 ${next !== null && html`<div><dt>Next attempt</dt><dd>${momentOf(next, view.session.timeZone)}</dd></div>`}
 </dl>
 ${runs.length === 0 && html`<p class="empty">No attempt has ended yet.</p>`}
 ${runs.map(([run, attempts]) => runSection(view, run, attempts))}
-${more(view, delivery)}`;
+${more(view, delivery, until)}`;
 }
 
 /** What it carries, and how to ask for it elsewhere. */
-function more(view: View, delivery: Shown): Html {
+function more(view: View, delivery: Shown, until: Html): Html {
   const address = `${view.publicUrl}/v1/webhooks/deliveries/${delivery.id}`;
   const curl = `curl -sS ${address} -H "Authorization: Bearer $API_KEY"`;
   return html`<section aria-labelledby="more">
 <h2 id="more">Analysis</h2>
-<p>Readable until ${readableUntil(view, delivery)}, by
+<p>Readable until ${until}, by
 <code class="wrap">GET /v1/analyses/${delivery.analysis_id}</code>.
 ${
   view.may("analyses:read") &&
@@ -69,11 +70,6 @@ ${
 }</p>
 <details><summary>This page by the API</summary><pre>${curl}</pre>${copyButton(curl, "command")}</details>
 </section>`;
-}
-
-function readableUntil(view: View, { created_at }: Shown): Html {
-  const untilMs = Date.parse(created_at) + view.analysisRetentionMs;
-  return momentOf(new Date(untilMs).toISOString(), view.session.timeZone);
 }
 
 /** Shown where the script can copy. */

@@ -1,5 +1,6 @@
 import { type Html, html } from "../html.ts";
 import { type Fields, searchOf } from "../log-filters.ts";
+import { older } from "../paging.ts";
 import type { Screen, View } from "../screen.ts";
 import { momentAt, wallTimeOf } from "../times.ts";
 import { auditTable, type Change, detailsText, noteOf, whoOf } from "./audit-table.ts";
@@ -43,13 +44,7 @@ ${filterForm(view, asked)}
         html` Only one account. <a href="${STAFF_PATH}/audit">Show all</a>`
       }</p>
 ${page.items.length === 0 && next === null ? empty(filters) : auditTable(view, page.items)}
-${
-  next !== null &&
-  html`<nav class="pages" aria-label="Pages"><a rel="next" href="${STAFF_PATH}/audit${searchOf({
-    ...filters,
-    cursor: next,
-  })}">Older →</a></nav>`
-}`,
+${next !== null && older(`${STAFF_PATH}/audit${searchOf({ ...filters, cursor: next })}`)}`,
     };
   },
 };
