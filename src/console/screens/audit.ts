@@ -1,8 +1,8 @@
+import { auditTable, type OwnChange } from "../audit-table.ts";
 import { html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import { newer, older } from "../paging.ts";
 import type { Screen } from "../screen.ts";
-import { auditTable, type OwnChange } from "../staff/audit-table.ts";
 
 type Page = { readonly items: readonly OwnChange[]; readonly next_cursor: string | null };
 

@@ -1,9 +1,9 @@
+import { auditTable, type Change, detailsText, noteOf, whoOf } from "../audit-table.ts";
 import { type Html, html } from "../html.ts";
 import { type Fields, searchOf } from "../log-filters.ts";
 import { older } from "../paging.ts";
 import type { Screen, View } from "../screen.ts";
 import { momentAt, wallTimeOf } from "../times.ts";
-import { auditTable, type Change, detailsText, noteOf, whoOf } from "./audit-table.ts";
 import { STAFF_PATH } from "./staff-sites.ts";
 
 type Page = { readonly items: readonly Change[]; readonly next_cursor: string | null };

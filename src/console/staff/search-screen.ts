@@ -1,11 +1,11 @@
 import type { z } from "zod";
 import type { Found } from "../../operations/search.ts";
+import { accountLink } from "../audit-table.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import { number } from "../replay-progress.ts";
 import type { Screen } from "../screen.ts";
 import { statusOf } from "../status.ts";
-import { accountLink } from "./audit-table.ts";
 import { STAFF_PATH } from "./staff-sites.ts";
 
 type Findings = z.output<typeof Found>;

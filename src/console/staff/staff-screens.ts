@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import type { Account, AccountReplay } from "../../operations/accounts.ts";
+import { auditTable, type Change } from "../audit-table.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import { makerOf, progressOf, replayStatusOf } from "../replay-progress.ts";
@@ -8,7 +9,6 @@ import { leave } from "../screens/leave.ts";
 import { screens } from "../screens.ts";
 import { momentOf } from "../times.ts";
 import { auditFile, auditScreen } from "./audit-screens.ts";
-import { auditTable, type Change } from "./audit-table.ts";
 import { hurtList } from "./hurt-list.ts";
 import { searchForm, searchScreen } from "./search-screen.ts";
 import { STAFF_PATH } from "./staff-sites.ts";

@@ -1,9 +1,9 @@
 import type { z } from "zod";
-import type { AccountAuditEntry, AuditEntry } from "../../operations/audit.ts";
-import { type Html, html } from "../html.ts";
-import type { View } from "../screen.ts";
-import { momentOf } from "../times.ts";
-import { STAFF_PATH } from "./staff-sites.ts";
+import type { AccountAuditEntry, AuditEntry } from "../operations/audit.ts";
+import { type Html, html } from "./html.ts";
+import type { View } from "./screen.ts";
+import { STAFF_PATH } from "./staff/staff-sites.ts";
+import { momentOf } from "./times.ts";
 
 export type Change = z.output<typeof AccountAuditEntry>;
 
