@@ -20,6 +20,7 @@ import type { ReadAssertion } from "./staff/assertion.ts";
 import { addSignIn, sendSignIn } from "./staff/sign-in.ts";
 import { staffAccountScreens, staffScreens } from "./staff/staff-screens.ts";
 import { staffAccountSite, staffSite } from "./staff/staff-sites.ts";
+import { addTimeZones } from "./time-zones.ts";
 
 export type ConsoleOptions = {
   readonly sessions: SessionStore;
@@ -52,6 +53,7 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
         ...Object.values(assets).map((path) => ({ method: "GET", path }) as const),
         ...(await addEmbedScript(pages, kernel)),
         ...addEntry(pages, kernel, options, assets, framers),
+        ...addTimeZones(pages, kernel, options.publicUrl, framers),
       );
       const addScreens = (pages: FastifyInstance, site: Site, screens: readonly Screen[]) => {
         for (const screen of screens) addScreen(pages, kernel, options, assets, site, screen);

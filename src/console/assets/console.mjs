@@ -30,6 +30,23 @@ document.addEventListener("submit", (event) => {
   if (form.dataset.wait !== undefined) say(form.dataset.wait, false);
 });
 
+/** The browser's own zone for times, which only a script knows. @param {ParentNode} root a page */
+function offerOwnZone(root) {
+  const button = /** @type {HTMLButtonElement | null} */ (root.querySelector("[data-local]"));
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (button === null || !zone || root.querySelector(`.times [value="${CSS.escape(zone)}"]`) !== null) return;
+  button.value = zone;
+  button.textContent = `${zone}, as this computer`;
+  button.hidden = false;
+}
+offerOwnZone(main);
+
+// What hangs open over the page is closed by a click elsewhere.
+document.addEventListener("click", ({ target }) => {
+  const open = main.querySelector(".times[open]");
+  if (open !== null && !open.contains(/** @type {Node} */ (target))) open.removeAttribute("open");
+});
+
 // Back to a page is back to the link that led away from it.
 document.addEventListener("click", ({ target }) => {
   const href = /** @type {Element} */ (target).closest("main a")?.getAttribute("href");
@@ -120,6 +137,7 @@ async function morph(text) {
   const template = document.createElement("template");
   template.innerHTML = /** @type {any} */ (policy ? policy.createHTML(next) : next);
   keepRows(template.content);
+  offerOwnZone(template.content);
   Idiomorph.morph(main, template.content, {
     morphStyle: "innerHTML",
     callbacks: {

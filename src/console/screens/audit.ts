@@ -13,12 +13,12 @@ export const auditScreen: Screen = {
   method: "GET",
   path: "/audit",
   show: async (view) => {
-    const { base, query, session } = view;
+    const { base, query } = view;
     const page = await view.ask<Page>("audit.list", { query: { ...query, limit: String(PAGE_ITEMS) } });
     const address = (changed = {}) => `${base}/audit${searchOf({ ...query, ...changed })}`;
     return {
       title: "Changes",
-      main: html`<div class="head"><h1>Changes</h1><p class="fine">Times in ${session.timeZone ?? "UTC"}</p></div>
+      main: html`<div class="head"><h1>Changes</h1></div>
 ${
   page.items.length === 0
     ? html`<section class="empty"><h2>Nothing has been changed yet</h2>

@@ -54,8 +54,7 @@ export const deliveriesScreen: Screen = {
     const hasSome = page.items.length > 0 || isAsked(asked);
     return {
       title: "Deliveries",
-      main: html`<div class="head"><h1>Deliveries</h1>
-<p class="fine">Times in ${session.timeZone ?? "UTC"}</p></div>
+      main: html`<div class="head"><h1>Deliveries</h1></div>
 ${hasSome && [activity, tabs(view, asked), filterForm(view, asked)]}
 ${page.items.length === 0 && page.next_cursor === null ? empty(view, asked) : table(view, asked, page, isCapped)}`,
     };

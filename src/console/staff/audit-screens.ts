@@ -39,10 +39,10 @@ export const auditScreen: Screen = {
       main: html`<div class="head"><h1>Audit</h1>
 <a class="button" href="${STAFF_PATH}/audit.csv${searchOf(filters)}">Download CSV</a></div>
 ${filterForm(view, asked)}
-<p class="fine times">Times in ${session.timeZone ?? "UTC"}.${
-        typeof asked.account_id === "string" &&
-        html` Only one account. <a href="${STAFF_PATH}/audit">Show all</a>`
-      }</p>
+${
+  typeof asked.account_id === "string" &&
+  html`<p class="fine">Only one account. <a href="${STAFF_PATH}/audit">Show all</a></p>`
+}
 ${page.items.length === 0 && next === null ? empty(filters) : auditTable(view, page.items)}
 ${next !== null && older(`${STAFF_PATH}/audit${searchOf({ ...filters, cursor: next })}`)}`,
     };
