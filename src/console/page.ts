@@ -96,9 +96,13 @@ function header(frame: Frame, session: ConsoleSession, base: string): Html {
 </header>`;
 }
 
-/** What can be done about a page itself. It is in `<main>`, so that it is refreshed like the times that it tells of. */
+/**
+ * What can be done about a page itself. It is in `<main>`, so that it is refreshed like the times that it tells of.
+ * What refreshes is a script, which says in the button how it stands; without one there is nothing to see.
+ */
 function tools(path: string | null, session: ConsoleSession): Html {
-  return html`<div class="tools">${path !== null && zoneChoice(session, path)}</div>`;
+  return html`<div class="tools">${path !== null && zoneChoice(session, path)}
+<button type="button" class="live"><span aria-hidden="true"></span> <span></span></button></div>`;
 }
 
 /** Shown by a key. */
