@@ -27,6 +27,10 @@ export type ConsoleOptions = {
   /** Under which browsers reach the service. */
   readonly publicUrl: string;
   readonly analysisRetentionMs: number;
+  /** Of a run. */
+  readonly attemptsMax: number;
+  /** What the audit log can tell of, by operations' keys and names like those. */
+  readonly audited: readonly string[];
   /** Origins that may show an account's console in a frame. */
   readonly ancestors: readonly string[];
   /** Of support staff, by a proxy in front; null: there is none. */
@@ -140,7 +144,7 @@ const held = new WeakMap<FastifyRequest, Seen>();
 
 function viewOf(
   kernel: Kernel,
-  { sessions, publicUrl, analysisRetentionMs, now }: ConsoleOptions,
+  { sessions, publicUrl, analysisRetentionMs, attemptsMax, audited, now }: ConsoleOptions,
   { session, accountId, base }: Seen,
   request: FastifyRequest,
   screen: Screen,
@@ -191,6 +195,8 @@ function viewOf(
     askForText,
     publicUrl,
     analysisRetentionMs,
+    attemptsMax,
+    audited,
     nowMs: now(),
   };
 }
