@@ -61,8 +61,8 @@ export function zoneChoice({ timeZone, linkTimeZone }: ConsoleSession, path: str
 <form method="post" action="${CHOOSE.path}">${to}
 <button name="zone" class="quiet" data-local hidden></button>
 ${known.map((zone) => {
-  const isShown = zone === shown;
-  return html`<button name="zone" class="quiet" value="${zone}"${isShown && html` aria-current="true"`}>${zone}</button>`;
+  const current = zone === shown && html` aria-current="true"`;
+  return html`<button name="zone" class="quiet" value="${zone}"${current}>${zone}</button>`;
 })}
 </form>
 <form method="post" action="${CHOOSE.path}">${to}

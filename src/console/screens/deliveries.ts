@@ -75,12 +75,13 @@ function filterForm(view: View, asked: Fields): Html {
   const isFiltered = [...FIELD_FILTERS, "replay_id"].some((name) => asked[name] !== undefined);
   const replayId = asked.replay_id;
   const none = Object.fromEntries([...FIELD_FILTERS, "replay_id", "cursor"].map((name) => [name, []]));
-  return html`<form class="filters" method="get" action="${view.base}/deliveries" role="search">
+  return html`<details class="fold"${isFiltered && html` open`}><summary>Filters</summary>
+<form class="filters" method="get" action="${view.base}/deliveries" role="search">
 ${["status", "range"].flatMap((name) => valuesOf(asked, name).map((value) => hidden(name, value)))}
 ${filterFields(asked, view.session.timeZone, true)}
 <button>Filter</button>
 ${isFiltered && html`<a href="${address(view, asked, none)}">Clear filters</a>`}
-</form>
+</form></details>
 ${typeof replayId === "string" && ofReplay(view, replayId)}`;
 }
 
