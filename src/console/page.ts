@@ -57,13 +57,18 @@ ${framer !== null && html`<script type="module" src="${assets["framed.mjs"]}"></
 <a class="skip" href="#main">Skip to content</a>
 ${session !== null && frame.base !== null && headerOf(frame, session, frame.base)}
 <div id="banner" role="status" aria-live="polite" hidden${session !== null && isStaff(session) && STAFF_ENDED}></div>
-<main id="main" tabindex="-1"${frame.isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
-${main}
-</main>
+${mainElement(frame, main)}
 ${session !== null && keys()}
 </body>
 </html>
 `;
+}
+
+/** What a refresh replaces. */
+export function mainElement({ assets, isRefreshed }: Frame, main: Html): Html {
+  return html`<main id="main" tabindex="-1"${isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
+${main}
+</main>`;
 }
 
 const STAFF_ENDED = html` data-ended="This session has ended: reload the page to sign in again."`;

@@ -37,3 +37,30 @@ export function coalesceByTurn<Answer>(
     return { answer, callers: turn.callers, place };
   };
 }
+
+/**
+ * The same for different keys that one statement can ask for.
+ *
+ * @param ask answers by key; what is not there is null
+ */
+export function gatherByTurn<Answer>(
+  ask: (keys: readonly string[]) => Promise<ReadonlyMap<string, Answer>>,
+): (key: string) => Promise<Answer | null> {
+  type Turn = { readonly keys: Set<string>; readonly asked: Promise<ReadonlyMap<string, Answer>> };
+  let turn: Turn | null = null;
+
+  function begin(): Turn {
+    const keys = new Set<string>();
+    const asked = new Promise(setImmediate).then(() => {
+      turn = null;
+      return ask([...keys]);
+    });
+    return { keys, asked };
+  }
+
+  return async (key) => {
+    turn ??= begin();
+    turn.keys.add(key);
+    return (await turn.asked).get(key) ?? null;
+  };
+}

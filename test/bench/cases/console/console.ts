@@ -188,7 +188,7 @@ async function shareOfServe(
 
 /** Every viewer asks for his page again at his own beat, until `meanwhile` is over. */
 async function leaveOpen<Result>(
-  { base, open }: Viewers,
+  { base, refresh }: Viewers,
   meanwhile: () => Promise<Result>,
 ): Promise<[Result, { count: number; unchanged: number }]> {
   const refreshes = { count: 0, unchanged: 0 };
@@ -197,10 +197,10 @@ async function leaveOpen<Result>(
     let tag: string | null = null;
     await wait((viewer / VIEWERS) * REFRESH_MS, null, { signal: ending.signal });
     for (;;) {
-      const opened: Awaited<ReturnType<Viewers["open"]>> = await open(
+      const opened: Awaited<ReturnType<Viewers["refresh"]>> = await refresh(
         viewer,
         `${base}/deliveries`,
-        tag ?? undefined,
+        tag,
       );
       refreshes.count += 1;
       if (opened.status === 304) refreshes.unchanged += 1;
