@@ -24,7 +24,7 @@ export function createSessionStore(
   ancestors: readonly string[],
   outageAs503: OutageAs503,
 ): SessionStore {
-  const find = gatherByTurn((digests) => findSessions(pool, digests));
+  const find = gatherByTurn((digests) => findSessions(pool, [...digests.keys()]));
   return {
     open: (digest, session, requestId) =>
       outageAs503(
@@ -41,7 +41,7 @@ export function createSessionStore(
       ),
     findAccountName: (accountId) => outageAs503(findAccountName(pool, accountId)),
     find: async (digest) => {
-      const session = await outageAs503(find(digest.toString("hex")));
+      const { answer: session = null } = await outageAs503(find(digest.toString("hex")));
       if (session === null || session.embedOrigin === null || ancestors.includes(session.embedOrigin))
         return session;
       return { ...session, embedOrigin: null };

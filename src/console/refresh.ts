@@ -38,7 +38,7 @@ export function createGather(): Gather {
       [next, waiting, lastMs] = [null, 0, performance.now()];
       resolve();
     };
-    const timer = setTimeout(begin, lastMs + TOGETHER_MS - performance.now());
+    const timer = setTimeout(begin, Math.max(0, lastMs + TOGETHER_MS - performance.now()));
     return { begun, begin };
   }
 

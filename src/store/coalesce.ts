@@ -39,28 +39,34 @@ export function coalesceByTurn<Answer>(
 }
 
 /**
- * The same for different keys that one statement can ask for.
+ * The same with one question for all keys of a turn. An error goes to all callers.
  *
- * @param ask answers by key; what is not there is null
+ * @param ask is told which keys there are, and for how many each; a key that it does not answer is undefined
  */
 export function gatherByTurn<Answer>(
-  ask: (keys: readonly string[]) => Promise<ReadonlyMap<string, Answer>>,
-): (key: string) => Promise<Answer | null> {
-  type Turn = { readonly keys: Set<string>; readonly asked: Promise<ReadonlyMap<string, Answer>> };
+  ask: (callers: ReadonlyMap<string, number>) => Promise<ReadonlyMap<string, Answer>>,
+): (key: string) => Promise<Coalesced<Answer | undefined>> {
+  type Turn = {
+    readonly callers: Map<string, number>;
+    readonly asked: Promise<ReadonlyMap<string, Answer>>;
+  };
   let turn: Turn | null = null;
 
   function begin(): Turn {
-    const keys = new Set<string>();
+    const callers = new Map<string, number>();
     const asked = new Promise(setImmediate).then(() => {
       turn = null;
-      return ask([...keys]);
+      return ask(callers);
     });
-    return { keys, asked };
+    return { callers, asked };
   }
 
   return async (key) => {
     turn ??= begin();
-    turn.keys.add(key);
-    return (await turn.asked).get(key) ?? null;
+    const { callers, asked } = turn;
+    const place = (callers.get(key) ?? 0) + 1;
+    callers.set(key, place);
+    const answer = (await asked).get(key);
+    return { answer, callers: callers.get(key) ?? 0, place };
   };
 }
