@@ -11,7 +11,7 @@ export function isRefresh({ headers }: FastifyRequest): boolean {
   return headers["x-refresh"] !== undefined;
 }
 
-/** A reader notices no more of it than that a page is half a second older. */
+/** By which a refresh may be late: nobody waits for it. */
 const TOGETHER_MS = 500;
 /** So that answering them all does not keep other requests waiting. */
 const TOGETHER_MAX = 32;
@@ -72,7 +72,10 @@ export type AnswerRefresh = (
   refresh: Refresh,
 ) => Promise<FastifyReply>;
 
-/** Those who ask for the same in one turn of the event loop, and may do the same, are shown the same. */
+/**
+ * Those who ask for the same in one turn of the event loop, and may do the same, are shown the same, read in the name
+ * of the first of them. They come in one turn because their sessions were found and counted by a statement for all.
+ */
 export function createAnswerRefresh(): AnswerRefresh {
   const turn = new Map<string, Promise<Refreshed>>();
 
