@@ -9,9 +9,10 @@ import { type Assets, addAssets } from "./assets.ts";
 import { addEmbedScript, createFramers, type Framers } from "./embedding.ts";
 import { addEntry } from "./entry.ts";
 import { formOf, refuseForeignPost, sendFile, sendPage } from "./guards.ts";
-import { bareFrame, document, type Frame } from "./page.ts";
+import type { Html } from "./html.ts";
+import { bareFrame, document, type Frame, mainElement } from "./page.ts";
 import { problemPage } from "./problem-page.ts";
-import { isRefresh, isUnchanged } from "./refresh.ts";
+import { type AnswerRefresh, createAnswerRefresh, createGather, type Gather, isRefresh } from "./refresh.ts";
 import type { Asking, Screen, View } from "./screen.ts";
 import { screens } from "./screens.ts";
 import type { SessionStore } from "./session.ts";
@@ -59,8 +60,9 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
         ...addEntry(pages, kernel, options, assets, framers),
         ...addTimeZones(pages, kernel, options.publicUrl, framers),
       );
+      const refreshing = { gather: createGather(), answer: createAnswerRefresh() };
       const addScreens = (pages: FastifyInstance, site: Site, screens: readonly Screen[]) => {
-        for (const screen of screens) addScreen(pages, kernel, options, assets, site, screen);
+        for (const screen of screens) addScreen(pages, kernel, options, assets, refreshing, site, screen);
         added.push(...screens.map(({ method, path }) => ({ method, path: `${site.path}${path}` })));
       };
       addScreens(pages, accountSite(options.sessions), screens);
@@ -91,16 +93,19 @@ function addScreen(
   kernel: Kernel,
   options: ConsoleOptions,
   assets: Assets,
+  refreshing: { readonly gather: Gather; readonly answer: AnswerRefresh },
   site: Site,
   screen: Screen,
 ): void {
   const { sessions, publicUrl } = options;
+  const isRefreshed = screen.method === "GET";
   pages.route<{ Params: Record<string, string>; Querystring: View["query"] }>({
     method: screen.method === "GET" ? ["GET", "HEAD"] : [screen.method],
     url: routerPath(`${site.path}${screen.path}`),
     onRequest: async (request, reply) => {
       const context = beginRequest(request, "console");
       if (screen.method === "POST") refuseForeignPost(request, publicUrl);
+      if (isRefreshed && isRefresh(request)) await refreshing.gather();
       const seen = await site.find(request);
       if (seen === null) {
         await kernel.admit(request, reply);
@@ -120,10 +125,6 @@ function addScreen(
       const seen = held.get(request)!;
       const { session } = seen;
       const view = viewOf(kernel, options, seen, request, screen);
-      const shown = await screen.show(view);
-      if ("goTo" in shown) return reply.redirect(shown.goTo, 303);
-      if ("file" in shown) return sendFile(reply, shown.file);
-      const isRefreshed = screen.method === "GET";
       const frame = {
         assets,
         session,
@@ -132,9 +133,14 @@ function addScreen(
         isRefreshed,
         framer: session.embedOrigin,
       };
+      if (isRefreshed && isRefresh(request)) {
+        const around = (main: Html) => mainElement(frame, main);
+        return await refreshing.answer(request, reply, { seen, view, show: screen.show, around });
+      }
+      const shown = await screen.show(view);
+      if ("goTo" in shown) return reply.redirect(shown.goTo, 303);
+      if ("file" in shown) return sendFile(reply, shown.file);
       const { text } = document(frame, shown);
-      if (isRefresh(request) && isUnchanged(request, reply, text))
-        return sendPage(reply, session.embedOrigin, 304, null);
       return sendPage(reply, session.embedOrigin, shown.status ?? 200, text);
     },
   });

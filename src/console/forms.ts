@@ -8,9 +8,16 @@ export function keyField(): Html {
   return html`<input type="hidden" name="_key" value="${randomUUID()}">`;
 }
 
+const KEY = /(<input type="hidden" name="_key" value=")[^"]*/g;
+
 /** A page as it is apart from these. */
 export function withoutKeys(page: string): string {
-  return page.replaceAll(/(?<=<input type="hidden" name="_key" value=")[^"]*/g, "");
+  return page.replaceAll(KEY, "$1");
+}
+
+/** The same page for somebody else: the keys of two people must not be taken for one. */
+export function withNewKeys(page: string): string {
+  return page.replaceAll(KEY, (_, before: string) => before + randomUUID());
 }
 
 /** @throws Problem 403 unless the session may; for pages whose only purpose is a form. */

@@ -57,14 +57,15 @@ export function sendFile(reply: FastifyReply, { name, type, parts }: ShownFile):
     .send(Readable.from(reply.request.method === "HEAD" ? [] : parts));
 }
 
-/** @param framer the origin that may frame it; null: none @param text null: none, such as with 304 */
+/** @param framer the origin that may frame it; null: none @param page null: none, such as with 304 */
 export function sendPage(
   reply: FastifyReply,
   framer: string | null,
   status: number,
-  text: string | null,
+  page: string | Buffer | null,
 ): FastifyReply {
   reply.code(status).headers(pageHeaders(framer));
-  if (text === null) return reply.send();
-  return reply.header("content-type", "text/html; charset=utf-8").send(Buffer.from(text));
+  if (page === null) return reply.send();
+  const bytes = typeof page === "string" ? Buffer.from(page) : page;
+  return reply.header("content-type", "text/html; charset=utf-8").send(bytes);
 }

@@ -1,4 +1,4 @@
-import type { ConsoleSession } from "../model/console.ts";
+import type { ConsoleSession, ConsoleZones } from "../model/console.ts";
 import type { Assets } from "./assets.ts";
 import { type Html, html } from "./html.ts";
 import { staffHeader } from "./staff/staff-header.ts";
@@ -58,14 +58,19 @@ ${framer !== null && html`<script type="module" src="${assets["framed.mjs"]}"></
 <a class="skip" href="#main">Skip to content</a>
 ${session !== null && frame.base !== null && headerOf(frame, session, frame.base)}
 <div id="banner" role="status" aria-live="polite" hidden${session !== null && isStaff(session) && STAFF_ENDED}></div>
-<main id="main" tabindex="-1"${frame.isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
-${frame.isRefreshed && session !== null && tools(frame.path, session)}
-${main}
-</main>
+${mainElement(frame, main)}
 ${session !== null && keys()}
 </body>
 </html>
 `;
+}
+
+/** What a refresh replaces. Of the session only its time zones show in it: it may answer others' refreshes, too. */
+export function mainElement({ assets, session, path, isRefreshed }: Frame, main: Html): Html {
+  return html`<main id="main" tabindex="-1"${isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
+${isRefreshed && session !== null && tools(path, session)}
+${main}
+</main>`;
 }
 
 const STAFF_ENDED = html` data-ended="This session has ended: reload the page to sign in again."`;
@@ -100,7 +105,7 @@ function header(frame: Frame, session: ConsoleSession, base: string): Html {
  * What can be done about a page itself. It is in `<main>`, so that it is refreshed like the times that it tells of.
  * What refreshes is a script, which says in the button how it stands; without one there is nothing to see.
  */
-function tools(path: string | null, session: ConsoleSession): Html {
+function tools(path: string | null, session: ConsoleZones): Html {
   return html`<div class="tools">${path !== null && zoneChoice(session, path)}
 <button type="button" class="live"><span aria-hidden="true"></span> <span></span></button></div>`;
 }

@@ -3,7 +3,8 @@ import type { Html } from "./html.ts";
 
 /** What a screen is made of: its account's session, the address, and operations in the session's name. */
 export type View = {
-  readonly session: ConsoleSession;
+  /** Nothing else of it: what a screen shows is the same for all who may and ask for the same; see refresh.ts. */
+  readonly session: Pick<ConsoleSession, "timeZone">;
   /** Null: none, on staff's pages across accounts. */
   readonly accountId: string | null;
   /** Where the account's part begins: `/console/a/ACCOUNT`, or staff's. */

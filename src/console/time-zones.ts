@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { AddedRoute, Kernel } from "../api/kernel.ts";
 import { invalidRequest } from "../api/problems.ts";
 import { beginRequest } from "../api/request-context.ts";
-import type { ConsoleSession } from "../model/console.ts";
+import type { ConsoleZones } from "../model/console.ts";
 import { DAY_SECONDS, isTimeZone } from "../model/time.ts";
 import { FRAMED_COOKIE, type Framers } from "./embedding.ts";
 import { formOf, refuseForeignPost } from "./guards.ts";
@@ -52,7 +52,7 @@ export function addTimeZones(
 const OF_CONSOLE = /^\/console\/(?:a|staff)(?:[/?][\x21-\x7e]*)?$/;
 
 /** In which zone a page's times are, and the others that there are. @param path of the page */
-export function zoneChoice({ timeZone, linkTimeZone }: ConsoleSession, path: string): Html {
+export function zoneChoice({ timeZone, linkTimeZone }: ConsoleZones, path: string): Html {
   const shown = timeZone ?? "UTC";
   const to = html`<input type="hidden" name="to" value="${path}">`;
   const known = [...new Set([linkTimeZone ?? "UTC", "UTC", shown])];

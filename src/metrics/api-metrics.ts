@@ -16,7 +16,9 @@ export function createApiMetrics(registry: MetricsRegistry) {
     }),
     requestSeconds: registry.histogram({
       name: "sealpost_api_request_seconds",
-      help: "Time from a request's arrival to the end of its response.",
+      help:
+        "Time from a request's arrival to the end of its response. A refresh of the console waits up to 0.5 s for " +
+        "others.",
       unit: "seconds",
       labels: { operation: null },
       buckets: REQUEST_SECONDS,

@@ -41,6 +41,9 @@ export type ConsoleSession = {
   readonly expiresAt: Date;
 };
 
+/** In which zone a session's times are shown, and in which they would be without the viewer's choice. */
+export type ConsoleZones = Pick<ConsoleSession, "timeZone" | "linkTimeZone">;
+
 /** What became of a link. `path`: where it opens, below the account; null: the first page. */
 export type EnteredLink =
   | { readonly kind: "entered"; readonly accountId: string; readonly path: string | null }

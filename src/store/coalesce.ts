@@ -37,3 +37,36 @@ export function coalesceByTurn<Answer>(
     return { answer, callers: turn.callers, place };
   };
 }
+
+/**
+ * The same with one question for all keys of a turn. An error goes to all callers.
+ *
+ * @param ask is told which keys there are, and for how many each; a key that it does not answer is undefined
+ */
+export function gatherByTurn<Answer>(
+  ask: (callers: ReadonlyMap<string, number>) => Promise<ReadonlyMap<string, Answer>>,
+): (key: string) => Promise<Coalesced<Answer | undefined>> {
+  type Turn = {
+    readonly callers: Map<string, number>;
+    readonly asked: Promise<ReadonlyMap<string, Answer>>;
+  };
+  let turn: Turn | null = null;
+
+  function begin(): Turn {
+    const callers = new Map<string, number>();
+    const asked = new Promise(setImmediate).then(() => {
+      turn = null;
+      return ask(callers);
+    });
+    return { callers, asked };
+  }
+
+  return async (key) => {
+    turn ??= begin();
+    const { callers, asked } = turn;
+    const place = (callers.get(key) ?? 0) + 1;
+    callers.set(key, place);
+    const answer = (await asked).get(key);
+    return { answer, callers: callers.get(key) ?? 0, place };
+  };
+}

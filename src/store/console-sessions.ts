@@ -114,7 +114,7 @@ export async function enterByLink(pool: Pool, linkDigest: Buffer, digest: Buffer
 }
 
 const FIND = `
-select s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "keyId",
+select s.digest, s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "keyId",
   case when s.key_id is null then s.permissions
     else array(select unnest(s.permissions) intersect select unnest(k.scopes)) end as permissions,
   s.viewer_id as "viewerId", coalesce(s.viewer_label, k.name) as "viewerLabel", s.embed_origin as "embedOrigin",
@@ -122,19 +122,31 @@ select s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "
 from sealpost.console_sessions s
 left join sealpost.api_keys k on k.id = s.key_id
 left join sealpost.accounts a on a.id = s.account_id
-where s.digest = $1 and s.revoked_at is null and s.expires_at > now()
+where s.digest = any($1) and s.revoked_at is null and s.expires_at > now()
   and (s.key_id is null or k.revoked_at is null and (k.expires_at is null or k.expires_at > now()))
   and (s.account_id is not null or s.last_active_at > now() - $2::float8 * interval '1 second')`;
 
-/** Null: there is none, or it has ended, or its key has, or staff were idle for too long. */
-export async function findSession(pool: Pool, digest: Buffer): Promise<ConsoleSession | null> {
-  const { rows } = await pool.query<Omit<ConsoleSession, "permissions"> & { permissions: string[] }>({
-    name: "find_console_session",
+type Found = Omit<ConsoleSession, "permissions"> & { digest: Buffer; permissions: string[] };
+
+/**
+ * By their digests in hexadecimal. Not there: there is none, or it has ended, or its key has, or staff were idle for
+ * too long.
+ */
+export async function findSessions(
+  pool: Pool,
+  digests: readonly string[],
+): Promise<ReadonlyMap<string, ConsoleSession>> {
+  const { rows } = await pool.query<Found>({
+    name: "find_console_sessions",
     text: FIND,
-    values: [digest, STAFF_IDLE_SECONDS],
+    values: [digests.map((digest) => Buffer.from(digest, "hex")), STAFF_IDLE_SECONDS],
   });
-  const [session] = rows;
-  return session === undefined ? null : { ...session, permissions: new Set(session.permissions) };
+  return new Map(
+    rows.map(({ digest, permissions, ...session }) => [
+      digest.toString("hex"),
+      { ...session, permissions: new Set(permissions) },
+    ]),
+  );
 }
 
 /** A person did something, noted at most once a minute. */

@@ -1,6 +1,6 @@
 import type { Pool } from "pg";
 import { RateLimiterPostgres, RateLimiterRes } from "rate-limiter-flexible";
-import { coalesceByTurn } from "./coalesce.ts";
+import { gatherByTurn } from "./coalesce.ts";
 
 /** So many requests within so many seconds. */
 export type CountedPolicy = { readonly requestsMax: number; readonly windowSeconds: number };
@@ -10,19 +10,18 @@ export type Counted = { readonly requests: number; readonly resetMs: number };
 
 /**
  * Counts requests in buckets that all processes beside one database share. A bucket over its limit is not written again
- * until its window ends, so that a flood of refused requests causes no flood of writes. Requests of one bucket in one
- * turn of the event loop are counted by one statement, each with a number of its own; those beyond the limit may only
+ * until its window ends, so that a flood of refused requests causes no flood of writes. Requests of one turn of the
+ * event loop are counted by one statement, each with a number of its own in its bucket; those beyond the limit may only
  * be told that they are.
  *
- * The counting is rate-limiter-flexible's, on our own table; it goes by the clocks of the processes, which may differ
- * by a second without harm.
+ * The counting is rate-limiter-flexible's, on our own table.
  */
 export function createRequestCounter(
   pool: Pool,
 ): (bucket: string, policy: CountedPolicy) => Promise<Counted> {
   const counters = new Map<CountedPolicy, Count>();
   return (bucket, policy) => {
-    const count = counters.get(policy) ?? createCount(createLimiter(pool, policy), policy);
+    const count = counters.get(policy) ?? createCount(new TurnLimiter(pool, policy), policy);
     counters.set(policy, count);
     return count(bucket);
   };
@@ -30,32 +29,79 @@ export function createRequestCounter(
 
 type Count = (bucket: string) => Promise<Counted>;
 
-function createCount(limiter: RateLimiterPostgres, { requestsMax }: CountedPolicy): Count {
-  const consume = coalesceByTurn((bucket, requests) =>
-    limiter.consume(bucket, requests).catch((refusal: unknown) => {
-      if (refusal instanceof RateLimiterRes) return refusal;
-      throw refusal;
-    }),
-  );
+function createCount(limiter: TurnLimiter, { requestsMax }: CountedPolicy): Count {
+  const consume = gatherByTurn(async (requests) => {
+    const counted = [...requests].map(
+      async ([bucket, count]) => [bucket, await consumeOf(limiter, bucket, count)] as const,
+    );
+    return new Map(await Promise.all(counted));
+  });
   return async (bucket) => {
     const { answer, callers, place } = await consume(bucket);
-    const { consumedPoints, msBeforeNext: resetMs } = answer;
+    const { consumedPoints, msBeforeNext: resetMs } = answer!;
     // A bucket that is blocked in memory comes without its count.
     const requests = consumedPoints === 0 ? requestsMax + 1 : consumedPoints - callers + place;
     return { requests, resetMs };
   };
 }
 
-function createLimiter(pool: Pool, policy: CountedPolicy): RateLimiterPostgres {
-  return new RateLimiterPostgres({
-    storeClient: pool,
-    storeType: "pool",
-    schemaName: "sealpost",
-    tableName: "rate_limits",
-    tableCreated: true,
-    keyPrefix: "",
-    points: policy.requestsMax,
-    duration: policy.windowSeconds,
-    inMemoryBlockOnConsumed: policy.requestsMax + 1,
-  });
+async function consumeOf(limiter: TurnLimiter, bucket: string, requests: number): Promise<RateLimiterRes> {
+  try {
+    return await limiter.consume(bucket, requests);
+  } catch (refusal) {
+    if (refusal instanceof RateLimiterRes) return refusal;
+    throw refusal;
+  }
+}
+
+/** In one order everywhere, or two statements might wait for each other. By the database's clock. */
+const COUNT = `
+insert into sealpost.rate_limits as known (key, points, expire)
+select asked.key, asked.points, (extract(epoch from now()) * 1000)::bigint + $3::bigint
+from unnest($1::text[], $2::integer[]) as asked (key, points)
+order by asked.key
+on conflict (key) do update set
+  points = case when known.expire <= excluded.expire - $3 then excluded.points else known.points + excluded.points end,
+  expire = case when known.expire <= excluded.expire - $3 then excluded.expire else known.expire end
+returning key, points, expire`;
+
+type Row = { readonly key: string; readonly points: number; readonly expire: string };
+
+/** Counts all buckets that are asked for at once by one statement. The library's own store sends one for each. */
+class TurnLimiter extends RateLimiterPostgres {
+  readonly #pool: Pool;
+  #asked = new Map<string, number>();
+  #counted: Promise<ReadonlyMap<string, Row>> | null = null;
+
+  constructor(pool: Pool, { requestsMax, windowSeconds }: CountedPolicy) {
+    super({
+      storeClient: pool,
+      storeType: "pool",
+      tableName: "rate_limits",
+      schemaName: "sealpost",
+      tableCreated: true,
+      keyPrefix: "",
+      points: requestsMax,
+      duration: windowSeconds,
+      inMemoryBlockOnConsumed: requestsMax + 1,
+    });
+    this.#pool = pool;
+  }
+
+  /** By which the library counts; it reads the first row. */
+  async _upsert(key: string, points: number, windowMs: number): Promise<{ readonly rows: readonly Row[] }> {
+    this.#asked.set(key, points + (this.#asked.get(key) ?? 0));
+    this.#counted ??= Promise.resolve().then(() => this.#count(windowMs));
+    const row = (await this.#counted).get(key);
+    if (row === undefined) throw new Error("A bucket was not counted.");
+    return { rows: [row] };
+  }
+
+  async #count(windowMs: number): Promise<ReadonlyMap<string, Row>> {
+    const asked = this.#asked;
+    [this.#asked, this.#counted] = [new Map(), null];
+    const values = [[...asked.keys()], [...asked.values()], windowMs];
+    const { rows } = await this.#pool.query<Row>({ name: "count_requests", text: COUNT, values });
+    return new Map(rows.map((row) => [row.key, row]));
+  }
 }

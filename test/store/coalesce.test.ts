@@ -1,5 +1,5 @@
-import { expect, it } from "vitest";
-import { coalesceByTurn } from "../../src/store/coalesce.ts";
+import { describe, expect, it } from "vitest";
+import { coalesceByTurn, gatherByTurn } from "../../src/store/coalesce.ts";
 
 it("asks once for all who come in one turn, key by key, when all of them are there", async () => {
   const asked: [string, number][] = [];
@@ -42,4 +42,39 @@ it("gives an error to all, and asks anew after it", async () => {
   expect(settled.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   isBroken = false;
   expect((await gathered("a")).answer).toBe("a");
+});
+
+describe("many keys", () => {
+  it("are asked for together, and nobody gets what was asked for before they came", async () => {
+    const asked: [string, number][][] = [];
+    const gathered = gatherByTurn((callers) => {
+      asked.push([...callers]);
+      return Promise.resolve(new Map([["a", asked.length]]));
+    });
+    const answers = [gathered("a"), gathered("b"), gathered("a")];
+    expect(await Promise.all(answers)).toEqual([
+      { answer: 1, callers: 2, place: 1 },
+      { answer: undefined, callers: 1, place: 1 },
+      { answer: 1, callers: 2, place: 2 },
+    ]);
+    expect((await gathered("a")).answer).toBe(2);
+    expect(asked).toEqual([
+      [
+        ["a", 2],
+        ["b", 1],
+      ],
+      [["a", 1]],
+    ]);
+  });
+
+  it("share an error, and are asked for anew after it", async () => {
+    let isBroken = true;
+    const gathered = gatherByTurn((callers) =>
+      isBroken ? Promise.reject(new Error("away")) : Promise.resolve(callers),
+    );
+    const settled = await Promise.allSettled([gathered("a"), gathered("b")]);
+    expect(settled.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    isBroken = false;
+    expect((await gathered("a")).answer).toBe(1);
+  });
 });

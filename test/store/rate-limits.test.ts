@@ -70,11 +70,42 @@ describe("requests of one bucket that come at once", () => {
   });
 });
 
-it("buckets are counted apart", async () => {
+it("buckets are counted apart, all of one turn by one statement", async () => {
   const count = createRequestCounter(pool);
   const other = count(`${bucket}-other`, POLICY);
   expect(await atOnce(count, 2)).toEqual([1, 2]);
   expect((await other).requests).toBe(1);
+  expect(statements).toBe(1);
+});
+
+it("one bucket beyond its limit refuses none of the others", async () => {
+  const count = createRequestCounter(pool);
+  await atOnce(count, 6);
+  const others = Promise.all([count(`${bucket}-a`, POLICY), count(`${bucket}-b`, POLICY)]);
+  expect(Math.min(...(await atOnce(count, 2)))).toBeGreaterThan(POLICY.requestsMax);
+  expect((await others).map(({ requests }) => requests)).toEqual([1, 1]);
+});
+
+it("processes that count the same buckets in different orders do not wait for each other", async () => {
+  const [here, there] = [createRequestCounter(pool), createRequestCounter(pool)];
+  const buckets = Array.from({ length: 50 }, (_, n) => `${bucket}-${n}`);
+  const policy = { ...POLICY, requestsMax: 1_000 };
+  const countAll = (count: typeof here, order: readonly string[]) =>
+    Promise.all(order.map(async (one) => (await count(one, policy)).requests));
+  for (let round = 1; round <= 20; round++) {
+    const counted = await Promise.all([countAll(here, buckets), countAll(there, buckets.toReversed())]);
+    expect(Math.min(...counted.flat())).toBe(2 * round - 1);
+  }
+  expect(statements).toBe(40);
+});
+
+it("a window ends, and the next one begins at nothing", async () => {
+  const count = createRequestCounter(pool);
+  expect(await atOnce(count, 3)).toEqual([1, 2, 3]);
+  await pool.query("update sealpost.rate_limits set expire = 0 where key = $1", [bucket]);
+  const { requests, resetMs } = await count(bucket, POLICY);
+  expect(requests).toBe(1);
+  expect(resetMs).toBeGreaterThan((POLICY.windowSeconds - 60) * 1_000);
 });
 
 it("a counter that cannot be reached says so to all", async () => {

@@ -10,8 +10,10 @@ const LINK_SECONDS = 60;
 export type Viewers = {
   /** The address of the account's part, as `/console/a/ACCOUNT`. */
   readonly base: string;
-  /** Opens a page, as that viewer, and resolves with its text once it is whole. `tag`: what he has of it already. */
-  open(viewer: number, path: string, tag?: string): Promise<Opened>;
+  /** Opens a page, as that viewer, and resolves with its text once it is whole. */
+  open(viewer: number, path: string): Promise<Opened>;
+  /** As the page's script asks for it again. `tag`: what it has of it already; null: nothing. */
+  refresh(viewer: number, path: string, tag: string | null): Promise<Opened>;
   close(): Promise<void>;
 };
 
@@ -26,23 +28,22 @@ export async function enterViewers(
   const cookies: string[] = [];
   for (let entered = 0; entered < count; entered++) cookies.push(await enter(database, api, accountId));
   const connections = new Pool(api.url, { connections: count });
+  const ask = async (viewer: number, path: string, asked: Readonly<Record<string, string>>) => {
+    const headers = { cookie: cookies[viewer % count] ?? "", ...asked };
+    const {
+      statusCode,
+      headers: answered,
+      body,
+    } = await connections.request({ path, method: "GET", headers });
+    const text = await body.text();
+    if (statusCode !== 200 && statusCode !== 304) throw new Error(`${path}: ${statusCode} ${text}`);
+    return { status: statusCode, text, tag: answered.etag?.toString() ?? null };
+  };
   return {
     base: `/console/a/${accountId}`,
-    open: async (viewer, path, tag) => {
-      const headers = {
-        cookie: cookies[viewer % count] ?? "",
-        "x-refresh": "1",
-        ...(tag === undefined ? {} : { "if-none-match": tag }),
-      };
-      const {
-        statusCode,
-        headers: answered,
-        body,
-      } = await connections.request({ path, method: "GET", headers });
-      const text = await body.text();
-      if (statusCode !== 200 && statusCode !== 304) throw new Error(`${path}: ${statusCode} ${text}`);
-      return { status: statusCode, text, tag: answered.etag?.toString() ?? null };
-    },
+    open: (viewer, path) => ask(viewer, path, {}),
+    refresh: (viewer, path, tag) =>
+      ask(viewer, path, { "x-refresh": "1", ...(tag !== null && { "if-none-match": tag }) }),
     close: () => connections.close(),
   };
 }
