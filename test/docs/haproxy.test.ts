@@ -1,26 +1,22 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { request } from "node:http";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import pg from "pg";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { type RunningProcess, startProcess } from "../support/busy-installation.ts";
 import { runSealpost, untilFinished } from "../support/command.ts";
 import { commandOnPath } from "../support/command-on-path.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type RunningHaproxy, startHaproxy } from "../support/haproxy.ts";
 import { SECRETS_KEY } from "../support/installation.ts";
-import { freePort } from "../support/prometheus.ts";
 import { ask, type Json } from "../support/sealpost-api.ts";
 import { makeThrowAwayFolder } from "../support/throw-away-folder.ts";
 import { patience } from "../support/time-limits.ts";
 
-const FOLDER = fileURLToPath(new URL("../../docs/haproxy/", import.meta.url));
 const haproxy = commandOnPath("haproxy");
 if (haproxy === null) console.log("HAProxy is not installed: its configuration is not tried.");
 
@@ -72,7 +68,6 @@ async function startCell(name: "c1" | "c2", url: string): Promise<Cell> {
 }
 
 describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () => {
-  let folder: string;
   let dataDir: string;
   let database: TestDatabase;
   let server: EmbeddedPostgres;
@@ -80,11 +75,9 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
   let c2: Cell;
   let moved: { readonly accountId: string; readonly key: string };
   let staffKey: string;
-  let file: string;
-  let proxy: { readonly url: string; stop(): Promise<void> };
+  let proxy: RunningHaproxy;
 
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), "sealpost-haproxy-"));
     dataDir = await makeThrowAwayFolder();
     database = await createTestDatabase();
     server = await startEmbeddedPostgres({ dataDir, settings: { fsync: "off" } });
@@ -93,9 +86,8 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
     moved = await makeMoved();
     staffKey = (await run("c1", c1.url, "key", "create", "--staff", "--scopes", SCOPES)).api_key;
     await copyRows(`select * from sealpost.api_keys where account_id is null`, "api_keys");
-    await writeMaps();
-    file = writeConfiguration();
-    proxy = await startHaproxy();
+    const cells = { c1: c1.serve.url, c2: c2.serve.url };
+    proxy = await startHaproxy({ program: haproxy!, cells, ...(await makeMaps()) });
   }, patience(60_000));
   afterAll(async () => {
     await proxy?.stop();
@@ -103,7 +95,7 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
     await Promise.all([c1, c2].map((cell) => cell?.pool.end()));
     await server.stop();
     await database.drop();
-    for (const each of [folder, dataDir]) rmSync(each, { recursive: true, force: true });
+    rmSync(dataDir, { recursive: true, force: true });
   });
 
   /** An account of c1 that lives in c2 now: `account move` copies more, but routing needs no more. */
@@ -130,7 +122,7 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
     );
   }
 
-  async function writeMaps(): Promise<void> {
+  async function makeMaps() {
     const keys: Json[] = [];
     const accounts: Json[] = [];
     for (const { name, url } of [c1, c2]) {
@@ -139,48 +131,7 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
     }
     const ofAccounts = keys.filter(({ account_id }) => account_id !== null);
     const lines = (rows: Json[], field: string) => rows.map((row) => `${row[field]} ${row.cell}\n`).join("");
-    writeFileSync(join(folder, "keys.map"), lines(ofAccounts, "sha256"));
-    writeFileSync(join(folder, "accounts.map"), lines(accounts, "account_id"));
-    for (const name of ["hosts.map", "brands.map"]) {
-      writeFileSync(join(folder, name), readFileSync(`${FOLDER}${name}`));
-    }
-  }
-
-  /** The file of docs/ with this machine's addresses. */
-  function writeConfiguration(): string {
-    const hostOf = (cell: Cell) => new URL(cell.serve.url).host;
-    const text = readFileSync(`${FOLDER}haproxy.cfg`, "utf8")
-      .replaceAll("/etc/haproxy/sealpost/", `${folder}/`)
-      .replaceAll(/10\.0\.1\.1\d:8080/g, hostOf(c1))
-      .replaceAll(/10\.0\.2\.1\d:8080/g, hostOf(c2));
-    const path = join(folder, "haproxy.cfg");
-    writeFileSync(path, text);
-    return path;
-  }
-
-  async function startHaproxy(): Promise<{ readonly url: string; stop(): Promise<void> }> {
-    const port = await freePort();
-    writeFileSync(
-      file,
-      readFileSync(file, "utf8").replace(/bind 127\.0\.0\.1:\d+/, `bind 127.0.0.1:${port}`),
-    );
-    const child = spawn(haproxy ?? "haproxy", ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
-    const finished = untilFinished(child);
-    const url = `http://127.0.0.1:${port}`;
-    const isUp = () =>
-      fetch(`${url}/healthz`).then(
-        ({ status }) => status === 200,
-        () => false,
-      );
-    await Promise.race([
-      vi.waitUntil(isUp, { timeout: patience(10_000) }),
-      finished.then(({ stderr }) => Promise.reject(new Error(stderr))),
-    ]);
-    const stop = async () => {
-      child.kill("SIGTERM");
-      await finished;
-    };
-    return { url, stop };
+    return { keysMap: lines(ofAccounts, "sha256"), accountsMap: lines(accounts, "account_id") };
   }
 
   /** The cell that a request was sent to, by the account that it stored a delivery for. */
@@ -196,7 +147,7 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
 
   test("the configuration is valid", async () => {
     const { code, stderr } = await untilFinished(
-      spawn(haproxy ?? "haproxy", ["-c", "-f", file], { stdio: ["ignore", "pipe", "pipe"] }),
+      spawn(haproxy!, ["-c", "-f", proxy.file], { stdio: ["ignore", "pipe", "pipe"] }),
     );
     expect(code, stderr).toBe(0);
     expect(stderr).not.toMatch(/warning|alert/i);
