@@ -25,6 +25,7 @@ import { isolation } from "./cases/isolation/isolation.ts";
 import { latency } from "./cases/latency.ts";
 import { limit } from "./cases/limit.ts";
 import { log } from "./cases/log.ts";
+import { move } from "./cases/move.ts";
 import { observing } from "./cases/observing.ts";
 import { profile } from "./cases/profile.ts";
 import { retention } from "./cases/retention.ts";
@@ -52,6 +53,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   log,
   consolePages,
   retention,
+  move,
   apiReads,
   feed,
   observing,

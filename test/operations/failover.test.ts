@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/config/read-config.ts";
 import { scopes } from "../../src/model/api-keys.ts";
@@ -98,6 +98,7 @@ class Load {
       const wasAway = this.isPrimaryAway;
       const answer = await send();
       if (answer.status === status) return answer;
+      if (this.#isOver) throw new Error("The load was stopped.");
       if (!wasAway && !this.isPrimaryAway) this.faults.push([answer.status, answer.body]);
       await wait(20);
     }
@@ -105,7 +106,7 @@ class Load {
 
   async stop(): Promise<void> {
     this.#isOver = true;
-    await Promise.all(this.#clients);
+    await Promise.allSettled(this.#clients);
   }
 }
 
@@ -137,6 +138,7 @@ test(
   "under load a standby lags, dies and is promoted, and the primary fails over: nobody misses what they wrote",
   async () => {
     const load = new Load();
+    onTestFinished(() => load.stop());
     await untilReadFrom("standby");
 
     // It lags.
@@ -173,8 +175,10 @@ test(
     await untilStreaming(reading, next);
     await untilReadFrom("standby");
 
-    // It is promoted, too, and nobody tells us: its history ends here.
+    // It is promoted, too, and nobody tells us: it goes on by itself, further than the primary has come.
     await reading.pool.query("select pg_promote()");
+    await reading.pool.query("select pg_logical_emit_message(false, 'test', 'x'), pg_switch_wal()");
+    await reading.pool.query("select pg_logical_emit_message(false, 'test', 'x')");
     const count = "select count(*)::integer as n from sealpost.deliveries";
     const before = (await reading.pool.query(count)).rows[0].n;
     await untilReadFrom("primary");
