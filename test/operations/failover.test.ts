@@ -99,8 +99,10 @@ class Load {
       const answer = await send();
       if (answer.status === status) return answer;
       if (this.#isOver) throw new Error("The load was stopped.");
-      if (!wasAway && !this.isPrimaryAway) this.faults.push([answer.status, answer.body]);
-      await wait(20);
+      if (wasAway || this.isPrimaryAway) {
+        // As a customer's client does.
+        await wait(20);
+      } else this.faults.push([answer.status, answer.body]);
     }
   }
 
