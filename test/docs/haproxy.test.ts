@@ -38,15 +38,18 @@ type Cell = {
 
 const SCOPES = "analyses:publish,webhooks:read,webhooks:write";
 
+/** The first cell was there before there were cells. */
+const BRANDS = { c1: "svc", c2: "c2" } as const;
+
 let receiver: Receiver;
 let caFile: string;
 
-function envOf(name: string, url: string): Record<string, string> {
+function envOf(name: Cell["name"], url: string): Record<string, string> {
   return {
     DATABASE_URL: url,
     CELL: name,
-    API_KEY_BRAND: name,
-    API_KEY_BRANDS: "c1,c2",
+    API_KEY_BRAND: BRANDS[name],
+    API_KEY_BRANDS: "svc,c2",
     SECRETS_KEY: (name === "c1" ? SECRETS_KEY : TARGET_KEY).toString("base64"),
     TARGET_SECRETS_KEY: TARGET_KEY.toString("base64"),
     TARGET_CA_FILE: caFile,
@@ -56,7 +59,7 @@ function envOf(name: string, url: string): Record<string, string> {
   };
 }
 
-async function run(name: string, url: string, ...args: readonly string[]) {
+async function run(name: Cell["name"], url: string, ...args: readonly string[]) {
   const { code, stdout, stderr } = await runSealpost([...args, "--json"], { env: envOf(name, url) });
   expect({ code, stderr: code === 0 ? "" : stderr }).toEqual({ code: 0, stderr: "" });
   return JSON.parse(stdout);
@@ -182,7 +185,7 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
       expect(await publishBy(key)).toMatchObject({ status: 202 });
       expect(await countIn(cell, accountId)).toBe(1);
     }
-    expect(moved.key).toMatch(/^c1_/);
+    expect(moved.key).toMatch(/^svc_/);
     // The scheme in whatever case, as the API itself has it.
     const lower = { authorization: `bearer ${c2.key}` };
     const path = "/v1/webhooks/deliveries";
