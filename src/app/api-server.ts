@@ -17,6 +17,7 @@ import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { askToConfirm, confirm, INVALID_LINK } from "../notices/confirmations.ts";
 import { CONFIRMATION_PATH } from "../notices/mail-sending.ts";
+import { auditedOperations } from "../operations/audit.ts";
 import { codeGroups } from "../operations/explained-codes.ts";
 import { receiversGuide } from "../operations/guide.ts";
 import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
@@ -145,6 +146,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       sessions: createSessionStore(pool, config.consoleAncestors ?? [], outageAs503),
       publicUrl,
       analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+      attemptsMax: config.retryAttempts,
+      audited: auditedOperations(operations),
       ancestors: config.consoleAncestors ?? [],
       readAssertion: createReadAssertion(config, now, (err) =>
         log.warn({ err }, "staff's keys cannot be had"),

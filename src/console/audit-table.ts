@@ -41,7 +41,7 @@ export function accountLink({ id, name }: { readonly id: string; readonly name: 
   return html`<a href="${STAFF_PATH}/a/${id}/deliveries">${name}</a>`;
 }
 
-const KINDS: Readonly<Record<OwnChange["actor"]["kind"], string>> = {
+export const ACTOR_NAMES: Readonly<Record<OwnChange["actor"]["kind"], string>> = {
   key: "API key",
   staff_key: "staff key",
   staff: "staff",
@@ -50,7 +50,10 @@ const KINDS: Readonly<Record<OwnChange["actor"]["kind"], string>> = {
 
 /** A person where one is known, and what they came with. */
 export function whoOf({ actor: { kind, name, viewer } }: OwnChange): string {
-  const means = [KINDS[kind], kind === "key" || kind === "staff_key" ? (name ?? "without a name") : null];
+  const means = [
+    ACTOR_NAMES[kind],
+    kind === "key" || kind === "staff_key" ? (name ?? "without a name") : null,
+  ];
   const told = means.filter((part) => part !== null).join(" ");
   return viewer === null || viewer === name || viewer === told ? told : `${viewer} (${told})`;
 }

@@ -20,12 +20,17 @@ import type { ReadAssertion } from "./staff/assertion.ts";
 import { addSignIn, sendSignIn } from "./staff/sign-in.ts";
 import { staffAccountScreens, staffScreens } from "./staff/staff-screens.ts";
 import { staffAccountSite, staffSite } from "./staff/staff-sites.ts";
+import { addTimeZones } from "./time-zones.ts";
 
 export type ConsoleOptions = {
   readonly sessions: SessionStore;
   /** Under which browsers reach the service. */
   readonly publicUrl: string;
   readonly analysisRetentionMs: number;
+  /** Of a run. */
+  readonly attemptsMax: number;
+  /** What the audit log can tell of, by operations' keys and names like those. */
+  readonly audited: readonly string[];
   /** Origins that may show an account's console in a frame. */
   readonly ancestors: readonly string[];
   /** Of support staff, by a proxy in front; null: there is none. */
@@ -52,6 +57,7 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
         ...Object.values(assets).map((path) => ({ method: "GET", path }) as const),
         ...(await addEmbedScript(pages, kernel)),
         ...addEntry(pages, kernel, options, assets, framers),
+        ...addTimeZones(pages, kernel, options.publicUrl, framers),
       );
       const addScreens = (pages: FastifyInstance, site: Site, screens: readonly Screen[]) => {
         for (const screen of screens) addScreen(pages, kernel, options, assets, site, screen);
@@ -138,7 +144,7 @@ const held = new WeakMap<FastifyRequest, Seen>();
 
 function viewOf(
   kernel: Kernel,
-  { sessions, publicUrl, analysisRetentionMs, now }: ConsoleOptions,
+  { sessions, publicUrl, analysisRetentionMs, attemptsMax, audited, now }: ConsoleOptions,
   { session, accountId, base }: Seen,
   request: FastifyRequest,
   screen: Screen,
@@ -189,6 +195,8 @@ function viewOf(
     askForText,
     publicUrl,
     analysisRetentionMs,
+    attemptsMax,
+    audited,
     nowMs: now(),
   };
 }

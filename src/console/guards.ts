@@ -1,5 +1,7 @@
+import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Problem } from "../api/problems.ts";
+import type { ShownFile } from "./screen.ts";
 
 /**
  * Every page's policy: nothing from elsewhere, no inline script or style, no script that writes HTML, framed by the one
@@ -45,17 +47,14 @@ export function formOf(request: FastifyRequest): URLSearchParams {
   return new URLSearchParams(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString());
 }
 
-export function sendFile(
-  reply: FastifyReply,
-  { name, type, text }: { readonly name: string; readonly type: string; readonly text: string },
-): FastifyReply {
+export function sendFile(reply: FastifyReply, { name, type, parts }: ShownFile): FastifyReply {
   return reply
     .headers({
       ...pageHeaders(null),
       "content-type": type,
       "content-disposition": `attachment; filename="${name}"`,
     })
-    .send(Buffer.from(text));
+    .send(Readable.from(reply.request.method === "HEAD" ? [] : parts));
 }
 
 /** @param framer the origin that may frame it; null: none @param text null: none, such as with 304 */

@@ -2,6 +2,7 @@ import type { ConsoleSession } from "../model/console.ts";
 import type { Assets } from "./assets.ts";
 import { type Html, html } from "./html.ts";
 import { staffHeader } from "./staff/staff-header.ts";
+import { zoneChoice } from "./time-zones.ts";
 
 /** What stands around a page's content. */
 export type Frame = {
@@ -58,6 +59,7 @@ ${framer !== null && html`<script type="module" src="${assets["framed.mjs"]}"></
 ${session !== null && frame.base !== null && headerOf(frame, session, frame.base)}
 <div id="banner" role="status" aria-live="polite" hidden${session !== null && isStaff(session) && STAFF_ENDED}></div>
 <main id="main" tabindex="-1"${frame.isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
+${frame.isRefreshed && session !== null && tools(frame.path, session)}
 ${main}
 </main>
 ${session !== null && keys()}
@@ -92,6 +94,15 @@ function header(frame: Frame, session: ConsoleSession, base: string): Html {
 <span class="viewer">${session.viewerLabel ?? ""}</span>
 <form method="post" action="${base}/leave"><button class="quiet">Leave</button></form>
 </header>`;
+}
+
+/**
+ * What can be done about a page itself. It is in `<main>`, so that it is refreshed like the times that it tells of.
+ * What refreshes is a script, which says in the button how it stands; without one there is nothing to see.
+ */
+function tools(path: string | null, session: ConsoleSession): Html {
+  return html`<div class="tools">${path !== null && zoneChoice(session, path)}
+<button type="button" class="live"><span aria-hidden="true"></span> <span></span></button></div>`;
 }
 
 /** Shown by a key. */

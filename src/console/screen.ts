@@ -27,6 +27,10 @@ export type View = {
   readonly publicUrl: string;
   /** How long after its publication a delivery can be replayed. */
   readonly analysisRetentionMs: number;
+  /** Of a run. */
+  readonly attemptsMax: number;
+  /** What the audit log can tell of, by operations' keys and names like those. */
+  readonly audited: readonly string[];
   /** Milliseconds since the epoch. */
   readonly nowMs: number;
 };
@@ -51,6 +55,13 @@ export type Screen = {
   readonly show: (view: View) => Promise<Shown>;
 };
 
+export type ShownFile = {
+  readonly name: string;
+  readonly type: string;
+  /** Made as fast as it is read. One that fails ends the connection, so that what is there does not look whole. */
+  readonly parts: AsyncIterable<string>;
+};
+
 /** A page's content, a file to be kept, or where to go on. */
 export type Shown =
   | {
@@ -59,5 +70,5 @@ export type Shown =
       /** Default 200. */
       readonly status?: number;
     }
-  | { readonly file: { readonly name: string; readonly type: string; readonly text: string } }
+  | { readonly file: ShownFile }
   | { readonly goTo: string };

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from "fastify";
 import type { ConsoleSession } from "../model/console.ts";
 import { cookieName, digestOf, SECRET, type SessionStore } from "./session.ts";
+import { chosenZone } from "./time-zones.ts";
 
 /** A part of the console: where its screens stand, and who may see them. */
 export type Site = {
@@ -40,7 +41,8 @@ export async function findByCookie(
   name: string,
 ): Promise<ConsoleSession | null> {
   const secret = request.cookies[name] ?? "";
-  return SECRET.test(secret) ? await sessions.find(digestOf(secret)) : null;
+  const session = SECRET.test(secret) ? await sessions.find(digestOf(secret)) : null;
+  return session && { ...session, timeZone: chosenZone(request) ?? session.timeZone };
 }
 
 export function accountIdOf(request: FastifyRequest): string {

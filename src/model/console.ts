@@ -34,6 +34,8 @@ export type ConsoleSession = {
   readonly embedOrigin: string | null;
   /** Times are shown in it; null: UTC. */
   readonly timeZone: string | null;
+  /** What its link says of that, whatever the viewer has chosen since; null: nothing. */
+  readonly linkTimeZone: string | null;
   /** Null: as the viewer's system has it. */
   readonly theme: ConsoleTheme | null;
   readonly expiresAt: Date;

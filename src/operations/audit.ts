@@ -3,7 +3,13 @@ import type { Operation } from "../api/operation.ts";
 import { jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
 import { isoTime } from "../deliveries/time-text.ts";
-import { ACCOUNT_CREATED, ACTOR_KINDS, type ActorKind, STAFF_SIGNED_IN } from "../model/audit.ts";
+import {
+  ACCOUNT_CREATED,
+  ACCOUNT_MOVED,
+  ACTOR_KINDS,
+  type ActorKind,
+  STAFF_SIGNED_IN,
+} from "../model/audit.ts";
 import {
   type AuditFilter,
   type AuditPage,
@@ -22,8 +28,8 @@ const members = {
   operation: z
     .string()
     .describe(
-      "The operation's key; also `accounts.create` (from the command line) and `console.staff.sign_in`, which no " +
-        "operation does.",
+      "The operation's key; also `accounts.create` and `accounts.move` (from the command line) and " +
+        "`console.staff.sign_in`, which no operation does.",
     ),
   actor: z.object({
     kind: z.enum(ACTOR_KINDS),
@@ -54,11 +60,20 @@ export const AccountAuditEntry = z
   })
   .meta({ id: "AccountAuditEntry", description: "One change, whose account it concerned, and who made it." });
 
+/** What no operation does. */
+const BESIDE_OPERATIONS = [ACCOUNT_CREATED, ACCOUNT_MOVED, STAFF_SIGNED_IN] as const;
+
+/** What can stand in the log. */
+export function auditedOperations(operations: readonly Operation[]): readonly string[] {
+  const audited = operations.filter(({ audit }) => typeof audit === "function");
+  return [...BESIDE_OPERATIONS, ...audited.map(({ key }) => key)];
+}
+
 /** Who changed what. @param others what can stand in the log */
 export function auditOperations({ pool }: Dependencies, others: readonly Operation[]): readonly Operation[] {
   const writes = others.filter(({ effect }) => effect === "write").map(({ key }) => key);
   const filters = {
-    operation: z.enum([ACCOUNT_CREATED, STAFF_SIGNED_IN, ...writes]).optional(),
+    operation: z.enum([...BESIDE_OPERATIONS, ...writes]).optional(),
     actor: z
       .union([z.enum(ACTOR_KINDS), id])
       .optional()

@@ -7,6 +7,7 @@ import { pageOf } from "../api/pagination.ts";
 import { invalidRequest } from "../api/problems.ts";
 import { accountScopes } from "../model/api-keys.ts";
 import { CONSOLE_THEMES, DEFAULT_PERMISSIONS, LINK_SECONDS, SESSION_SECONDS } from "../model/console.ts";
+import { isTimeZone } from "../model/time.ts";
 import {
   hasRoomForSession,
   insertLink,
@@ -57,7 +58,7 @@ const NewLink = z.strictObject({
     .string()
     .refine(isTimeZone, "Must be a time zone such as Europe/Berlin.")
     .optional()
-    .describe("Times are shown in this zone. Without it: UTC."),
+    .describe("Times are shown in this zone, until the viewer chooses another. Without it: UTC."),
 });
 
 const NewLinkAnswer = z
@@ -191,13 +192,4 @@ function sessionBody(session: StoredSession): z.output<typeof ConsoleSession> {
     last_active_at: session.lastActiveAt?.toISOString() ?? null,
     expires_at: session.expiresAt.toISOString(),
   };
-}
-
-function isTimeZone(name: string): boolean {
-  try {
-    new Intl.DateTimeFormat("en", { timeZone: name });
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -118,7 +118,7 @@ select s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "
   case when s.key_id is null then s.permissions
     else array(select unnest(s.permissions) intersect select unnest(k.scopes)) end as permissions,
   s.viewer_id as "viewerId", coalesce(s.viewer_label, k.name) as "viewerLabel", s.embed_origin as "embedOrigin",
-  s.time_zone as "timeZone", s.theme, s.expires_at as "expiresAt"
+  s.time_zone as "timeZone", s.time_zone as "linkTimeZone", s.theme, s.expires_at as "expiresAt"
 from sealpost.console_sessions s
 left join sealpost.api_keys k on k.id = s.key_id
 left join sealpost.accounts a on a.id = s.account_id

@@ -13,6 +13,8 @@ import { startTestApi, type TestAccount, type TestApi } from "../support/sealpos
 const HOUR_MS = 3_600_000;
 const PAGE_BYTES_MAX = 15_000;
 const CSS_BYTES_MAX = 8_000;
+/** With what is loaded only once something has changed. */
+const SCRIPT_BYTES_MAX = 12_000;
 
 // Where there is no Chromium at its place (Debian's package `chromium`) there is nothing to drive.
 describe.skipIf(!HAS_BROWSER)("the log's activity in a browser", () => {
@@ -190,6 +192,38 @@ describe.skipIf(!HAS_BROWSER)("the log's activity in a browser", () => {
     const href = await page.getAttribute("link[rel=stylesheet]", "href");
     const css = await page.request.get(new URL(href!, api.url).href);
     expect(gzipSync(await css.body()).length).toBeLessThan(CSS_BYTES_MAX);
+    const scripts = [
+      await page.getAttribute("script[src]", "src"),
+      await page.getAttribute("main", "data-morph"),
+    ];
+    const sizes = scripts.map(async (path) => {
+      const script = await page.request.get(new URL(path!, api.url).href);
+      return gzipSync(await script.body()).length;
+    });
+    const bytes = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
+    expect(bytes).toBeLessThan(SCRIPT_BYTES_MAX);
+    await context.close();
+  });
+
+  test("shows the first row on a telephone's first screen, with filters folded until one is set", async () => {
+    const { page, context } = await open(failing, { viewport: { width: 360, height: 640 } });
+    const { y, height } = (await page.locator("table.log tbody td").first().boundingBox())!;
+    expect(y + height).toBeLessThan(640);
+    const field = page.locator("input[name=analysis_id]");
+    expect(await field.isVisible()).toBe(false);
+    // The key for searching unfolds them.
+    await page.keyboard.press("/");
+    await page.keyboard.type("inv-3");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/analysis_id=inv-3/);
+    expect(await field.isVisible()).toBe(true);
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.click("text=Clear filters");
+    await page.waitForURL(/deliveries$/);
+    expect([await field.isVisible(), await page.locator(".fold > summary >> visible=true").count()]).toEqual([
+      true,
+      0,
+    ]);
     await context.close();
   });
 });

@@ -139,7 +139,7 @@ describe.skipIf(!HAS_BROWSER)("in a browser", () => {
   test("a live attempt shows up among those of all runs, in order, and what is open stays open", async () => {
     const { id } = await deliveryOf("inv-1");
     const { page, context, complaints } = await open(`/deliveries/${id}`);
-    await page.click("summary");
+    await page.click(".attempts summary");
     const asked = await stage.api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`, { key: account.key });
     expect(asked.status).toBe(202);
     await endAttempts(stage.database, new Map([[id, "succeeded"]]));

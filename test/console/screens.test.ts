@@ -138,7 +138,7 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
       await page.goto(path);
       expect([path, await page.locator("h1").count()]).toEqual([path, 1]);
       const focusable = await page
-        .locator("a[href]:visible, button:visible, select, input:not([type=hidden])")
+        .locator("a[href]:visible, button:visible, select:visible, input:visible")
         .count();
       const seen = new Set<string>();
       for (let n = 0; n < focusable; n++) {
@@ -164,7 +164,7 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
     await page.click(attention);
     for (const text of await statuses(page)) expect(text).toMatch(/abandoned|failing/);
     await page.fill("input[name=analysis_id]", "inv-3");
-    await page.click("text=Filter");
+    await page.click("button:text-is('Filter')");
     await page.click("table.log a");
     await page.click("button.primary");
     expect(await page.locator(".said").textContent()).toContain("Queued: run 2");
@@ -195,7 +195,7 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
         }
         await page.goto(`${base}/deliveries`);
         await page.click(`table.log a:text-is("inv-1")`);
-        await page.click("summary");
+        await page.click(".attempts summary");
         expect(await faultsOf(page)).toEqual([]);
         await context.close();
       },

@@ -9,6 +9,8 @@ export type BrowsedConsole = {
   readonly api: TestApi;
   /** A viewer who has opened a link, by default of the API's first account, and sees its page. */
   open(wish?: LinkWish, options?: Parameters<TestBrowserOf["newViewer"]>[0]): Promise<Viewer>;
+  /** Somebody who has opened nothing yet. */
+  readonly newViewer: TestBrowserOf["newViewer"];
   /** One whose browser runs no scripts, once the link is open. */
   openWithoutScript(wish?: LinkWish): Promise<Viewer>;
   /** An address of an account's console, by default of the API's first account. */
@@ -43,6 +45,7 @@ export async function browseConsole(
     database,
     api,
     open,
+    newViewer: browser.newViewer,
     openWithoutScript: async (wish) => {
       const { context, page } = await open(wish);
       const storageState = await context.storageState();

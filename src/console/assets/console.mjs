@@ -16,6 +16,12 @@ const policy = globalThis.trustedTypes?.createPolicy("sealpost", {
 let tag = "";
 /** A form is on its way. */
 let isSent = false;
+/** The reader wants the page as it is. */
+let isPaused = false;
+/** The service has not answered the last time. */
+let isLost = false;
+/** The page is not asked for any more. */
+let hasEnded = false;
 let timer = 0;
 /** A page that a form answered with has no address to ask again. */
 const { morph: library } = main.dataset;
@@ -28,6 +34,23 @@ document.addEventListener("submit", (event) => {
   form.dataset.sent = "";
   isSent = true;
   if (form.dataset.wait !== undefined) say(form.dataset.wait, false);
+});
+
+/** The browser's own zone for times, which only a script knows. @param {ParentNode} root a page */
+function offerOwnZone(root) {
+  const button = /** @type {HTMLButtonElement | null} */ (root.querySelector("[data-local]"));
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (button === null || !zone || root.querySelector(`.times [value="${CSS.escape(zone)}"]`) !== null) return;
+  button.value = zone;
+  button.textContent = `${zone}, as this computer`;
+  button.hidden = false;
+}
+offerOwnZone(main);
+
+// What hangs open over the page is closed by a click elsewhere.
+document.addEventListener("click", ({ target }) => {
+  const open = main.querySelector(".times[open]");
+  if (open !== null && !open.contains(/** @type {Node} */ (target))) open.removeAttribute("open");
 });
 
 // Back to a page is back to the link that led away from it.
@@ -63,10 +86,62 @@ function say(text, isBad) {
 }
 
 async function refresh() {
+  const goesOn = isSent || isStill() || (await ask());
   clearTimeout(timer);
-  const goesOn = isSent || document.querySelector("form[data-still]") !== null || (await ask());
-  if (goesOn) timer = setTimeout(refresh, document.hidden ? REFRESH_HIDDEN_MS : REFRESH_VISIBLE_MS);
+  hasEnded = !goesOn;
+  if (goesOn && !isPaused) timer = setTimeout(refresh, beatMs());
+  showState();
 }
+
+function beatMs() {
+  return document.hidden ? REFRESH_HIDDEN_MS : REFRESH_VISIBLE_MS;
+}
+
+/** Whether the page has a form that counts on the rest of it. */
+function isStill() {
+  return document.querySelector("form[data-still]") !== null;
+}
+
+/** How refreshing stands: the word that is seen, and the rest of the sentence. */
+const STATES = {
+  live: { symbol: "●", word: "live", title: "This page refreshes by itself. Press to pause it." },
+  paused: {
+    symbol: "‖",
+    word: "paused",
+    title: "This page stays as it is. Press to refresh it by itself again.",
+  },
+  waiting: { symbol: "‖", word: "waiting", title: "This page is not refreshed while its form is filled in." },
+  lost: {
+    symbol: "✕",
+    word: "no answer",
+    title: "The service does not answer. It is asked again by itself.",
+  },
+  ended: { symbol: "■", word: "ended", title: "This page is not refreshed any more." },
+};
+
+/** Nothing is announced: who cannot see it finds it in a button. @param {ParentNode} root a page */
+function showState(root = main) {
+  const button = /** @type {HTMLButtonElement | null} */ (root.querySelector(".live"));
+  if (button === null || library === undefined) return;
+  const isHeld = isSent || isStill() || isTyped("post");
+  const state = hasEnded ? "ended" : isPaused ? "paused" : isHeld ? "waiting" : isLost ? "lost" : "live";
+  const { symbol, word, title } = STATES[state];
+  const [mark, text] = button.querySelectorAll("span");
+  if (mark) mark.textContent = symbol;
+  if (text) text.textContent = state === "live" ? `${word} ${beatMs() / 1_000} s` : word;
+  button.dataset.state = state;
+  button.title = title;
+  button.disabled = hasEnded;
+}
+
+document.addEventListener("click", ({ target }) => {
+  if (/** @type {Element} */ (target).closest(".live") === null) return;
+  isPaused = !isPaused;
+  clearTimeout(timer);
+  showState();
+  if (!isPaused) void refresh();
+});
+for (const what of ["input", "focusin", "focusout"]) document.addEventListener(what, () => showState());
 
 /** @returns {Promise<boolean>} whether to ask again */
 async function ask() {
@@ -80,6 +155,7 @@ async function ask() {
     });
     text = await response.text();
   } catch {
+    isLost = true;
     say("The service does not answer. What is shown may be old; it is asked again by itself.", true);
     return true;
   }
@@ -92,7 +168,8 @@ async function ask() {
     document.dispatchEvent(new Event("sealpost:session-ended"));
     return false;
   }
-  if (status === 429 || status >= 500) {
+  isLost = status === 429 || status >= 500;
+  if (isLost) {
     say(
       "The service cannot answer at the moment. What is shown may be old; it is asked again by itself.",
       true,
@@ -106,7 +183,7 @@ async function ask() {
     return false;
   }
   if (!isSent && status < 400) say("", false);
-  if (status !== 200 || isSent || isTyped("post")) return true;
+  if (status !== 200 || isSent || isPaused || isTyped("post")) return true;
   await morph(text);
   tag = headers.get("etag") ?? "";
   return true;
@@ -120,6 +197,8 @@ async function morph(text) {
   const template = document.createElement("template");
   template.innerHTML = /** @type {any} */ (policy ? policy.createHTML(next) : next);
   keepRows(template.content);
+  offerOwnZone(template.content);
+  showState(template.content);
   Idiomorph.morph(main, template.content, {
     morphStyle: "innerHTML",
     callbacks: {
@@ -210,7 +289,9 @@ function offer(content, newer, isMore, gone) {
 }
 
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && library !== undefined) void refresh();
+  if (library === undefined || hasEnded || isPaused) return;
+  if (document.hidden) showState();
+  else void refresh();
 });
 
 /** Rows with a link, in their order. */
@@ -230,10 +311,11 @@ document.addEventListener("keydown", (event) => {
   const act = {
     j: () => move(1),
     k: () => move(-1),
-    "/": () =>
-      /** @type {HTMLElement | null} */ (
-        document.querySelector("form[role=search] input:not([type=hidden])")
-      )?.focus(),
+    "/": () => {
+      const field = document.querySelector("form[role=search] input:not([type=hidden])");
+      field?.closest("details")?.setAttribute("open", "");
+      /** @type {HTMLElement | null} */ (field)?.focus();
+    },
     "?": () => /** @type {HTMLDialogElement | null} */ (document.querySelector("#keys"))?.showModal(),
     r: () => /** @type {HTMLElement | null} */ (document.querySelector("[data-key=r]"))?.focus(),
   }[event.key];
@@ -242,4 +324,5 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 
+showState();
 if (library !== undefined) timer = setTimeout(refresh, REFRESH_VISIBLE_MS);

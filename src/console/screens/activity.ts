@@ -59,8 +59,8 @@ export async function activityPanel(
 ${chartOf(chart)}
 <p class="axis"><span>${clockText(startOf(range, nowMs), session.timeZone, "date")}</span>
 ${countedText(view, chart)}<span>${clockText(endOf(range, nowMs), session.timeZone, "time")}</span></p>
-${causes(activity.top, address)}
-${bars.some(hasAttempts) && tableOf(chart)}
+<div class="folds">${causes(activity.top, address)}
+${bars.some(hasAttempts) && tableOf(chart)}</div>
 </section>`;
 }
 
@@ -132,8 +132,9 @@ function causes(top: ShownActivity["top"], address: Address): Html | null {
 <svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><path d="M0 0h${width}v8H0z"/></svg></li>`;
   });
   const more = top.length - items.length;
-  return html`<h3>Why attempts failed</h3><ul class="causes">${items}</ul>
-${more > 0 && html`<p class="fine">and for ${more} more ${more === 1 ? "reason" : "reasons"}</p>`}`;
+  return html`<details class="fold"><summary>Why attempts failed</summary>
+<h3>Why attempts failed</h3><ul class="causes">${items}</ul>
+${more > 0 && html`<p class="fine">and for ${more} more ${more === 1 ? "reason" : "reasons"}</p>`}</details>`;
 }
 
 /** As the filters of an address have a time. */

@@ -1,3 +1,4 @@
+import { auditFilterForm, auditFiltersOf, noChanges } from "../audit-filters.ts";
 import { auditTable, type OwnChange } from "../audit-table.ts";
 import { html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
@@ -13,19 +14,24 @@ export const auditScreen: Screen = {
   method: "GET",
   path: "/audit",
   show: async (view) => {
-    const { base, query, session } = view;
-    const page = await view.ask<Page>("audit.list", { query: { ...query, limit: String(PAGE_ITEMS) } });
-    const address = (changed = {}) => `${base}/audit${searchOf({ ...query, ...changed })}`;
+    const { query, session } = view;
+    const path = `${view.base}/audit`;
+    const asked = auditFiltersOf(query, session.timeZone);
+    if (searchOf(asked) !== searchOf(query)) return { goTo: `${path}${searchOf(asked)}` };
+    const { items, next_cursor: next } = await view.ask<Page>("audit.list", {
+      query: { ...asked, limit: String(PAGE_ITEMS) },
+    });
+    const { cursor: _, ...filters } = asked;
+    const isEmpty = items.length === 0 && next === null;
     return {
       title: "Changes",
-      main: html`<div class="head"><h1>Changes</h1><p class="fine">Times in ${session.timeZone ?? "UTC"}</p></div>
-${
-  page.items.length === 0
-    ? html`<section class="empty"><h2>Nothing has been changed yet</h2>
-<p>Replays, changes of the endpoint and its secret, keys and links to this console show up here.</p></section>`
-    : html`${newer(address())}${auditTable(view, page.items)}`
-}
-${page.next_cursor !== null && older(address({ cursor: page.next_cursor }))}`,
+      main: html`<div class="head"><h1>Changes</h1></div>
+${(!isEmpty || Object.keys(filters).length > 0) && auditFilterForm(view, path, asked, items)}
+${isEmpty ? noChanges(path, filters, NOTHING) : html`${newer(`${path}${searchOf(asked)}`)}${auditTable(view, items)}`}
+${next !== null && older(`${path}${searchOf({ ...filters, cursor: next })}`)}`,
     };
   },
 };
+
+const NOTHING = html`<section class="empty"><h2>Nothing has been changed yet</h2>
+<p>Replays, changes of the endpoint and its secret, keys and links to this console show up here.</p></section>`;

@@ -54,8 +54,7 @@ export const deliveriesScreen: Screen = {
     const hasSome = page.items.length > 0 || isAsked(asked);
     return {
       title: "Deliveries",
-      main: html`<div class="head"><h1>Deliveries</h1>
-<p class="fine">Times in ${session.timeZone ?? "UTC"}</p></div>
+      main: html`<div class="head"><h1>Deliveries</h1></div>
 ${hasSome && [activity, tabs(view, asked), filterForm(view, asked)]}
 ${page.items.length === 0 && page.next_cursor === null ? empty(view, asked) : table(view, asked, page, isCapped)}`,
     };
@@ -76,12 +75,13 @@ function filterForm(view: View, asked: Fields): Html {
   const isFiltered = [...FIELD_FILTERS, "replay_id"].some((name) => asked[name] !== undefined);
   const replayId = asked.replay_id;
   const none = Object.fromEntries([...FIELD_FILTERS, "replay_id", "cursor"].map((name) => [name, []]));
-  return html`<form class="filters" method="get" action="${view.base}/deliveries" role="search">
+  return html`<details class="fold"${isFiltered && html` open`}><summary>Filters</summary>
+<form class="filters" method="get" action="${view.base}/deliveries" role="search">
 ${["status", "range"].flatMap((name) => valuesOf(asked, name).map((value) => hidden(name, value)))}
 ${filterFields(asked, view.session.timeZone, true)}
 <button>Filter</button>
 ${isFiltered && html`<a href="${address(view, asked, none)}">Clear filters</a>`}
-</form>
+</form></details>
 ${typeof replayId === "string" && ofReplay(view, replayId)}`;
 }
 

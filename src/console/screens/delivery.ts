@@ -2,6 +2,7 @@ import type { z } from "zod";
 import type { DeliveryWithAttempts } from "../../operations/delivery-schema.ts";
 import { keyField } from "../forms.ts";
 import { type Html, html } from "../html.ts";
+import { timelineOf } from "../run-timeline.ts";
 import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
 import { durationText, momentOf, readableUntil } from "../times.ts";
@@ -52,7 +53,7 @@ ${isReplayable && html`<div><dt>Replay until</dt><dd>${until}</dd></div>`}
 ${next !== null && html`<div><dt>Next attempt</dt><dd>${momentOf(next, view.session.timeZone)}</dd></div>`}
 </dl>
 ${runs.length === 0 && html`<p class="empty">No attempt has ended yet.</p>`}
-${runs.map(([run, attempts]) => runSection(view, run, attempts))}
+${runs.map(([run, attempts]) => runSection(view, delivery, run, attempts))}
 ${more(view, delivery, until)}`;
 }
 
@@ -90,9 +91,10 @@ function queued({ run }: Shown): Html {
   return html`<p class="said" role="status">Queued: run ${run} starts now.</p>`;
 }
 
-function runSection(view: View, run: number, attempts: readonly Attempt[]): Html {
+function runSection(view: View, delivery: Shown, run: number, attempts: readonly Attempt[]): Html {
   return html`<section aria-labelledby="run-${run}">
-<h2 id="run-${run}">Run ${run}</h2>
+<div class="run"><h2 id="run-${run}">Run ${run}</h2>
+${timelineOf(view, delivery, run, attempts)}</div>
 <ol class="attempts">${attempts.map((attempt) => attemptItem(view, attempt))}</ol>
 </section>`;
 }

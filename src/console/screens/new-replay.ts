@@ -43,7 +43,7 @@ export const newReplayScreen: Screen = {
     return {
       title: "Replay many",
       main: html`<nav class="way" aria-label="Way back"><a href="${view.base}/replays">Replays</a></nav>
-<div class="head"><h1>Replay many</h1><p class="fine">Times in ${view.session.timeZone ?? "UTC"}</p></div>
+<div class="head"><h1>Replay many</h1></div>
 ${counted !== undefined && "matched" in found && changed(counted, found)}
 ${before}
 ${form(view, wanted, found)}`,

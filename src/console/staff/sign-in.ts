@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { AddedRoute, DescribedProblem, Kernel } from "../../api/kernel.ts";
+import { TemporarilyUnavailable } from "../../api/problems.ts";
 import { beginRequest } from "../../api/request-context.ts";
 import { formOf, refuseForeignPost, sendPage } from "../guards.ts";
 import { type Html, html } from "../html.ts";
@@ -33,13 +34,26 @@ export function addSignIn(
     const goTo = placeOf(form.get("to") ?? "");
     const key = form.get("key");
     const person = (await options.readAssertion?.(request.headers)) ?? null;
-    const session = key === null ? sessionOf(person) : await sessionByKey(kernel, key, request);
+    const secret = randomBytes(32).toString("base64url");
+    const refuse = (status: number, why: string) => {
+      const page = document(frame, signInPage(person, goTo, why));
+      return sendPage(reply, null, status, page.text);
+    };
+    let session: StaffSession | null;
+    try {
+      session = key === null ? sessionOf(person) : await sessionByKey(kernel, key, request);
+      if (session !== null) await options.sessions.open(digestOf(secret), session, request.id);
+    } catch (error) {
+      if (!(error instanceof TemporarilyUnavailable)) throw error;
+      // On the page that asks for it: nobody should look for another key.
+      const { status, headers } = kernel.describe(error, request);
+      reply.headers(headers);
+      return refuse(status, key === null ? NOT_NOW : NO_LOOK_UP);
+    }
     if (session === null) {
       const refused = key !== null ? NOT_A_KEY : person === null ? NO_KEY : NOT_VOUCHED;
-      return sendPage(reply, null, 403, document(frame, signInPage(person, goTo, refused)).text);
+      return refuse(403, refused);
     }
-    const secret = randomBytes(32).toString("base64url");
-    await options.sessions.open(digestOf(secret), session, request.id);
     reply.setCookie(STAFF_COOKIE, secret, { path: "/", secure: true, httpOnly: true, sameSite: "strict" });
     return reply.redirect(goTo, 303);
   });
@@ -87,6 +101,9 @@ function placeOf(text: string): string {
 
 const NO_KEY = "A staff key is missing.";
 const NOT_A_KEY = "This key does not open support. It takes a valid staff key with the scope staff:read.";
+const NO_LOOK_UP =
+  "Keys cannot be looked up at the moment. Whether this one is valid is not known: try again soon.";
+const NOT_NOW = "No session can be opened at the moment: try again soon.";
 const NOT_VOUCHED = "You are signed in elsewhere, but none of your groups may see support.";
 
 function signInPage(

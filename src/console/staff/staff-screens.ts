@@ -42,7 +42,7 @@ const frontScreen: Screen = {
     const next = hurt.next_cursor;
     return {
       title: "Support",
-      main: html`<div class="head"><h1>Support</h1><p class="fine">Times in ${view.session.timeZone ?? "UTC"}</p></div>
+      main: html`<div class="head"><h1>Support</h1></div>
 ${searchForm("")}
 <section aria-labelledby="hurt">
 <h2 id="hurt">Hurt${hurt.total > 0 && html` <span class="fine">${hurt.total}</span>`}</h2>

@@ -1,0 +1,72 @@
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { AddedRoute, Kernel } from "../api/kernel.ts";
+import { invalidRequest } from "../api/problems.ts";
+import { beginRequest } from "../api/request-context.ts";
+import type { ConsoleSession } from "../model/console.ts";
+import { DAY_SECONDS, isTimeZone } from "../model/time.ts";
+import { FRAMED_COOKIE, type Framers } from "./embedding.ts";
+import { formOf, refuseForeignPost } from "./guards.ts";
+import { type Html, html } from "./html.ts";
+
+const CHOOSE = { method: "POST", path: "/console/time-zone" } as const satisfies AddedRoute;
+/** A person's own choice, for every account that this browser opens and for staff's pages. */
+const COOKIE = "__Host-sp-zone";
+const KEPT_SECONDS = 365 * DAY_SECONDS;
+
+/** In which zone this browser's viewer has chosen to see times; null: nothing was chosen. */
+export function chosenZone({ cookies }: FastifyRequest): string | null {
+  const { [COOKIE]: zone = "" } = cookies;
+  return isTimeZone(zone) ? zone : null;
+}
+
+/** Where a choice is sent. It needs no session: nothing but times looks different. */
+export function addTimeZones(
+  pages: FastifyInstance,
+  kernel: Kernel,
+  publicUrl: string,
+  framers: Framers,
+): readonly AddedRoute[] {
+  const onRequest: Parameters<typeof pages.post>[1]["onRequest"] = async (request, reply) => {
+    beginRequest(request, "console");
+    await kernel.admit(request, reply);
+  };
+  pages.post(CHOOSE.path, { onRequest }, async (request, reply) => {
+    refuseForeignPost(request, publicUrl);
+    const form = formOf(request);
+    const zone = form.get("zone")?.trim() ?? "";
+    if (!isTimeZone(zone)) throw invalidRequest("zone", "Must be a time zone such as Europe/Berlin.");
+    const to = form.get("to") ?? "";
+    if (!OF_CONSOLE.test(to)) throw invalidRequest("to", "Must be the address of a page of the console.");
+    reply.setCookie(COOKIE, zone, {
+      path: "/",
+      secure: true,
+      httpOnly: true,
+      maxAge: KEPT_SECONDS,
+      ...(framers.ofPage(request) === null ? { sameSite: "strict" } : FRAMED_COOKIE),
+    });
+    return reply.redirect(to, 303);
+  });
+  return [CHOOSE];
+}
+
+const OF_CONSOLE = /^\/console\/(?:a|staff)(?:[/?][\x21-\x7e]*)?$/;
+
+/** In which zone a page's times are, and the others that there are. @param path of the page */
+export function zoneChoice({ timeZone, linkTimeZone }: ConsoleSession, path: string): Html {
+  const shown = timeZone ?? "UTC";
+  const to = html`<input type="hidden" name="to" value="${path}">`;
+  const known = [...new Set([linkTimeZone ?? "UTC", "UTC", shown])];
+  // A script offers the browser's own; without one it can be typed.
+  return html`<details class="times"><summary><span>Times in </span>${shown}</summary><div>
+<form method="post" action="${CHOOSE.path}">${to}
+<button name="zone" class="quiet" data-local hidden></button>
+${known.map((zone) => {
+  const current = zone === shown && html` aria-current="true"`;
+  return html`<button name="zone" class="quiet" value="${zone}"${current}>${zone}</button>`;
+})}
+</form>
+<form method="post" action="${CHOOSE.path}">${to}
+<label>Another <input name="zone" required maxlength="64" placeholder="Europe/Berlin" autocomplete="off"
+  spellcheck="false"></label> <button>Show</button>
+</form></div></details>`;
+}

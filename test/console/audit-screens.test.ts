@@ -1,0 +1,165 @@
+import { once } from "node:events";
+import { get, type IncomingMessage } from "node:http";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { enter, type Hand } from "../support/console.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
+import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { enterAsStaff } from "../support/staff.ts";
+
+const FILE = "/console/staff/audit.csv";
+/** More than sockets hold on the way: a row is about 4 KB. */
+const ROWS = 6_000;
+
+let database: TestDatabase;
+let proxy: DatabaseProxy;
+let api: TestApi;
+let staff: Hand;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  proxy = await startDatabaseProxy(database.url);
+  api = await startTestApi({ ...database, url: proxy.url });
+  staff = await enterAsStaff(api, { key: await api.newKey(null) });
+});
+afterAll(async () => {
+  await api.close();
+  await proxy.close();
+  await database.drop();
+});
+
+/** Changes of an account, one a minute, the newest now. */
+async function layChanges({ accountId }: TestAccount, count: number, noteChars = 4_000): Promise<void> {
+  await database.pool.query(
+    `insert into sealpost.audit_log (id, account_id, actor, operation_key, details)
+     select sealpost.uuid_v7_floor(now() - n * interval '1 minute'), $1, 'command_line',
+       case when n % 2 = 0 then 'webhooks.replays.create' else 'webhooks.endpoint.set' end,
+       jsonb_build_object('note', n || repeat('.', $3)) from generate_series(1, $2::integer) n`,
+    [accountId, count, noteChars],
+  );
+}
+
+describe("the file of changes", () => {
+  let account: TestAccount;
+  beforeAll(async () => {
+    account = await api.newAccount();
+    await layChanges(account, ROWS);
+  });
+
+  /** A reader who has had a look at the first bytes, and waits. */
+  async function begin(search: string): Promise<IncomingMessage> {
+    const asked = get(new URL(FILE + search, api.url), { headers: { cookie: staff.cookie } });
+    const [response] = (await once(asked, "response")) as [IncomingMessage];
+    await once(response, "readable");
+    return response;
+  }
+  async function rest(response: IncomingMessage): Promise<string> {
+    let text = "";
+    for await (const bytes of response) text += bytes;
+    return text;
+  }
+  const notesOf = (text: string) => [...text.matchAll(/,"(\d+)\.*",/g)].map(([, n]) => Number(n));
+  const all = Array.from({ length: ROWS }, (_, n) => n + 1);
+
+  test("is all of them, newest first, each once, however many", async () => {
+    const text = await rest(await begin(`?account_id=${account.accountId}`));
+    expect(notesOf(text)).toEqual(all);
+    expect(text.endsWith('"\r\n')).toBe(true);
+  });
+
+  test("is what the filters ask for", async () => {
+    const search = `?account_id=${account.accountId}&operation=webhooks.endpoint.set`;
+    expect(notesOf(await rest(await begin(search)))).toEqual(all.filter((n) => n % 2 === 1));
+    const wrong = await staff.get(`${FILE}?operation=nothing`);
+    expect([wrong.status, wrong.headers.get("content-type")]).toEqual([400, "text/html; charset=utf-8"]);
+  });
+
+  test("is read no faster than it is taken", async () => {
+    const fleeting = await api.newAccount();
+    await layChanges(fleeting, ROWS);
+    const search = `?account_id=${fleeting.accountId}`;
+    const response = await begin(search);
+    // Meanwhile it could all have been read, and would be in the file although it is gone.
+    await rest(await begin(search));
+    await database.pool.query(
+      `delete from sealpost.audit_log where account_id = $1 and details ->> 'note' like $2`,
+      [fleeting.accountId, `${ROWS}%`],
+    );
+    expect(notesOf(await rest(response))).toEqual(all.slice(0, -1));
+    expect(response.complete).toBe(true);
+  });
+
+  test("that cannot be finished does not look whole", async () => {
+    const response = await begin(`?account_id=${account.accountId}`);
+    await proxy.cut();
+    await expect(rest(response)).rejects.toThrow("aborted");
+    expect(response.complete).toBe(false);
+    await proxy.restore();
+    await expect.poll(async () => (await staff.get(`${FILE}?actor=staff`)).status).toBe(200);
+  });
+
+  test("is not made for whoever asks only about it", async () => {
+    const headers = { cookie: staff.cookie };
+    const { status, headers: told, body } = await fetch(new URL(FILE, api.url), { method: "HEAD", headers });
+    expect([status, told.get("content-disposition"), body]).toEqual([
+      200,
+      'attachment; filename="audit.csv"',
+      null,
+    ]);
+  });
+});
+
+describe("changes are narrowed", () => {
+  let account: TestAccount;
+  let hand: Hand;
+  beforeAll(async () => {
+    account = await api.newAccount();
+    await layChanges(account, 6, 0);
+    const { key } = account;
+    hand = await enter(api, { key, permissions: ["audit:read"], time_zone: "Europe/Berlin" });
+  });
+
+  const namesOf = (text: string) =>
+    [...text.matchAll(/data-label="What"><code>(.*?)<\/code>/g)].map(([, name]) =>
+      name!.replaceAll("<wbr>", ""),
+    );
+  const open = async (search: string) => await hand.get(`${hand.base}/audit${search}`);
+
+  test("by what was done, and by whom", async () => {
+    expect(namesOf((await open("?operation=webhooks.endpoint.set")).text)).toEqual(
+      Array(3).fill("webhooks.endpoint.set"),
+    );
+    expect(namesOf((await open("?actor=key")).text)).toEqual(["console.links.create"]);
+    expect(namesOf((await open("?actor=command_line")).text)).not.toContain("console.links.create");
+    // A key that the page shows can be chosen.
+    const keyId = /<option value="([0-9a-f-]{36})">API key/.exec((await open("")).text)![1]!;
+    const { text } = await open(`?actor=${keyId}`);
+    expect(namesOf(text)).toEqual(["console.links.create"]);
+    expect(text).toContain(`<option value="${keyId}" selected>`);
+  });
+
+  test("by when, in the viewer's zone, by an address that shows the same to everybody", async () => {
+    const empty = await open("?operation=&actor=&from=2020-01-01T01%3A00&to=2020-01-01T02%3A00");
+    expect([empty.status, empty.headers.get("location")]).toEqual([
+      303,
+      `${hand.base}/audit?created_after=2020-01-01T00%3A00%3A00.000Z&created_before=2020-01-01T01%3A00%3A00.000Z`,
+    ]);
+    const { pathname, search } = new URL(empty.headers.get("location")!, api.url);
+    const none = await hand.get(pathname + search);
+    expect(none.text).toContain("No change matches");
+    expect(none.text).toContain('value="2020-01-01T01:00"');
+    expect(none.text).toContain(`<a href="${hand.base}/audit">Clear filters</a>`);
+  });
+
+  test("by nothing else, and with what keeps from being narrowed said", async () => {
+    for (const search of ["?operation=nothing", "?actor=nobody", "?created_after=now", "?account_id=1"]) {
+      expect([search, (await open(search)).status]).toEqual([search, 400]);
+    }
+    const fresh = await api.newAccount();
+    const first = await enter(api, { key: fresh.key, permissions: ["audit:read"] });
+    await database.pool.query("delete from sealpost.audit_log where account_id = $1", [fresh.accountId]);
+    const { text } = await first.get(`${first.base}/audit`);
+    expect(text).toContain("Nothing has been changed yet");
+    expect(text).not.toContain("<select");
+  });
+});
