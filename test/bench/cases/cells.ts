@@ -11,6 +11,8 @@ import { cpuMicroseconds } from "../measuring/processes.ts";
 import { startAsked } from "../processes/asking.ts";
 import type { HashWish } from "../processes/hashing-process.ts";
 
+/** Where the one cell is, round by round. */
+const CORES_OF_ROUNDS = [0, 1, 0, 1] as const;
 const NAMES = ["c1", "c2"] as const;
 /** Of each cell, with an endpoint each. */
 const ACCOUNTS = 50;
@@ -27,18 +29,19 @@ const SERVICE = ["serve", "dispatcher", "PostgreSQL"] as const;
 export const cells: BenchCase<Bench> = {
   name: "cells",
   says:
-    "A cell behind HAProxy on a core and a data folder of its own, with its publisher and its receiver on that core, " +
-    "too: one cell on each of the two cores in turn, and two at once. Over HTTP with 64 requests in flight for 8 s, " +
-    "then batches of 50 by SQL, each until the last has arrived.",
+    "A cell behind HAProxy on a core and a data folder of its own, with its proxy, publisher and receiver on that " +
+    "core, too: one cell on each of the two cores in turn, and two at once, four times. Over HTTP with 64 requests in " +
+    "flight for 8 s, then batches of 50 by SQL, each until the last has arrived.",
   run: async (bench, tell) => {
     const haproxy = requireMeans();
     const machine = await hashOnBoth(bench);
-    // One cell on either core, before and after: the machine is not the same for long, nor are its cores.
+    // In turn, and one cell on either core: the machine is not the same for long, nor are its cores.
     const ones: Found[] = [];
     const twos: Found[] = [];
-    if (bench.cellCounts.includes(1)) ones.push(await measure(bench, haproxy, [0], tell));
-    if (bench.cellCounts.includes(2)) twos.push(await measure(bench, haproxy, [0, 1], tell));
-    if (bench.cellCounts.includes(1) && twos.length > 0) ones.push(await measure(bench, haproxy, [1], tell));
+    for (const core of CORES_OF_ROUNDS) {
+      if (bench.cellCounts.includes(1)) ones.push(await measure(bench, haproxy, [core], tell));
+      if (bench.cellCounts.includes(2)) twos.push(await measure(bench, haproxy, [0, 1], tell));
+    }
     return [
       { name: "hashing alone: both cores ÷ one", value: machine, unit: "" },
       ...(["http", "batches"] as const).flatMap((way) => figuresOf(way, ones, twos)),
@@ -98,56 +101,58 @@ async function measure(
   tell: (line: string) => void,
 ): Promise<Found> {
   const started: BenchCell[] = [];
-  let proxy: RunningHaproxy | undefined;
+  const proxies: RunningHaproxy[] = [];
   try {
     for (const [index, core] of cores.entries()) {
       started.push(await startCell(NAMES[index]!, core, ACCOUNTS, bench));
     }
     const [c1, c2] = started;
     const urls = { c1: c1!.api.url, c2: c2?.api.url ?? null };
-    // It may use the cores that the cells have, and no other.
-    proxy = await startOn(cores, () =>
-      startHaproxy({ program, cells: urls, keysMap: keysMapOf(started), accountsMap: "" }),
-    );
-    const running = { cells: started, proxy };
+    // Each knows both cells, and a cell's customers ask the one on its core: where there are two proxies, each has a
+    // machine, and a request that changed cores on the way would cost what no cell spends.
+    const keysMap = keysMapOf(started);
+    const wish = { program, cells: urls, keysMap, accountsMap: "" };
+    for (const core of cores) proxies.push(await startOn([core], () => startHaproxy(wish)));
+    const running = { cells: started, proxies };
     const http = await publishEverywhere(running, "http", bench.scale, tell);
     const batches = await publishEverywhere(running, "batches", bench.scale, tell);
     for (const cell of started.splice(0)) await cell.stop();
     return { http, batches };
   } finally {
-    await proxy?.stop();
+    for (const proxy of proxies) await proxy.stop();
     for (const cell of started) await cell.kill();
   }
 }
 
-type Running = { readonly cells: readonly BenchCell[]; readonly proxy: RunningHaproxy };
+/** By their places: a cell and the proxy that its customers ask. */
+type Running = { readonly cells: readonly BenchCell[]; readonly proxies: readonly RunningHaproxy[] };
 
 async function publishEverywhere(
-  { cells: running, proxy }: Running,
+  { cells: running, proxies }: Running,
   way: Way,
   scale: number,
   tell: (line: string) => void,
 ): Promise<WayFound> {
   await Promise.all(
-    running.map((cell) => {
-      const { streams } = wishOf(way, cell, proxy, scale);
+    running.map((cell, index) => {
+      const { streams } = wishOf(way, cell, proxies[index]!, scale);
       const count = scale * (way === "http" ? HTTP_WARM_UP : BATCHED_WARM_UP);
       return warmUp(cell.bench, cell.publisher, cell.database, streams, count);
     }),
   );
-  const proxyBefore = cpuMicroseconds(proxy.pid);
+  const proxyCpu = () => proxies.reduce((sum, { pid }) => sum + cpuMicroseconds(pid), 0);
+  const proxyBefore = proxyCpu();
   const found = await Promise.all(
-    running.map(async (cell) => {
+    running.map(async (cell, index) => {
       const { bench, database, publisher, dispatcher, api } = cell;
       const watched = { database, dispatcherPids: [dispatcher.pid], apiPid: api.pid };
       const before = await readBytes(database);
-      const wish = wishOf(way, cell, proxy, scale);
+      const wish = wishOf(way, cell, proxies[index]!, scale);
       const flatOut = await publishWatched(bench, publisher, wish, watched, tell);
       return { flatOut, before, after: await readBytes(database) };
     }),
   );
-  const proxyMicroseconds = cpuMicroseconds(proxy.pid) - proxyBefore;
-  return summed(found, proxyMicroseconds);
+  return summed(found, proxyCpu() - proxyBefore);
 }
 
 function wishOf(
