@@ -46,7 +46,7 @@ export const auditFile: Screen = {
     // Whatever is wrong with what is asked for is said on a page, before anything is sent.
     const first = await pageOf(view, asked, FILE_PAGE_ITEMS);
     const type = "text/csv; charset=utf-8; header=present";
-    return { file: { name: "audit.csv", type, parts: partsOf(view, asked, first) } };
+    return { file: { name: "audit.csv", type, parts: () => partsOf(view, asked, first) } };
   },
 };
 
