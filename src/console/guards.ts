@@ -54,7 +54,7 @@ export function sendFile(reply: FastifyReply, { name, type, parts }: ShownFile):
       "content-type": type,
       "content-disposition": `attachment; filename="${name}"`,
     })
-    .send(Readable.from(reply.request.method === "HEAD" ? [] : parts));
+    .send(Readable.from(reply.request.method === "HEAD" ? [] : parts()));
 }
 
 /** @param framer the origin that may frame it; null: none @param page null: none, such as with 304 */

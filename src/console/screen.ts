@@ -59,8 +59,11 @@ export type Screen = {
 export type ShownFile = {
   readonly name: string;
   readonly type: string;
-  /** Made as fast as it is read. One that fails ends the connection, so that what is there does not look whole. */
-  readonly parts: AsyncIterable<string>;
+  /**
+   * For each who reads it, made as fast as it is read. One that fails ends the connection, so that what is there does
+   * not look whole.
+   */
+  readonly parts: () => AsyncIterable<string>;
 };
 
 /** A page's content, a file to be kept, or where to go on. */

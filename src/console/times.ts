@@ -1,7 +1,9 @@
 import { DAY_MS } from "../model/time.ts";
 import { type Html, html } from "./html.ts";
 
-/** By zone, of which there are some 400. */
+/** Each takes some 40 KB. */
+const KEPT_ZONES_MAX = 100;
+/** By zone, the newest of them. */
 const texts = new Map<string, Intl.DateTimeFormat>();
 const clocks = new Map<string, Intl.DateTimeFormat>();
 const hours = new Map<string, Intl.DateTimeFormat>();
@@ -90,8 +92,13 @@ function kept(
   timeZone: string,
   options: Intl.DateTimeFormatOptions,
 ): Intl.DateTimeFormat {
-  const format = formats.get(timeZone) ?? new Intl.DateTimeFormat("en-GB", { ...options, timeZone });
-  if (formats.size < 500) formats.set(timeZone, format);
+  const known = formats.get(timeZone);
+  if (known !== undefined) return known;
+  const format = new Intl.DateTimeFormat("en-GB", { ...options, timeZone });
+  formats.set(timeZone, format);
+  // A viewer can write a zone in a thousand ways: these must not keep out others'.
+  const [oldest] = formats.keys();
+  if (formats.size > KEPT_ZONES_MAX && oldest !== undefined) formats.delete(oldest);
   return format;
 }
 

@@ -29,6 +29,9 @@ export function createRequestCounter(
 
 type Count = (bucket: string) => Promise<Counted>;
 
+/** Of the table; a longer one would be refused, and the others of its turn with it. */
+const KEY_CHARS_MAX = 255;
+
 function createCount(limiter: TurnLimiter, { requestsMax }: CountedPolicy): Count {
   const consume = gatherByTurn(async (requests) => {
     const counted = [...requests].map(
@@ -37,7 +40,7 @@ function createCount(limiter: TurnLimiter, { requestsMax }: CountedPolicy): Coun
     return new Map(await Promise.all(counted));
   });
   return async (bucket) => {
-    const { answer, callers, place } = await consume(bucket);
+    const { answer, callers, place } = await consume(bucket.slice(0, KEY_CHARS_MAX));
     const { consumedPoints, msBeforeNext: resetMs } = answer!;
     // A bucket that is blocked in memory comes without its count.
     const requests = consumedPoints === 0 ? requestsMax + 1 : consumedPoints - callers + place;
@@ -63,9 +66,10 @@ order by asked.key
 on conflict (key) do update set
   points = case when known.expire <= excluded.expire - $3 then excluded.points else known.points + excluded.points end,
   expire = case when known.expire <= excluded.expire - $3 then excluded.expire else known.expire end
-returning key, points, expire`;
+returning key, points, expire - (extract(epoch from now()) * 1000)::bigint as "leftMs"`;
 
-type Row = { readonly key: string; readonly points: number; readonly expire: string };
+type Row = { readonly key: string; readonly points: number; readonly leftMs: string };
+type Result = { readonly rows: readonly [Row] };
 
 /** Counts all buckets that are asked for at once by one statement. The library's own store sends one for each. */
 class TurnLimiter extends RateLimiterPostgres {
@@ -88,13 +92,19 @@ class TurnLimiter extends RateLimiterPostgres {
     this.#pool = pool;
   }
 
-  /** By which the library counts; it reads the first row. */
-  async _upsert(key: string, points: number, windowMs: number): Promise<{ readonly rows: readonly Row[] }> {
+  /** By which the library counts. */
+  async _upsert(key: string, points: number, windowMs: number): Promise<Result> {
     this.#asked.set(key, points + (this.#asked.get(key) ?? 0));
     this.#counted ??= Promise.resolve().then(() => this.#count(windowMs));
     const row = (await this.#counted).get(key);
     if (row === undefined) throw new Error("A bucket was not counted.");
     return { rows: [row] };
+  }
+
+  /** The library's own reads this machine's clock, which may be wrong. */
+  _getRateLimiterRes(_key: string, added: number, { rows: [{ points, leftMs }] }: Result): RateLimiterRes {
+    const left = Math.max(0, this.points - points);
+    return new RateLimiterRes(left, Math.max(0, Number(leftMs)), points, points === added);
   }
 
   async #count(windowMs: number): Promise<ReadonlyMap<string, Row>> {

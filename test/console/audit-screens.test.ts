@@ -89,6 +89,13 @@ describe("the file of changes", () => {
     expect(response.complete).toBe(true);
   });
 
+  test("is whole for each who asks for it in one moment", async () => {
+    const ask = () => staff.get(`${FILE}?account_id=${account.accountId}`, { "x-refresh": "1" });
+    await ask();
+    const texts = (await Promise.all([ask(), ask(), ask()])).map(({ text }) => notesOf(text).length);
+    expect(texts).toEqual([ROWS, ROWS, ROWS]);
+  });
+
   test("that cannot be finished does not look whole", async () => {
     const response = await begin(`?account_id=${account.accountId}`);
     await proxy.cut();

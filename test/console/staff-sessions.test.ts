@@ -337,6 +337,17 @@ describe("the file of changes", () => {
     expect(text).toContain(`"'${note}"`);
   });
 
+  test.each([
+    ["stopped;=1;", "stopped;'=1;"],
+    ['stopped; "=1";', `stopped;' ""=1"";`],
+    ["stopped\r\n@sum", "stopped\r\n'@sum"],
+    ["a-b; c=1, -2", "a-b; c=1, -2"],
+  ])("has no formula where semicolons part cells: %j", async (note, safe) => {
+    await noteChange(note);
+    const { text } = await (await enterAsStaff(api, { key })).get(`${FRONT}/audit.csv`);
+    expect(text).toContain(`"${safe}"`);
+  });
+
   test("has who, what, when, whose and why, and no formula", async () => {
     const hand = await enterAsStaff(api, { key });
     await noteChange('=HYPERLINK("x")');

@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { createApiPool } from "../../src/store/pools.ts";
 import { createRequestCounter } from "../../src/store/rate-limits.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -106,6 +106,27 @@ it("a window ends, and the next one begins at nothing", async () => {
   const { requests, resetMs } = await count(bucket, POLICY);
   expect(requests).toBe(1);
   expect(resetMs).toBeGreaterThan((POLICY.windowSeconds - 60) * 1_000);
+});
+
+it.each([-700_000, 700_000])(
+  "a clock that is %i ms wrong makes no window longer or shorter",
+  async (wrongMs) => {
+    const count = createRequestCounter(pool);
+    const now = vi
+      .spyOn(Date, "now")
+      .mockImplementation(() => performance.timeOrigin + performance.now() + wrongMs);
+    const { resetMs } = await count(bucket, POLICY);
+    now.mockRestore();
+    expect(resetMs).toBeGreaterThan((POLICY.windowSeconds - 60) * 1_000);
+    expect(resetMs).toBeLessThanOrEqual(POLICY.windowSeconds * 1_000);
+  },
+);
+
+it("a bucket whose name is too long is counted, and so are the others", async () => {
+  const count = createRequestCounter(pool);
+  const long = count(bucket.padEnd(300, "x"), POLICY);
+  expect(await atOnce(count, 2)).toEqual([1, 2]);
+  expect((await long).requests).toBe(1);
 });
 
 it("a counter that cannot be reached says so to all", async () => {

@@ -46,7 +46,7 @@ export const auditFile: Screen = {
     // Whatever is wrong with what is asked for is said on a page, before anything is sent.
     const first = await pageOf(view, asked, FILE_PAGE_ITEMS);
     const type = "text/csv; charset=utf-8; header=present";
-    return { file: { name: "audit.csv", type, parts: partsOf(view, asked, first) } };
+    return { file: { name: "audit.csv", type, parts: () => partsOf(view, asked, first) } };
   },
 };
 
@@ -84,8 +84,14 @@ function lineOf(cells: readonly string[]): string {
   return `${cells.map(cellOf).join(",")}\r\n`;
 }
 
-/** RFC 4180. A spreadsheet would run what begins like a formula, full width too; a quote before it makes it text. */
+/**
+ * Where a spreadsheet would run what follows: a formula, full width too, at a cell's beginning, and behind what begins
+ * another cell where commas do not.
+ */
+const FORMULAS =
+  /^(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])|(?<=[;\r\n])(?=[ "']*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
+
+/** RFC 4180. A quote before a formula makes it text. */
 function cellOf(text: string): string {
-  const plain = /^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]/.test(text) ? `'${text}` : text;
-  return `"${plain.replaceAll('"', '""')}"`;
+  return `"${text.replaceAll(FORMULAS, "'").replaceAll('"', '""')}"`;
 }
