@@ -11,6 +11,7 @@ alter table sealpost.accounts add column moved_to text check (length(moved_to) b
 -- step          begun; still (source only: nothing of the account changes any more, and copying may begin); done (it is
 --               open at the target); deleted (source only: what was copied is gone)
 -- other_cell    the other one's name; null: it has none
+-- other_database  which one the other is: system identifier and oid. A name alone may be given to two
 -- feed_ends_at  the source's last position: no cursor that is given from then on is beyond it
 -- copied        of the target: the key of each table up to which its rows are here
 create table sealpost.moves (
@@ -19,6 +20,7 @@ create table sealpost.moves (
   direction text not null check (direction in ('out', 'in')),
   step text not null default 'begun' check (step in ('begun', 'still', 'done', 'deleted')),
   other_cell text,
+  other_database text not null,
   feed_ends_at bigint,
   copied json not null default '{}',
   begun_at timestamptz not null default now(),
