@@ -43,13 +43,14 @@ export async function callOffMove(move: Pick<Move, "accountId" | "source" | "tar
  */
 export async function deleteMoved(source: Cell, accountId: string): Promise<number> {
   const out = await findMove(source.pool, accountId);
-  if (out?.direction !== "out" || (out.step !== "done" && out.step !== "deleted")) {
+  if (out?.direction !== "out" || out.step === "begun" || out.step === "still") {
     throw new MoveRefusedError(
       `Account ${accountId} has not been moved away from here: \`sealpost account move\` does that, to its end.`,
     );
   }
+  await advanceMove(source.pool, accountId, out.id, "done", "deleting");
   const deleted = await deleteAll(source, LEFT_TABLES, accountId);
-  await advanceMove(source.pool, accountId, out.id, "done", "deleted");
+  await advanceMove(source.pool, accountId, out.id, "deleting", "deleted");
   return deleted;
 }
 

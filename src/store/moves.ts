@@ -47,7 +47,7 @@ export async function advanceMove(
 ): Promise<boolean> {
   const { rowCount } = await database.query(
     `update sealpost.moves
-     set step = $4, ended_at = case when $4 in ('done', 'deleted') then coalesce(ended_at, now()) end
+     set step = $4, ended_at = case when $4 in ('done', 'deleting', 'deleted') then coalesce(ended_at, now()) end
      where account_id = $1 and id = $2 and step = $3`,
     [accountId, id, from, to],
   );
