@@ -8,7 +8,8 @@ export type MoveDirection = (typeof MOVE_DIRECTIONS)[number];
  * - `begun`: of the source: it is closed, or about to be; of the target: rows arrive
  * - `still`: of the source: nothing of the account changes any more
  * - `done`: the account is open at the target
- * - `deleted`: of the source: what was copied is gone
+ * - `deleting`: of the source: what was copied is going, and what is read of it may lack something
+ * - `deleted`: of the source: it is gone
  */
-export const MOVE_STEPS = ["begun", "still", "done", "deleted"] as const;
+export const MOVE_STEPS = ["begun", "still", "done", "deleting", "deleted"] as const;
 export type MoveStep = (typeof MOVE_STEPS)[number];

@@ -1,9 +1,12 @@
 import { randomUUID } from "node:crypto";
+import type { ClientBase, Pool } from "pg";
 import { accountExists } from "../store/accounts.ts";
 import {
   type CellFacts,
   findMove,
   findMovedTo,
+  holdMove,
+  identifyDatabase,
   insertMove,
   readCellFacts,
   type StoredMove,
@@ -37,7 +40,7 @@ export async function compareCells(
 export function refusalOf(from: CellFacts, to: CellFacts, migrations: readonly string[]): string | null {
   if (from.isStandby) return "The source is a standby, which cannot be written to: name its primary.";
   if (to.isStandby) return "The target is a standby, which cannot be written to: name its primary.";
-  if (from.system === to.system && from.database === to.database) {
+  if (from.identity === to.identity) {
     return "The target is the same database as the source.";
   }
   const names = (facts: CellFacts) => facts.migrations.map((one) => one.split(" ")[0]!);
@@ -55,7 +58,7 @@ export function refusalOf(from: CellFacts, to: CellFacts, migrations: readonly s
  * copied to.
  */
 export async function beginMove(move: Move): Promise<StoredMove> {
-  const { accountId, source, target } = move;
+  const { accountId, source, sourceName, target, targetName } = move;
   if (!(await accountExists(source.pool, accountId))) {
     throw new MoveRefusedError(
       `There is no account ${accountId}; \`sealpost account list\` lists all accounts.`,
@@ -64,14 +67,34 @@ export async function beginMove(move: Move): Promise<StoredMove> {
   const [out, into] = await Promise.all([findMove(source.pool, accountId), findMove(target.pool, accountId)]);
   const begun = out?.direction === "out" && out.step !== "deleted" ? out : null;
   if (begun === null) await refuseMoved(move);
+  else await requireItsTarget(move, begun);
   const isHere = into?.direction === "in" && into.id === begun?.id;
   if (!isHere) await refuseTarget(move, into);
   const id = begun?.id ?? randomUUID();
   if (begun === null) {
-    await insertMove(source.pool, accountId, { id, direction: "out", otherCell: move.targetName });
+    const otherDatabase = await identifyDatabase(target.pool);
+    await insertMove(source.pool, accountId, { id, direction: "out", otherCell: targetName, otherDatabase });
   }
-  if (!isHere) await insertMove(target.pool, accountId, { id, direction: "in", otherCell: move.sourceName });
+  if (!isHere) {
+    const otherDatabase = await identifyDatabase(source.pool);
+    await insertMove(target.pool, accountId, { id, direction: "in", otherCell: sourceName, otherDatabase });
+  }
   return (await findMove(source.pool, accountId))!;
+}
+
+/**
+ * Another one has nothing of this move, so it would open the account a second time, from what is left here; and what it
+ * says of the move, when that is called off, is not what the right one says.
+ */
+export async function requireItsTarget(
+  { accountId, target }: Pick<Move, "accountId" | "target">,
+  { otherCell, otherDatabase }: StoredMove,
+): Promise<void> {
+  if ((await identifyDatabase(target.pool)) === otherDatabase) return;
+  throw new MoveRefusedError(
+    `Account ${accountId} is being moved, or was, to the cell "${otherCell}", in another database than this target: ` +
+      "name that one.",
+  );
 }
 
 async function refuseMoved({ accountId, source }: Move): Promise<void> {
@@ -89,7 +112,11 @@ async function refuseTarget({ accountId, target }: Move, into: StoredMove | null
         `${into.otherCell ?? "a cell without a name"}: finish that one, or call it off with --cancel.`,
     );
   }
-  if (into === null && !(await accountExists(target.pool, accountId))) return;
+  if (into === null) {
+    if (!(await accountExists(target.pool, accountId))) return;
+    // Moved away and deleted there, and a move back was called off.
+    if ((await inTransaction(target.pool, (tx) => findMovedTo(tx, accountId))) !== null) return;
+  }
   throw new MoveRefusedError(
     `The target has an account ${accountId} already, which no move that goes on has brought there. If it was moved ` +
       "away from there, run `sealpost account delete-moved` there first.",
@@ -97,6 +124,24 @@ async function refuseTarget({ accountId, target }: Move, into: StoredMove | null
 }
 
 /** Publishing and writes are refused from now on. */
-export async function closeAccount({ accountId, source, targetName }: Move): Promise<void> {
-  await setMovedTo(source.pool, accountId, targetName);
+export async function closeAccount({ accountId, source, targetName }: Move, moveId: string): Promise<void> {
+  await whileItGoesOn(source.pool, accountId, moveId, (tx) => setMovedTo(tx, accountId, targetName));
+}
+
+/**
+ * Runs `work` at the source in a transaction in which the move cannot be called off: what that has put back must not be
+ * taken again by a process that was still waiting.
+ */
+export async function whileItGoesOn<T>(
+  pool: Pool,
+  accountId: string,
+  moveId: string,
+  work: (tx: ClientBase) => Promise<T>,
+): Promise<T> {
+  return await inTransaction(pool, async (tx) => {
+    if (await holdMove(tx, accountId, moveId)) return await work(tx);
+    throw new MoveRefusedError(
+      `The move of account ${accountId} was called off, or somebody else has finished it.`,
+    );
+  });
 }

@@ -4,6 +4,7 @@ import { unparkAll } from "../store/move-stilling.ts";
 import { type AccountTable, ARRIVED_TABLES, LEFT_TABLES } from "../store/move-tables.ts";
 import { advanceMove, deleteMove, findMove, setMovedTo } from "../store/moves.ts";
 import { inTransaction } from "../store/transaction.ts";
+import { requireItsTarget } from "./beginning.ts";
 import type { Cell, Move } from "./move.ts";
 import { MoveRefusedError } from "./move-refused-error.ts";
 
@@ -17,6 +18,7 @@ export async function callOffMove(move: Pick<Move, "accountId" | "source" | "tar
   if (out?.direction !== "out" || (out.step !== "begun" && out.step !== "still")) {
     throw new MoveRefusedError(`No move of account ${accountId} goes on that could be called off.`);
   }
+  await requireItsTarget(move, out);
   const isOpen = await inTransaction(target.pool, async (tx) => {
     await deleteMove(tx, accountId, out.id, "begun");
     return (await findMove(tx, accountId))?.id === out.id;
@@ -28,9 +30,10 @@ export async function callOffMove(move: Pick<Move, "accountId" | "source" | "tar
   }
   await deleteAll(target, ARRIVED_TABLES, accountId);
   await inTransaction(source.pool, async (tx) => {
+    // First: whoever still parks or closes has ended then, and does not begin again.
+    await deleteMove(tx, accountId, out.id, out.step);
     await unparkAll(tx, accountId);
     await setMovedTo(tx, accountId, null);
-    await deleteMove(tx, accountId, out.id, out.step);
   });
 }
 
@@ -40,13 +43,14 @@ export async function callOffMove(move: Pick<Move, "accountId" | "source" | "tar
  */
 export async function deleteMoved(source: Cell, accountId: string): Promise<number> {
   const out = await findMove(source.pool, accountId);
-  if (out?.direction !== "out" || (out.step !== "done" && out.step !== "deleted")) {
+  if (out?.direction !== "out" || out.step === "begun" || out.step === "still") {
     throw new MoveRefusedError(
       `Account ${accountId} has not been moved away from here: \`sealpost account move\` does that, to its end.`,
     );
   }
+  await advanceMove(source.pool, accountId, out.id, "done", "deleting");
   const deleted = await deleteAll(source, LEFT_TABLES, accountId);
-  await advanceMove(source.pool, accountId, out.id, "done", "deleted");
+  await advanceMove(source.pool, accountId, out.id, "deleting", "deleted");
   return deleted;
 }
 

@@ -19,7 +19,7 @@ export async function moveAccount(move: Move): Promise<StoredMove> {
   const begun = await beginMove(move);
   if (begun.step === "begun") {
     onProgress("close", null);
-    await closeAccount(move);
+    await closeAccount(move, begun.id);
     await stillAccount(move, begun.id);
   }
   if (!(await isOpen(move, begun))) {

@@ -13,6 +13,7 @@ import {
   stopBackgroundWork,
 } from "../store/move-stilling.ts";
 import { giveUpCutMails } from "../store/notice-mails.ts";
+import { whileItGoesOn } from "./beginning.ts";
 import type { Move, MovePart } from "./move.ts";
 import { MoveRefusedError } from "./move-refused-error.ts";
 
@@ -29,7 +30,7 @@ const SEQUENCER_LEASE_MS = 600;
 export async function stillAccount(move: Move, moveId: string): Promise<void> {
   const { accountId, source, onProgress } = move;
   await waitForTransactions(move);
-  await parkAll(move);
+  await parkAll(move, moveId);
   await waitForFeed(move);
   onProgress("still", null);
   await markStill(source.pool, accountId, moveId);
@@ -50,13 +51,16 @@ async function waitForTransactions(move: Move): Promise<void> {
   );
 }
 
-async function parkAll(move: Move): Promise<void> {
+async function parkAll(move: Move, moveId: string): Promise<void> {
   const { accountId, source } = move;
   await waitFor(move, "park", PARK_EVERY_MS, async () => {
-    const goesOn = await stopBackgroundWork(source.pool, accountId);
-    await giveUpCutMails(source.pool);
-    const { rest, cutIds } = await parkDeliveries(source.pool, accountId, PARKED_PER_STEP_MAX);
-    if (cutIds.length > 0) await recoverCut(source.pool, cutIds, null);
+    const { pool } = source;
+    const goesOn = await whileItGoesOn(pool, accountId, moveId, (tx) => stopBackgroundWork(tx, accountId));
+    await giveUpCutMails(pool);
+    const { rest, cutIds } = await whileItGoesOn(pool, accountId, moveId, (tx) =>
+      parkDeliveries(tx, accountId, PARKED_PER_STEP_MAX),
+    );
+    if (cutIds.length > 0) await recoverCut(pool, cutIds, null);
     return [
       ...(rest > 0 ? [`${rest} deliveries, which dispatchers have or which are still to be parked`] : []),
       ...(goesOn ? ["a receiver check or a mail that is under way"] : []),

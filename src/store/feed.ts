@@ -85,21 +85,25 @@ export async function findFeedPlaces(
     ids: string[];
   }>({
     name: "find_feed_places",
-    // The feed of an account that has moved ends here: what is newer is in the other cell's.
-    text: `select least(last.position, (
-          select feed_ends_at from sealpost.moves where account_id = $1 and direction = 'out')) as newest,
+    // The feed of an account that has moved ends here: what is newer is in the other cell's. While its places are
+    // deleted here, and after, a reader stays where he is: they are all there.
+    text: `select least(last.position, moved.feed_ends_at, case when moved.is_deleted then $2::bigint end) as newest,
         extract(epoch from clock_timestamp())::float8 * 1000 as now_ms,
         coalesce(array_agg(found.position order by found.position) filter (where found.position is not null), '{}')
           as positions,
         array_agg(found.delivery_id::text order by found.position) as ids
       from (${LAST_STEP}) as last
+      left join (
+        select feed_ends_at, step in ('deleting', 'deleted') as is_deleted
+        from sealpost.moves where account_id = $1 and direction = 'out'
+      ) as moved on true
       left join lateral (
         select position, delivery_id from sealpost.feed
-        where account_id = $1 and position > greatest($2::bigint,
+        where account_id = $1 and moved.is_deleted is not true and position > greatest($2::bigint,
           ((extract(epoch from now()) - $4::float8 / 1000) * 1000000)::bigint)
         order by position limit $3
       ) as found on true
-      group by last.position`,
+      group by last.position, moved.feed_ends_at, moved.is_deleted`,
     values: [accountId, after ?? "9223372036854775807", placesMax, retentionMs],
   });
   const { newest, now_ms, positions, ids } = rows[0]!;

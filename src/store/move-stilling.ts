@@ -1,6 +1,5 @@
 import type { ClientBase, Pool } from "pg";
 import type { FeedPosition } from "./feed.ts";
-import { inTransaction } from "./transaction.ts";
 
 /** A transaction that may not know yet that the account is closed. */
 export type OlderTransaction = {
@@ -14,7 +13,8 @@ export type OlderTransaction = {
 /**
  * Transactions that may have read the account, or may still read it, as it was before it was closed: those that have
  * touched a table of ours, and those with a snapshot that is as old. Asked after the closing has committed, so that
- * whatever begins later knows of it. The id is read in a transaction of its own: a snapshot without it is older.
+ * whatever begins later knows of it. Autovacuum has no role; `backend_type` would tell, but of other roles' sessions
+ * only to those with pg_read_all_stats. The id is read in a transaction of its own: a snapshot without it is older.
  *
  * Losing option: a lock of the account's row in every publication. It writes to that row, and publishers of one account
  * would queue for its page.
@@ -26,7 +26,7 @@ export async function findOlderTransactions(pool: Pool): Promise<readonly OlderT
      from pg_locks as l join pg_stat_activity as a using (pid)
      where l.locktype = 'virtualxid' and l.granted and l.mode = 'ExclusiveLock'
        and a.datname = current_database() and a.pid <> pg_backend_pid()
-       and a.backend_type in ('client backend', 'background worker', 'parallel worker')
+       and a.usesysid is not null
        and (age(a.backend_xmin) >= age($1::xid) or exists (
          select from pg_locks as r join pg_class as c on c.oid = r.relation
          where r.pid = l.pid and r.locktype = 'relation' and c.relnamespace = 'sealpost'::regnamespace
@@ -78,8 +78,8 @@ export type Parked = {
 };
 
 /** Takes what is open of the account out of everybody's reach, at most `rowsMax`. */
-export async function parkDeliveries(pool: Pool, accountId: string, rowsMax: number): Promise<Parked> {
-  const { rows } = await pool.query<{ rest: number; cut: string[] }>(
+export async function parkDeliveries(tx: ClientBase, accountId: string, rowsMax: number): Promise<Parked> {
+  const { rows } = await tx.query<{ rest: number; cut: string[] }>(
     "select rest, cut from sealpost.park_deliveries($1, $2)",
     [accountId, rowsMax],
   );
@@ -101,26 +101,24 @@ export async function unparkAll(tx: ClientBase, accountId: string): Promise<void
  * Stops what else goes on for the account by itself: replays are not counted, and mails are not sent. Returns whether
  * calls and mails that were under way go on.
  */
-export async function stopBackgroundWork(pool: Pool, accountId: string): Promise<boolean> {
-  return await inTransaction(pool, async (tx) => {
-    await tx.query(
-      "update sealpost.replays set count_at = null where account_id = $1 and count_at is not null",
-      [accountId],
-    );
-    await tx.query(
-      `update sealpost.notice_mails set due_at = 'infinity'
-       where account_id = $1 and status = 'waiting' and due_at < 'infinity'`,
-      [accountId],
-    );
-    const { rows } = await tx.query<{ goes_on: boolean }>(
-      `select exists (select from sealpost.notice_mails where account_id = $1 and status = 'sending')
-         or exists (
-           select from sealpost.idempotency_keys
-           where account_id = $1 and status is null and claim_until > now()) as goes_on`,
-      [accountId],
-    );
-    return rows[0]!.goes_on;
-  });
+export async function stopBackgroundWork(tx: ClientBase, accountId: string): Promise<boolean> {
+  await tx.query(
+    "update sealpost.replays set count_at = null where account_id = $1 and count_at is not null",
+    [accountId],
+  );
+  await tx.query(
+    `update sealpost.notice_mails set due_at = 'infinity'
+     where account_id = $1 and status = 'waiting' and due_at < 'infinity'`,
+    [accountId],
+  );
+  const { rows } = await tx.query<{ goes_on: boolean }>(
+    `select exists (select from sealpost.notice_mails where account_id = $1 and status = 'sending')
+       or exists (
+         select from sealpost.idempotency_keys
+         where account_id = $1 and status is null and claim_until > now()) as goes_on`,
+    [accountId],
+  );
+  return rows[0]!.goes_on;
 }
 
 /** The feed held everything that had committed by then, by the database's clock; ms since the epoch, and its clock. */

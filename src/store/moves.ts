@@ -7,12 +7,15 @@ export type StoredMove = {
   readonly direction: MoveDirection;
   readonly step: MoveStep;
   readonly otherCell: string | null;
+  /** From identifyDatabase. */
+  readonly otherDatabase: string;
 };
 
 /** The last move of the account, out of this database or into it; null: it was never moved. */
 export async function findMove(database: ClientBase | Pool, accountId: string): Promise<StoredMove | null> {
   const { rows } = await database.query<StoredMove>(
-    'select id, direction, step, other_cell as "otherCell" from sealpost.moves where account_id = $1',
+    `select id, direction, step, other_cell as "otherCell", other_database as "otherDatabase"
+     from sealpost.moves where account_id = $1`,
     [accountId],
   );
   return rows[0] ?? null;
@@ -22,14 +25,15 @@ export async function findMove(database: ClientBase | Pool, accountId: string): 
 export async function insertMove(
   database: ClientBase | Pool,
   accountId: string,
-  { id, direction, otherCell }: Omit<StoredMove, "step">,
+  { id, direction, otherCell, otherDatabase }: Omit<StoredMove, "step">,
 ): Promise<void> {
   await database.query(
-    `insert into sealpost.moves (account_id, id, direction, other_cell) values ($1, $2, $3, $4)
+    `insert into sealpost.moves (account_id, id, direction, other_cell, other_database) values ($1, $2, $3, $4, $5)
      on conflict (account_id) do update
-     set id = excluded.id, direction = excluded.direction, other_cell = excluded.other_cell, step = 'begun',
-       feed_ends_at = null, copied = '{}', begun_at = now(), ended_at = null`,
-    [accountId, id, direction, otherCell],
+     set id = excluded.id, direction = excluded.direction, other_cell = excluded.other_cell,
+       other_database = excluded.other_database, step = 'begun', feed_ends_at = null, copied = '{}', begun_at = now(),
+       ended_at = null`,
+    [accountId, id, direction, otherCell, otherDatabase],
   );
 }
 
@@ -43,9 +47,19 @@ export async function advanceMove(
 ): Promise<boolean> {
   const { rowCount } = await database.query(
     `update sealpost.moves
-     set step = $4, ended_at = case when $4 in ('done', 'deleted') then coalesce(ended_at, now()) end
+     set step = $4, ended_at = case when $4 in ('done', 'deleting', 'deleted') then coalesce(ended_at, now()) end
      where account_id = $1 and id = $2 and step = $3`,
     [accountId, id, from, to],
+  );
+  return rowCount === 1;
+}
+
+/** Whether a move out of here goes on. Held for this transaction: it cannot be called off meanwhile. */
+export async function holdMove(tx: ClientBase, accountId: string, id: string): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `select from sealpost.moves
+     where account_id = $1 and id = $2 and direction = 'out' and step in ('begun', 'still') for share`,
+    [accountId, id],
   );
   return rowCount === 1;
 }
@@ -82,11 +96,19 @@ export async function findMovedTo(tx: ClientBase, accountId: string): Promise<st
   return rows[0]?.moved_to ?? null;
 }
 
+/** Which database of which cluster this is: no two have the same, whatever they are called. */
+export async function identifyDatabase(pool: Pool): Promise<string> {
+  const { rows } = await pool.query<{ identity: string }>(
+    `select (select system_identifier from pg_control_system()) || '/' || oid as identity
+     from pg_database where datname = current_database()`,
+  );
+  return rows[0]!.identity;
+}
+
 /** What two databases are compared by before an account goes from one to the other. */
 export type CellFacts = {
-  /** Of the server and its copies; with the database it says which one this is. */
-  readonly system: string;
-  readonly database: string;
+  /** From identifyDatabase: copies have the same. */
+  readonly identity: string;
   readonly isStandby: boolean;
   /** The migrations that it has, with their digests. */
   readonly migrations: readonly string[];
@@ -100,12 +122,10 @@ export async function readCellFacts(pool: Pool): Promise<CellFacts | null> {
     "select to_regclass('sealpost.settings') is not null as is_ours",
   );
   if (!found[0]!.is_ours) return null;
-  const { rows } = await pool.query<CellFacts>(
-    `select (select system_identifier::text from pg_control_system()) as system,
-       (select oid::text from pg_database where datname = current_database()) as database,
-       pg_is_in_recovery() as "isStandby",
+  const { rows } = await pool.query<Omit<CellFacts, "identity">>(
+    `select pg_is_in_recovery() as "isStandby",
        array(select name || ' ' || digest from sealpost.migrations order by name) as migrations,
        (select to_jsonb(s) ->> 'cell' from sealpost.settings as s) as cell`,
   );
-  return rows[0]!;
+  return { ...rows[0]!, identity: await identifyDatabase(pool) };
 }

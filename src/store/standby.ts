@@ -8,6 +8,8 @@ export type Position = {
   readonly timeline: number;
   /** Of its cluster, and all copies of it. */
   readonly systemIdentifier: string;
+  /** Its oid, which copies share: another of the same cluster may be another installation's. */
+  readonly database: string;
 };
 
 /**
@@ -16,7 +18,8 @@ export type Position = {
  */
 const POSITION = `
 select lsn::text, ('x' || left(pg_walfile_name(lsn), 8))::bit(32)::integer as timeline,
-  (select system_identifier::text from pg_control_system()) as "systemIdentifier"
+  (select system_identifier::text from pg_control_system()) as "systemIdentifier",
+  (select oid::text from pg_database where datname = current_database()) as database
 from pg_current_wal_flush_lsn() as lsn`;
 
 /** @throws what PostgreSQL says when the server is no primary */
@@ -36,6 +39,7 @@ const STANDING = `
 select
   pg_is_in_recovery()
     and (select system_identifier::text from pg_control_system()) = $1
+    and (select oid::text from pg_database where datname = current_database()) = $4
     and coalesce(
       (select received_tli from pg_stat_get_wal_receiver()),
       (select min_recovery_end_timeline from pg_control_recovery())
@@ -45,12 +49,12 @@ select
 /** Asks the server itself, on the connection that is to be read from: its name may lead to another one next time. */
 export async function readStanding(
   client: ClientBase,
-  { systemIdentifier, timeline, lsn }: Position,
+  { systemIdentifier, timeline, lsn, database }: Position,
 ): Promise<Standing> {
   const { rows } = await client.query<{ is_ours: boolean | null; has_reached: boolean }>({
     name: "standing",
     text: STANDING,
-    values: [systemIdentifier, timeline, lsn],
+    values: [systemIdentifier, timeline, lsn, database],
   });
   const { is_ours, has_reached } = rows[0]!;
   if (is_ours !== true) return "refused";

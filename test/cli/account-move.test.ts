@@ -22,6 +22,7 @@ import {
   SECRETS_KEY,
 } from "../support/installation.ts";
 import { startTestServer } from "../support/test-server.ts";
+import { patience } from "../support/time-limits.ts";
 
 let source: TestDatabase;
 let server: Awaited<ReturnType<typeof startTestServer>>;
@@ -36,7 +37,7 @@ beforeAll(async () => {
   target = { url, pool: new pg.Pool({ connectionString: url, max: 3 }) };
   // The server may stop before a connection has ended.
   target.pool.on("error", () => undefined);
-}, 120_000);
+}, patience(120_000));
 afterAll(async () => {
   await source?.drop();
   await target?.pool.end();
@@ -69,7 +70,10 @@ async function newAccount(): Promise<string> {
   return accountId;
 }
 
-describe("account move", () => {
+/** Of one test: the command line starts up to seven times. */
+const timeout = patience(240_000);
+
+describe("account move", { timeout }, () => {
   test("moves an account to another server, and delete-moved deletes what is left", async () => {
     const accountId = await newAccount();
     const { keyId } = await createTestKey(source.pool, accountId);
@@ -143,7 +147,7 @@ describe("account move", () => {
   });
 });
 
-describe("account move refuses", () => {
+describe("account move refuses", { timeout }, () => {
   async function refusalOf(args: readonly string[], env: Record<string, string> = {}): Promise<string> {
     const accountId = await newAccount();
     const { code, stdout, stderr } = await run(["move", "--account", accountId, ...args], env);

@@ -42,7 +42,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
 const PAIRS: Readonly<Record<string, readonly string[]>> = {
   "attempts.outcome, error_code": ["succeeded" satisfies Outcome],
   "deliveries.status, reason": ["abandoned" satisfies DeliveryStatus],
-  "moves.step, ended_at": ["done", "deleted"] satisfies MoveStep[],
+  "moves.step, ended_at": ["done", "deleting", "deleted"] satisfies MoveStep[],
   "notice_mails.status, claim_token": ["sending" satisfies MailStatus],
   "notice_mails.status, claimed_until": ["sending" satisfies MailStatus],
   "notice_mails.status, ended_at": ["sent", "perhaps_sent", "failed"] satisfies MailStatus[],

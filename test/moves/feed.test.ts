@@ -1,10 +1,18 @@
 import { randomUUID } from "node:crypto";
+import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { deleteMoved } from "../../src/moves/calling-off.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
 import { type FeedPosition, findFeedPlaces, sequenceEvents } from "../../src/store/feed.ts";
 import { createTestCells, type TestCells } from "../support/cells.ts";
 import type { TestDatabase } from "../support/database.ts";
-import { createTestAccount, publish } from "../support/installation.ts";
+import {
+  createTestAccount,
+  lockTable,
+  publish,
+  SECRETS_KEY,
+  untilSomebodyWaits,
+} from "../support/installation.ts";
 
 let cells: TestCells;
 let accountId: string;
@@ -30,6 +38,17 @@ async function read(cell: "source" | "target", after: FeedPosition | null) {
   const isLast = found.places.length < 2;
   const next = isLast ? Math.max(found.newest, after ?? 0) : last!.position;
   return { ids: found.places.map(({ deliveryId }) => deliveryId), next };
+}
+
+/** The deliveries are gone, and the table of the feed is held by somebody else for too long. */
+async function killedWhileDeleting(pool: Pool): Promise<void> {
+  const held = await lockTable(cells.source.pool, "feed");
+  const source = { pool, secretsKey: SECRETS_KEY };
+  const deleting = expect(deleteMoved(source, accountId)).rejects.toThrow("terminating");
+  const [pid] = await untilSomebodyWaits(cells.source.pool);
+  await cells.source.pool.query("select pg_terminate_backend($1)", [pid]);
+  await deleting;
+  await held.rollback();
 }
 
 describe("a reader of the feed", () => {
@@ -60,6 +79,29 @@ describe("a reader of the feed", () => {
     const { next } = await read("source", null);
     expect((await read("target", next)).ids).toEqual([published]);
   });
+
+  it.each(["while", "after"] as const)(
+    "misses nothing at a source asked %s its rows are deleted",
+    async (when) => {
+      const published = [
+        await publishOne(cells.source),
+        await publishOne(cells.source),
+        await publishOne(cells.source),
+      ];
+      // The move before has led it for a moment.
+      while ((await sequence("source")).sequenced === 0);
+      const first = await read("source", 0);
+      const move = cells.move(accountId);
+      await moveAccount(move);
+      // Deliveries go before the places that name them.
+      if (when === "after") await deleteMoved(move.source, accountId);
+      else await killedWhileDeleting(move.source.pool);
+      const second = await read("source", first.next);
+      expect(second.ids).toEqual([]);
+      const third = await read("target", second.next);
+      expect([...first.ids, ...third.ids]).toEqual(published);
+    },
+  );
 
   it("misses nothing where the source's clock is an hour ahead", async () => {
     await cells.source.pool.query(

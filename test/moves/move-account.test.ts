@@ -6,6 +6,7 @@ import { moveAccount } from "../../src/moves/move-account.ts";
 import { countActivity } from "../../src/store/activity.ts";
 import { sequenceEvents } from "../../src/store/feed.ts";
 import { claimIdempotencyKeys, storingResponses } from "../../src/store/idempotency.ts";
+import { findOlderTransactions } from "../../src/store/move-stilling.ts";
 import { findSigningSecrets } from "../../src/store/signing-secrets.ts";
 import { createTestCells, readAccount, TARGET_KEY, type TestCells } from "../support/cells.ts";
 import { claim, publishAt } from "../support/delivery-rows.ts";
@@ -250,16 +251,16 @@ describe("moving an account", () => {
     const { pool } = cells.source;
     await pool.query(`create role ${role}`);
     const old = await begin(pool, "set transaction isolation level repeatable read; select 1");
+    const touching = await begin(pool, "select from sealpost.accounts");
+    const idle = await begin(pool, "select 1");
     const plain = await begin(pool, `set local role ${role}`);
-    const { rows } = await plain.client.query(
-      `select (select count(*)::integer from pg_stat_activity
-               where pid <> pg_backend_pid() and backend_xmin is not null and datname = current_database()) as seen,
-         (select system_identifier is not null from pg_control_system()) as is_known`,
-    );
-    await plain.rollback();
-    await old.rollback();
+    const seen = await findOlderTransactions(plain.client as never);
+    const pidOf = async ({ client }: typeof old) =>
+      (await client.query<{ pid: number }>("select pg_backend_pid() as pid")).rows[0]!.pid;
+    const pids = [await pidOf(old), await pidOf(touching)];
+    for (const one of [plain, idle, touching, old]) await one.rollback();
     await pool.query(`drop role ${role}`);
-    expect(rows).toEqual([{ seen: 1, is_known: true }]);
+    expect(seen.map(({ pid }) => pid).sort()).toEqual(pids.sort());
   });
 
   it("waits for an attempt, and logs one that was cut", async () => {

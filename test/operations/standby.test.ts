@@ -1,3 +1,4 @@
+import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/config/read-config.ts";
@@ -170,7 +171,7 @@ describe("lists of the log", () => {
 });
 
 describe("a server", () => {
-  test("of another cluster or history is refused, however far it has come", async () => {
+  test("of another cluster, database or history is refused, however far it has come", async () => {
     const position = await readPosition(servers.primary.pool);
     const client = await servers.standby.pool.connect();
     try {
@@ -180,6 +181,12 @@ describe("a server", () => {
       expect(await readStanding(client, another)).toBe("refused");
       expect(await readStanding(client, { ...position, lsn: "0/1", timeline: timeline + 1 })).toBe("refused");
       expect(await readStanding(client, { ...position, lsn: "FFFF/0" })).toBe("behind");
+      const besideUrl = new URL(servers.standby.url);
+      besideUrl.pathname = "/template1";
+      const beside = new pg.Client(besideUrl.href);
+      await beside.connect();
+      expect(await readStanding(beside, position)).toBe("refused");
+      await beside.end();
       // A role without further rights can tell, too.
       await servers.primary.pool.query("create role ordinary");
       await expect
