@@ -9,23 +9,21 @@ alter table sealpost.accounts add column moved_to text check (length(moved_to) b
 --
 -- direction     out: this is the source; in: the target
 -- step          begun; still (source only: nothing of the account changes any more, and copying may begin); done (it is
---               open at the target); deleting, deleted (source only: what was copied is going, is gone)
+--               open at the target); deleted (source only: what was copied is gone)
 -- other_cell    the other one's name; null: it has none
--- other_database  which one the other is: system identifier and oid. A name alone may be given to two
 -- feed_ends_at  the source's last position: no cursor that is given from then on is beyond it
 -- copied        of the target: the key of each table up to which its rows are here
 create table sealpost.moves (
   account_id uuid primary key,
   id uuid not null,
   direction text not null check (direction in ('out', 'in')),
-  step text not null default 'begun' check (step in ('begun', 'still', 'done', 'deleting', 'deleted')),
+  step text not null default 'begun' check (step in ('begun', 'still', 'done', 'deleted')),
   other_cell text,
-  other_database text not null,
   feed_ends_at bigint,
   copied json not null default '{}',
   begun_at timestamptz not null default now(),
   ended_at timestamptz,
-  check ((step in ('done', 'deleting', 'deleted')) = (ended_at is not null))
+  check ((step in ('done', 'deleted')) = (ended_at is not null))
 );
 
 -- What has attempts to come of an account that is being moved, as it is in open_deliveries or, if is_held, in

@@ -90,7 +90,7 @@ export async function requireItsTarget(
   { accountId, target }: Pick<Move, "accountId" | "target">,
   { otherCell, otherDatabase }: StoredMove,
 ): Promise<void> {
-  if ((await identifyDatabase(target.pool)) === otherDatabase) return;
+  if (otherDatabase === null || (await identifyDatabase(target.pool)) === otherDatabase) return;
   throw new MoveRefusedError(
     `Account ${accountId} is being moved, or was, to the cell "${otherCell}", in another database than this target: ` +
       "name that one.",

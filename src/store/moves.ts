@@ -7,8 +7,8 @@ export type StoredMove = {
   readonly direction: MoveDirection;
   readonly step: MoveStep;
   readonly otherCell: string | null;
-  /** From identifyDatabase. */
-  readonly otherDatabase: string;
+  /** From identifyDatabase; null: it began when that was not kept. */
+  readonly otherDatabase: string | null;
 };
 
 /** The last move of the account, out of this database or into it; null: it was never moved. */

@@ -30,8 +30,8 @@ export const cells: BenchCase<Bench> = {
   name: "cells",
   says:
     "A cell behind HAProxy on a core and a data folder of its own, with its proxy, publisher and receiver on that " +
-    "core, too: one cell on each of the two cores in turn, and two at once, four times. Over HTTP with 64 requests in " +
-    "flight for 8 s, then batches of 50 by SQL, each until the last has arrived.",
+    "core, too: one cell on each of the two cores in turn, and two at once, four times. Over HTTP with 64 requests " +
+    "in flight for 8 s, then batches of 50 by SQL, each until the last has arrived.",
   run: async (bench, tell) => {
     const haproxy = requireMeans();
     const machine = await hashOnBoth(bench);
