@@ -12,6 +12,8 @@ export type AreaTests = {
   readonly codes: readonly string[];
   /** A request of every write that succeeds, in this order: what a later one needs, an earlier one makes. */
   readonly writes: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Promise<Asked>>>;
+  /** The same of every read, after those. */
+  readonly reads: AreaTests["writes"];
   /** Bodies that its writes take. */
   readonly bodies: Readonly<Record<string, unknown>>;
   /** Tables with an account's rows, with their schema. */

@@ -29,6 +29,12 @@ folders.create POST /v1/spaces/{space_id}/folders documents:write reversible wri
     "folders.create": (ask, made) =>
       ask("POST", `/v1/spaces/${made["spaces.create"]}/folders`, { body: { name: "Walk" } }),
   },
+  reads: {
+    "spaces.list": (ask) => ask("GET", "/v1/spaces?limit=1"),
+    "spaces.get": (ask, made) => ask("GET", `/v1/spaces/${made["spaces.create"]}`),
+    "spaces.members.list": (ask, made) => ask("GET", `/v1/spaces/${made["spaces.create"]}/members`),
+    "folders.list": (ask, made) => ask("GET", `/v1/spaces/${made["spaces.create"]}/folders`),
+  },
   bodies: {
     "spaces.create": { name: "Stranger's" },
     "spaces.update": { name: "Stranger's" },
