@@ -42,6 +42,7 @@ type Declared = Pick<
   readonly [Name in "params" | "query" | "body"]?: Operation[Name] | undefined;
 } & {
   readonly isAcrossAccounts?: true;
+  readonly needsUser?: true;
   readonly errors?: readonly string[];
   readonly holdsSecret?: true;
   readonly deprecated?: Deprecation;
@@ -62,6 +63,7 @@ function operation(
     path: declared.path,
     scope: declared.scope,
     isAcrossAccounts: declared.isAcrossAccounts ?? false,
+    needsUser: declared.needsUser ?? false,
     risk: declared.risk,
     effect,
     mode: declared.mode,

@@ -23,6 +23,8 @@ export type Caller = {
   readonly keyId: string;
   /** A staff key has access to every account. */
   readonly isStaff: boolean;
+  /** The user that the key acts for, who is of the account; null: none. A session acts for none. */
+  readonly userId: string | null;
   readonly scopes: ReadonlySet<string>;
   /** Absent: the key itself asks. */
   readonly session?: CallerSession;
@@ -119,6 +121,8 @@ export type Operation = {
   readonly scope: string;
   /** Across accounts: for staff keys alone, which name none. */
   readonly isAcrossAccounts: boolean;
+  /** For keys that act for a user. */
+  readonly needsUser: boolean;
   readonly risk: Risk;
   readonly effect: Effect;
   readonly mode: ExecutionMode;
@@ -137,6 +141,9 @@ export type Operation = {
   readonly work: Work;
 };
 
+/** Codes of the kernel's that handlers may raise, too, where they declare it. */
+export type HandlerCode = "not_found" | "access_denied";
+
 /** What every declaration has. */
 type Named = {
   readonly key: `${string}.${string}`;
@@ -147,6 +154,8 @@ type Named = {
   readonly description: string;
   readonly path: `/v1/${string}`;
   readonly scope: `${string}:${string}`;
+  /** Others than keys that act for a user are denied. */
+  readonly needsUser?: true;
   readonly deprecated?: Deprecation;
 };
 
@@ -254,7 +263,7 @@ export type OperationDefiners<DomainCode extends string> = {
     Response extends ResponseSchema,
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
-    const Code extends DomainCode | "not_found" = never,
+    const Code extends DomainCode | HandlerCode = never,
   >(declaration: ReadDeclaration<Params, Query, Response, Code>): Operation;
   staffRead<
     Response extends ResponseSchema,
@@ -266,7 +275,7 @@ export type OperationDefiners<DomainCode extends string> = {
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
     Body extends MaybeBody = undefined,
-    const Code extends DomainCode | "not_found" = never,
+    const Code extends DomainCode | HandlerCode = never,
   >(declaration: WriteDeclaration<Params, Query, Body, Response, Code>): Operation;
   batchedWrite<
     Response extends ResponseSchema,
@@ -274,14 +283,14 @@ export type OperationDefiners<DomainCode extends string> = {
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
     Body extends MaybeBody = undefined,
-    const Code extends DomainCode | "not_found" = never,
+    const Code extends DomainCode | HandlerCode = never,
   >(declaration: BatchedWriteDeclaration<Params, Query, Body, Response, Code, Item>): Operation;
   callOut<
     Response extends ResponseSchema,
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
     Body extends MaybeBody = undefined,
-    const Code extends DomainCode | "not_found" = never,
+    const Code extends DomainCode | HandlerCode = never,
   >(declaration: CallOutDeclaration<Params, Query, Body, Response, Code>): Operation;
   retired(declaration: RetiredDeclaration): Operation;
 };

@@ -153,12 +153,13 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     });
 }
 
-/** @throws Problem unless the caller's scopes are enough for the operation, and it is staff where it has to be */
+/** @throws Problem unless the caller's scopes are enough, and it is staff or a user where it has to be */
 export function refuseCaller(
-  { scope, isAcrossAccounts }: Operation,
-  { scopes, isStaff }: Pick<Caller, "scopes" | "isStaff">,
+  { scope, isAcrossAccounts, needsUser }: Operation,
+  { scopes, isStaff, userId }: Pick<Caller, "scopes" | "isStaff" | "userId">,
 ): void {
-  if (!scopes.has(scope) || (isAcrossAccounts && !isStaff)) throw new Problem("access_denied");
+  const isRightKind = (!isAcrossAccounts || isStaff) && (!needsUser || userId !== null);
+  if (!scopes.has(scope) || !isRightKind) throw new Problem("access_denied");
 }
 
 function placesFor(body: Buffer | undefined): number {

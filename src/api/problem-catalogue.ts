@@ -1,4 +1,4 @@
-import type { Operation } from "./operation.ts";
+import type { HandlerCode, Operation } from "./operation.ts";
 
 import type { ProblemCatalogue } from "./problems.ts";
 
@@ -51,11 +51,12 @@ export const standardProblems = {
     status: 403,
     title: "Access denied",
     meaning:
-      "The API key lacks the scope that the operation requires, the request names another account, or the operation " +
-      "goes across accounts and the key is not a staff key.",
+      "The API key lacks the scope that the operation requires, the request names another account, the operation " +
+      "goes across accounts and the key is not a staff key, or it is for users and the key acts for none, or for one " +
+      "whose role does not allow it.",
     remedy:
       "Use a key with the operation's scope (see `GET /v1/operations`), and omit X-Account-Id unless it is a " +
-      "staff key.",
+      "staff key. For spaces use a key that acts for a user, and ask an ADMIN of the space for a role.",
   },
   not_found: {
     status: 404,
@@ -146,6 +147,9 @@ export const standardProblems = {
   },
 } as const satisfies ProblemCatalogue;
 
+/** Declared by handlers that raise them themselves, too. */
+const RAISED_FOR_ALL: readonly string[] = ["not_found", "access_denied"] satisfies readonly HandlerCode[];
+
 /** The codes that the kernel raises for an operation, and those that its handler declares. */
 export function raisedCodes({ effect, work, errors, isAcrossAccounts }: Operation): readonly string[] {
   return [
@@ -163,6 +167,6 @@ export function raisedCodes({ effect, work, errors, isAcrossAccounts }: Operatio
     "rate_limited",
     "internal_error",
     "temporarily_unavailable",
-    ...errors.filter((code) => code !== "not_found"),
+    ...errors.filter((code) => !RAISED_FOR_ALL.includes(code)),
   ];
 }

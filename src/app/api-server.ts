@@ -5,6 +5,7 @@ import type { Logger } from "pino";
 import type { AccountNews } from "../api/account-news.ts";
 import { apiKeyPrefix } from "../api/api-keys.ts";
 import type { IsTrustedProxy } from "../api/connections.ts";
+import type { AddRoutes } from "../api/kernel.ts";
 import type { Operation } from "../api/operation.ts";
 import { TemporarilyUnavailable } from "../api/problems.ts";
 import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
@@ -20,11 +21,13 @@ import { CONFIRMATION_PATH } from "../notices/mail-sending.ts";
 import { auditedOperations } from "../operations/audit.ts";
 import { codeGroups } from "../operations/explained-codes.ts";
 import { receiversGuide } from "../operations/guide.ts";
-import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
+import { createApiInfo, createSealpostRegistry } from "../operations/operations.ts";
 import { CHECK_POLICY } from "../operations/receivers.ts";
+import type { Dependencies } from "../operations/sealpost-operation.ts";
 import { type ReadLog, readingFrom } from "../store/log-reader.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
 import { createAccountExists, createFindApiKey, createIdempotencyStore, recordWrite } from "./api-stores.ts";
+import { apiPartsOf } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
@@ -63,8 +66,9 @@ export type ApiServerOptions = {
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
   const { config, pool, logPool, secretsKey, publicUrl, log, now, isChecking = false } = options;
   const metrics = options.metrics ?? createApiMetrics(createMetricsRegistry());
+  const hasWebhooks = config.areas.includes("webhooks");
   const outageAs503 = createOutageAs503((err) => log.warn({ err }, "the database does not answer"));
-  const { operations, problems } = createSealpostRegistry({
+  const dependencies: Dependencies = {
     pool,
     logPool,
     readLog: options.readLog ?? readingFrom(logPool),
@@ -84,7 +88,9 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     checkPolicy: options.checkPolicy ?? CHECK_POLICY,
     sendsMail: config.smtpUrl !== null,
     now,
-  });
+  };
+  const parts = apiPartsOf(config.areas, dependencies);
+  const { operations, problems } = createSealpostRegistry(dependencies, parts);
   // A series that starts at 1 shows no increase to rate().
   for (const [code, { isRaised = true }] of Object.entries(problems)) {
     if (isRaised) metrics.problems.of({ code });
@@ -95,18 +101,20 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       operations: operations.map((operation) => withOutageAs503(operation, outageAs503)),
       problems,
     },
-    info: apiInfo,
-    documents: [receiversGuide()],
-    codeGroups,
+    info: createApiInfo(parts),
+    documents: hasWebhooks ? [receiversGuide()] : [],
+    codeGroups: hasWebhooks ? codeGroups : [],
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
-    checkReady: createCheckReady(await createFindHindrances(pool)),
-    confirmations: {
-      path: CONFIRMATION_PATH,
-      ask: (token) => outageAs503(askToConfirm(pool, token)),
-      confirm: (token) => outageAs503(confirm(pool, token)),
-      invalid: INVALID_LINK,
-    },
+    checkReady: createCheckReady(await createFindHindrances(pool, config)),
+    ...(hasWebhooks && {
+      confirmations: {
+        path: CONFIRMATION_PATH,
+        ask: (token) => outageAs503(askToConfirm(pool, token)),
+        confirm: (token) => outageAs503(confirm(pool, token)),
+        invalid: INVALID_LINK,
+      },
+    }),
     findApiKey: createFindApiKey(pool, outageAs503, now),
     keyPrefixes: [config.apiKeyBrand, ...(config.apiKeyBrands ?? [])].map((brand) =>
       apiKeyPrefix(brand, keyClassOf(config)),
@@ -142,18 +150,25 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
     },
-    addRoutes: createConsole({
-      sessions: createSessionStore(pool, config.consoleAncestors ?? [], outageAs503),
-      publicUrl,
-      analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-      attemptsMax: config.retryAttempts,
-      audited: auditedOperations(operations),
-      ancestors: config.consoleAncestors ?? [],
-      readAssertion: createReadAssertion(config, now, (err) =>
-        log.warn({ err }, "staff's keys cannot be had"),
-      ),
-      now,
-    }),
+    ...(hasWebhooks && { addRoutes: createDeliveryConsole(options, auditedOperations(operations), outageAs503) }),
+  });
+}
+
+/** Its screens are of the webhooks. */
+function createDeliveryConsole(
+  { config, pool, publicUrl, log, now }: ApiServerOptions,
+  audited: readonly string[],
+  outageAs503: OutageAs503,
+): AddRoutes {
+  return createConsole({
+    sessions: createSessionStore(pool, config.consoleAncestors ?? [], outageAs503),
+    publicUrl,
+    analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+    attemptsMax: config.retryAttempts,
+    audited,
+    ancestors: config.consoleAncestors ?? [],
+    readAssertion: createReadAssertion(config, now, (err) => log.warn({ err }, "staff's keys cannot be had")),
+    now,
   });
 }
 

@@ -94,6 +94,14 @@ export function list(expected: string, accepts: (item: string) => boolean): Vari
   return kind(expected, schema);
 }
 
+/** A comma-separated list of some of `choices`, each once, in their order. */
+export function someOf<const T extends string>(...choices: readonly T[]): VariableKind<readonly T[]> {
+  const schema = list("", (item) => choices.some((choice) => choice === item)).schema.transform((items) =>
+    Object.freeze(choices.filter((choice) => items.includes(choice))),
+  );
+  return kind(`a comma-separated list out of ${choices.join(", ")}`, schema);
+}
+
 /** What a group of people may do. A group's name has no comma and no equals sign. */
 export type GroupScopes = { readonly group: string; readonly scopes: readonly string[] };
 

@@ -1,3 +1,4 @@
+import { AREAS } from "../model/areas.ts";
 import { CELL_NAME } from "../model/cells.ts";
 import { DAY_SECONDS } from "../model/time.ts";
 import * as kinds from "./kinds.ts";
@@ -39,6 +40,12 @@ export const variables = {
     kinds.text(CELL_NAME.rule, CELL_NAME.pattern),
     "Name of the cell, where there are several ([Scaling](docs/scaling.md)). `migrate` writes it into the database " +
       "once; another cell's database is then refused. Unset: not checked.",
+  ),
+  AREAS: withDefault(
+    kinds.someOf(...AREAS),
+    AREAS.join(","),
+    "Parts of the service that this installation has: `webhooks` (analyses, deliveries, the console), `workspace` " +
+      "(spaces, folders). Run `migrate` after adding one.",
   ),
   TARGET_DATABASE_URL: optional(
     kinds.secret(

@@ -164,7 +164,8 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   metrics.database.watch("wakeups", wakeupPool);
   metrics.database.watch("leader", housePool);
   metrics.database.watch("lanes", lanesPool);
-  wakeups.start();
+  // Without the webhooks nothing is claimed here. The leader's work needs nobody but the database.
+  if (config.areas.includes("webhooks")) wakeups.start();
   leader.start();
   return {
     dispatcher,

@@ -131,6 +131,7 @@ export function createToyKeys(): ToyKeys {
       keys.set(digestApiKey(text).toString("hex"), {
         id: `key-${keys.size + 1}`,
         accountId: null,
+        userId: null,
         scopes: new Set(),
         expiresAt: null,
         revokedAt: null,

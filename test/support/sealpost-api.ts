@@ -13,13 +13,15 @@ import { scopes as everyScope } from "../../src/model/api-keys.ts";
 import { createAccount } from "../../src/store/accounts.ts";
 import { createApiPool, createLogPool } from "../../src/store/pools.ts";
 import type { TestDatabase } from "./database.ts";
-import { SECRETS_KEY } from "./installation.ts";
+import { createTestUser, SECRETS_KEY } from "./installation.ts";
 
 export type Json = Record<string, unknown>;
 
 export type TestAccount = {
   readonly accountId: string;
   readonly secret: string;
+  /** A user of this account, for whom `key` acts. */
+  readonly userId: string;
   /** A key of this account with every scope. */
   readonly key: string;
 };
@@ -55,7 +57,9 @@ export type TestApi = {
   statements(): readonly string[];
   ask(method: string, path: string, options?: AskOptions): Promise<Asked>;
   newAccount(): Promise<TestAccount>;
-  /** `accountId` null: a staff key. */
+  /** Another user of an account, with a key of every scope. */
+  newUser(accountId: string): Promise<Pick<TestAccount, "userId" | "key">>;
+  /** `accountId` null: a staff key. It acts for no user. */
   newKey(accountId: string | null, scopes?: readonly string[], env?: Record<string, string>): Promise<string>;
   close(): Promise<void>;
 };
@@ -106,7 +110,12 @@ export async function startTestApi(
   }
   async function newAccount(): Promise<TestAccount> {
     const { accountId, signingSecret } = await createAccount(database.pool, "test", SECRETS_KEY);
-    return { accountId, secret: signingSecret, key: await newKey(accountId) };
+    return { accountId, secret: signingSecret, ...(await newUser(accountId)) };
+  }
+  async function newUser(accountId: string) {
+    const { id: userId } = await createTestUser(database.pool, accountId);
+    const asked = { accountId, userId, name: null, scopes: everyScope, expiresInSeconds: null };
+    return { userId, key: (await createApiKey(database.pool, readConfig(env), asked)).apiKey };
   }
   const account = await newAccount();
 
@@ -119,6 +128,7 @@ export async function startTestApi(
     statements: () => [...statements],
     newKey,
     newAccount,
+    newUser,
     ask: async (method, path, asked = {}) => {
       const answer = await ask(url, method, path, { key: account.key, ...asked });
       // No test here means to provoke one.
