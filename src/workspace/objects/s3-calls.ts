@@ -35,6 +35,11 @@ export async function callS3<T>(call: S3Call<T>): Promise<T> {
   }
 }
 
+/** A proxy's page may say 200, too; S3 names what it has stored, or reads. */
+export function requireETag(answer: { readonly ETag?: string | undefined }, asked: string): void {
+  if (answer.ETag === undefined) throw new ObjectStoreAwayError(asked, new Error("what answered is no S3"));
+}
+
 function storeErrorOf(error: unknown, { asked, key, start }: S3Call<unknown>): Error {
   const cause = withoutSecrets(error);
   if (key !== undefined && error instanceof S3ServiceException) {

@@ -23,6 +23,7 @@ export class S3 {
   readonly limits: S3Limits;
   readonly #bucket: string;
   readonly #budget: ByteBudget;
+  readonly #spare: Uint8Array[] = [];
 
   constructor(options: S3Options, limits: S3Limits) {
     const { accessKeyId, secretAccessKey } = options;
@@ -66,12 +67,18 @@ export class S3 {
     return await callS3({ ...call, deadlineMs: this.limits.callMs });
   }
 
+  /** Takes memory back that S3 has got whole, for the next part: otherwise much of it waits for the collector. */
+  reuse(bytes: Uint8Array): void {
+    if (bytes.length === this.limits.partBytes && this.#spare.length < SPARE_MAX) this.#spare.push(bytes);
+  }
+
   /** Memory for a part, as soon as there is some. */
   async hold(bytes: number, asked: string, signal: AbortSignal): Promise<Held> {
     const patience = AbortSignal.timeout(this.limits.heldWaitMs);
     try {
       const letGo = await this.#budget.take(bytes, AbortSignal.any([signal, patience]));
-      return { bytes: Buffer.allocUnsafeSlow(bytes), letGo };
+      const spare = bytes === this.limits.partBytes ? this.#spare.pop() : undefined;
+      return { bytes: spare ?? Buffer.allocUnsafeSlow(bytes), letGo };
     } catch (error) {
       signal.throwIfAborted();
       const cause = new Error(
@@ -81,6 +88,9 @@ export class S3 {
     }
   }
 }
+
+/** What one put needs. */
+const SPARE_MAX = 2;
 
 const nothing = () => undefined;
 /** Warnings of the client's would go to the console. */

@@ -1,7 +1,7 @@
 const MEBIBYTE = 1_024 * 1_024;
 
 /** What one process allows itself with S3. */
-export type S3Limits = typeof s3Limits;
+export type S3Limits = { readonly [Name in keyof typeof s3Limits]: number };
 
 export const s3Limits = {
   /** For TCP and TLS. */

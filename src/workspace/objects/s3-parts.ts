@@ -7,6 +7,7 @@ import {
   UploadPartCopyCommand,
 } from "@aws-sdk/client-s3";
 import type { BodyReader } from "./body-reader.ts";
+import { requireETag } from "./s3-calls.ts";
 import type { S3 } from "./s3-connection.ts";
 
 /** S3's limit for one object. */
@@ -46,6 +47,7 @@ export async function putInParts(
         send: (options) => s3.client.send(new UploadPartCommand(input), options),
       });
       done.push({ PartNumber: number, ETag, ChecksumCRC32 });
+      s3.reuse(Body);
     };
     let sending = Promise.resolve();
     try {
@@ -127,7 +129,7 @@ async function withUpload(
     const Parts = (await work(UploadId)).sort((left, right) => left.PartNumber! - right.PartNumber!);
     signal.throwIfAborted();
     const complete = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts } });
-    await s3.call({ asked, send: (options) => s3.client.send(complete, options) });
+    requireETag(await s3.call({ asked, send: (options) => s3.client.send(complete, options) }), asked);
   } catch (error) {
     const giveUp = new AbortMultipartUploadCommand(upload);
     // If this fails too, the parts are left over, and removed as such.

@@ -18,6 +18,7 @@ import { checkObjectKey } from "./object-key.ts";
 import type { ByteRange, ListedObject, ObjectContent, ObjectFacts, ObjectStore } from "./object-store.ts";
 import { PAGE_OBJECTS_MAX } from "./object-store.ts";
 import { s3Body } from "./s3-body.ts";
+import { requireETag } from "./s3-calls.ts";
 import { S3, type S3Options } from "./s3-connection.ts";
 import { type S3Limits, s3Limits } from "./s3-limits.ts";
 import { copyInParts, putInParts } from "./s3-parts.ts";
@@ -49,7 +50,10 @@ class S3Store implements ObjectStore {
       await reader.fill(held.bytes, signal);
       await reader.end(signal);
       const command = new PutObjectCommand({ ...this.#s3.target(key), Body: held.bytes });
-      await this.#s3.call({ asked, send: (options) => this.#s3.client.send(command, options) });
+      requireETag(
+        await this.#s3.call({ asked, send: (options) => this.#s3.client.send(command, options) }),
+        asked,
+      );
     } finally {
       held.letGo();
     }
@@ -67,6 +71,7 @@ class S3Store implements ObjectStore {
       signal,
       send: (options) => this.#s3.client.send(command, options),
     });
+    requireETag(answer, asked);
     const bodyBytes = answer.ContentLength ?? 0;
     const body = s3Body(answer.Body as Readable, bodyBytes, this.#s3.limits.stallMs, asked);
     const part = partOf(answer.ContentRange);
@@ -165,6 +170,7 @@ class S3Store implements ObjectStore {
         signal,
         send: (options) => this.#s3.client.send(command, options),
       });
+      requireETag(head, asked);
       const { ContentLength = 0, LastModified = new Date(0), ETag } = head;
       return { sizeBytes: ContentLength, storedAt: LastModified, etag: ETag };
     } catch (error) {
