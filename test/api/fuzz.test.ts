@@ -1,6 +1,8 @@
+import { Readable } from "node:stream";
 import { fc } from "@fast-check/vitest";
 import { afterEach, describe, expect, inject, test } from "vitest";
 import { z } from "zod";
+import type { ByteRange } from "../../src/api/byte-ranges.ts";
 import { operationDefiners } from "../../src/api/define-operation.ts";
 import type { Operation } from "../../src/api/operation.ts";
 import { jsonResponse } from "../../src/api/operation-io.ts";
@@ -57,13 +59,17 @@ describe(`requests made from the document, ${RUNS} for each operation, seed ${SE
     const made_at = "2026-01-02T03:04:05.678Z";
     api.boxes.rows.set(id, { id, color: "red", weight: null, made_at, accountId: ADA });
     const params = { box_id: fc.constant(id) };
+    const bytes = 150;
+    const open = async ({ first, last }: ByteRange) => Readable.from([Buffer.alloc(last - first + 1)]);
+    const file = { bytes, mediaType: "text/plain", etag: "v1", fileName: "a", open };
+    const putFile = async () => void api.boxes.files.set(`${ADA}/${id}`, file);
     const report = await fuzzApi({
       document: { ...document, paths: { [path]: document.paths[path]! } },
       baseUrl,
       headers: { authorization: `Bearer ${api.key}` },
       runsPerOperation: 3 * RUNS,
       seed: SEED,
-      known: { "boxes.file.set": { params }, "boxes.file.get": { params } },
+      known: { "boxes.file.set": { params }, "boxes.file.get": { params, before: putFile } },
     });
     expect(api.faults).toEqual([]);
     const statuses = (key: string) => [...report.get(key)!.keys()];
