@@ -7,7 +7,13 @@ import { pageOf } from "../api/pagination.ts";
 import { invalidRequest } from "../api/problems.ts";
 import { accountScopes } from "../model/api-keys.ts";
 import { CONSOLE_THEMES, DEFAULT_PERMISSIONS, LINK_SECONDS, SESSION_SECONDS } from "../model/console.ts";
-import { insertLink, listSessions, revokeSessions, type StoredSession } from "../store/console-sessions.ts";
+import {
+  hasRoomForSession,
+  insertLink,
+  listSessions,
+  revokeSessions,
+  type StoredSession,
+} from "../store/console-sessions.ts";
 import { id, lineOfText, time } from "./fields.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { read, write } from "./sealpost-operation.ts";
@@ -95,7 +101,8 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
       audit: ({ body: { permissions, viewer, embed_origin } }) => ({ permissions, viewer, embed_origin }),
       body: jsonBody(NewLink),
       response: jsonResponse(201, NewLinkAnswer),
-      handle: async ({ accountId, body, caller }, tx) => {
+      errors: ["too_many_sessions"],
+      handle: async ({ accountId, body, caller, problem }, tx) => {
         for (const permission of body.permissions) {
           if (!caller.scopes.has(permission))
             throw invalidRequest("body.permissions", `The key itself has no ${permission}.`);
@@ -103,6 +110,7 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
         if (body.embed_origin !== undefined && !consoleAncestors.includes(body.embed_origin)) {
           throw invalidRequest("body.embed_origin", "It is not among the service's CONSOLE_ANCESTORS.");
         }
+        if (!(await hasRoomForSession(tx, accountId))) throw problem("too_many_sessions");
         const token = randomBytes(32).toString("base64url");
         const link = await insertLink(tx, {
           accountId,

@@ -67,6 +67,14 @@ const ownProblems = {
     meaning: "The account already has as many API keys, valid or made within the last day, as it may have.",
     remedy: "Revoke keys that nobody uses; if the account has made very many today, wait until tomorrow.",
   },
+  too_many_sessions: {
+    status: 409,
+    title: "Too many sessions",
+    meaning: "The account has opened 20,000 sessions of the console that have not expired yet.",
+    remedy:
+      "Open one session for each viewer, not one for each view, and give it a shorter `session_seconds`; those " +
+      "that expire make room.",
+  },
   replay_changed: {
     status: 409,
     title: "Replay changed",

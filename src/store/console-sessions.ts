@@ -3,6 +3,7 @@ import {
   type ConsoleSession,
   type ConsoleTheme,
   type EnteredLink,
+  SESSIONS_MAX,
   STAFF_IDLE_SECONDS,
   STAFF_SESSION_SECONDS,
 } from "../model/console.ts";
@@ -25,6 +26,17 @@ export type NewLink = {
 };
 
 export type Link = { readonly sessionId: string; readonly linkExpiresAt: Date; readonly expiresAt: Date };
+
+/** Whether the account may open another session. Some that are opened at the same moment may go beyond the limit. */
+export async function hasRoomForSession(client: ClientBase, accountId: string): Promise<boolean> {
+  const { rows } = await client.query<{ count: number }>(
+    `select count(*)::integer as count from (
+       select from sealpost.console_sessions where account_id = $1 and expires_at > now() limit $2
+     ) as unexpired`,
+    [accountId, SESSIONS_MAX],
+  );
+  return rows[0]!.count < SESSIONS_MAX;
+}
 
 /** Creates a session, which whoever first enters by the link gets. */
 export async function insertLink(client: ClientBase | Pool, link: NewLink): Promise<Link> {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { digestApiKey } from "../../src/api/api-keys.ts";
 import { openConsole } from "../../src/app/console-link.ts";
+import { SESSIONS_MAX } from "../../src/model/console.ts";
 import { enter, newLink, postForm, request, tokenOf } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
@@ -104,6 +105,26 @@ describe("a link", () => {
     expect(await policyOf(after.url)).toContain("frame-ancestors 'none';");
     await before.close();
     await after.close();
+  });
+
+  test("is one too many for an account with 20,000 sessions; those that have expired do not count", async () => {
+    const { accountId } = api.account;
+    const fill = (count: number, expiresIn: string) =>
+      database.pool.query(
+        `insert into sealpost.console_sessions (account_id, permissions, expires_at)
+         select $1, '{}', now() + $3::interval from generate_series(1, $2::integer)`,
+        [accountId, count, expiresIn],
+      );
+    await fill(SESSIONS_MAX, "-1 second");
+    await newLink(api);
+    await fill(SESSIONS_MAX - 1, "1 hour");
+    const body = { viewer: { id: "u", label: "U" } };
+    expect(await api.ask("POST", "/v1/console/links", { body })).toMatchObject({
+      status: 409,
+      body: { code: "too_many_sessions" },
+    });
+    await database.pool.query("delete from sealpost.console_sessions where permissions = '{}'");
+    await newLink(api);
   });
 
   test("leaves its token, and the session's secret, in no log and no row", async () => {

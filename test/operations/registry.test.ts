@@ -15,6 +15,7 @@ test("every code of our own is raised by some operation, and explained", () => {
   const raised = new Set(operations.flatMap(({ errors }) => errors));
   const own = ["analysis_conflict", "delivery_not_replayable", "too_many_replays", "replay_changed"];
   const ofKeys = ["exceeds_own_key", "too_many_api_keys"];
+  const ofConsole = ["too_many_sessions"];
   const ofNotices = ["too_many_recipients", "mail_not_configured"];
   const others = [
     "analysis_expired",
@@ -24,7 +25,7 @@ test("every code of our own is raised by some operation, and explained", () => {
     "not_found",
     "target_refused",
   ];
-  expect([...raised].sort()).toEqual([...own, ...ofKeys, ...ofNotices, ...others].sort());
+  expect([...raised].sort()).toEqual([...own, ...ofKeys, ...ofConsole, ...ofNotices, ...others].sort());
   for (const code of raised) {
     const { meaning, remedy } = problems[code as keyof typeof problems];
     expect(meaning).toMatch(/^[A-Z].*\.$/);
