@@ -1,7 +1,7 @@
 import type { Deprecation, Effect, ErasedAudit, Operation, OperationDefiners, Work } from "./operation.ts";
 import { emptyResponse } from "./operation-io.ts";
 
-/** `const { read, write, callOut, retired } = operationDefiners<DomainCode>()`. */
+/** `const { read, write, callOut, upload, retired } = operationDefiners<DomainCode>()`. */
 export function operationDefiners<DomainCode extends string = never>(): OperationDefiners<DomainCode> {
   return {
     read: (declaration) => {
@@ -26,6 +26,11 @@ export function operationDefiners<DomainCode extends string = never>(): Operatio
     callOut: (declaration) => {
       const { handle, callsOut, audit } = declaration;
       const work = { kind: "call_out", handle, deadlineMs: callsOut.deadlineMs } as Work;
+      return operation(declaration, "write", work, audit as ErasedAudit);
+    },
+    upload: (declaration) => {
+      const { receive, handle, audit } = declaration;
+      const work = { kind: "upload", receive, handle } as Work;
       return operation(declaration, "write", work, audit as ErasedAudit);
     },
     retired: (declaration) => {

@@ -103,8 +103,17 @@ export const standardProblems = {
   unsupported_media_type: {
     status: 415,
     title: "Unsupported media type",
-    meaning: "The request body is not declared as plain JSON.",
-    remedy: "Send `Content-Type: application/json`, UTF-8, without Content-Encoding.",
+    meaning:
+      "The request body is not declared as plain JSON; or, where it is a file, it has a Content-Encoding, or its " +
+      "Content-Type is no media type.",
+    remedy: "Send `Content-Type: application/json`, UTF-8; for a file, its media type. No Content-Encoding.",
+  },
+  range_not_satisfiable: {
+    status: 416,
+    title: "Range not satisfiable",
+    meaning:
+      "The Range header asks for bytes beyond the end; Content-Range in the response gives the length.",
+    remedy: "Ask for a range within the length, or omit Range to get everything.",
   },
   idempotency_key_reused: {
     status: 422,
@@ -151,7 +160,13 @@ export const standardProblems = {
 const RAISED_FOR_ALL: readonly string[] = ["not_found", "access_denied"] satisfies readonly HandlerCode[];
 
 /** The codes that the kernel raises for an operation, and those that its handler declares. */
-export function raisedCodes({ effect, work, errors, isAcrossAccounts }: Operation): readonly string[] {
+export function raisedCodes({
+  effect,
+  work,
+  errors,
+  isAcrossAccounts,
+  response,
+}: Operation): readonly string[] {
   return [
     "invalid_request",
     "invalid_request_id",
@@ -164,6 +179,7 @@ export function raisedCodes({ effect, work, errors, isAcrossAccounts }: Operatio
     ...(effect === "write" ? ["idempotency_in_progress", "account_moved", "payload_too_large"] : []),
     ...(effect === "write" ? ["unsupported_media_type", "idempotency_key_reused"] : []),
     ...(work.kind === "retired" ? ["route_retired"] : []),
+    ...(response.kind === "content" ? ["range_not_satisfiable"] : []),
     "rate_limited",
     "internal_error",
     "temporarily_unavailable",

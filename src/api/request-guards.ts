@@ -146,7 +146,8 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       if (key === null) throw new Problem("unauthorized");
       refuseCaller(operation, callerOf(key));
       if (!operation.isAcrossAccounts) contextOf(request).accountId = await accountOf(key, request);
-      if (operation.effect === "write") refuseMediaType(request.headers, announcedBytes(request));
+      const isParsed = operation.effect === "write" && operation.body?.kind !== "stream";
+      if (isParsed) refuseMediaType(request.headers, announcedBytes(request));
     },
     guardPublic: async (request, reply) => {
       // Counted by key where there is one, so clients behind one address do not use up each other's limit. The

@@ -13,6 +13,7 @@ import { scopes as everyScope } from "../../src/model/api-keys.ts";
 import { createAccount } from "../../src/store/accounts.ts";
 import { createApiPool, createLogPool } from "../../src/store/pools.ts";
 import type { TestDatabase } from "./database.ts";
+import { fileHeaders } from "./file-headers.ts";
 import { createTestUser, SECRETS_KEY } from "./installation.ts";
 
 export type Json = Record<string, unknown>;
@@ -31,6 +32,8 @@ export type AskOptions = {
   readonly key?: string | null;
   /** Sent as JSON; a text or bytes are sent as they are. */
   readonly body?: unknown;
+  /** In place of a body: sent as a file, with its digest. */
+  readonly content?: Uint8Array;
   readonly headers?: Record<string, string>;
   /** Default: a fresh one for each write. */
   readonly idempotencyKey?: string | null;
@@ -145,7 +148,12 @@ export async function startTestApi(
 
 /** One request to any API. */
 export async function ask(url: string, method: string, path: string, options: AskOptions): Promise<Asked> {
-  const { key, body, idempotencyKey = method === "GET" || method === "HEAD" ? null : randomUUID() } = options;
+  const {
+    key,
+    content,
+    idempotencyKey = method === "GET" || method === "HEAD" ? null : randomUUID(),
+  } = options;
+  const body = content ?? options.body;
   const isRaw = typeof body === "string" || body instanceof Uint8Array;
   const response = await fetch(new URL(path, url), {
     method,
@@ -153,6 +161,7 @@ export async function ask(url: string, method: string, path: string, options: As
       ...(key == null ? {} : { authorization: `Bearer ${key}` }),
       ...(idempotencyKey === null ? {} : { "idempotency-key": idempotencyKey }),
       ...(body === undefined ? {} : { "content-type": "application/json" }),
+      ...(content === undefined ? {} : fileHeaders(content)),
       ...options.headers,
     },
     redirect: "manual",
