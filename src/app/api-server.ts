@@ -150,7 +150,9 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
     },
-    ...(hasWebhooks && { addRoutes: createDeliveryConsole(options, auditedOperations(operations), outageAs503) }),
+    ...(hasWebhooks && {
+      addRoutes: createDeliveryConsole(options, auditedOperations(operations), outageAs503),
+    }),
   });
 }
 
