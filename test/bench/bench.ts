@@ -26,6 +26,8 @@ const NODE_FLAGS = ["--max-semi-space-size=32", "--max-old-space-size=512"] as c
 export type BenchOptions = {
   /** 1 is what the goals are for; less runs shorter. */
   readonly scale: number;
+  /** With how many cells the case `cells` measures. */
+  readonly cellCounts: readonly number[];
   /** DISPATCH_IN_FLIGHT_MAX; null: where the limit is best. */
   readonly inFlightMax: number | null;
   /** Flags of Node for the dispatchers, in place of the recommended ones. */

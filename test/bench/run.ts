@@ -3,6 +3,7 @@
  *   -- --only limit,throughput    these cases alone
  *   -- --scale 0.1                a quick run: a tenth of the deliveries and seconds
  *   -- --profile                  where the time of a delivery goes; this alone
+ *   -- --cells 1,2                one cell on a core, and two on two; this alone, with HAProxy
  *   -- --json                     figures for machines on standard output
  *   -- --in-flight 256            DISPATCH_IN_FLIGHT_MAX, in place of the number at which the limit is best
  *   -- --node-flags="…"          Node's flags for the dispatcher, in place of the recommended ones
@@ -14,6 +15,7 @@ import { parseArgs } from "node:util";
 import { type Bench, openBench } from "./bench.ts";
 import { apiReads } from "./cases/api-reads.ts";
 import { backlog } from "./cases/backlog.ts";
+import { cells } from "./cases/cells.ts";
 import { consolePages } from "./cases/console/console.ts";
 import { deploy } from "./cases/deploy.ts";
 import { feed } from "./cases/feed.ts";
@@ -23,6 +25,7 @@ import { isolation } from "./cases/isolation/isolation.ts";
 import { latency } from "./cases/latency.ts";
 import { limit } from "./cases/limit.ts";
 import { log } from "./cases/log.ts";
+import { move } from "./cases/move.ts";
 import { observing } from "./cases/observing.ts";
 import { profile } from "./cases/profile.ts";
 import { retention } from "./cases/retention.ts";
@@ -50,18 +53,17 @@ const CASES: readonly BenchCase<Bench>[] = [
   log,
   consolePages,
   retention,
+  move,
   apiReads,
   feed,
   observing,
 ];
-/** Only when they are asked for. */
-const ASKED_CASES: readonly BenchCase<Bench>[] = [profile];
-
 const { values: wishes } = parseArgs({
   options: {
     only: { type: "string" },
     scale: { type: "string", default: "1" },
     profile: { type: "boolean", default: false },
+    cells: { type: "string" },
     json: { type: "boolean", default: false },
     "in-flight": { type: "string" },
     "node-flags": { type: "string" },
@@ -70,18 +72,25 @@ const { values: wishes } = parseArgs({
 });
 
 const names = wishes.only?.split(",");
-const chosen = wishes.profile ? ASKED_CASES : CASES.filter(({ name }) => names?.includes(name) ?? true);
+const asked = [...(wishes.profile ? [profile] : []), ...(wishes.cells === undefined ? [] : [cells])];
+const chosen = asked.length > 0 ? asked : CASES.filter(({ name }) => names?.includes(name) ?? true);
 const unknown = names?.filter((name) => !CASES.some((known) => known.name === name)) ?? [];
 const scale = Number(wishes.scale);
+const cellCounts = wishes.cells?.split(",").map(Number) ?? [];
 if (unknown.length > 0 || !(scale > 0)) {
   const known = CASES.map((each) => each.name).join(",");
   process.stderr.write(`Give --only some of ${known}, and --scale a number above 0.\n`);
+  process.exit(2);
+}
+if (cellCounts.some((count) => count !== 1 && count !== 2)) {
+  process.stderr.write("Give --cells 1, 2 or 1,2.\n");
   process.exit(2);
 }
 
 const tell = (line: string) => process.stderr.write(`  ${line}\n`);
 const bench = await openBench({
   scale,
+  cellCounts,
   inFlightMax: wishes["in-flight"] === undefined ? null : Number(wishes["in-flight"]),
   nodeFlags: wishes["node-flags"]?.split(" ").filter((flag) => flag !== "") ?? null,
   settings: Object.fromEntries(wishes.postgres?.split(",").map((setting) => setting.split("=")) ?? []),

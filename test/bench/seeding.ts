@@ -10,7 +10,8 @@ export type SeededDays = {
   readonly deliveries: number;
   /** The account that has a fifth of them all; the others share the rest evenly. */
   readonly largeAccountId: string;
-  readonly withBodies: boolean;
+  /** The text of each analysis; null: they are not kept any more. */
+  readonly body: string | null;
 };
 
 /**
@@ -42,7 +43,7 @@ with numbered as (
   select account_id, 'seeded-' || id, id, '\\x00' from numbered
 ), stored as (
   insert into sealpost.bodies (delivery_id, account_id, event, analysis)
-  select id, account_id, 'analysis.succeeded', '{"id":"seeded","status":"succeeded"}' from numbered where $6::boolean
+  select id, account_id, 'analysis.succeeded', $6::json from numbered where $6::json is not null
 )
 insert into sealpost.attempts (delivery_id, account_id, run, number, started_at, ended_at, first_byte_ms, status_code,
   outcome, error_code, target_url)
@@ -58,7 +59,7 @@ const LAG_MS = 30_000;
 export async function seedLog(
   pool: pg.Pool,
   accountIds: readonly string[],
-  { firstDaysAgo, days, deliveries, largeAccountId, withBodies }: SeededDays,
+  { firstDaysAgo, days, deliveries, largeAccountId, body }: SeededDays,
 ): Promise<void> {
   const { rows } = await pool.query<{ day: Date }>(
     `select (now() at time zone 'UTC')::date::timestamp at time zone 'UTC' - n * interval '1 day' as day
@@ -71,8 +72,8 @@ export async function seedLog(
   for (const { day } of rows) {
     await pool.query("select sealpost.make_partitions(($1::timestamptz at time zone 'UTC')::date, 1)", [day]);
     // A day that is to be dropped must have no open delivery.
-    const isOpen = !withBodies;
-    await pool.query(SEED_DAY, [day, perDay, largeAccountId, accountIds, isOpen, withBodies]);
+    const isOpen = body === null;
+    await pool.query(SEED_DAY, [day, perDay, largeAccountId, accountIds, isOpen, body]);
   }
   await pool.query("alter table sealpost.attempts enable trigger note_late_attempt");
   await pool.query("vacuum analyze");

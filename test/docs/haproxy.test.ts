@@ -1,26 +1,28 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { type RunningProcess, startProcess } from "../support/busy-installation.ts";
+import { TARGET_KEY } from "../support/cells.ts";
 import { runSealpost, untilFinished } from "../support/command.ts";
 import { commandOnPath } from "../support/command-on-path.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { unsafeAllowed } from "../support/dispatching.ts";
+import { type RunningHaproxy, startHaproxy } from "../support/haproxy.ts";
 import { SECRETS_KEY } from "../support/installation.ts";
-import { freePort } from "../support/prometheus.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { ask, type Json } from "../support/sealpost-api.ts";
 import { makeThrowAwayFolder } from "../support/throw-away-folder.ts";
 import { patience } from "../support/time-limits.ts";
 
-const FOLDER = fileURLToPath(new URL("../../docs/haproxy/", import.meta.url));
 const haproxy = commandOnPath("haproxy");
 if (haproxy === null) console.log("HAProxy is not installed: its configuration is not tried.");
 
@@ -29,25 +31,35 @@ type Cell = {
   readonly url: string;
   readonly pool: pg.Pool;
   readonly serve: RunningProcess;
+  readonly dispatch: RunningProcess;
   readonly accountId: string;
   readonly key: string;
 };
 
 const SCOPES = "analyses:publish,webhooks:read,webhooks:write";
 
-function envOf(name: string, url: string): Record<string, string> {
+/** The first cell was there before there were cells. */
+const BRANDS = { c1: "svc", c2: "c2" } as const;
+
+let receiver: Receiver;
+let caFile: string;
+
+function envOf(name: Cell["name"], url: string): Record<string, string> {
   return {
     DATABASE_URL: url,
     CELL: name,
-    API_KEY_BRAND: name,
-    API_KEY_BRANDS: "c1,c2",
-    SECRETS_KEY: SECRETS_KEY.toString("base64"),
+    API_KEY_BRAND: BRANDS[name],
+    API_KEY_BRANDS: "svc,c2",
+    SECRETS_KEY: (name === "c1" ? SECRETS_KEY : TARGET_KEY).toString("base64"),
+    TARGET_SECRETS_KEY: TARGET_KEY.toString("base64"),
+    TARGET_CA_FILE: caFile,
+    UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
     RATE_LIMIT_REQUESTS: "1000000",
     TRUST_PROXY: "127.0.0.1",
   };
 }
 
-async function run(name: string, url: string, ...args: readonly string[]) {
+async function run(name: Cell["name"], url: string, ...args: readonly string[]) {
   const { code, stdout, stderr } = await runSealpost([...args, "--json"], { env: envOf(name, url) });
   expect({ code, stderr: code === 0 ? "" : stderr }).toEqual({ code: 0, stderr: "" });
   return JSON.parse(stdout);
@@ -57,7 +69,10 @@ async function startCell(name: "c1" | "c2", url: string): Promise<Cell> {
   await run(name, url, "migrate");
   const { account_id: accountId } = await run(name, url, "account", "create", "--name", name);
   const made = await run(name, url, "key", "create", "--account", accountId, "--scopes", SCOPES);
+  const endpointUrl = receiver.url(`/${name}`).href;
+  await run(name, url, "endpoint", "set", "--account", accountId, "--url", endpointUrl);
   const serve = await startProcess("serve", envOf(name, url));
+  const dispatch = await startProcess("dispatch", envOf(name, url));
   const pool = new pg.Pool({ connectionString: url, max: 2 });
   // A server that is stopped cuts idle connections.
   pool.on("error", () => undefined);
@@ -66,6 +81,7 @@ async function startCell(name: "c1" | "c2", url: string): Promise<Cell> {
     url,
     pool,
     serve,
+    dispatch,
     accountId,
     key: made.api_key,
   };
@@ -80,11 +96,13 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
   let c2: Cell;
   let moved: { readonly accountId: string; readonly key: string };
   let staffKey: string;
-  let file: string;
-  let proxy: { readonly url: string; stop(): Promise<void> };
+  let proxy: RunningHaproxy;
 
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), "sealpost-haproxy-"));
+    folder = mkdtempSync(join(tmpdir(), "sealpost-cells-"));
+    caFile = join(folder, "ca.pem");
+    receiver = await startReceiver();
+    writeFileSync(caFile, receiver.caPem);
     dataDir = await makeThrowAwayFolder();
     database = await createTestDatabase();
     server = await startEmbeddedPostgres({ dataDir, settings: { fsync: "off" } });
@@ -92,45 +110,39 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
     [c1, c2] = await Promise.all([startCell("c1", database.url), startCell("c2", server.databaseUrl)]);
     moved = await makeMoved();
     staffKey = (await run("c1", c1.url, "key", "create", "--staff", "--scopes", SCOPES)).api_key;
-    await copyRows(`select * from sealpost.api_keys where account_id is null`, "api_keys");
-    await writeMaps();
-    file = writeConfiguration();
-    proxy = await startHaproxy();
+    await copyStaffKey();
+    const cells = { c1: c1.serve.url, c2: c2.serve.url };
+    proxy = await startHaproxy({ program: haproxy!, cells, ...(await makeMaps()) });
   }, patience(60_000));
   afterAll(async () => {
     await proxy?.stop();
-    await Promise.all([c1, c2].map((cell) => cell?.serve.stop()));
+    await Promise.all([c1, c2].flatMap((cell) => [cell?.serve.stop(), cell?.dispatch.stop()]));
     await Promise.all([c1, c2].map((cell) => cell?.pool.end()));
     await server.stop();
     await database.drop();
+    await receiver.close();
     for (const each of [folder, dataDir]) rmSync(each, { recursive: true, force: true });
   });
 
-  /** An account of c1 that lives in c2 now: `account move` copies more, but routing needs no more. */
+  /** An account of c1 that lives in c2 now, with the key that c1 made. */
   async function makeMoved() {
     const { account_id: accountId } = await run("c1", c1.url, "account", "create", "--name", "moved");
     const made = await run("c1", c1.url, "key", "create", "--account", accountId, "--scopes", SCOPES);
-    await copyRows(`select * from sealpost.accounts where id = '${accountId}'`, "accounts");
-    await copyRows(
-      `select * from sealpost.signing_secrets where account_id = '${accountId}'`,
-      "signing_secrets",
-    );
-    await copyRows(`select * from sealpost.api_keys where account_id = '${accountId}'`, "api_keys");
-    await c1.pool.query("delete from sealpost.api_keys where account_id = $1", [accountId]);
-    await c1.pool.query("delete from sealpost.signing_secrets where account_id = $1", [accountId]);
-    await c1.pool.query("delete from sealpost.accounts where id = $1", [accountId]);
+    await run("c1", c1.url, "account", "move", "--account", accountId, "--to", c2.url);
     return { accountId, key: made.api_key as string };
   }
 
-  async function copyRows(select: string, table: string): Promise<void> {
-    const { rows } = await c1.pool.query(`select json_agg(t) as rows from (${select}) as t`);
+  /** As docs/scaling.md has it copied. */
+  async function copyStaffKey(): Promise<void> {
+    const rows = "select json_agg(t) as rows from sealpost.api_keys as t where account_id is null";
+    const found = await c1.pool.query(rows);
     await c2.pool.query(
-      `insert into sealpost.${table} select * from json_populate_recordset(null::sealpost.${table}, $1)`,
-      [JSON.stringify(rows[0].rows)],
+      "insert into sealpost.api_keys select * from json_populate_recordset(null::sealpost.api_keys, $1)",
+      [JSON.stringify(found.rows[0].rows)],
     );
   }
 
-  async function writeMaps(): Promise<void> {
+  async function makeMaps() {
     const keys: Json[] = [];
     const accounts: Json[] = [];
     for (const { name, url } of [c1, c2]) {
@@ -138,49 +150,9 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
       accounts.push(...(await run(name, url, "account", "list")));
     }
     const ofAccounts = keys.filter(({ account_id }) => account_id !== null);
-    const lines = (rows: Json[], field: string) => rows.map((row) => `${row[field]} ${row.cell}\n`).join("");
-    writeFileSync(join(folder, "keys.map"), lines(ofAccounts, "sha256"));
-    writeFileSync(join(folder, "accounts.map"), lines(accounts, "account_id"));
-    for (const name of ["hosts.map", "brands.map"]) {
-      writeFileSync(join(folder, name), readFileSync(`${FOLDER}${name}`));
-    }
-  }
-
-  /** The file of docs/ with this machine's addresses. */
-  function writeConfiguration(): string {
-    const hostOf = (cell: Cell) => new URL(cell.serve.url).host;
-    const text = readFileSync(`${FOLDER}haproxy.cfg`, "utf8")
-      .replaceAll("/etc/haproxy/sealpost/", `${folder}/`)
-      .replaceAll(/10\.0\.1\.1\d:8080/g, hostOf(c1))
-      .replaceAll(/10\.0\.2\.1\d:8080/g, hostOf(c2));
-    const path = join(folder, "haproxy.cfg");
-    writeFileSync(path, text);
-    return path;
-  }
-
-  async function startHaproxy(): Promise<{ readonly url: string; stop(): Promise<void> }> {
-    const port = await freePort();
-    writeFileSync(
-      file,
-      readFileSync(file, "utf8").replace(/bind 127\.0\.0\.1:\d+/, `bind 127.0.0.1:${port}`),
-    );
-    const child = spawn(haproxy ?? "haproxy", ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
-    const finished = untilFinished(child);
-    const url = `http://127.0.0.1:${port}`;
-    const isUp = () =>
-      fetch(`${url}/healthz`).then(
-        ({ status }) => status === 200,
-        () => false,
-      );
-    await Promise.race([
-      vi.waitUntil(isUp, { timeout: patience(10_000) }),
-      finished.then(({ stderr }) => Promise.reject(new Error(stderr))),
-    ]);
-    const stop = async () => {
-      child.kill("SIGTERM");
-      await finished;
-    };
-    return { url, stop };
+    const lines = (rows: Json[], field: string) =>
+      rows.map((row) => `${row[field]} ${row.moved_to ?? row.cell}\n`).join("");
+    return { keysMap: lines(ofAccounts, "sha256"), accountsMap: lines(accounts, "account_id") };
   }
 
   /** The cell that a request was sent to, by the account that it stored a delivery for. */
@@ -189,6 +161,8 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
     return await ask(proxy.url, "POST", "/v1/analyses", { key, body, headers });
   }
 
+  const deliveriesOf = (key: string) => ask(proxy.url, "GET", "/v1/webhooks/deliveries", { key });
+
   const countIn = async ({ pool }: Cell, accountId: string): Promise<number> => {
     const text = "select count(*)::integer as n from sealpost.deliveries where account_id = $1";
     return (await pool.query(text, [accountId])).rows[0].n;
@@ -196,7 +170,7 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
 
   test("the configuration is valid", async () => {
     const { code, stderr } = await untilFinished(
-      spawn(haproxy ?? "haproxy", ["-c", "-f", file], { stdio: ["ignore", "pipe", "pipe"] }),
+      spawn(haproxy!, ["-c", "-f", proxy.file], { stdio: ["ignore", "pipe", "pipe"] }),
     );
     expect(code, stderr).toBe(0);
     expect(stderr).not.toMatch(/warning|alert/i);
@@ -211,7 +185,7 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
       expect(await publishBy(key)).toMatchObject({ status: 202 });
       expect(await countIn(cell, accountId)).toBe(1);
     }
-    expect(moved.key).toMatch(/^c1_/);
+    expect(moved.key).toMatch(/^svc_/);
     // The scheme in whatever case, as the API itself has it.
     const lower = { authorization: `bearer ${c2.key}` };
     const path = "/v1/webhooks/deliveries";
@@ -262,32 +236,88 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
     expect(await statusAt("c2.api.example.com", c1.key)).toBe(401);
   });
 
+  /** What a customer of c1 sees: each request published, the slowest answer, and each webhook once. */
+  async function publishThrough(isOver: () => boolean) {
+    const accepted: string[] = [];
+    const refused: unknown[] = [];
+    let slowestMs = 0;
+    const client = async () => {
+      while (!isOver()) {
+        const sentAt = performance.now();
+        const { status, body } = await publishBy(c1.key);
+        slowestMs = Math.max(slowestMs, performance.now() - sentAt);
+        if (status === 202) accepted.push(String(body.delivery_id));
+        else refused.push({ status, body });
+      }
+    };
+    await Promise.all([client(), client(), client(), client()]);
+    const arrived = () =>
+      receiver.requests
+        .filter(({ path }) => path === "/c1")
+        .map(({ body }) => JSON.parse(body.toString()).id as string)
+        .filter((id) => accepted.includes(id))
+        .sort();
+    await expect.poll(arrived, { timeout: patience(10_000) }).toEqual([...accepted].sort());
+    return { accepted: accepted.length, refused, slowestMs };
+  }
+
+  /** Until the proxy says so itself of c2, twenty times in a row. */
+  async function untilUnavailable(): Promise<void> {
+    const problem = {
+      type: "https://api.example.com/errors/temporarily_unavailable",
+      title: expect.any(String),
+      status: 503,
+      code: "temporarily_unavailable",
+      request_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+    };
+    // What went to a process that hangs waits for it.
+    const bodyOf = async () => {
+      const asked = deliveriesOf(moved.key).catch(() => null);
+      return (await Promise.race([asked, wait(patience(500))]))?.body;
+    };
+    await expect.poll(bodyOf, { timeout: patience(20_000) }).toEqual(problem);
+    for (let n = 0; n < 20; n += 1) expect(await bodyOf()).toEqual(problem);
+  }
+
+  const CROWD = 300;
+
+  test(
+    "while a cell hangs, with hundreds of its customers' requests, those of the other notice nothing",
+    async () => {
+      c2.serve.child.kill("SIGSTOP");
+      const crowd = Array.from({ length: CROWD }, () => deliveriesOf(moved.key).catch(() => null));
+      let isKnown = false;
+      const known = untilUnavailable().finally(() => {
+        isKnown = true;
+      });
+      const seen = await publishThrough(() => isKnown);
+      await known;
+      expect(seen.refused).toEqual([]);
+      expect(seen.accepted).toBeGreaterThan(20);
+      expect(seen.slowestMs).toBeLessThan(patience(1_000));
+      c2.serve.child.kill("SIGCONT");
+      await Promise.all(crowd);
+      await expect
+        .poll(async () => (await deliveriesOf(moved.key)).status, { timeout: patience(20_000) })
+        .toBe(200);
+    },
+    patience(60_000),
+  );
+
   test(
     "while a cell is down, with its database, customers of the other notice nothing",
     async () => {
+      for (const { child } of [c2.serve, c2.dispatch]) child.kill("SIGKILL");
       await server.stop();
-      c2.serve.child.kill("SIGKILL");
-      const answers: number[] = [];
-      const problem = async () => {
-        const path = "/v1/webhooks/deliveries";
-        const [ours, theirs] = await Promise.all([
-          publishBy(c1.key),
-          ask(proxy.url, "GET", path, { key: moved.key }).catch(() => null),
-        ]);
-        answers.push(ours.status);
-        return theirs?.headers.get("content-type") === "application/problem+json" ? theirs.body : null;
-      };
-      await expect.poll(problem, { timeout: patience(15_000) }).toEqual({
-        type: "https://api.example.com/errors/temporarily_unavailable",
-        title: expect.any(String),
-        status: 503,
-        code: "temporarily_unavailable",
-        request_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      let isKnown = false;
+      const known = untilUnavailable().finally(() => {
+        isKnown = true;
       });
-      for (let n = 0; n < 50; n += 1) await problem();
-      expect(answers.length).toBeGreaterThan(50);
-      expect(answers.filter((status) => status !== 202)).toEqual([]);
+      const seen = await publishThrough(() => isKnown);
+      await known;
+      expect(seen.refused).toEqual([]);
+      expect(seen.slowestMs).toBeLessThan(patience(1_000));
     },
-    patience(30_000),
+    patience(60_000),
   );
 });

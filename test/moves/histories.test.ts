@@ -32,6 +32,7 @@ it(
       });
       kills += history.kills;
     }
+    console.log(`${kills} kills in ${count} histories`);
     if (count >= 10) expect(kills).toBeGreaterThan(count);
   },
   patience(count * HISTORY_MS_MAX),

@@ -208,8 +208,8 @@ export class History {
   async #move(): Promise<void> {
     const { cells } = this.#world;
     for (let killsLeft = this.#chance.between(0, 8); ; killsLeft--) {
-      const killAfter = killsLeft > 0 ? this.#chance.below(20) : Number.POSITIVE_INFINITY;
-      const cutAfterMs = this.#chance.between(0, 1_500);
+      const killAfter = killsLeft > 0 ? this.#chance.below(12) : Number.POSITIVE_INFINITY;
+      const cutAfterMs = this.#chance.between(0, 300);
       const isCut = killsLeft > 0 && this.#chance.isTrue(0.5);
       let told = 0;
       const onProgress = (_part: MovePart, _detail: string | null) => {

@@ -17,11 +17,13 @@ export type DatabaseProxy = {
   letGo(): void;
   /** Nothing passes any more on the connections that there are, as when a firewall forgets them; new ones work. */
   forget(): void;
+  /** New connections lead to another database from now on, as when an address moves. */
+  leadTo(databaseUrl: string): void;
   close(): Promise<void>;
 };
 
 export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseProxy> {
-  const target = targetOf(databaseUrl);
+  let target = targetOf(databaseUrl);
   const sockets = new Set<Socket>();
   const held: (() => void)[] = [];
   let isHanging = false;
@@ -89,6 +91,9 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
       for (const act of held.splice(0)) act();
     },
     forget,
+    leadTo: (another) => {
+      target = targetOf(another);
+    },
     close: async () => {
       if (server.listening) await stopListening();
     },

@@ -1,6 +1,6 @@
-// A primary with a streaming standby, both real servers of their own.
+// A primary with streaming standbys, all of them real servers of their own.
 import { execFile } from "node:child_process";
-import { rm, writeFile } from "node:fs/promises";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import pg from "pg";
@@ -12,48 +12,113 @@ import { makeThrowAwayFolder } from "./throw-away-folder.ts";
 const run = promisify(execFile);
 const SETTINGS = { fsync: "off", full_page_writes: "off", max_connections: "100" };
 
+/** `drop` does nothing: it ends with the servers. */
+export type ReplicatedServer = TestDatabase & {
+  /** As when its machine loses power. */
+  kill(): Promise<void>;
+  /** Starts it again, as a standby of `primary`. Its URL stays. */
+  follow(primary: TestDatabase): Promise<void>;
+};
+
 export type ReplicatedServers = {
-  /** Migrated; `drop` does nothing: it ends with the servers. */
-  readonly primary: TestDatabase;
-  readonly standby: TestDatabase;
+  /** Migrated. */
+  readonly primary: ReplicatedServer;
+  readonly standby: ReplicatedServer;
+  /** With the first of them. */
+  readonly standbys: readonly ReplicatedServer[];
   stop(): Promise<void>;
 };
 
-/** The standby is a copy of the stopped primary's folder, as a base backup is. */
-export async function startReplicatedServers(): Promise<ReplicatedServers> {
-  const folders = [await makeThrowAwayFolder(), await makeThrowAwayFolder()] as const;
-  const servers: EmbeddedPostgres[] = [];
-  const pools: pg.Pool[] = [];
-  const start = async (dataDir: string, settings: Record<string, string>) => {
-    const server = await startEmbeddedPostgres({ dataDir, settings: { ...SETTINGS, ...settings } });
-    servers.push(server);
-    return server;
-  };
-  const databaseOf = ({ databaseUrl }: EmbeddedPostgres): TestDatabase => {
-    const pool = new pg.Pool({ connectionString: databaseUrl, max: 5 });
-    pool.on("error", () => undefined);
-    pools.push(pool);
-    return { url: databaseUrl, pool, drop: async () => undefined };
-  };
+export type ReplicationWish = {
+  readonly standbys?: number;
+  /** No commit is acknowledged before the first standby has it. */
+  readonly isSynchronous?: boolean;
+};
+
+/** The standbys are copies of the stopped primary's folder, as a base backup is. */
+export async function startReplicatedServers(wish: ReplicationWish = {}): Promise<ReplicatedServers> {
+  const { standbys: count = 1, isSynchronous = false } = wish;
+  const servers = await Promise.all(Array.from({ length: count + 1 }, (_, n) => prepareServer(n)));
+  const [primary, ...standbys] = servers as [Server, ...Server[]];
   const stop = async () => {
-    for (const pool of pools) await pool.end();
-    for (const server of servers.reverse()) await server.stop();
-    for (const folder of folders) await rm(folder, { recursive: true, force: true });
+    for (const server of servers.reverse()) await server.remove();
   };
   try {
-    const first = await start(folders[0], {});
-    await migrate({ databaseUrl: first.databaseUrl });
-    await servers.pop()?.stop();
-    // With their owner: PostgreSQL may run as another user than we.
-    await run("cp", ["-a", join(folders[0], "data"), join(folders[1], "data")]);
-    await writeFile(join(folders[1], "data", "standby.signal"), "");
-    const primary = await start(folders[0], {});
-    const standby = await start(folders[1], { primary_conninfo: connectionTo(primary.databaseUrl) });
-    return { primary: databaseOf(primary), standby: databaseOf(standby), stop };
+    await primary.start({});
+    await migrate({ databaseUrl: primary.url });
+    await primary.stop();
+    for (const standby of standbys) {
+      // With their owner: PostgreSQL may run as another user than we.
+      await run("cp", ["-a", join(primary.folder, "data"), join(standby.folder, "data")]);
+    }
+    await primary.start(isSynchronous ? { synchronous_standby_names: nameOf(1) } : {});
+    for (const standby of standbys) await standby.follow(primary);
+    return { primary, standby: standbys[0]!, standbys, stop };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+type Server = ReplicatedServer & {
+  readonly folder: string;
+  start(settings: Readonly<Record<string, string>>): Promise<void>;
+  stop(): Promise<void>;
+  remove(): Promise<void>;
+};
+
+const nameOf = (number: number) => `server_${number}`;
+
+async function prepareServer(number: number): Promise<Server> {
+  const folder = await makeThrowAwayFolder();
+  const nativeFolder = process.env.TEST_POSTGRES_NATIVE_FOLDER;
+  const version = nativeFolder === undefined ? {} : { nativeFolder };
+  let running: EmbeddedPostgres | null = null;
+  let url = "";
+  let pool: pg.Pool | null = null;
+  const start = async (settings: Readonly<Record<string, string>>) => {
+    running = await startEmbeddedPostgres({
+      ...version,
+      dataDir: folder,
+      settings: { ...SETTINGS, ...settings },
+    });
+    url = running.databaseUrl;
+  };
+  const stop = async () => {
+    await running?.stop();
+    running = null;
+  };
+  return {
+    folder,
+    get url() {
+      return url;
+    },
+    get pool() {
+      if (pool === null) {
+        pool = new pg.Pool({ connectionString: url, max: 5 });
+        pool.on("error", () => undefined);
+      }
+      return pool;
+    },
+    start,
+    stop,
+    kill: async () => {
+      const [pid] = (await readFile(join(folder, "data", "postmaster.pid"), "utf8")).split("\n");
+      process.kill(Number(pid), "SIGKILL");
+      await running?.ended;
+      await stop();
+    },
+    follow: async (primary) => {
+      await writeFile(join(folder, "data", "standby.signal"), "");
+      await start({ primary_conninfo: `${connectionTo(primary.url)} application_name=${nameOf(number)}` });
+    },
+    drop: async () => undefined,
+    remove: async () => {
+      await pool?.end();
+      await stop();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
 }
 
 /** The URL as PostgreSQL's own client library takes it. */

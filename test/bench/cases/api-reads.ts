@@ -48,7 +48,7 @@ export const apiReads: BenchCase<Bench> = {
 
 /** What is read, by its name. */
 async function fill({ pool }: BenchDatabase, accountId: string): Promise<ReadonlyMap<string, string>> {
-  const log = { firstDaysAgo: 1, days: DAYS, deliveries: DELIVERIES, withBodies: false };
+  const log = { firstDaysAgo: 1, days: DAYS, deliveries: DELIVERIES, body: null };
   await seedLog(pool, [accountId], { ...log, largeAccountId: accountId });
   await pool.query("select sealpost.publish_analysis($1, $2)", [accountId, ANALYSIS]);
   const { rows } = await pool.query<{ id: string }>(

@@ -49,7 +49,7 @@ export const log: BenchCase<Bench> = {
       days: DAYS,
       deliveries: DELIVERIES * bench.scale,
       largeAccountId,
-      withBodies: false,
+      body: null,
     });
     tell("the log is filled");
     const dispatcher = await bench.startDispatcher(database, { inFlightMax: bench.inFlightMax ?? 256 });

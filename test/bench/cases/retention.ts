@@ -30,7 +30,7 @@ export const retention: BenchCase<Bench> = {
       days: 1,
       deliveries: DELIVERIES * bench.scale,
       largeAccountId: bench.server.accountIds[0] ?? "",
-      withBodies: true,
+      body: '{"id":"seeded","status":"succeeded"}',
     });
     const publisher = bench.startPublisher(database);
     await bench.behave({ isTiming: true });

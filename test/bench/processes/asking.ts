@@ -16,7 +16,12 @@ const plainEnv = { PATH: process.env.PATH, HOME: process.env.HOME };
 
 /** Starts one of the files of this folder. `input` reaches it as JSON in BENCH_INPUT. */
 export function startAsked(
-  file: "bare-fastify-process.ts" | "limit-process.ts" | "publisher-process.ts" | "receiver-process.ts",
+  file:
+    | "bare-fastify-process.ts"
+    | "hashing-process.ts"
+    | "limit-process.ts"
+    | "publisher-process.ts"
+    | "receiver-process.ts",
   input: unknown,
   execArgv: readonly string[] = [],
 ): AskedProcess {

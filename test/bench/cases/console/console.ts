@@ -41,7 +41,7 @@ export const consolePages: BenchCase<Bench> = {
       days: DAYS,
       deliveries: DELIVERIES * bench.scale,
       largeAccountId: accountId,
-      withBodies: false,
+      body: null,
     });
     await countSeeded(database.pool, DAYS + 1);
     tell("the log is filled");
