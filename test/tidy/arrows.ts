@@ -22,7 +22,6 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   store: ground,
   ...Object.fromEntries(useCases.map((folder) => [folder, ["store", ...ground]])),
   api: ["model", "config", "metrics"],
-  workspace: ["api", "store", ...ground],
   operations: ["api", ...useCases, "store", ...ground],
   // Of operations, the types of what they answer.
   console: ["api", "operations", "model"],
