@@ -333,7 +333,7 @@ export type OperationDefiners<DomainCode extends string> = {
     Received,
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
-    const Code extends DomainCode | "not_found" = never,
+    const Code extends DomainCode | HandlerCode = never,
   >(declaration: UploadDeclaration<Params, Query, Response, Code, Received>): Operation;
   retired(declaration: RetiredDeclaration): Operation;
 };

@@ -60,6 +60,8 @@ export type ApiOptions = PageOptions &
     readonly onInternalError: (error: unknown, requestId: string) => void;
     /** A request was let through because the rate limiter's store failed. */
     readonly onRateLimitFailure: (error: unknown) => void;
+    /** Called when the last request is answered and nothing listens any more. */
+    readonly onClosed?: () => Promise<void>;
     /** Absent: none but the operations' and the public pages. */
     readonly addRoutes?: AddRoutes;
   };
@@ -152,6 +154,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     news.close();
     done();
   });
+  app.addHook("onClose", async () => await options.onClosed?.());
   app.addHook("onResponse", (request, reply, done) => {
     onCompleted(completedRequest(request, reply));
     done();

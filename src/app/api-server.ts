@@ -6,7 +6,7 @@ import type { AccountNews } from "../api/account-news.ts";
 import { apiKeyPrefix } from "../api/api-keys.ts";
 import type { IsTrustedProxy } from "../api/connections.ts";
 import type { AddRoutes } from "../api/kernel.ts";
-import type { Operation } from "../api/operation.ts";
+import type { ErasedResult, Operation } from "../api/operation.ts";
 import { TemporarilyUnavailable } from "../api/problems.ts";
 import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
 import type { CompletedRequest } from "../api/request-context.ts";
@@ -31,7 +31,7 @@ import { apiPartsOf } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
-import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
+import { createOutageAs503, type OutageAs503, seldom } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
 import { createReadAssertion } from "./staff-assertions.ts";
 import { targetRulesOf } from "./target-rules.ts";
@@ -89,7 +89,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     sendsMail: config.smtpUrl !== null,
     now,
   };
-  const parts = apiPartsOf(config.areas, dependencies);
+  const onAway = seldom((err: Error) => log.warn({ err }, "an area cannot do its work"));
+  const parts = apiPartsOf({ config, dependencies, onAway });
   const { operations, problems } = createSealpostRegistry(dependencies, parts);
   // A series that starts at 1 shows no increase to rate().
   for (const [code, { isRaised = true }] of Object.entries(problems)) {
@@ -131,6 +132,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     ...(options.news && { news: options.news }),
     recordWrite,
+    onClosed: async () => void (await Promise.all(parts.map((part) => part.close?.()))),
     isTrustedProxy: trustedProxies(config.trustProxy),
     now,
     newId: randomUUID,
@@ -182,12 +184,32 @@ function createCheckReady(findHindrances: FindHindrances): () => Promise<void> {
   };
 }
 
-/** For reads, which query the database directly; writes run in the idempotency store's transaction, which does it. */
+/**
+ * For what queries the database itself: reads, and what comes before a body. Writes run in the idempotency store's
+ * transaction, which does it.
+ */
 function withOutageAs503(operation: Operation, outageAs503: OutageAs503): Operation {
   const { work } = operation;
-  if (work.kind !== "read" && work.kind !== "call_out") return operation;
-  const handle: typeof work.handle = (request) => outageAs503(work.handle(request));
-  return { ...operation, work: { ...work, handle } };
+  switch (work.kind) {
+    case "read":
+    case "call_out": {
+      const handle: typeof work.handle = async (request) =>
+        openingAs503(await outageAs503(work.handle(request)), outageAs503);
+      return { ...operation, work: { ...work, handle } };
+    }
+    case "upload": {
+      const receive: typeof work.receive = (request) => outageAs503(work.receive(request));
+      return { ...operation, work: { ...work, receive } };
+    }
+    default:
+      return operation;
+  }
+}
+
+function openingAs503(result: ErasedResult, outageAs503: OutageAs503): ErasedResult {
+  if (result === undefined || !("content" in result)) return result;
+  const { content } = result;
+  return { content: { ...content, open: (range) => outageAs503(content.open(range)) } };
 }
 
 /** One wide log line per request, without secrets. */

@@ -10,4 +10,6 @@ export type ApiPart = Pick<OpenApiInfo, "pages" | "sends" | "tags"> & {
   readonly operations: readonly Operation[];
   /** Codes that they add to those of src/operations/problems.ts. */
   readonly problems: ProblemCatalogue;
+  /** Lets go of what the operations hold, once nothing is asked of them any more; absent: they hold nothing. */
+  readonly close?: () => Promise<void>;
 };

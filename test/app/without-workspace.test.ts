@@ -25,12 +25,11 @@ export const AREAS = ["webhooks"] as const;
 export type Area = (typeof AREAS)[number];
 `,
   "src/app/areas.ts": `
-import type { Area } from "../model/areas.ts";
 import type { ApiPart } from "../operations/api-part.ts";
 import { webhooksPart } from "../operations/operations.ts";
 import type { Dependencies } from "../operations/sealpost-operation.ts";
-export function apiPartsOf(areas: readonly Area[], dependencies: Dependencies): readonly ApiPart[] {
-  return areas.map(() => webhooksPart(dependencies));
+export function apiPartsOf(options: { dependencies: Dependencies; [other: string]: unknown }): readonly ApiPart[] {
+  return [webhooksPart(options.dependencies)];
 }
 export async function findMoveHindrance(): Promise<string | null> {
   return null;

@@ -1,6 +1,9 @@
 // The real API on a test database, without a process of its own.
 import { randomUUID } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Writable } from "node:stream";
 import type pg from "pg";
 import { pino } from "pino";
@@ -81,7 +84,13 @@ export async function startTestApi(
   world: { readonly now?: () => number; readonly checkPolicy?: RateLimitPolicy } = {},
 ): Promise<TestApi> {
   // Nothing listens at that port: no test asks a name server of the world.
-  const config = readConfig({ RATE_LIMIT_REQUESTS: "1000000", TARGET_DNS_SERVERS: "127.0.0.1:1", ...env });
+  const stateDir = await mkdtemp(join(tmpdir(), "sealpost-api-"));
+  const config = readConfig({
+    STATE_DIR: stateDir,
+    RATE_LIMIT_REQUESTS: "1000000",
+    TARGET_DNS_SERVERS: "127.0.0.1:1",
+    ...env,
+  });
   const log: Json[] = [];
   const statements: string[] = [];
   const options = { databaseUrl: database.url, applicationName: "test api", onError: () => undefined };
@@ -142,6 +151,7 @@ export async function startTestApi(
     close: async () => {
       await app.close();
       await Promise.all([pool.end(), logPool.end()]);
+      await rm(stateDir, { recursive: true });
     },
   };
 }

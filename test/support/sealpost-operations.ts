@@ -2,6 +2,7 @@ import pg from "pg";
 import type { Operation } from "../../src/api/operation.ts";
 import type { OperationRegistry } from "../../src/api/operation-registry.ts";
 import { apiPartsOf } from "../../src/app/areas.ts";
+import { readConfig } from "../../src/config/read-config.ts";
 import { NO_UNSAFE_ALLOWED_TARGETS } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { AREAS, type Area } from "../../src/model/areas.ts";
 import { createSealpostRegistry } from "../../src/operations/operations.ts";
@@ -34,5 +35,7 @@ export function declaredRegistry(areas: readonly Area[] = AREAS): OperationRegis
     sendsMail: true,
     now: () => 0,
   };
-  return createSealpostRegistry(dependencies, apiPartsOf(areas, dependencies));
+  const config = { ...readConfig({}), areas };
+  const parts = apiPartsOf({ config, dependencies, onAway: () => undefined });
+  return createSealpostRegistry(dependencies, parts);
 }
