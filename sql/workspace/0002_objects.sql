@@ -20,6 +20,7 @@ create index loose_objects_due on workspace.loose_objects (remove_at);
 -- What a rename leaves to do. document_id null: every document of the space has to be where its prefix says.
 create table workspace.moves (
   account_id uuid not null,
+  id uuid not null default sealpost.uuid_v7(),
   space_id uuid not null,
   document_id uuid,
   -- Counts the renames: a move that was asked for again begins again.
@@ -29,6 +30,7 @@ create table workspace.moves (
   asked_at timestamptz not null default now(),
   -- When somebody goes on with it; later while somebody does.
   next_at timestamptz not null default now(),
+  primary key (account_id, id),
   unique nulls not distinct (account_id, space_id, document_id),
   foreign key (account_id, space_id) references workspace.spaces,
   foreign key (account_id, document_id) references workspace.documents

@@ -42,6 +42,8 @@ export const DISPATCHER_CONNECTIONS = {
   lanes: 2,
   /** For what happens to endpoints, and mails: src/app/notices.ts. */
   notices: 2,
+  /** For moving stored objects, and for removing them. */
+  objects: 2,
   /** Slow housekeeping must not keep the feed waiting either. */
   feed: 1,
 } as const;

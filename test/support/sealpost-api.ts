@@ -53,6 +53,8 @@ export type Asked = {
 export type TestApi = {
   readonly url: string;
   readonly account: TestAccount;
+  /** Where it keeps objects, in a folder `objects`. */
+  readonly stateDir: string;
   /** Tells its readers of the feed; a test that has them told by the database connects the two. */
   readonly news: AccountNews;
   /** How many of them wait. */
@@ -84,9 +86,9 @@ export async function startTestApi(
   world: { readonly now?: () => number; readonly checkPolicy?: RateLimitPolicy } = {},
 ): Promise<TestApi> {
   // Nothing listens at that port: no test asks a name server of the world.
-  const stateDir = await mkdtemp(join(tmpdir(), "sealpost-api-"));
+  const ownDir = await mkdtemp(join(tmpdir(), "sealpost-api-"));
   const config = readConfig({
-    STATE_DIR: stateDir,
+    STATE_DIR: ownDir,
     RATE_LIMIT_REQUESTS: "1000000",
     TARGET_DNS_SERVERS: "127.0.0.1:1",
     ...env,
@@ -134,6 +136,7 @@ export async function startTestApi(
   return {
     url,
     account,
+    stateDir: config.stateDir,
     news,
     waiting: () => waiting,
     log,
@@ -151,7 +154,7 @@ export async function startTestApi(
     close: async () => {
       await app.close();
       await Promise.all([pool.end(), logPool.end()]);
-      await rm(stateDir, { recursive: true });
+      await rm(ownDir, { recursive: true });
     },
   };
 }

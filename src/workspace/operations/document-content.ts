@@ -71,7 +71,7 @@ export function contentOperations({
           await objectsAs503(putting, onObjectsAway);
         } catch (error) {
           // If this fails too, the key is given up when its time is over.
-          await giveUpKeys(pool, document.accountId, [key], 0).catch(() => undefined);
+          await giveUpKeys(pool, document.accountId, [key]).catch(() => undefined);
           throw error;
         }
         return key;
