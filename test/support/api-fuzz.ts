@@ -13,6 +13,7 @@ export type KnownValues = {
   readonly params?: Readonly<Record<string, fc.Arbitrary<string>>>;
   readonly query?: Readonly<Record<string, fc.Arbitrary<unknown>>>;
   readonly body?: fc.Arbitrary<unknown>;
+  readonly file?: fc.Arbitrary<Uint8Array<ArrayBuffer>>;
   /** In place of those of every request: another key, say. */
   readonly headers?: Readonly<Record<string, string>>;
   /** Brings about what the operation needs, before each request: something to remove, say. */
@@ -160,7 +161,7 @@ function rightRequests(
       "content-type": fc.constant(body === null ? undefined : "application/json"),
       range: parameters.some(({ name }) => name === "Range") ? ranges : fc.constant(undefined),
     }),
-    body: takesFile ? fc.uint8Array({ maxLength: 200 }) : json,
+    body: takesFile ? (known.file ?? fc.uint8Array({ maxLength: 200 })) : json,
   });
   return right.map((request) => {
     if (!(request.body instanceof Uint8Array)) return request;
