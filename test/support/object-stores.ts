@@ -72,3 +72,17 @@ export const storeKinds: readonly StoreKind[] = [files, s3];
 export async function openAt(address: StoreAddress): Promise<ObjectStore> {
   return "folder" in address ? await openFileStore(address.folder) : openS3Store(address.s3);
 }
+
+/** The same store, to be given a method of a test's. */
+export function passedOn(store: ObjectStore): ObjectStore {
+  return {
+    put: (...args) => store.put(...args),
+    get: (...args) => store.get(...args),
+    copy: (...args) => store.copy(...args),
+    remove: (...args) => store.remove(...args),
+    stat: (...args) => store.stat(...args),
+    list: (...args) => store.list(...args),
+    removeLeftovers: (...args) => store.removeLeftovers(...args),
+    close: () => store.close(),
+  };
+}

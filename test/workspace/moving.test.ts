@@ -17,6 +17,7 @@ import {
   removeAll,
   settle,
 } from "../support/moving.ts";
+import { passedOn } from "../support/object-stores.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 
 let database: TestDatabase;
@@ -67,7 +68,7 @@ test("whoever has read the row before its object was moved and removed gets the 
   const { id: space_id } = await documents.newSpace("raced");
   const { id } = await documents.uploaded({ space_id });
   const moving: ObjectStore = {
-    ...wrap(objects),
+    ...passedOn(objects),
     get: async (key, ...rest) => {
       if (key === old) {
         await documents.rename(id, "Elsewhere.txt");
@@ -135,7 +136,7 @@ test("a step that was planned before a rename and comes after it undoes nothing"
   const gate = Promise.withResolvers<void>();
   const copying = Promise.withResolvers<void>();
   const late: ObjectStore = {
-    ...wrap(objects),
+    ...passedOn(objects),
     copy: async (...args) => {
       copying.resolve();
       await gate.promise;
@@ -177,15 +178,36 @@ test("an upload that is under way while its document and its space are renamed i
   expect((await documents.download(id)).bytes).toEqual(BYTES);
 });
 
-function wrap(store: ObjectStore): ObjectStore {
-  return {
-    put: (...args) => store.put(...args),
-    get: (...args) => store.get(...args),
-    copy: (...args) => store.copy(...args),
-    remove: (...args) => store.remove(...args),
-    stat: (...args) => store.stat(...args),
-    list: (...args) => store.list(...args),
-    removeLeftovers: (...args) => store.removeLeftovers(...args),
-    close: () => store.close(),
-  };
-}
+test("20 who rename a space and a document at once come one after the other", async () => {
+  const { id: space_id } = await documents.newSpace("at once");
+  const { id } = await documents.uploaded({ space_id });
+  const { id: other } = await documents.uploaded({ space_id, file_name: "other" });
+  const renames = Array.from({ length: 20 }, async (_, n) => [
+    (await documents.renameSpace(space_id, `at once ${n}`)).status,
+    (await documents.rename(id, `document ${n}`)).status,
+    (await documents.rename(n % 2 ? id : other, "the one")).status,
+    await moveOnce(database.pool, objects),
+  ]);
+  const answers = (await Promise.all(renames)).flat();
+  expect(answers.filter((answer) => typeof answer === "number" && ![200, 409].includes(answer))).toEqual([]);
+  await endLeases(database.pool);
+  await moveAll();
+  const { body: space } = await api.ask("GET", `/v1/spaces/${space_id}`);
+  expect(String(space.storage_prefix)).toContain(`spaces/${String(space.name).replaceAll(" ", "-")}-`);
+  for (const one of [id, other]) {
+    const { body } = await documents.get(one);
+    expect(String(body.storage_key).startsWith(`${space.storage_prefix}${one}-`)).toBe(true);
+    expect(String(body.storage_key).endsWith(`/${body.file_name}`)).toBe(true);
+    expect((await documents.download(one)).bytes).toEqual(BYTES);
+  }
+});
+
+test("of 20 documents that are given one name at once, one gets it", async () => {
+  const { id: space_id } = await documents.newSpace("names");
+  const made = await Promise.all(
+    Array.from({ length: 20 }, (_, n) => documents.created({ space_id, file_name: `${n}` })),
+  );
+  const answers = await Promise.all(made.map(({ id }) => documents.rename(id, "wanted")));
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+  expect(answers.filter(({ body }) => body.code === "document_name_taken")).toHaveLength(19);
+});
