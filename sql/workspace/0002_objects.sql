@@ -1,5 +1,5 @@
--- What is stored of documents, and what has to be moved or removed. Keys are never used twice: what was read, planned or
--- copied under one key is not mistaken for another's, however late somebody comes with it.
+-- What is stored of documents, and what has to be moved or removed. Keys are never used twice: what was read, planned
+-- or copied under one key is not mistaken for another's, however late somebody comes with it.
 
 -- A folder's documents in the order of their list.
 create index documents_folder on workspace.documents (account_id, space_id, folder_id, id);

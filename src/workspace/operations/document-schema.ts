@@ -34,7 +34,7 @@ export const Document = z
   .meta({ id: "Document", description: "A file in a space." });
 
 /** In one of Unicode's spellings, so that names that look the same are the same. */
-export const fileName = z
+const fileName = z
   .string()
   .normalize("NFC")
   .refine(isFileName, {

@@ -24,7 +24,7 @@ export const workspaceProblems = {
     status: 409,
     title: "Document already uploaded",
     meaning: "The document has its content, which never changes.",
-    remedy: "Create another document for other content.",
+    remedy: "Make a new document for other content.",
   },
   document_not_uploaded: {
     status: 409,
