@@ -1,4 +1,4 @@
-// Processes that die in the middle of an upload or of moving.
+// Processes that die in the middle of an upload.
 import { randomUUID } from "node:crypto";
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,7 +8,7 @@ import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { BYTES, digestOf, documentsOf } from "../support/documents.ts";
-import { endLeases, keysInRows, keysInStore, settle } from "../support/moving.ts";
+import { keysInRows, keysInStore, settle } from "../support/moving.ts";
 import { openRaw, rawHead } from "../support/raw-http.ts";
 import { ask, type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { type RunningProcess, startProcess } from "../support/sealpost-processes.ts";
@@ -108,53 +108,3 @@ describe("serve dies", () => {
     expect((await documents.download(document.id)).bytes).toEqual(BYTES);
   });
 });
-
-const DOCUMENTS = Number(process.env.MOVED_DOCUMENTS ?? 200);
-const READERS = Number(process.env.MOVED_READERS ?? 4);
-const KILLS = 3;
-
-test(
-  `${DOCUMENTS} documents are moved while ${READERS} read them and movers are killed: nobody misses one`,
-  async () => {
-    const { id: space_id } = await documents.newSpace("from here");
-    const made: Json[] = [];
-    for (let n = 0; n < DOCUMENTS; n++) {
-      made.push(await documents.uploaded({ space_id, file_name: `${n}` }, Buffer.from(`document ${n}`)));
-    }
-    let isOver = false;
-    const failures: unknown[] = [];
-    let downloads = 0;
-    const read = async (reader: number) => {
-      for (let n = reader; !isOver; n = (n + 7) % DOCUMENTS) {
-        const { status, bytes } = await documents.download(made[n]!.id);
-        if (status !== 200 || bytes.toString() !== `document ${n}`)
-          failures.push([n, status, bytes.toString()]);
-        downloads += 1;
-      }
-    };
-    const readers = Array.from({ length: READERS }, (_, reader) => read(reader));
-    const moved = async (prefix: unknown) => {
-      const { rows } = await database.pool.query<{ n: number }>(
-        "select count(*)::integer as n from workspace.documents where space_id = $1 and starts_with(storage_key, $2)",
-        [space_id, prefix],
-      );
-      return rows[0]!.n;
-    };
-    for (let kill = 0; kill <= KILLS; kill++) {
-      const { body: space } = await documents.renameSpace(space_id, `to there ${kill}`);
-      const movers = await Promise.all([1, 2].map(() => startProcess("dispatch", database, env)));
-      const isLast = kill === KILLS;
-      const enough = isLast ? DOCUMENTS : (DOCUMENTS * (kill + 1)) / (2 * KILLS);
-      await expect
-        .poll(() => moved(space.storage_prefix), { timeout: patience(60_000), interval: 5 })
-        .toBeGreaterThanOrEqual(enough);
-      await Promise.all(movers.map(({ end }) => end(isLast ? "SIGTERM" : "SIGKILL")));
-      await endLeases(database.pool);
-    }
-    isOver = true;
-    await Promise.all(readers);
-    expect(failures).toEqual([]);
-    expect(downloads).toBeGreaterThan(DOCUMENTS);
-  },
-  patience(120_000),
-);
