@@ -171,6 +171,7 @@ function play(step: Step, lanes: Lanes, model: Model): void {
         lane.ids.length <= (lane.isSilent ? LIMITS.silentLaneIdsMax : LIMITS.laneIdsMax),
         "the lane's memory",
       );
+      model.forgetUnused();
       return;
     }
     case "take":

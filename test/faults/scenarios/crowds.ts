@@ -16,6 +16,9 @@ import {
   withCluster,
 } from "../harness/scenario.ts";
 
+const HEALTHY_ACCOUNTS = 14;
+/** Of all of them. */
+const HEALTHY_PER_SECOND = 60;
 /** Below these the machine's own noise is larger than any neighbour's. */
 const QUIET_P50_MS = 20;
 const QUIET_P99_MS = 50;
@@ -101,10 +104,11 @@ async function playNeighbours(
   return await withCluster(place, { env: { ...IN_FLIGHT, ...env } }, async (cluster) => {
     const phaseMs = place.scale === "quick" ? 2_000 : 20_000;
     const accounts: string[] = [];
-    for (let n = 0; n < 14; n++) accounts.push((await cluster.createAccount("/healthy")).accountId);
+    for (let n = 0; n < HEALTHY_ACCOUNTS; n++)
+      accounts.push((await cluster.createAccount("/healthy")).accountId);
     const healthy = new Set(accounts);
     const publishing = new AbortController();
-    const published = cluster.producer.run(60, accounts, publishing.signal);
+    const published = cluster.producer.run(HEALTHY_PER_SECOND, accounts, publishing.signal);
     await cluster.receiver.waitFor(60);
     const aloneFrom = Date.now();
     await wait(phaseMs);
@@ -167,10 +171,10 @@ export const flood: Scenario = {
   fault: "one account publishes a hundred times as much as the others",
   play: (place) =>
     playNeighbours(place, {
-      disturb: async (cluster) => {
+      disturb: async (cluster, signal) => {
         await cluster.receiver.behave("/flood", { delayMs: 5 });
         const { accountId } = await cluster.createAccount("/flood");
-        await cluster.producer.publishMany(place.scale === "quick" ? 1_000 : 8_600, accountId);
+        await cluster.producer.run((100 * HEALTHY_PER_SECOND) / HEALTHY_ACCOUNTS, [accountId], signal);
         return undefined;
       },
       endMs: 180_000,
