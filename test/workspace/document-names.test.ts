@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { BYTES, documentsOf } from "../support/documents.ts";
 import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { BYTES, documentsOf } from "./support/documents.ts";
 
 let database: TestDatabase;
 let api: TestApi;

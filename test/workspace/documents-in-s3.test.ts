@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openS3Store } from "../../src/workspace/objects/s3-store.ts";
 import { createTestDatabase } from "../support/database.ts";
-import { documentsOf } from "../support/documents.ts";
-import { endKeeping, keysInRows, keysInStore, moveOnce, removeAll } from "../support/moving.ts";
-import { findS3Server, S3_SERVER_WANTED, startS3Server } from "../support/s3-server.ts";
 import { startTestApi } from "../support/sealpost-api.ts";
+import { documentsOf } from "./support/documents.ts";
+import { endKeeping, keysInRows, keysInStore, moveOnce, removeAll } from "./support/moving.ts";
+import { findS3Server, S3_SERVER_WANTED, startS3Server } from "./support/s3-server.ts";
 
 const program = findS3Server();
 const CONTENT = Buffer.alloc(9_000_000, "What a document of two parts has. ");

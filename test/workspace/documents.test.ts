@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { BYTES, documentsOf } from "../support/documents.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { BYTES, documentsOf } from "./support/documents.ts";
 
 let database: TestDatabase;
 let api: TestApi;

@@ -7,12 +7,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { BYTES, digestOf, documentsOf } from "../support/documents.ts";
-import { keysInRows, keysInStore, settle } from "../support/moving.ts";
 import { openRaw, rawHead } from "../support/raw-http.ts";
 import { ask, type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { type RunningProcess, startProcess } from "../support/sealpost-processes.ts";
 import { patience } from "../support/time-limits.ts";
+import { BYTES, digestOf, documentsOf } from "./support/documents.ts";
+import { keysInRows, keysInStore, settle } from "./support/moving.ts";
 
 let database: TestDatabase;
 let stateDir: string;

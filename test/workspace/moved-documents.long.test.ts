@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { moveWhileRead } from "../support/moved-documents.ts";
 import { patience } from "../support/time-limits.ts";
+import { moveWhileRead } from "./support/moved-documents.ts";
 
 test("10,000 documents are moved while 20 read them and movers are killed: nobody misses one", {
   timeout: patience(1_200_000),

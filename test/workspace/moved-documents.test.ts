@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { moveWhileRead } from "../support/moved-documents.ts";
 import { patience } from "../support/time-limits.ts";
+import { moveWhileRead } from "./support/moved-documents.ts";
 
 test("200 documents are moved while 4 read them and movers are killed: nobody misses one", {
   timeout: patience(120_000),

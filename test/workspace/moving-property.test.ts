@@ -5,7 +5,9 @@ import { afterAll, beforeAll, expect } from "vitest";
 import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { documentsOf } from "../support/documents.ts";
+import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { patience } from "../support/time-limits.ts";
+import { documentsOf } from "./support/documents.ts";
 import {
   endKeeping,
   endLeases,
@@ -14,10 +16,8 @@ import {
   moveOnce,
   removeAll,
   settle,
-} from "../support/moving.ts";
-import { passedOn } from "../support/object-stores.ts";
-import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { patience } from "../support/time-limits.ts";
+} from "./support/moving.ts";
+import { passedOn } from "./support/object-stores.ts";
 
 const SEQUENCES = 25;
 const ACTIONS_MAX = 30;

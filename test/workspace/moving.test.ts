@@ -7,7 +7,8 @@ import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import { contentOperations } from "../../src/workspace/operations/document-content.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { BYTES, documentsOf } from "../support/documents.ts";
+import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { BYTES, documentsOf } from "./support/documents.ts";
 import {
   endKeeping,
   endLeases,
@@ -16,9 +17,8 @@ import {
   moveOnce,
   removeAll,
   settle,
-} from "../support/moving.ts";
-import { passedOn } from "../support/object-stores.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+} from "./support/moving.ts";
+import { passedOn } from "./support/object-stores.ts";
 
 let database: TestDatabase;
 let api: TestApi;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { measureLargeObject } from "../../support/object-processes.ts";
-import { storeKinds } from "../../support/object-stores.ts";
+import { measureLargeObject } from "../support/object-processes.ts";
+import { storeKinds } from "../support/object-stores.ts";
 
 const GROWN_BYTES_MAX = 100_000_000;
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { measureLargeObject } from "../../support/object-processes.ts";
-import { storeKinds } from "../../support/object-stores.ts";
+import { measureLargeObject } from "../support/object-processes.ts";
+import { storeKinds } from "../support/object-stores.ts";
 
 // Measured with 1 GB: 66 MB with files, 90 with S3 before it reused the memory of parts.
 // Most of it waits for the collector.

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { keysIn, putBytes } from "../../support/object-bodies.ts";
-import { startObjectProcess } from "../../support/object-processes.ts";
-import { type OpenStore, storeKinds } from "../../support/object-stores.ts";
+import { keysIn, putBytes } from "../support/object-bodies.ts";
+import { startObjectProcess } from "../support/object-processes.ts";
+import { type OpenStore, storeKinds } from "../support/object-stores.ts";
 
 const DAY_MS = 86_400_000;
 

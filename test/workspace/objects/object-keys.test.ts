@@ -3,8 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { keyOf, pathOf } from "../../../src/workspace/objects/file-paths.ts";
 import { checkObjectKey } from "../../../src/workspace/objects/object-key.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
-import { keysIn, putBytes, readBytes } from "../../support/object-bodies.ts";
-import { type OpenStore, storeKinds } from "../../support/object-stores.ts";
+import { keysIn, putBytes, readBytes } from "../support/object-bodies.ts";
+import { type OpenStore, storeKinds } from "../support/object-stores.ts";
 
 const refused = [
   ["", "empty"],

@@ -17,8 +17,8 @@ import {
   putBytes,
   readBytes,
   uniqueBytes,
-} from "../../support/object-bodies.ts";
-import { type OpenStore, storeKinds } from "../../support/object-stores.ts";
+} from "../support/object-bodies.ts";
+import { type OpenStore, storeKinds } from "../support/object-stores.ts";
 
 const TOMORROW = new Date(Date.now() + 86_400_000);
 const KEY = "spaces/plans-0123456789ab/report.pdf";

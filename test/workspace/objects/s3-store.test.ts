@@ -11,9 +11,9 @@ import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts
 import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
 import { openS3Store } from "../../../src/workspace/objects/s3-store.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../../support/database-proxy.ts";
-import { digest, keysIn, putBytes, readBytes, uniqueBytes } from "../../support/object-bodies.ts";
-import { findS3Server, S3_SERVER_WANTED, type S3Server, startS3Server } from "../../support/s3-server.ts";
 import { patience } from "../../support/time-limits.ts";
+import { digest, keysIn, putBytes, readBytes, uniqueBytes } from "../support/object-bodies.ts";
+import { findS3Server, S3_SERVER_WANTED, type S3Server, startS3Server } from "../support/s3-server.ts";
 
 const program = findS3Server();
 const MEBIBYTE = 1_024 * 1_024;

@@ -3,7 +3,7 @@
 import { performance } from "node:perf_hooks";
 import { crc32 } from "node:zlib";
 import type { ObjectStore } from "../../../../src/workspace/objects/object-store.ts";
-import { openAt } from "../../../support/object-stores.ts";
+import { openAt } from "../../support/object-stores.ts";
 
 const [, , address = "", bytes = ""] = process.argv;
 const CHUNK_BYTES = 64 * 1_024;

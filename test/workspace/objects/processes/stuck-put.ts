@@ -1,5 +1,5 @@
 // Begins to put an object whose body never ends, and says so once as many bytes of it as its argument says are taken.
-import { openAt } from "../../../support/object-stores.ts";
+import { openAt } from "../../support/object-stores.ts";
 
 const [, , address = "", key = "", bytes = ""] = process.argv;
 const store = await openAt(JSON.parse(address));

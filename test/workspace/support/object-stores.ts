@@ -2,11 +2,11 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import type { S3Options } from "../../src/workspace/objects/s3-connection.ts";
-import { s3Limits } from "../../src/workspace/objects/s3-limits.ts";
-import { openS3Store } from "../../src/workspace/objects/s3-store.ts";
+import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
+import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
+import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
+import { s3Limits } from "../../../src/workspace/objects/s3-limits.ts";
+import { openS3Store } from "../../../src/workspace/objects/s3-store.ts";
 import { findS3Server, S3_SERVER_WANTED, startS3Server } from "./s3-server.ts";
 
 /** How a process of its own opens the same store. */

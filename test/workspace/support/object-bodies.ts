@@ -1,7 +1,7 @@
 // Bodies of objects: bytes that are nowhere the same, in whatever chunks, and what is wrong with some.
 import { createHash, randomBytes } from "node:crypto";
 import { buffer } from "node:stream/consumers";
-import type { ListedObject, ObjectStore } from "../../src/workspace/objects/object-store.ts";
+import type { ListedObject, ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 
 /** Whichever part is missing, doubled or elsewhere changes them. */
 export function uniqueBytes(length: number): Buffer {

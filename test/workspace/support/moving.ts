@@ -1,9 +1,9 @@
 // Steps of movers, and what is left when all is moved and removed.
 import type { Pool } from "pg";
-import { advanceMove } from "../../src/workspace/moving/move-step.ts";
-import { removeLoose } from "../../src/workspace/moving/removal.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import { claimMove } from "../../src/workspace/store/moves.ts";
+import { advanceMove } from "../../../src/workspace/moving/move-step.ts";
+import { removeLoose } from "../../../src/workspace/moving/removal.ts";
+import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
+import { claimMove } from "../../../src/workspace/store/moves.ts";
 
 const NEVER = new AbortController().signal;
 const LEASE_MS = 30_000;

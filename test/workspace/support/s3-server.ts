@@ -5,16 +5,16 @@ import { accessSync, constants, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type { S3Options } from "../../src/workspace/objects/s3-connection.ts";
-import { freePort } from "./prometheus.ts";
-import { patience } from "./time-limits.ts";
+import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
+import { freePort } from "../../support/prometheus.ts";
+import { patience } from "../../support/time-limits.ts";
 
 export type S3Server = {
   readonly options: S3Options;
   close(): Promise<void>;
 };
 
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 const BUCKET = "documents";
 const READY_WITHIN_MS = 20_000;
 

@@ -1,10 +1,10 @@
 // Processes of their own that use an object store.
 import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { untilFinished } from "./command.ts";
+import { untilFinished } from "../../support/command.ts";
 import type { StoreAddress } from "./object-stores.ts";
 
-const folder = fileURLToPath(new URL("../workspace/objects/processes/", import.meta.url));
+const folder = fileURLToPath(new URL("../objects/processes/", import.meta.url));
 
 export function startObjectProcess(name: string, address: StoreAddress, ...args: string[]): ChildProcess {
   const all = [`${folder}${name}.ts`, JSON.stringify(address), ...args];

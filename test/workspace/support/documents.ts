@@ -1,7 +1,7 @@
 // Spaces and documents, as clients make them.
 import { createHash } from "node:crypto";
 import { expect } from "vitest";
-import type { Asked, AskOptions, Json } from "./sealpost-api.ts";
+import type { Asked, AskOptions, Json } from "../../support/sealpost-api.ts";
 
 type Ask = (method: string, path: string, options?: AskOptions) => Promise<Asked>;
 
