@@ -3,9 +3,11 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { createApiKey } from "../src/app/create-api-key.ts";
+import { readConfig } from "../src/config/read-config.ts";
 import { type RunningProcess, startProcess } from "./support/busy-installation.ts";
 import { createTestDatabase, type TestDatabase } from "./support/database.ts";
-import { createTestAccount, createTestKey } from "./support/installation.ts";
+import { createTestAccount, createTestKey, createTestUser } from "./support/installation.ts";
 
 const README = readFileSync(new URL("../README.md", import.meta.url), "utf8");
 
@@ -23,6 +25,7 @@ let shell: Shell;
 let accountId: string;
 let apiKey: string;
 let staffKey: string;
+let userKey: string;
 
 beforeAll(async () => {
   database = await createTestDatabase();
@@ -38,6 +41,10 @@ beforeAll(async () => {
   ({ apiKey } = await createTestKey(database.pool, accountId));
   staffKey = (await createTestKey(database.pool, null, ["staff:read", "webhooks:read", "webhooks:replay"]))
     .apiKey;
+  const { id: userId } = await createTestUser(database.pool, accountId);
+  const scopes = ["spaces:read", "spaces:write"];
+  const wish = { accountId, userId, name: null, scopes, expiresInSeconds: null };
+  userKey = (await createApiKey(database.pool, readConfig({}), wish)).apiKey;
   shell = startShell();
 });
 afterAll(async () => {
@@ -109,6 +116,14 @@ test("every command is answered as the README says", async () => {
   const hurt = { items: expect.any(Array), next_cursor: null };
   expect(await runNext("/v1/accounts?hurt=true")).toMatchObject({ status: 200, body: hurt });
   expect(await runNext("X-Account-Id")).toEqual({ status: 200, body: { dry_run: true, ...counts } });
+
+  const space = await runNext("-X POST");
+  expect(space).toMatchObject({ status: 201, body: { name: "Contracts", is_owner: true } });
+  ids.SPACE_ID = (space.body as Record<string, string>).id!;
+  ids.USER_ID = (await createTestUser(database.pool, accountId)).id;
+  expect(await runNext("/members/")).toMatchObject({ status: 200, body: { role: "VIEWER" } });
+  const spaces = { items: [{ id: ids.SPACE_ID, role: "ADMIN", member_count: 2 }], total: 1 };
+  expect(await runNext("/v1/spaces -H")).toMatchObject({ status: 200, body: spaces });
   expect(left).toEqual([]);
 });
 
@@ -138,6 +153,7 @@ function filledIn(command: string, ids: Record<string, string>): string {
     .replaceAll("http://127.0.0.1:8080", api.url)
     .replace(/^KEY=svc_test_…/, `KEY=${apiKey}`)
     .replace(/^STAFF_KEY=svc_test_…/, `STAFF_KEY=${staffKey}`)
+    .replace(/^USER_KEY=svc_test_…/, `USER_KEY=${userKey}`)
     .replaceAll(/\b[A-Z]+_ID\b/g, (name) => ids[name] ?? name);
 }
 

@@ -71,6 +71,9 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "src/config/table.ts": 'import { database } from "../../test/support/database.ts";',
       "src/operations/replays.ts": 'import { Command } from "@commander-js/extra-typings";',
       "src/leftovers/box.ts": "export const box = 1;",
+      "src/app/serve.ts": 'import { spaces } from "../workspace/operations/spaces.ts";',
+      "src/workspace/model/roles.ts": 'import { rows } from "../store/spaces.ts";',
+      "src/workspace/box.ts": "export const box = 1;",
     },
     right: {
       "src/main.ts": 'import { createProgram } from "./cli/program.ts";',
@@ -78,6 +81,8 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "src/publish/publish.ts": 'import { insert } from "../store/analyses.ts";',
       "src/store/secrets.ts": 'import { importSigningKey } from "../signing/index.ts";',
       "src/signing/header.ts": 'import { createHmac } from "node:crypto";',
+      "src/app/areas.ts": 'import { spaces } from "../workspace/operations/spaces.ts";',
+      "src/workspace/store/spaces.ts": 'import { roles } from "../model/roles.ts";',
       "src/egress/rules/url.ts":
         '// import { x } from "../../store/x.ts";\nimport { y } from "./address.ts";',
     },
@@ -126,6 +131,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     },
     right: {
       "src/store/keys.ts": "pool.query(`select 1`);",
+      "src/workspace/store/spaces.ts": "pool.query(`select 1`);",
       "src/cli/publish.ts": 'const text = "the selected one"; const q = request.query.limit;',
     },
   },
@@ -200,7 +206,12 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "src/common/key.ts": "",
       "sql/1_start.sql": "",
     },
-    right: { "src/api/request-id.ts": "", "test/api/request-id.test.ts": "", "sql/0001_first_start.sql": "" },
+    right: {
+      "src/api/request-id.ts": "",
+      "test/api/request-id.test.ts": "",
+      "sql/0001_first_start.sql": "",
+      "sql/workspace/0001_first_start.sql": "",
+    },
   },
   metrics: {
     wrong: {

@@ -8,6 +8,8 @@ export type ApiKey = {
   readonly id: string;
   /** The account that owns it; null for a staff key, which has access to every account. */
   readonly accountId: string | null;
+  /** The user that it acts for; null: none. */
+  readonly userId: string | null;
   readonly scopes: ReadonlySet<string>;
   /** Null: it does not expire. */
   readonly expiresAt: Date | null;

@@ -1,4 +1,10 @@
-import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerOptions,
+} from "node:http";
 import type { Socket } from "node:net";
 import * as limits from "./limits.ts";
 import { addressBucket } from "./rate-limits.ts";
@@ -19,6 +25,10 @@ export type ConnectionObserver = {
 };
 
 export type ConnectionLimits = {
+  /** All of a request's body, unless it is streamed. */
+  readonly receiveWithinMs: number;
+  /** The rest of a refused body that is large. */
+  readonly lingerMs: number;
   readonly connectionsMax: number;
   readonly perAddressMax: number;
   readonly sendWithinMs: number;
@@ -26,11 +36,23 @@ export type ConnectionLimits = {
 };
 
 export const CONNECTION_LIMITS: ConnectionLimits = {
+  receiveWithinMs: limits.REQUEST_WITHIN_MS,
+  lingerMs: limits.LINGER_MS,
   connectionsMax: limits.CONNECTIONS_MAX,
   perAddressMax: limits.CONNECTIONS_PER_ADDRESS_MAX,
   sendWithinMs: limits.SEND_WITHIN_MS,
   sendCheckedEveryMs: limits.SEND_CHECKED_EVERY_MS,
 };
+
+/** As Node's own. */
+class RequestTimeoutError extends Error {
+  override readonly name = "RequestTimeoutError";
+  readonly code = "ERR_HTTP_REQUEST_TIMEOUT";
+
+  constructor() {
+    super("a request's body did not arrive in time");
+  }
+}
 
 export type LimitedServerOptions = ConnectionObserver & {
   readonly http: ServerOptions;
@@ -40,17 +62,28 @@ export type LimitedServerOptions = ConnectionObserver & {
 
 type Connection = {
   requestsWaiting: number;
+  /** What is being received, or was last, and since when, in monotonic milliseconds. */
+  incoming: { readonly request: IncomingMessage; readonly sinceMs: number } | null;
   /** Since when fewer than SEND_BYTES_MIN have left, in monotonic milliseconds, and how many had left by then. */
   sinceMs: number;
   sentBytes: number;
 };
 
+const streamed = new WeakSet<IncomingMessage>();
+
+/** The body of this request may take its time: whoever takes it sees to it that it moves. */
+export function receiveByProgress(request: IncomingMessage): void {
+  streamed.add(request);
+}
+
 /**
- * Node's HTTP server with limits on connections. Node itself bounds how slowly a request may arrive, but neither how
+ * Node's HTTP server with limits on connections. Node itself bounds how slowly headers may arrive, but neither how
  * slowly a response is read, nor how many requests are worked on for one connection, nor whose connections there are.
+ * Its limit on bodies is one for all, so theirs is here, too.
  */
 export function createLimitedServer(options: LimitedServerOptions, handle: RequestListener): Server {
-  const { connectionsMax, perAddressMax, sendWithinMs, sendCheckedEveryMs } = options.connectionLimits;
+  const { connectionsMax, perAddressMax, sendWithinMs, sendCheckedEveryMs, receiveWithinMs, lingerMs } =
+    options.connectionLimits;
   const connections = new Map<Socket, Connection>();
   options.onConnections(0);
   const perAddress = new Map<string, number>();
@@ -77,10 +110,29 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
     return true;
   }
 
+  /** The rest of a body that nobody reads: a client that is still sending shall see its answer, but not for ever. */
+  function discardRest(request: IncomingMessage): void {
+    if (request.complete) return;
+    request.resume();
+    const announced = Number(request.headers["content-length"] ?? Number.NaN);
+    const withinMs = announced <= limits.REFUSED_BODY_BYTES_MAX ? receiveWithinMs : lingerMs;
+    const lingering = setTimeout(() => request.socket.destroy(), withinMs);
+    request.once("close", () => {
+      clearTimeout(lingering);
+      // It was not idle when the server closed those that were.
+      if (!server.listening) request.socket.destroySoon();
+    });
+  }
+
   const server = createServer(options.http, (request, response) => {
     const connection = connections.get(request.socket);
     if (connection) {
+      connection.incoming = { request, sinceMs: performance.now() };
       connection.requestsWaiting += 1;
+      response.once("finish", () => {
+        connection.incoming = null;
+        discardRest(request);
+      });
       response.once("close", () => {
         connection.requestsWaiting -= 1;
       });
@@ -97,13 +149,18 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
       socket.destroy();
       return;
     }
-    connections.set(socket, { requestsWaiting: 0, sinceMs: performance.now(), sentBytes: 0 });
+    connections.set(socket, { requestsWaiting: 0, incoming: null, sinceMs: performance.now(), sentBytes: 0 });
     options.onConnections(connections.size);
     socket.once("close", () => {
       connections.delete(socket);
       options.onConnections(connections.size);
     });
   });
+
+  function isLate({ incoming }: Connection, nowMs: number): boolean {
+    if (incoming === null || incoming.request.complete || streamed.has(incoming.request)) return false;
+    return nowMs - incoming.sinceMs >= receiveWithinMs;
+  }
 
   const checking = setInterval(() => {
     const nowMs = performance.now();
@@ -113,6 +170,7 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
         socket.writableLength === 0 || sentBytes - connection.sentBytes >= limits.SEND_BYTES_MIN;
       if (isMoving) Object.assign(connection, { sinceMs: nowMs, sentBytes });
       else if (nowMs - connection.sinceMs >= sendWithinMs) cut(socket, "slow_reader");
+      if (isLate(connection, nowMs)) server.emit("clientError", new RequestTimeoutError(), socket);
     }
   }, sendCheckedEveryMs);
   checking.unref();

@@ -1,7 +1,7 @@
 import type { Deprecation, Effect, ErasedAudit, Operation, OperationDefiners, Work } from "./operation.ts";
 import { emptyResponse } from "./operation-io.ts";
 
-/** `const { read, write, callOut, retired } = operationDefiners<DomainCode>()`. */
+/** `const { read, write, callOut, upload, retired } = operationDefiners<DomainCode>()`. */
 export function operationDefiners<DomainCode extends string = never>(): OperationDefiners<DomainCode> {
   return {
     read: (declaration) => {
@@ -28,6 +28,11 @@ export function operationDefiners<DomainCode extends string = never>(): Operatio
       const work = { kind: "call_out", handle, deadlineMs: callsOut.deadlineMs } as Work;
       return operation(declaration, "write", work, audit as ErasedAudit);
     },
+    upload: (declaration) => {
+      const { receive, handle, audit } = declaration;
+      const work = { kind: "upload", receive, handle } as Work;
+      return operation(declaration, "write", work, audit as ErasedAudit);
+    },
     retired: (declaration) => {
       const effect = declaration.method === "GET" ? "read" : "write";
       return operation({ ...declaration, response: emptyResponse() }, effect, { kind: "retired" });
@@ -42,6 +47,7 @@ type Declared = Pick<
   readonly [Name in "params" | "query" | "body"]?: Operation[Name] | undefined;
 } & {
   readonly isAcrossAccounts?: true;
+  readonly needsUser?: true;
   readonly errors?: readonly string[];
   readonly holdsSecret?: true;
   readonly deprecated?: Deprecation;
@@ -62,6 +68,7 @@ function operation(
     path: declared.path,
     scope: declared.scope,
     isAcrossAccounts: declared.isAcrossAccounts ?? false,
+    needsUser: declared.needsUser ?? false,
     risk: declared.risk,
     effect,
     mode: declared.mode,

@@ -9,6 +9,7 @@ import {
   createLimitedServer,
   type IsTrustedProxy,
 } from "./connections.ts";
+import { answerExpectations, continueUnlessPostponed } from "./expect-continue.ts";
 import * as limits from "./limits.ts";
 import { invalidRequest } from "./problems.ts";
 import { requestIdOf } from "./request-context.ts";
@@ -43,7 +44,8 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
         connectionLimits: options.connectionLimits ?? CONNECTION_LIMITS,
         http: {
           headersTimeout: limits.HEADERS_WITHIN_MS,
-          requestTimeout: limits.REQUEST_WITHIN_MS,
+          // Node would end uploads, too; see createLimitedServer.
+          requestTimeout: 0,
           keepAliveTimeout: limits.KEEP_ALIVE_MS,
           connectionsCheckingInterval: limits.CONNECTIONS_CHECKED_EVERY_MS,
           // Node would answer with a bare 400; `refuseAmbiguousHeaders` answers with a problem.
@@ -79,8 +81,11 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     reply.header("content-length", payload.length);
     done(null, request.method === "HEAD" ? null : inSlices(payload));
   });
-  // An unknown Expect header is ignored, not answered with a bare 417.
-  app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
+  answerExpectations(app.server);
+  app.addHook("preParsing", (request, _reply, payload, done) => {
+    continueUnlessPostponed(request.raw);
+    done(null, payload);
+  });
   app.server.on("connect", (request, socket) => respondToConnect(app.server, request, socket as Socket));
   return app;
 }

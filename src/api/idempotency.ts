@@ -33,13 +33,15 @@ export type IdempotencyStore = {
   ): Promise<T>;
   /** Claims beyond the transaction, under `token`, until `completeCall` or `releaseCall`, at most for `leaseMs`. */
   claimCall(tx: Transaction, claim: IdempotencyClaim, lease: CallLease): Promise<ClaimState>;
-  /** Stores the response of a call. Does nothing when the claim is no longer held under `token`. */
+  /** Holds a claim for another `leaseMs`. Does nothing when it is no longer held under the token. */
+  renewCall(tx: Transaction, claim: IdempotencyClaim, lease: CallLease): Promise<void>;
+  /** Stores the response of a call. False, and nothing is stored, when the claim is no longer held under `token`. */
   completeCall(
     tx: Transaction,
     claim: IdempotencyClaim,
     token: string,
     response: StoredResponse,
-  ): Promise<void>;
+  ): Promise<boolean>;
   /** Releases the claim of a failed call, so the request can be retried. */
   releaseCall(tx: Transaction, claim: IdempotencyClaim, token: string): Promise<void>;
 };

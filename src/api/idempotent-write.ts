@@ -1,9 +1,9 @@
-import type { ClaimState, IdempotencyClaim } from "../model/idempotency.ts";
+import type { CallLease, ClaimState, IdempotencyClaim } from "../model/idempotency.ts";
 import { withDeadline } from "./deadline.ts";
 import type { Completed, IdempotencyStore } from "./idempotency.ts";
-import { CALL_CLAIM_MS, RELEASE_WITHIN_MS } from "./limits.ts";
+import { ANSWER_WITHIN_MS, CALL_CLAIM_MS, RELEASE_WITHIN_MS } from "./limits.ts";
 import type { AuditDetails, Caller, ErasedResult, Transaction } from "./operation.ts";
-import { Problem } from "./problems.ts";
+import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import { fromStoredResponse, type OperationResponse, toStoredResponse } from "./responses.ts";
 import type { WorkPlaces } from "./work-places.ts";
 
@@ -47,6 +47,18 @@ export type IdempotentWrites = {
     bounds: { readonly waitMs: number; readonly deadlineMs: number },
     perform: () => Promise<Performed>,
   ): Promise<WriteResult>;
+  /**
+   * Claim; receive with no transaction open, however long that takes; then effect and stored response in one
+   * transaction, which a throw of `perform` rolls back.
+   */
+  aroundUpload<Received>(
+    write: Write,
+    waitMs: number,
+    upload: {
+      receive(): Promise<Received>;
+      perform(tx: Transaction, received: Received): Promise<Performed>;
+    },
+  ): Promise<WriteResult>;
 };
 
 export function createIdempotentWrites(options: {
@@ -54,9 +66,11 @@ export function createIdempotentWrites(options: {
   readonly places: WorkPlaces;
   readonly recordWrite: RecordWrite;
   readonly newToken: () => string;
+  /** How often the claim of an upload is held for longer, in milliseconds. */
+  readonly renewEveryMs: number;
   readonly onInternalError: (error: unknown, requestId: string) => void;
 }): IdempotentWrites {
-  const { store, places, recordWrite, newToken, onInternalError } = options;
+  const { store, places, recordWrite, newToken, renewEveryMs, onInternalError } = options;
 
   return {
     inTransaction: (write, waitMs, perform) => {
@@ -97,22 +111,59 @@ export function createIdempotentWrites(options: {
           });
           return { response, isReplayed: false };
         } catch (error) {
-          await release();
+          await release(write, token);
           throw error;
         }
       }
+    },
 
-      /** Lets the client retry at once; otherwise the claim ends with its lease. */
-      async function release(): Promise<void> {
-        try {
-          const releasing = store.transaction((tx) => store.releaseCall(tx, claim, token));
-          await withDeadline(RELEASE_WITHIN_MS, "the release", releasing);
-        } catch (error) {
-          onInternalError(error, write.requestId);
-        }
+    aroundUpload: async (write, waitMs, { receive, perform }) => {
+      const { claim, holdsSecret } = write;
+      const lease = { token: newToken(), leaseMs: CALL_CLAIM_MS };
+      const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease));
+      const earlier = earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
+      if (earlier) return { response: earlier, isReplayed: true };
+      const renewing = setInterval(() => renew(write, lease), renewEveryMs);
+      const work = async (received: Awaited<ReturnType<typeof receive>>, tx: Transaction) => {
+        const { result, response } = await perform(tx, received);
+        await recordPerformed(recordWrite, tx, write, result);
+        const stored = toStoredResponse(response, holdsSecret);
+        // Whoever holds the claim now does the same work: what was done here must not count.
+        if (!(await store.completeCall(tx, claim, lease.token, stored)))
+          throw new TemporarilyUnavailable("the claim of an upload ran out");
+        return response;
+      };
+      try {
+        const received = await receive();
+        const response = await places.run(claim.accountId, write.places, ANSWER_WITHIN_MS, () =>
+          store.transaction((tx) => work(received, tx)),
+        );
+        return { response, isReplayed: false };
+      } catch (error) {
+        await release(write, lease.token);
+        throw error;
+      } finally {
+        clearInterval(renewing);
       }
     },
   };
+
+  /** If it fails, the next one may come in time: the lease is longer than several. */
+  function renew({ claim, requestId }: Write, lease: CallLease): void {
+    store
+      .transaction((tx) => store.renewCall(tx, claim, lease))
+      .catch((error: unknown) => onInternalError(error, requestId));
+  }
+
+  /** Lets the client retry at once; otherwise the claim ends with its lease. */
+  async function release({ claim, requestId }: Write, token: string): Promise<void> {
+    try {
+      const releasing = store.transaction((tx) => store.releaseCall(tx, claim, token));
+      await withDeadline(RELEASE_WITHIN_MS, "the release", releasing);
+    } catch (error) {
+      onInternalError(error, requestId);
+    }
+  }
 }
 
 /** Tells of a write that took effect, where there is something to tell. */

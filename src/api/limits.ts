@@ -60,6 +60,8 @@ export const REMEMBERED_KEYS_MAX = 10_000;
 
 /** The claim of an operation that calls out is free again after this if its process died. */
 export const CALL_CLAIM_MS = 120_000;
+/** How often the claim of an upload is held for another `CALL_CLAIM_MS`. */
+export const CLAIM_RENEWED_EVERY_MS = 30_000;
 /** An error response waits at most this long for its claim to be released. */
 export const RELEASE_WITHIN_MS = 500;
 
@@ -116,3 +118,15 @@ export const SEND_CHECKED_EVERY_MS = 5_000;
 /** A body larger than this is sent in slices, each when the one before has left: only so is its progress seen. */
 export const UNSLICED_BODY_BYTES_MAX = 65_536;
 export const BODY_SLICE_BYTES = 16_384;
+
+/** A body that is streamed, or the source of an answer that is, ends when no byte has moved for this long. */
+export const STREAM_PROGRESS_WITHIN_MS = 30_000;
+/** Time for an upload to end once all of its bytes are here: a store puts a large object together. */
+export const UPLOAD_ENDS_WITHIN_MS = 120_000;
+
+/** Uploads and downloads at a time in one process; one account has at most half. Each holds some 300 KB. */
+export const UPLOADS_MAX = 64;
+export const DOWNLOADS_MAX = 256;
+
+/** The rest of a refused body, if large or of unknown length, is read for this long: its client sees the answer. */
+export const LINGER_MS = 5_000;

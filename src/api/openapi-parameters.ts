@@ -8,6 +8,8 @@ type Parameter = { readonly [member: string]: unknown };
 const UUID = "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}";
 /** Printable, and either without a quote at its beginning or a quoted string of RFC 9651. */
 const KEY = '^([!#-~][ -~]*|"([ !#-[\\]-~]|\\\\["\\\\])+")$';
+/** Other algorithms may stand beside it. */
+const DIGEST = "(^|, *)sha-256=:[A-Za-z0-9+/]{43}=:";
 const PRINTABLE = "^[\\x20-\\x7e]*$";
 
 /** The headers that a request may or must carry, beside Authorization. */
@@ -43,6 +45,28 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
     description: "The caller's W3C Trace Context: logged, and sent with the webhook of a published analysis.",
     schema: { type: "string" },
   },
+  ContentDigest: {
+    name: "Content-Digest",
+    in: "header",
+    required: true,
+    description:
+      "The SHA-256 of the body in base64 (RFC 9530). The body is checked against it, and it tells a repeat of the " +
+      "request from another one under the same Idempotency-Key.",
+    schema: { type: "string", pattern: DIGEST },
+    example: "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:",
+  },
+  Range: {
+    name: "Range",
+    in: "header",
+    description: "One range of bytes (RFC 9110), `bytes=0-499`. With several, the answer is the whole.",
+    schema: { type: "string" },
+  },
+  IfRange: {
+    name: "If-Range",
+    in: "header",
+    description: "An ETag: if it is not the current one any more, Range does not count.",
+    schema: { type: "string" },
+  },
   IfNoneMatch: {
     name: "If-None-Match",
     in: "header",
@@ -55,7 +79,7 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
 const component = (name: keyof typeof parameterComponents) => ({ $ref: `#/components/parameters/${name}` });
 
 export function parametersOf(operation: Operation, schemas: SchemaWriter): readonly Parameter[] {
-  const { params, query, effect, isAcrossAccounts } = operation;
+  const { params, query, effect, isAcrossAccounts, body, response } = operation;
   return [
     ...inPlace("path", params, schemas),
     ...inPlace("query", query, schemas),
@@ -63,6 +87,8 @@ export function parametersOf(operation: Operation, schemas: SchemaWriter): reado
     ...(isAcrossAccounts ? [] : [component("XAccountId")]),
     component("Traceparent"),
     component(effect === "write" ? "IdempotencyKey" : "IfNoneMatch"),
+    ...(body?.kind === "stream" ? [component("ContentDigest")] : []),
+    ...(response.kind === "content" ? [component("Range"), component("IfRange")] : []),
   ];
 }
 

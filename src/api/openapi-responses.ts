@@ -2,8 +2,9 @@ import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
 import type { Operation } from "./operation.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
 import { problemType } from "./problem-responses.ts";
-import { PROBLEM_STATUSES, type ProblemCatalogue, type ProblemStatus } from "./problems.ts";
+import { PROBLEM_STATUSES, type ProblemCatalogue, type ProblemKind, RANGE_STATUS } from "./problems.ts";
 
+type Status = ProblemKind["status"];
 type Described = { readonly [member: string]: unknown };
 
 const text = (description: string, example: string): Described => ({
@@ -37,6 +38,16 @@ export const headerComponents: Readonly<Record<string, Described>> = {
     schema: { type: "string", const: "true" },
     example: "true",
   },
+  AcceptRanges: text("That a part can be asked for.", "bytes"),
+  ContentRange: text("Which bytes these are, and of how many.", "bytes 0-499/1234"),
+  ContentDisposition: text(
+    "The file's name (RFC 6266), to save it under.",
+    "attachment; filename=report.pdf",
+  ),
+  ContentSecurityPolicy: text(
+    "Keeps a file from acting as a page of this site.",
+    "sandbox; default-src 'none'",
+  ),
   Allow: text("The methods that the URL supports.", "GET, HEAD"),
   WwwAuthenticate: text("How to authenticate.", "Bearer"),
 };
@@ -57,6 +68,15 @@ const onSuccess = {
   "Idempotent-Replayed": header("IdempotentReplayed"),
 };
 
+const ofContent = {
+  "Accept-Ranges": header("AcceptRanges"),
+  "Content-Disposition": header("ContentDisposition"),
+  "Content-Security-Policy": header("ContentSecurityPolicy"),
+};
+
+/** What OpenAPI 3.0 called a file, which generators of clients still know best. */
+export const fileSchema: JsonSchema = { type: "string", format: "binary" };
+
 /** The successes of an operation, and 304 for reads. */
 export function successResponses(operation: Operation, schemas: SchemaWriter): Described {
   const { response, effect } = operation;
@@ -66,7 +86,7 @@ export function successResponses(operation: Operation, schemas: SchemaWriter): D
       { description, schema: { type: "string" } },
     ]),
   );
-  const headers = { ...onSuccess, ...own };
+  const headers = { ...onSuccess, ...own, ...(response.kind === "content" ? ofContent : {}) };
   const content = contentOf(operation, schemas);
   const success: Record<string, Described> = {
     [response.status]: { description: describeSuccess(response.status), headers, ...content },
@@ -75,6 +95,10 @@ export function successResponses(operation: Operation, schemas: SchemaWriter): D
     const { status, schema, description } = response.other;
     const otherContent = { "application/json": { schema: schemas.write(schema, "output") } };
     success[status] = { description, headers: onSuccess, content: otherContent };
+  }
+  if (response.kind === "content") {
+    const ranged = { ...headers, "Content-Range": header("ContentRange") };
+    success[206] = { description: "The range that was asked for.", headers: ranged, ...content };
   }
   if (effect !== "read") return success;
   return {
@@ -85,6 +109,7 @@ export function successResponses(operation: Operation, schemas: SchemaWriter): D
 
 function contentOf({ response }: Operation, schemas: SchemaWriter): Described {
   if (response.kind === "empty") return {};
+  if (response.kind === "content") return { content: { "*/*": { schema: fileSchema } } };
   const type = response.kind === "json" ? "application/json" : response.mediaType;
   const schema = response.kind === "json" ? response.schema : response.documentedAs;
   return { content: { [type]: { schema: schemas.write(schema, "output") } } };
@@ -115,12 +140,13 @@ export function createProblemResponses(
 
   function responses(operation: Operation): Described {
     const raised = raisedCodes(operation);
-    const codesOf = (status: ProblemStatus) => raised.filter((code) => problems[code]?.status === status);
-    const isFolded = (status: ProblemStatus) => errors === "raised" && codesOf(status).length === 0;
-    const entries = PROBLEM_STATUSES.filter((status) => !isFolded(status)).map((status) => [
-      status,
-      { $ref: `#/components/responses/${componentFor(status, codesOf(status))}` },
-    ]);
+    const codesOf = (status: Status) => raised.filter((code) => problems[code]?.status === status);
+    const isFolded = (status: Status) => errors === "raised" && codesOf(status).length === 0;
+    const ofContents = operation.response.kind === "content" ? ([RANGE_STATUS] as const) : [];
+    const statuses: readonly Status[] = [...PROBLEM_STATUSES, ...ofContents];
+    const entries = statuses
+      .filter((status) => !isFolded(status))
+      .map((status) => [status, { $ref: `#/components/responses/${componentFor(status, codesOf(status))}` }]);
     const folded = PROBLEM_STATUSES.filter(isFolded);
     return {
       ...Object.fromEntries(entries),
@@ -128,21 +154,21 @@ export function createProblemResponses(
     };
   }
 
-  function foldedResponse(statuses: readonly ProblemStatus[]): Described {
+  function foldedResponse(statuses: readonly Status[]): Described {
     return {
       description: `Declared on every operation; never returned by this one: ${statuses.join(", ")}.`,
       content: { "application/problem+json": { schema: { $ref: "#/components/schemas/Problem" } } },
     };
   }
 
-  function componentFor(status: ProblemStatus, raised: readonly string[]): string {
+  function componentFor(status: Status, raised: readonly string[]): string {
     const name = raised.length > 0 ? `${status}-${raised.join("-")}` : `${status}-not-raised`;
     const ofStatus = Object.keys(problems).filter((code) => problems[code]?.status === status);
     components[name] ??= problemResponse(status, raised.length > 0 ? raised : ofStatus, raised.length > 0);
     return name;
   }
 
-  function problemResponse(status: ProblemStatus, codes: readonly string[], isRaised: boolean): Described {
+  function problemResponse(status: Status, codes: readonly string[], isRaised: boolean): Described {
     const titles = codes.map((code) => `\`${code}\`: ${problems[code]?.meaning ?? ""}`);
     const description = isRaised
       ? titles.join("\n")
@@ -182,9 +208,10 @@ export function createProblemResponses(
   return { responses, components };
 }
 
-function extraHeaders(status: ProblemStatus): Described {
+function extraHeaders(status: Status): Described {
   if (status === 401) return { "WWW-Authenticate": header("WwwAuthenticate") };
   if (status === 405) return { Allow: header("Allow") };
+  if (status === RANGE_STATUS) return { "Content-Range": header("ContentRange") };
   return status === 429 || status === 503 ? { "Retry-After": header("RetryAfter") } : {};
 }
 

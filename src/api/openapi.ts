@@ -1,6 +1,7 @@
 import { parameterComponents, parametersOf } from "./openapi-parameters.ts";
 import {
   createProblemResponses,
+  fileSchema,
   headerComponents,
   problemSchema,
   successResponses,
@@ -85,8 +86,8 @@ export function buildOpenApiDocument(registry: OperationRegistry, options: OpenA
     webhooks,
     components: {
       schemas: { ...schemas.components, Problem: problemSchema },
-      parameters: parameterComponents,
-      headers: headerComponents,
+      parameters: usedOf("parameters", parameterComponents, paths),
+      headers: usedOf("headers", headerComponents, { paths, responses: problems.components }),
       responses: problems.components,
       securitySchemes: {
         apiKey: {
@@ -131,10 +132,29 @@ function retiredParams({ work, path }: Operation): readonly object[] {
 
 function requestBody({ body }: Operation, schemas: SchemaWriter): object {
   if (body === null) return {};
-  const schema = schemas.write(body.kind === "json" ? body.schema : body.documentedAs, "input");
-  const isRequired = body.kind === "raw" || !body.isOptional;
+  const required = body.kind !== "json" || !body.isOptional;
   const description = `At most ${body.bytesMax} bytes.`;
-  return { requestBody: { required: isRequired, description, content: { "application/json": { schema } } } };
+  if (body.kind === "stream") {
+    const content = { "application/octet-stream": { schema: fileSchema } };
+    return { requestBody: { required, description: `${OF_A_FILE} ${description}`, content } };
+  }
+  const schema = schemas.write(body.kind === "json" ? body.schema : body.documentedAs, "input");
+  return { requestBody: { required, description, content: { "application/json": { schema } } } };
+}
+
+const OF_A_FILE =
+  "The file, of whatever media type Content-Type says, with its length in Content-Length. A client that sends " +
+  "`Expect: 100-continue` hears of a refusal before it has sent the file.";
+
+/** Parameters and headers that nothing refers to are left out. */
+function usedOf(
+  kind: "parameters" | "headers",
+  components: Readonly<Record<string, object>>,
+  document: object,
+): Readonly<Record<string, object>> {
+  const text = JSON.stringify(document);
+  const isUsed = ([name]: [string, object]) => text.includes(`"#/components/${kind}/${name}"`);
+  return Object.fromEntries(Object.entries(components).filter(isUsed));
 }
 
 /** A local server is given as the URL that the document was served from. */

@@ -1,4 +1,6 @@
+import type { Readable } from "node:stream";
 import type { z } from "zod";
+import type { ByteRange } from "./byte-ranges.ts";
 import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 
 /** A JSON body, validated against `schema` before the handler sees it. */
@@ -18,6 +20,28 @@ export type RawBody = {
   readonly bytesMax: number;
 };
 
+/** A body of any media type, passed on as it comes: neither parsed nor held in memory. */
+export type StreamBody = { readonly kind: "stream"; readonly bytesMax: number };
+
+/** What a request says of a body that is still to come. */
+export type AnnouncedBody = {
+  /** As it was sent, tidied; `application/octet-stream` if none was. */
+  readonly mediaType: string;
+  readonly bytes: number;
+  /** Of the whole body, 32 bytes. */
+  readonly sha256: Buffer;
+};
+
+/** What a handler receives of it. */
+export type ReceivedBody = AnnouncedBody & {
+  /**
+   * Takes the bytes, once. A client that waits for 100 Continue sends none before, so what can be refused without them
+   * is refused first. The stream ends only when every byte has come and the digest is right; otherwise it fails, before
+   * the last of its bytes.
+   */
+  open(): Readable;
+};
+
 export function jsonBody<Schema extends z.ZodType>(
   schema: Schema,
   options: { bytesMax?: number; isOptional?: boolean } = {},
@@ -30,9 +54,19 @@ export function rawBody(options: { documentedAs: z.ZodType; bytesMax: number }):
   return { kind: "raw", ...options };
 }
 
+export function streamBody(options: { bytesMax: number }): StreamBody {
+  return { kind: "stream", ...options };
+}
+
 /** What a handler receives as `body`. */
 export type BodyOf<Body> =
-  Body extends JsonBody<infer Schema> ? z.output<Schema> : Body extends RawBody ? Buffer : undefined;
+  Body extends JsonBody<infer Schema>
+    ? z.output<Schema>
+    : Body extends RawBody
+      ? Buffer
+      : Body extends StreamBody
+        ? ReceivedBody
+        : undefined;
 
 /** A success with a JSON body. `headers`: those that this operation adds, each with its description. */
 export type JsonResponse<
@@ -72,7 +106,28 @@ export type EmptyResponse = {
   readonly headers: Readonly<Record<never, string>>;
 };
 
-export type ResponseSchema = JsonResponse | BytesResponse | EmptyResponse;
+/** A success whose body is a file, sent as it is read: the whole, a range of it, or 304. For reads. */
+export type ContentResponse = {
+  readonly kind: "content";
+  readonly status: 200;
+  readonly headers: Readonly<Record<never, string>>;
+};
+
+/** What a handler returns for it. */
+export type Content = {
+  readonly bytes: number;
+  readonly mediaType: string;
+  /** An opaque tag, another one whenever the bytes are others. */
+  readonly etag: string;
+  /** Under which it is saved; any text. */
+  readonly fileName: string;
+  /** These bytes and no others; one that fails, or is short, breaks the answer. Not called where none are wanted. */
+  open(range: ByteRange): Promise<Readable>;
+};
+
+/** What a write answers with, and what is stored of it. */
+export type StorableResponse = JsonResponse | BytesResponse | EmptyResponse;
+export type ResponseSchema = StorableResponse | ContentResponse;
 
 export function jsonResponse<Schema extends z.ZodType, const Header extends string = never>(
   status: 200 | 201 | 202,
@@ -98,6 +153,10 @@ export function emptyResponse(): EmptyResponse {
   return { kind: "empty", status: 204, headers: {} };
 }
 
+export function contentResponse(): ContentResponse {
+  return { kind: "content", status: 200, headers: {} };
+}
+
 type HeadersOf<Header extends string> = [Header] extends [never]
   ? Readonly<Record<string, never>>
   : Readonly<Partial<Record<Header, string>>>;
@@ -115,5 +174,7 @@ export type ResultOf<OperationResponse> =
     ? { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> } | OtherResult<Other>
     : OperationResponse extends BytesResponse
       ? { readonly bytes: Uint8Array; readonly etag?: string }
-      : // biome-ignore lint/suspicious/noConfusingVoidType: what an async handler without a return gives.
-        void;
+      : OperationResponse extends ContentResponse
+        ? { readonly content: Content }
+        : // biome-ignore lint/suspicious/noConfusingVoidType: what an async handler without a return gives.
+          void;

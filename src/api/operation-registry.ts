@@ -50,6 +50,7 @@ function* mistakesOf(operation: Operation, problems: ProblemCatalogue): Generato
   if (response.kind === "json" && response.other?.status === response.status)
     yield "both successes have one status";
   if (body !== null && !(body.bytesMax > 0)) yield "its body has no room";
+  if (response.kind === "content" && work.kind !== "read") yield "only reads answer with contents";
 }
 
 /** `/v1/boxes/{id}` → `["id"]`. */

@@ -1,14 +1,27 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { sendContent } from "./content-answer.ts";
+import { readContentHeaders } from "./content-headers.ts";
 import { matchesEntityTag } from "./entity-tags.ts";
+import { postponeContinue } from "./expect-continue.ts";
 import { readIdempotencyKey } from "./idempotency.ts";
 import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 import type { Operation } from "./operation.ts";
 import { routerPath } from "./operation-registry.ts";
 import type { Asked, Perform } from "./perform.ts";
+import { IncomingBody } from "./received-body.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-context.ts";
 import { authorizedPrincipal, type RequestGuards } from "./request-guards.ts";
 import { refuseMediaType } from "./request-validation.ts";
 import { type OperationResponse, successHeaders } from "./responses.ts";
+import type { TransferPlaces } from "./transfer-places.ts";
+
+/** What operations share whose bodies or answers are streams. */
+export type Streaming = {
+  readonly downloads: TransferPlaces;
+  readonly progressWithinMs: number;
+  /** A source failed when its answer was under way. */
+  readonly onSourceFailure: (error: unknown, requestId: string) => void;
+};
 
 /** One route for one operation: authorize, perform, respond. */
 export function addOperationRoute(
@@ -16,15 +29,21 @@ export function addOperationRoute(
   operation: Operation,
   guards: RequestGuards,
   perform: Perform,
+  streaming: Streaming,
 ): void {
+  const { downloads, progressWithinMs, onSourceFailure } = streaming;
   const send = compileSend(operation);
   const isRead = operation.work.kind === "read";
+  const streamed = operation.body?.kind === "stream" ? operation.body : null;
 
   async function guard(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     beginRequest(request, operation.key);
     await guards.guardOperation(operation, request, reply);
     // Checked before the body is read: without a key the body is of no use.
     if (!isRead) readIdempotencyKey(idempotencyHeader(request));
+    if (streamed === null) return;
+    readContentHeaders(streamed, request.headers);
+    postponeContinue(request.raw);
   }
 
   async function handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -46,17 +65,41 @@ export function addOperationRoute(
         else reply.raw.once("close", end);
       },
     };
-    const { response, isReplayed } = await perform(principal, asked);
-    return send(request, reply, response, isReplayed);
+    const stream =
+      streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), progressWithinMs);
+    const { response, isReplayed } = await perform(principal, stream ? { ...asked, stream } : asked);
+    const { content } = response;
+    if (content === undefined) return send(request, reply, response, isReplayed);
+    reply.headers(successHeaders(operation));
+    return await sendContent(request, reply, {
+      content,
+      waitMs: asked.waitMs,
+      progressWithinMs,
+      takePlace: () => downloads.take(principal.accountId ?? principal.caller.keyId),
+      onSourceFailure: (error) => onSourceFailure(error, request.id),
+    });
   }
 
-  app.route({
-    method: operation.method === "GET" ? ["GET", "HEAD"] : [operation.method],
-    url: routerPath(operation.path),
-    bodyLimit: operation.body?.bytesMax ?? JSON_BODY_BYTES_MAX,
-    onRequest: guard,
-    handler: handle,
-  });
+  const add = (scope: FastifyInstance) =>
+    scope.route({
+      method: operation.method === "GET" ? ["GET", "HEAD"] : [operation.method],
+      url: routerPath(operation.path),
+      bodyLimit: operation.body?.bytesMax ?? JSON_BODY_BYTES_MAX,
+      onRequest: guard,
+      handler: handle,
+    });
+  if (streamed === null) add(app);
+  else
+    app.register(async (scope) => {
+      parseNothing(scope);
+      add(scope);
+    });
+}
+
+/** Leaves the body where it is. */
+function parseNothing(scope: FastifyInstance): void {
+  scope.removeAllContentTypeParsers();
+  scope.addContentTypeParser("*", (_request, _body, done) => done(null));
 }
 
 function idempotencyHeader(request: FastifyRequest): string | undefined {

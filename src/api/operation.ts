@@ -1,7 +1,17 @@
 import type { ClientBase } from "pg";
 import type { z } from "zod";
 import type { CallerSession } from "../model/audit.ts";
-import type { BodyOf, JsonBody, RawBody, ResponseSchema, ResultOf } from "./operation-io.ts";
+import type {
+  BodyOf,
+  Content,
+  JsonBody,
+  RawBody,
+  ReceivedBody,
+  ResponseSchema,
+  ResultOf,
+  StorableResponse,
+  StreamBody,
+} from "./operation-io.ts";
 import type { FieldError, Problem } from "./problems.ts";
 
 /** A connection with an open transaction: what writes run in. */
@@ -23,6 +33,8 @@ export type Caller = {
   readonly keyId: string;
   /** A staff key has access to every account. */
   readonly isStaff: boolean;
+  /** The user that the key acts for, who is of the account; null: none. A session acts for none. */
+  readonly userId: string | null;
   readonly scopes: ReadonlySet<string>;
   /** Absent: the key itself asks. */
   readonly session?: CallerSession;
@@ -54,6 +66,7 @@ export type ErasedResult =
   | { readonly body: unknown; readonly headers?: Readonly<Record<string, string | undefined>> }
   | { readonly bytes: Uint8Array; readonly etag?: string }
   | { readonly other: unknown }
+  | { readonly content: Content }
   | undefined;
 
 /** What an audit row tells of a write besides its operation, actor and time. Never a secret. */
@@ -103,6 +116,11 @@ export type Work =
       readonly deadlineMs: number;
       handle(request: ErasedRequest): Promise<ErasedResult>;
     }
+  | {
+      readonly kind: "upload";
+      receive(request: ErasedRequest): Promise<unknown>;
+      handle(request: ErasedRequest, tx: Transaction, received: unknown): Promise<ErasedResult>;
+    }
   | { readonly kind: "retired" };
 
 /** One operation of the API; routes, documents and checks follow from it. */
@@ -119,13 +137,15 @@ export type Operation = {
   readonly scope: string;
   /** Across accounts: for staff keys alone, which name none. */
   readonly isAcrossAccounts: boolean;
+  /** For keys that act for a user. */
+  readonly needsUser: boolean;
   readonly risk: Risk;
   readonly effect: Effect;
   readonly mode: ExecutionMode;
   readonly isIdempotent: boolean;
   readonly params: z.ZodObject | null;
   readonly query: z.ZodObject | null;
-  readonly body: JsonBody | RawBody | null;
+  readonly body: JsonBody | RawBody | StreamBody | null;
   readonly response: ResponseSchema;
   /** Codes that the handler raises, besides those that the kernel raises for every operation. */
   readonly errors: readonly string[];
@@ -137,6 +157,9 @@ export type Operation = {
   readonly work: Work;
 };
 
+/** Codes of the kernel's that handlers may raise, too, where they declare it. */
+export type HandlerCode = "not_found" | "access_denied";
+
 /** What every declaration has. */
 type Named = {
   readonly key: `${string}.${string}`;
@@ -147,6 +170,8 @@ type Named = {
   readonly description: string;
   readonly path: `/v1/${string}`;
   readonly scope: `${string}:${string}`;
+  /** Others than keys that act for a user are denied. */
+  readonly needsUser?: true;
   readonly deprecated?: Deprecation;
 };
 
@@ -238,6 +263,26 @@ export type CallOutDeclaration<Params, Query, Body, Response, Code extends strin
   []
 > & { readonly callsOut: { readonly deadlineMs: number } };
 
+/**
+ * A write whose body is streamed. Its claim is held while the bytes come, with no transaction open; what they come to
+ * and the stored response are one transaction.
+ */
+export type UploadDeclaration<Params, Query, Response, Code extends string, Received> = Omit<
+  WriteDeclaration<Params, Query, StreamBody, Response, Code>,
+  "body" | "handle"
+> & {
+  readonly body: StreamBody;
+  /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
+  readonly receive: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, ReceivedBody, Code>,
+  ) => Promise<Received>;
+  readonly handle: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, ReceivedBody, Code>,
+    tx: Transaction,
+    received: Received,
+  ) => Promise<ResultOf<Response>>;
+};
+
 /** A retired operation: always 410. */
 export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
   Omit<Named, "deprecated"> & {
@@ -254,7 +299,7 @@ export type OperationDefiners<DomainCode extends string> = {
     Response extends ResponseSchema,
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
-    const Code extends DomainCode | "not_found" = never,
+    const Code extends DomainCode | HandlerCode = never,
   >(declaration: ReadDeclaration<Params, Query, Response, Code>): Operation;
   staffRead<
     Response extends ResponseSchema,
@@ -262,26 +307,33 @@ export type OperationDefiners<DomainCode extends string> = {
     Query extends MaybeObject = undefined,
   >(declaration: StaffReadDeclaration<Params, Query, Response>): Operation;
   write<
-    Response extends ResponseSchema,
+    Response extends StorableResponse,
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
     Body extends MaybeBody = undefined,
-    const Code extends DomainCode | "not_found" = never,
+    const Code extends DomainCode | HandlerCode = never,
   >(declaration: WriteDeclaration<Params, Query, Body, Response, Code>): Operation;
   batchedWrite<
-    Response extends ResponseSchema,
+    Response extends StorableResponse,
     Item,
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
     Body extends MaybeBody = undefined,
-    const Code extends DomainCode | "not_found" = never,
+    const Code extends DomainCode | HandlerCode = never,
   >(declaration: BatchedWriteDeclaration<Params, Query, Body, Response, Code, Item>): Operation;
   callOut<
-    Response extends ResponseSchema,
+    Response extends StorableResponse,
     Params extends MaybeObject = undefined,
     Query extends MaybeObject = undefined,
     Body extends MaybeBody = undefined,
-    const Code extends DomainCode | "not_found" = never,
+    const Code extends DomainCode | HandlerCode = never,
   >(declaration: CallOutDeclaration<Params, Query, Body, Response, Code>): Operation;
+  upload<
+    Response extends StorableResponse,
+    Received,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    const Code extends DomainCode | HandlerCode = never,
+  >(declaration: UploadDeclaration<Params, Query, Response, Code, Received>): Operation;
   retired(declaration: RetiredDeclaration): Operation;
 };

@@ -3,12 +3,14 @@ import { withDeadline } from "./deadline.ts";
 import { holdRead } from "./held-read.ts";
 import { fingerprintOf } from "./idempotency.ts";
 import type { IdempotentWrites, Performed, Write, WriteResult } from "./idempotent-write.ts";
-import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX } from "./limits.ts";
+import { BODY_BYTES_PER_PLACE, BODY_PLACES_MAX, UPLOAD_ENDS_WITHIN_MS } from "./limits.ts";
 import type { Caller, ErasedResult, Operation, OperationRequest, Transaction, Work } from "./operation.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
 import { Problem } from "./problems.ts";
+import type { IncomingBody } from "./received-body.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
 import { compileResponse } from "./responses.ts";
+import type { TransferPlaces } from "./transfer-places.ts";
 import type { WorkPlaces } from "./work-places.ts";
 import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
 
@@ -30,6 +32,8 @@ export type Asked = ReceivedRequest & {
   readonly waitMs: number;
   /** Calls back when nobody waits for the answer any more; absent: whoever asks stays. */
   readonly onGone?: (end: () => void) => void;
+  /** Of an upload, which only its route asks for. */
+  readonly stream?: IncomingBody;
 };
 
 /**
@@ -43,17 +47,19 @@ export type PerformOptions = {
   readonly idempotentWrites: IdempotentWrites;
   readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
   readonly places: WorkPlaces;
+  readonly uploads: TransferPlaces;
   /** Tells reads that are held. */
   readonly news: AccountNews;
   /** Check what handlers return against what they declare; for tests. */
   readonly isChecking: boolean;
 };
 
+type Upload = Extract<Work, { kind: "upload" }>;
 type Valid = OperationRequest<unknown, unknown, unknown, string>;
 
 /** The one way to an operation's work, for its route and for the console's pages. */
 export function compilePerform(operation: Operation, options: PerformOptions): Perform {
-  const { idempotentWrites, createBatches, places, news, isChecking } = options;
+  const { idempotentWrites, createBatches, places, uploads, news, isChecking } = options;
   const { work, holdsSecret, key: operationKey, audit } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
@@ -90,10 +96,33 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         const bounds = { waitMs, deadlineMs: work.deadlineMs };
         return await idempotentWrites.aroundCall(writeOf(valid, asked), bounds, handle);
       }
+      case "upload":
+        return await receiveUpload(work, valid, asked);
       case "retired":
         throw new Problem("route_retired");
       default:
         throw new Error(`Unknown kind of work: ${JSON.stringify(work satisfies never)}`);
+    }
+  }
+
+  /** Before the body is taken, it has the time of any request; then it has to move; then it ends soon. */
+  async function receiveUpload(work: Upload, valid: Valid, asked: Asked): Promise<WriteResult> {
+    const { stream, waitMs } = asked;
+    if (stream === undefined) throw new Error(`Operation ${operationKey} takes a stream.`);
+    const giveBack = uploads.take(valid.accountId);
+    const uploading = idempotentWrites.aroundUpload(writeOf(valid, asked), waitMs, {
+      receive: () => receiveAll(work, valid, stream),
+      perform: async (tx, received) => performed(await work.handle(valid, tx, received)),
+    });
+    uploading.then(giveBack, giveBack);
+    try {
+      await withDeadline(waitMs, "what comes before a body", Promise.race([uploading, stream.opened]));
+      const ending = stream.complete.then(() =>
+        withDeadline(UPLOAD_ENDS_WITHIN_MS, "an upload's end", uploading),
+      );
+      return await Promise.race([uploading, ending]);
+    } finally {
+      stream.close();
     }
   }
 
@@ -122,13 +151,14 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     };
   }
 
-  function writeOf(valid: Valid, { idempotencyKey, body: received }: Asked): Write {
+  function writeOf(valid: Valid, asked: Asked): Write {
+    const { idempotencyKey } = asked;
     if (idempotencyKey === null) throw new Problem("idempotency_key_required");
     const { params, query, body, accountId, caller, requestId } = valid;
-    const fingerprint = fingerprintOf({ operationKey, params, query, body });
+    const fingerprint = fingerprintOf({ operationKey, params, query, body: asked.stream?.announced ?? body });
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
     const details = (result: ErasedResult) => (typeof audit === "function" ? audit(valid, result) : null);
-    return { claim, places: placesFor(received), holdsSecret, caller, requestId, details };
+    return { claim, places: placesFor(asked.body), holdsSecret, caller, requestId, details };
   }
 
   function batchedWriteOf(
@@ -153,12 +183,24 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     });
 }
 
-/** @throws Problem unless the caller's scopes are enough for the operation, and it is staff where it has to be */
+/** All of the body has to be taken: that it is right is known at its end. */
+async function receiveAll(work: Upload, valid: Valid, stream: IncomingBody): Promise<unknown> {
+  try {
+    const received = await work.receive(valid);
+    if (!stream.isComplete) throw stream.failure ?? new Error("An upload was not read to its end.");
+    return received;
+  } catch (error) {
+    throw stream.failure ?? error;
+  }
+}
+
+/** @throws Problem unless the caller's scopes are enough, and it is staff or a user where it has to be */
 export function refuseCaller(
-  { scope, isAcrossAccounts }: Operation,
-  { scopes, isStaff }: Pick<Caller, "scopes" | "isStaff">,
+  { scope, isAcrossAccounts, needsUser }: Operation,
+  { scopes, isStaff, userId }: Pick<Caller, "scopes" | "isStaff" | "userId">,
 ): void {
-  if (!scopes.has(scope) || (isAcrossAccounts && !isStaff)) throw new Problem("access_denied");
+  const isRightKind = (!isAcrossAccounts || isStaff) && (!needsUser || userId !== null);
+  if (!scopes.has(scope) || !isRightKind) throw new Problem("access_denied");
 }
 
 function placesFor(body: Buffer | undefined): number {

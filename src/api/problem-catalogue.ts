@@ -1,4 +1,4 @@
-import type { Operation } from "./operation.ts";
+import type { HandlerCode, Operation } from "./operation.ts";
 
 import type { ProblemCatalogue } from "./problems.ts";
 
@@ -51,11 +51,12 @@ export const standardProblems = {
     status: 403,
     title: "Access denied",
     meaning:
-      "The API key lacks the scope that the operation requires, the request names another account, or the operation " +
-      "goes across accounts and the key is not a staff key.",
+      "The API key lacks the scope that the operation requires, the request names another account, the operation " +
+      "goes across accounts and the key is not a staff key, or it is for users and the key acts for none, or for one " +
+      "whose role does not allow it.",
     remedy:
       "Use a key with the operation's scope (see `GET /v1/operations`), and omit X-Account-Id unless it is a " +
-      "staff key.",
+      "staff key. For spaces use a key that acts for a user, and ask an ADMIN of the space for a role.",
   },
   not_found: {
     status: 404,
@@ -102,8 +103,17 @@ export const standardProblems = {
   unsupported_media_type: {
     status: 415,
     title: "Unsupported media type",
-    meaning: "The request body is not declared as plain JSON.",
-    remedy: "Send `Content-Type: application/json`, UTF-8, without Content-Encoding.",
+    meaning:
+      "The request body is not declared as plain JSON; or, where it is a file, it has a Content-Encoding, or its " +
+      "Content-Type is no media type.",
+    remedy: "Send `Content-Type: application/json`, UTF-8; for a file, its media type. No Content-Encoding.",
+  },
+  range_not_satisfiable: {
+    status: 416,
+    title: "Range not satisfiable",
+    meaning:
+      "The Range header asks for bytes beyond the end; Content-Range in the response gives the length.",
+    remedy: "Ask for a range within the length, or omit Range to get everything.",
   },
   idempotency_key_reused: {
     status: 422,
@@ -146,8 +156,17 @@ export const standardProblems = {
   },
 } as const satisfies ProblemCatalogue;
 
+/** Declared by handlers that raise them themselves, too. */
+const RAISED_FOR_ALL: readonly string[] = ["not_found", "access_denied"] satisfies readonly HandlerCode[];
+
 /** The codes that the kernel raises for an operation, and those that its handler declares. */
-export function raisedCodes({ effect, work, errors, isAcrossAccounts }: Operation): readonly string[] {
+export function raisedCodes({
+  effect,
+  work,
+  errors,
+  isAcrossAccounts,
+  response,
+}: Operation): readonly string[] {
   return [
     "invalid_request",
     "invalid_request_id",
@@ -160,9 +179,10 @@ export function raisedCodes({ effect, work, errors, isAcrossAccounts }: Operatio
     ...(effect === "write" ? ["idempotency_in_progress", "account_moved", "payload_too_large"] : []),
     ...(effect === "write" ? ["unsupported_media_type", "idempotency_key_reused"] : []),
     ...(work.kind === "retired" ? ["route_retired"] : []),
+    ...(response.kind === "content" ? ["range_not_satisfiable"] : []),
     "rate_limited",
     "internal_error",
     "temporarily_unavailable",
-    ...errors.filter((code) => code !== "not_found"),
+    ...errors.filter((code) => !RAISED_FOR_ALL.includes(code)),
   ];
 }

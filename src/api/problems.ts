@@ -5,9 +5,12 @@ export const PROBLEM_STATUSES = [
 
 export type ProblemStatus = (typeof PROBLEM_STATUSES)[number];
 
+/** Besides them, of operations that answer with contents: a Range beyond the end. */
+export const RANGE_STATUS = 416;
+
 /** One kind of problem, as explained on its page `/errors/{code}`. */
 export type ProblemKind = {
-  readonly status: ProblemStatus;
+  readonly status: ProblemStatus | typeof RANGE_STATUS;
   readonly title: string;
   /** When it occurs, in a sentence. */
   readonly meaning: string;

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ApiKey, Authenticate } from "./api-keys.ts";
 import { withDeadline } from "./deadline.ts";
 import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
-import type { Operation } from "./operation.ts";
+import type { Caller, Operation } from "./operation.ts";
 import { type Principal, refuseCaller } from "./perform.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { Counting, RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
@@ -144,9 +144,10 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       refuseRequestId(request);
       if (operation.work.kind === "retired") throw new Problem("route_retired");
       if (key === null) throw new Problem("unauthorized");
-      refuseCaller(operation, { scopes: key.scopes, isStaff: key.accountId === null });
+      refuseCaller(operation, callerOf(key));
       if (!operation.isAcrossAccounts) contextOf(request).accountId = await accountOf(key, request);
-      if (operation.effect === "write") refuseMediaType(request.headers, announcedBytes(request));
+      const isParsed = operation.effect === "write" && operation.body?.kind !== "stream";
+      if (isParsed) refuseMediaType(request.headers, announcedBytes(request));
     },
     guardPublic: async (request, reply) => {
       // Counted by key where there is one, so clients behind one address do not use up each other's limit. The
@@ -191,6 +192,9 @@ function announcedBytes(request: FastifyRequest): number {
 /** In whose name a request runs that passed `guardOperation`. */
 export function authorizedPrincipal({ key, accountId }: RequestContext): Principal {
   if (key === null) throw new Error("The request was not admitted.");
-  const { id: keyId, scopes } = key;
-  return { caller: { keyId, isStaff: key.accountId === null, scopes }, accountId };
+  return { caller: callerOf(key), accountId };
+}
+
+function callerOf({ id: keyId, accountId, userId, scopes }: ApiKey): Caller {
+  return { keyId, isStaff: accountId === null, userId, scopes };
 }

@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { invalidRequestFrom } from "./field-errors.ts";
 import { parseJsonBody } from "./json-body.ts";
 import type { Operation } from "./operation.ts";
-import type { JsonBody } from "./operation-io.ts";
+import type { JsonBody, ReceivedBody } from "./operation-io.ts";
 import { invalidRequest, Problem } from "./problems.ts";
 import { compileQueryCoercion } from "./query-coercion.ts";
 
@@ -14,6 +14,8 @@ export type ReceivedRequest = {
   readonly params: unknown;
   readonly query: unknown;
   readonly body: Buffer | undefined;
+  /** What comes in its place where it is streamed. */
+  readonly stream?: ReceivedBody;
 };
 
 /** Compiles an operation's schemas into a function that returns the valid request or throws the 400. */
@@ -25,8 +27,19 @@ export function compileRequestValidator(operation: Operation): (received: Receiv
   return (received) => ({
     params: checkParams(refuseEmptyParams(received.params)),
     query: readQuery(readQueryText(received.query as Record<string, unknown>)),
-    body: body?.kind === "raw" ? readRaw(received.body) : readJson(body, received.body),
+    body: readBody(body, received),
   });
+}
+
+function readBody(body: Operation["body"], received: ReceivedRequest): unknown {
+  switch (body?.kind) {
+    case "raw":
+      return readRaw(received.body);
+    case "stream":
+      return received.stream;
+    default:
+      return readJson(body, received.body);
+  }
 }
 
 /** The router lets `{id}` be empty, but there is nothing at `/v1/boxes/`. */

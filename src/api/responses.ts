@@ -1,6 +1,7 @@
 import type { StoredResponse } from "../model/idempotency.ts";
 import { entityTag, quoteEntityTag } from "./entity-tags.ts";
 import type { Deprecation, ErasedResult, Operation } from "./operation.ts";
+import type { Content } from "./operation-io.ts";
 
 /** A success, ready to be sent or stored. */
 export type OperationResponse = {
@@ -10,6 +11,8 @@ export type OperationResponse = {
   readonly body: Buffer | null;
   /** Null for writes, whose responses are not compared. */
   readonly etag: string | null;
+  /** In place of a body: what is read only when it is sent. */
+  readonly content?: Content;
 };
 
 /**
@@ -24,6 +27,9 @@ export function compileResponse(
   return (result) => {
     if (isChecking) checkResult(operation, result);
     if (!result) return { status: response.status, headers: {}, body: null, etag: null };
+    if ("content" in result) {
+      return { status: response.status, headers: {}, body: null, etag: null, content: result.content };
+    }
     if ("bytes" in result) {
       const { bytes } = result;
       const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -63,10 +69,10 @@ function tagOf(body: Buffer, own: Readonly<Record<string, string>>): string {
 
 /** Catches handlers that return what their operation does not declare; tests run with this on. */
 function checkResult({ key, response }: Operation, result: ErasedResult): void {
-  const kind = result === undefined ? "empty" : "bytes" in result ? "bytes" : "json";
+  const kind = kindOf(result);
   if (kind !== response.kind)
     throw new Error(`Operation ${key} declares ${response.kind} and returned ${kind}.`);
-  if (response.kind !== "json" || result === undefined || "bytes" in result) return;
+  if (response.kind !== "json" || result === undefined || "bytes" in result || "content" in result) return;
   const isOther = "other" in result;
   const checked = isOther
     ? response.other?.schema.safeParse(result.other)
@@ -77,6 +83,12 @@ function checkResult({ key, response }: Operation, result: ErasedResult): void {
   const undeclared = Object.keys(result.headers ?? {}).filter((name) => !(name in response.headers));
   if (undeclared.length > 0)
     throw new Error(`Operation ${key} does not declare the header ${undeclared.join()}.`);
+}
+
+function kindOf(result: ErasedResult): "empty" | "bytes" | "content" | "json" {
+  if (result === undefined) return "empty";
+  if ("bytes" in result) return "bytes";
+  return "content" in result ? "content" : "json";
 }
 
 /** The headers that are the same on every success of an operation. */

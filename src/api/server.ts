@@ -7,7 +7,7 @@ import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./ht
 import type { IdempotencyStore } from "./idempotency.ts";
 import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
 import type { AddRoutes, Kernel } from "./kernel.ts";
-import { REFUSED_BODY_BYTES_MAX, WORK_PLACES_MAX } from "./limits.ts";
+import * as limits from "./limits.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { createAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
@@ -29,6 +29,7 @@ import {
   type RateLimitPolicies,
   type RequestGuards,
 } from "./request-guards.ts";
+import { TransferPlaces } from "./transfer-places.ts";
 import { WorkPlaces } from "./work-places.ts";
 import { createWriteBatches, type PerformEach } from "./write-batches.ts";
 
@@ -50,6 +51,8 @@ export type ApiOptions = PageOptions &
     readonly now: () => number;
     /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
     readonly newId: () => string;
+    /** Absent: those of limits.ts. */
+    readonly transferLimits?: TransferLimits;
     /** Validate what handlers return against what they declare; for tests. */
     readonly isChecking?: boolean;
     readonly onCompleted: (completed: CompletedRequest) => void;
@@ -57,13 +60,37 @@ export type ApiOptions = PageOptions &
     readonly onInternalError: (error: unknown, requestId: string) => void;
     /** A request was let through because the rate limiter's store failed. */
     readonly onRateLimitFailure: (error: unknown) => void;
+    /** Called when the last request is answered and nothing listens any more. */
+    readonly onClosed?: () => Promise<void>;
     /** Absent: none but the operations' and the public pages. */
     readonly addRoutes?: AddRoutes;
   };
 
+/** Limits on bodies and answers that are streams. */
+export type TransferLimits = {
+  readonly uploadsMax: number;
+  readonly downloadsMax: number;
+  readonly progressWithinMs: number;
+  readonly renewEveryMs: number;
+};
+
+export const TRANSFER_LIMITS: TransferLimits = {
+  uploadsMax: limits.UPLOADS_MAX,
+  downloadsMax: limits.DOWNLOADS_MAX,
+  progressWithinMs: limits.STREAM_PROGRESS_WITHIN_MS,
+  renewEveryMs: limits.CLAIM_RENEWED_EVERY_MS,
+};
+
 /** The whole HTTP server: operations and public pages. Ready to listen. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
-  const { registry, policies, newId, onInternalError, onCompleted } = options;
+  const {
+    registry,
+    policies,
+    newId,
+    onInternalError,
+    onCompleted,
+    transferLimits = TRANSFER_LIMITS,
+  } = options;
   const renderProblem = createProblemRenderer(registry.problems, options.docsUrl);
   const rateLimits = createRateLimits({
     countRequest: options.countRequest,
@@ -74,19 +101,21 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const authenticate = createAuthenticate({ findApiKey, prefixes, now });
   const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
   const { idempotencyStore: store, recordWrite } = options;
-  const places = new WorkPlaces(WORK_PLACES_MAX);
+  const places = new WorkPlaces(limits.WORK_PLACES_MAX);
   const { news = new AccountNews(0, () => undefined) } = options;
   const idempotentWrites = createIdempotentWrites({
     store,
     places,
     recordWrite,
     newToken: newId,
+    renewEveryMs: transferLimits.renewEveryMs,
     onInternalError,
   });
   const performing = {
     idempotentWrites,
     createBatches: (performEach: PerformEach) => createWriteBatches({ store, recordWrite, performEach }),
     places,
+    uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
     news,
     isChecking: options.isChecking ?? false,
   };
@@ -125,6 +154,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     news.close();
     done();
   });
+  app.addHook("onClose", async () => await options.onClosed?.());
   app.addHook("onResponse", (request, reply, done) => {
     onCompleted(completedRequest(request, reply));
     done();
@@ -134,11 +164,16 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     throw new Problem("not_found");
   });
 
+  const streaming = {
+    downloads: new TransferPlaces("downloads", transferLimits.downloadsMax),
+    progressWithinMs: transferLimits.progressWithinMs,
+    onSourceFailure: onInternalError,
+  };
   const performs = new Map<string, Perform>();
   for (const operation of registry.operations) {
     const perform = compilePerform(operation, performing);
     performs.set(operation.key, perform);
-    addOperationRoute(app, operation, guards, perform);
+    addOperationRoute(app, operation, guards, perform, streaming);
   }
   const pageRoutes = await addPublicPages(app, registry, options, guards);
   const kernel: Kernel = {
@@ -204,5 +239,7 @@ function createSendProblem(
  */
 function keepReading(request: FastifyRequest, reply: FastifyReply): void {
   const announced = Number(request.headers["content-length"] ?? Number.NaN);
-  if (announced <= REFUSED_BODY_BYTES_MAX) reply.removeHeader("connection");
+  const isBearable = announced <= limits.REFUSED_BODY_BYTES_MAX;
+  // Not otherwise: it would also silence Node, which closes a connection that was not told to go on.
+  if (isBearable && reply.hasHeader("connection")) reply.removeHeader("connection");
 }

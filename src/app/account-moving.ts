@@ -8,6 +8,7 @@ import { MoveRefusedError } from "../moves/move-refused-error.ts";
 import { readMigrationNames } from "../store/migrate.ts";
 import { createMovePool } from "../store/pools.ts";
 import { opensSecrets } from "../store/signing-secrets.ts";
+import { findMoveHindrance } from "./areas.ts";
 import { loadSecretsKey, withDatabase } from "./database.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { databaseUrlOf } from "./state-folder.ts";
@@ -26,7 +27,9 @@ export type TargetWish = {
   readonly cell?: string | undefined;
 };
 
-export type BothCells = Pick<Move, "source" | "target" | "sourceName"> & { readonly targetName: string };
+export type BothCells = Pick<Move, "source" | "target" | "sourceName" | "findHindrance"> & {
+  readonly targetName: string;
+};
 
 /** Runs `work` with the database that the environment names and the one that an account moves to. */
 export async function withBothCells<T>(
@@ -42,14 +45,15 @@ export async function withBothCells<T>(
     try {
       const target = { pool, secretsKey: await targetKeyOf(wish, config) };
       await requireTarget(pool);
-      const facts = await compareCells({ source, target }, await readMigrationNames());
+      const facts = await compareCells({ source, target }, await readMigrationNames([]));
       if (!(await opensSecrets(pool, target.secretsKey))) {
         throw new UsageError(
           "The target's secrets are encrypted with another key than the one given for it.",
         );
       }
       const targetName = nameOf(wish.cell, facts.target.cell);
-      return await work({ source, target, targetName, sourceName: facts.source.cell });
+      const findHindrance = findMoveHindrance;
+      return await work({ source, target, targetName, sourceName: facts.source.cell, findHindrance });
     } finally {
       await pool.end();
     }

@@ -5,7 +5,8 @@ import type { Logger } from "pino";
 import type { AccountNews } from "../api/account-news.ts";
 import { apiKeyPrefix } from "../api/api-keys.ts";
 import type { IsTrustedProxy } from "../api/connections.ts";
-import type { Operation } from "../api/operation.ts";
+import type { AddRoutes } from "../api/kernel.ts";
+import type { ErasedResult, Operation } from "../api/operation.ts";
 import { TemporarilyUnavailable } from "../api/problems.ts";
 import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
 import type { CompletedRequest } from "../api/request-context.ts";
@@ -20,15 +21,17 @@ import { CONFIRMATION_PATH } from "../notices/mail-sending.ts";
 import { auditedOperations } from "../operations/audit.ts";
 import { codeGroups } from "../operations/explained-codes.ts";
 import { receiversGuide } from "../operations/guide.ts";
-import { apiInfo, createSealpostRegistry } from "../operations/operations.ts";
+import { createApiInfo, createSealpostRegistry } from "../operations/operations.ts";
 import { CHECK_POLICY } from "../operations/receivers.ts";
+import type { Dependencies } from "../operations/sealpost-operation.ts";
 import { type ReadLog, readingFrom } from "../store/log-reader.ts";
 import { createRequestCounter } from "../store/rate-limits.ts";
 import { createAccountExists, createFindApiKey, createIdempotencyStore, recordWrite } from "./api-stores.ts";
+import { apiPartsOf } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
-import { createOutageAs503, type OutageAs503 } from "./outage-as-503.ts";
+import { createOutageAs503, type OutageAs503, seldom } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
 import { createReadAssertion } from "./staff-assertions.ts";
 import { targetRulesOf } from "./target-rules.ts";
@@ -63,8 +66,9 @@ export type ApiServerOptions = {
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
   const { config, pool, logPool, secretsKey, publicUrl, log, now, isChecking = false } = options;
   const metrics = options.metrics ?? createApiMetrics(createMetricsRegistry());
+  const hasWebhooks = config.areas.includes("webhooks");
   const outageAs503 = createOutageAs503((err) => log.warn({ err }, "the database does not answer"));
-  const { operations, problems } = createSealpostRegistry({
+  const dependencies: Dependencies = {
     pool,
     logPool,
     readLog: options.readLog ?? readingFrom(logPool),
@@ -84,7 +88,10 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     checkPolicy: options.checkPolicy ?? CHECK_POLICY,
     sendsMail: config.smtpUrl !== null,
     now,
-  });
+  };
+  const onAway = seldom((err: Error) => log.warn({ err }, "an area cannot do its work"));
+  const parts = apiPartsOf({ config, dependencies, onAway });
+  const { operations, problems } = createSealpostRegistry(dependencies, parts);
   // A series that starts at 1 shows no increase to rate().
   for (const [code, { isRaised = true }] of Object.entries(problems)) {
     if (isRaised) metrics.problems.of({ code });
@@ -95,18 +102,20 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       operations: operations.map((operation) => withOutageAs503(operation, outageAs503)),
       problems,
     },
-    info: apiInfo,
-    documents: [receiversGuide()],
-    codeGroups,
+    info: createApiInfo(parts),
+    documents: hasWebhooks ? [receiversGuide()] : [],
+    codeGroups: hasWebhooks ? codeGroups : [],
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
-    checkReady: createCheckReady(await createFindHindrances(pool)),
-    confirmations: {
-      path: CONFIRMATION_PATH,
-      ask: (token) => outageAs503(askToConfirm(pool, token)),
-      confirm: (token) => outageAs503(confirm(pool, token)),
-      invalid: INVALID_LINK,
-    },
+    checkReady: createCheckReady(await createFindHindrances(pool, config)),
+    ...(hasWebhooks && {
+      confirmations: {
+        path: CONFIRMATION_PATH,
+        ask: (token) => outageAs503(askToConfirm(pool, token)),
+        confirm: (token) => outageAs503(confirm(pool, token)),
+        invalid: INVALID_LINK,
+      },
+    }),
     findApiKey: createFindApiKey(pool, outageAs503, now),
     keyPrefixes: [config.apiKeyBrand, ...(config.apiKeyBrands ?? [])].map((brand) =>
       apiKeyPrefix(brand, keyClassOf(config)),
@@ -123,6 +132,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     ...(options.news && { news: options.news }),
     recordWrite,
+    onClosed: async () => void (await Promise.all(parts.map((part) => part.close?.()))),
     isTrustedProxy: trustedProxies(config.trustProxy),
     now,
     newId: randomUUID,
@@ -142,18 +152,27 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
     },
-    addRoutes: createConsole({
-      sessions: createSessionStore(pool, config.consoleAncestors ?? [], outageAs503),
-      publicUrl,
-      analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-      attemptsMax: config.retryAttempts,
-      audited: auditedOperations(operations),
-      ancestors: config.consoleAncestors ?? [],
-      readAssertion: createReadAssertion(config, now, (err) =>
-        log.warn({ err }, "staff's keys cannot be had"),
-      ),
-      now,
+    ...(hasWebhooks && {
+      addRoutes: createDeliveryConsole(options, auditedOperations(operations), outageAs503),
     }),
+  });
+}
+
+/** Its screens are of the webhooks. */
+function createDeliveryConsole(
+  { config, pool, publicUrl, log, now }: ApiServerOptions,
+  audited: readonly string[],
+  outageAs503: OutageAs503,
+): AddRoutes {
+  return createConsole({
+    sessions: createSessionStore(pool, config.consoleAncestors ?? [], outageAs503),
+    publicUrl,
+    analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+    attemptsMax: config.retryAttempts,
+    audited,
+    ancestors: config.consoleAncestors ?? [],
+    readAssertion: createReadAssertion(config, now, (err) => log.warn({ err }, "staff's keys cannot be had")),
+    now,
   });
 }
 
@@ -165,12 +184,32 @@ function createCheckReady(findHindrances: FindHindrances): () => Promise<void> {
   };
 }
 
-/** For reads, which query the database directly; writes run in the idempotency store's transaction, which does it. */
+/**
+ * For what queries the database itself: reads, and what comes before a body. Writes run in the idempotency store's
+ * transaction, which does it.
+ */
 function withOutageAs503(operation: Operation, outageAs503: OutageAs503): Operation {
   const { work } = operation;
-  if (work.kind !== "read" && work.kind !== "call_out") return operation;
-  const handle: typeof work.handle = (request) => outageAs503(work.handle(request));
-  return { ...operation, work: { ...work, handle } };
+  switch (work.kind) {
+    case "read":
+    case "call_out": {
+      const handle: typeof work.handle = async (request) =>
+        openingAs503(await outageAs503(work.handle(request)), outageAs503);
+      return { ...operation, work: { ...work, handle } };
+    }
+    case "upload": {
+      const receive: typeof work.receive = (request) => outageAs503(work.receive(request));
+      return { ...operation, work: { ...work, receive } };
+    }
+    default:
+      return operation;
+  }
+}
+
+function openingAs503(result: ErasedResult, outageAs503: OutageAs503): ErasedResult {
+  if (result === undefined || !("content" in result)) return result;
+  const { content } = result;
+  return { content: { ...content, open: (range) => outageAs503(content.open(range)) } };
 }
 
 /** One wide log line per request, without secrets. */

@@ -13,6 +13,7 @@ import {
   claimIdempotencyKeys,
   claimIdempotentCall,
   releaseIdempotentCall,
+  renewIdempotentCall,
   storeCallResponse,
   storingResponses,
 } from "../store/idempotency.ts";
@@ -61,6 +62,7 @@ export function createIdempotencyStore(
       return outageAs503(lockWaitMs === null ? working : lockWaits(working));
     },
     claimCall: (tx, claim, lease) => claimIdempotentCall(tx, claim, lease, secretsKey),
+    renewCall: renewIdempotentCall,
     completeCall: (tx, claim, token, response) => storeCallResponse(tx, claim, token, response, secretsKey),
     releaseCall: releaseIdempotentCall,
   };

@@ -29,7 +29,7 @@ export async function issueApiKey(
   config: Config,
   request: ApiKeyRequest,
 ): Promise<{ keyId: string; apiKey: string }> {
-  const { accountId, name, scopes } = request;
+  const { accountId, userId = null, name, scopes } = request;
   const make = async (tx: ClientBase) => {
     const { keyId, apiKey } = await createApiKey(tx, config, request);
     const stored = await findApiKey(tx, digestApiKey(apiKey));
@@ -37,7 +37,7 @@ export async function issueApiKey(
   };
   const { keyId, apiKey } = await changeAudited(pool, "api_keys.create", make, ({ keyId, expires_at }) => ({
     accountId,
-    details: { key_id: keyId, name, scopes, expires_at },
+    details: { key_id: keyId, name, scopes, user_id: userId, expires_at },
   }));
   return { keyId, apiKey };
 }

@@ -66,7 +66,7 @@ export async function prepareDatabase(
   log: (line: string) => void,
 ): Promise<readonly string[]> {
   try {
-    const { applied } = await migrate({ databaseUrl, log, cell: config.cell });
+    const { applied } = await migrate({ databaseUrl, log, cell: config.cell, areas: config.areas });
     await writeSettings(pool, {
       analysisBytesMax: config.analysisBytesMax,
       unsafeAllowedTargets: config.unsafeAllowedTargets ?? [],

@@ -5,7 +5,7 @@ import type { Logger } from "pino";
 import { readConfig } from "../config/read-config.ts";
 import { createAttemptLog } from "../dispatch/attempt-log.ts";
 import { createAttemptMetrics } from "../dispatch/attempt-metrics.ts";
-import { bothObservers } from "../dispatch/observer.ts";
+import { bothObservers, type DispatchObserver } from "../dispatch/observer.ts";
 import {
   DISPATCHER_CONNECTIONS,
   type DispatchProcessOptions,
@@ -20,6 +20,7 @@ import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { DAY_MS } from "../model/time.ts";
 import { createGaugePool, createGeneralPool } from "../store/pools.ts";
+import { startAreaWork } from "./areas.ts";
 import { createCapacityGauges } from "./capacity-gauges.ts";
 import { refuseOtherCells } from "./database.ts";
 import { createQueueGauges } from "./database-gauges.ts";
@@ -45,7 +46,7 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const shutdown = context.createShutdownSignal();
   const quarantine = new Quarantine((ids, stopping) => forkQuarantine(ids, stopping, context, options.log));
   const options = await createOptions(context, (deliveryId) => quarantine.add(deliveryId));
-  const { config, log, databaseUrl, metrics } = options;
+  const { config, log } = options;
   const { unsafeAllowedTargets } = config;
   if (unsafeAllowedTargets) log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
   // When the start fails, whatever already runs would keep the process alive.
@@ -53,14 +54,16 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const feedMetrics = createFeedMetrics(options.metrics.registry);
   const monitoring = await startDispatchMonitoring(options, feedMetrics, resources);
   startFeed(options, feedMetrics, resources);
-  const notices = startNotices({ config, databaseUrl, log, metrics });
-  resources.defer(() => notices.stop());
-  const observer = bothObservers(options.observer, notices.observer);
+  const observer = startObserving(options, resources);
   const dispatching = startDispatching({ ...options, observer });
   resources.defer(async () => void (await Promise.all([dispatching.stop(), quarantine.stop()])));
+  resources.defer(startAreaWork(options));
   context.sendToParent({ ready: true, metrics: monitoring.url });
   const { dispatchInFlightMax: inFlightMax } = config;
-  log.info({ version, in_flight_max: inFlightMax, metrics_url: monitoring.url }, "dispatching");
+  log.info(
+    { version, areas: config.areas, in_flight_max: inFlightMax, metrics_url: monitoring.url },
+    "dispatching",
+  );
   if (!shutdown.aborted) await once(shutdown, "abort");
   log.info("stopping: claiming nothing more, finishing attempts in flight");
   await resources.disposeAsync();
@@ -125,6 +128,17 @@ async function createOptions(
   };
 }
 
+/** Who is told of every attempt; with the webhooks, those also who watch endpoints and send notices. */
+function startObserving(
+  { config, databaseUrl, log, metrics, observer }: Options,
+  resources: AsyncDisposableStack,
+): DispatchObserver {
+  if (!config.areas.includes("webhooks")) return observer;
+  const notices = startNotices({ config, databaseUrl, log, metrics });
+  resources.defer(() => notices.stop());
+  return bothObservers(observer, notices.observer);
+}
+
 /** Starts what gives events their places in the feed. */
 function startFeed(
   { config, databaseUrl, log, metrics }: Options,
@@ -181,7 +195,7 @@ async function startDispatchMonitoring(
     await setFeedGauge(isDatabaseUp);
     await setCapacityGauges(isDatabaseUp);
   };
-  const findHindrances = await createFindHindrances(pool);
+  const findHindrances = await createFindHindrances(pool, config);
   const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };
   const monitoring = await startMonitoring(watched);
   resources.defer(() => monitoring.close());

@@ -56,8 +56,11 @@ export async function startMonitoring(options: MonitoringOptions): Promise<Monit
 export type FindHindrances = () => Promise<readonly string[]>;
 
 /** Checks the database, its migrations and its partitions. */
-export async function createFindHindrances(pool: Pool): Promise<FindHindrances> {
-  const migrations = await readMigrationNames();
+export async function createFindHindrances(
+  pool: Pool,
+  { areas }: Pick<Config, "areas">,
+): Promise<FindHindrances> {
+  const migrations = await readMigrationNames(areas);
   return async () => {
     try {
       return await findHindrances(pool, migrations);

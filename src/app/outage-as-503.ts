@@ -6,19 +6,25 @@ export type OutageAs503 = <T>(work: Promise<T>) => Promise<T>;
 
 const REPORT_EVERY_MS = 1_000;
 
-/** @param onOutage called at most once a second, however many requests an outage fails */
-export function createOutageAs503(onOutage: (error: unknown) => void): OutageAs503 {
+/** Calls `report` at most once a second, however many requests an outage fails. */
+export function seldom<Reported>(report: (reported: Reported) => void): (reported: Reported) => void {
   let reportedAtMs = Number.NEGATIVE_INFINITY;
+  return (reported) => {
+    const nowMs = performance.now();
+    if (nowMs - reportedAtMs < REPORT_EVERY_MS) return;
+    reportedAtMs = nowMs;
+    report(reported);
+  };
+}
+
+export function createOutageAs503(onOutage: (error: unknown) => void): OutageAs503 {
+  const report = seldom(onOutage);
   return async (work) => {
     try {
       return await work;
     } catch (error) {
       if (!isDatabaseAway(error)) throw error;
-      const nowMs = performance.now();
-      if (nowMs - reportedAtMs >= REPORT_EVERY_MS) {
-        reportedAtMs = nowMs;
-        onOutage(error);
-      }
+      report(error);
       throw new TemporarilyUnavailable("the database is away", { cause: error });
     }
   };

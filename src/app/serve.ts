@@ -95,7 +95,7 @@ async function startApi(
   const news = new AccountNews(HELD_READS_MAX, (count) => held.set(count));
 
   const readLog = startLogReading({ pool, logPool, standbyPool, metrics, log, resources });
-  const findHindrances = await createFindHindrances(pool);
+  const findHindrances = await createFindHindrances(pool, config);
   const reserved = config.port === 0 ? await reservePort(config.host) : null;
   const port = reserved?.port ?? config.port;
   const url = httpUrl(config.host, port);

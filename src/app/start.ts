@@ -80,7 +80,9 @@ async function runUntilShutdown(
         apiUrl ??= (event.message as { listening?: string }).listening ?? null;
         if (running.has(event.name) || running.add(event.name).size < children.length) return;
         const opening =
-          own === null ? Promise.resolve() : announceConsole(databaseUrl, config, apiUrl, announce);
+          own === null || !config.areas.includes("webhooks")
+            ? Promise.resolve()
+            : announceConsole(databaseUrl, config, apiUrl, announce);
         // Without a link there still is the command line's.
         void opening.catch(() => undefined).finally(announceOnce);
       },

@@ -1,5 +1,5 @@
 import type { Command } from "@commander-js/extra-typings";
-import type { ClientBase } from "pg";
+import type { ClientBase, Pool } from "pg";
 import { changeAudited } from "../app/command-line-changes.ts";
 import { issueApiKey } from "../app/create-api-key.ts";
 import { withDatabase } from "../app/database.ts";
@@ -9,6 +9,7 @@ import { UsageError } from "../app/usage-error.ts";
 import { API_KEY_LIFETIME_SECONDS_MAX, isStaffScope, scopes } from "../model/api-keys.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
 import { readCell } from "../store/cells.ts";
+import { findUser } from "../store/users.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
 
 export function addKeyCommands(program: Command, context: ProcessContext): void {
@@ -16,7 +17,8 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
   key
     .command("create")
     .description("issue an API key; it is shown only once")
-    .option("--account <id>", "account that the key belongs to; or use --staff", parseId)
+    .option("--account <id>", "account that the key belongs to; or use --user or --staff", parseId)
+    .option("--user <id>", "user that the key acts for, in the user's account", parseId)
     .option("--staff", "key for support staff, who name the account in each request")
     .requiredOption("--scopes <a,b>", `comma-separated: ${scopes.join(", ")}`)
     .option("--name <name>", "display name", parseName)
@@ -28,16 +30,17 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool, config) => {
-        if ((options.account === undefined) === (options.staff === undefined)) {
-          throw new UsageError("Use either --account ID or --staff.");
-        }
+        const owners = [options.account, options.user, options.staff].filter((one) => one !== undefined);
+        if (owners.length !== 1) throw new UsageError("Use one of --account ID, --user ID and --staff.");
+        const accountId = options.user === undefined ? options.account : await accountOf(pool, options.user);
         const keyScopes = parseScopes(options.scopes);
         const staffScope = keyScopes.find(isStaffScope);
         if (staffScope !== undefined && options.staff === undefined) {
           throw new UsageError(`The scope ${staffScope} goes across accounts: use it with --staff.`);
         }
         const { keyId, apiKey } = await issueApiKey(pool, config, {
-          accountId: options.account ?? null,
+          accountId: accountId ?? null,
+          userId: options.user ?? null,
           name: options.name ?? null,
           scopes: keyScopes,
           expiresInSeconds: options.expiresIn ?? null,
@@ -84,6 +87,13 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
     );
 }
 
+/** @throws UsageError for an unknown user */
+async function accountOf(pool: Pool, userId: string): Promise<string> {
+  const user = await findUser(pool, userId);
+  if (user !== null) return user.accountId;
+  throw new UsageError(`There is no user ${userId}; \`sealpost user list\` lists all users.`);
+}
+
 /** @throws UsageError for an unknown scope */
 function parseScopes(text: string): readonly string[] {
   const chosen = [...new Set(text.split(",").map((scope) => scope.trim()))].sort();
@@ -96,6 +106,7 @@ function keyFields(key: StoredApiKey) {
   return {
     key_id: key.id,
     account_id: key.accountId,
+    user_id: key.userId,
     name: key.name,
     class: key.class,
     scopes: [...key.scopes],
@@ -110,6 +121,7 @@ function keyText(key: StoredApiKey): string {
   const state = key.revokedAt
     ? `revoked ${key.revokedAt.toISOString()}`
     : `expires ${key.expiresAt?.toISOString() ?? "never"}`;
-  const owner = key.accountId ? `account ${key.accountId}` : "staff";
+  const user = key.userId ? ` user ${key.userId}` : "";
+  const owner = key.accountId ? `account ${key.accountId}${user}` : "staff";
   return `${key.id}  ${owner}  ${key.name ?? "(unnamed)"}  ${[...key.scopes].join(",")}  ${state}`;
 }

@@ -18,6 +18,7 @@ import { addReceiverListen } from "./receiver-listen.ts";
 import { addSecretCommands } from "./secret.ts";
 import { addSignatureCommands } from "./signature.ts";
 import { addTargetCommands } from "./target.ts";
+import { addUserCommands } from "./user.ts";
 
 const MORE_HELP = `
 Environment variables configure it; README.md lists them. Without DATABASE_URL, commands use the database
@@ -50,6 +51,7 @@ function createProgram(context: ProcessContext): Command {
   addMigrateCommand(program, context);
   addConsoleCommands(program, context);
   addAccountCommands(program, context);
+  addUserCommands(program, context);
   addKeyCommands(program, context);
   addEndpointCommands(program, context);
   addSecretCommands(program, context);

@@ -94,6 +94,14 @@ export function list(expected: string, accepts: (item: string) => boolean): Vari
   return kind(expected, schema);
 }
 
+/** A comma-separated list of some of `choices`, each once, in their order. */
+export function someOf<const T extends string>(...choices: readonly T[]): VariableKind<readonly T[]> {
+  const schema = list("", (item) => choices.some((choice) => choice === item)).schema.transform((items) =>
+    Object.freeze(choices.filter((choice) => items.includes(choice))),
+  );
+  return kind(`a comma-separated list out of ${choices.join(", ")}`, schema);
+}
+
 /** What a group of people may do. A group's name has no comma and no equals sign. */
 export type GroupScopes = { readonly group: string; readonly scopes: readonly string[] };
 
@@ -112,6 +120,53 @@ function isGroupWithScopes(item: string): boolean {
   const [group = "", granted = "", ...rest] = item.split("=");
   const isScope = (scope: string) => scopes.some((known) => known === scope.trim());
   return rest.length === 0 && group.trim() !== "" && granted.split("+").every(isScope);
+}
+
+/** Where S3 is. Its credentials are variables of their own. */
+export type S3Address = {
+  readonly bucket: string;
+  /** Null: Amazon's own in the region. */
+  readonly endpoint: string | null;
+  readonly region: string;
+  readonly isPathStyle: boolean;
+};
+
+const S3_PARAMETERS = {
+  endpoint: isOrigin,
+  region: (value: string) => /^[a-z0-9-]{1,40}$/.test(value),
+  path_style: (value: string) => value === "true" || value === "false",
+};
+
+/** `s3://bucket?endpoint=https://s3.example.com&region=eu-central-1&path_style=true`. Some write keys into it. */
+export function s3Address(): VariableKind<S3Address> {
+  const isAddress = (value: string) => {
+    if (!hasProtocol(value, ["s3:"])) return false;
+    const { hostname, host, pathname, hash, username, password, searchParams } = new URL(value);
+    const isBucket = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(hostname);
+    const isAlone = host === hostname && /^\/?$/.test(pathname) && hash + username + password === "";
+    const names = [...searchParams.keys()];
+    const isEach = Object.entries(S3_PARAMETERS).every(([name, accepts]) =>
+      searchParams.getAll(name).every(accepts),
+    );
+    const areKnown = names.every((name) => name in S3_PARAMETERS) && new Set(names).size === names.length;
+    return isBucket && isAlone && areKnown && isEach;
+  };
+  const schema = z
+    .string()
+    .refine(isAddress)
+    .transform((value): S3Address => {
+      const { hostname, searchParams } = new URL(value);
+      return Object.freeze({
+        bucket: hostname,
+        endpoint: searchParams.get("endpoint"),
+        region: searchParams.get("region") ?? "us-east-1",
+        isPathStyle: searchParams.get("path_style") === "true",
+      });
+    });
+  const expected =
+    "s3://bucket, behind it if needed ?endpoint=https://s3.example.com&region=eu-central-1&path_style=true, and " +
+    "nothing else";
+  return secret(kind(expected, schema));
 }
 
 /** 32 bytes in base64, as a key object, which prints without its content wherever it ends up. */

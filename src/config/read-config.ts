@@ -81,6 +81,18 @@ function findConflicts(config: Partial<Config>): string[] {
       problems.push("PUBLIC_URL is unset but required when SMTP_URL is set: links in mails lead there.");
     }
   }
+  if (config.objectStoreUrl) {
+    const keys = {
+      AWS_ACCESS_KEY_ID: config.awsAccessKeyId,
+      AWS_SECRET_ACCESS_KEY: config.awsSecretAccessKey,
+    };
+    for (const [name, value] of Object.entries(keys)) {
+      if (value === null) problems.push(`${name} is unset but required when OBJECT_STORE_URL is set.`);
+    }
+    if (config.environment === "production" && config.objectStoreUrl.endpoint?.startsWith("http:")) {
+      problems.push("OBJECT_STORE_URL's endpoint must be an https URL when ENVIRONMENT is production.");
+    }
+  }
   problems.push(...findStaffConflicts(config));
   if (isAbove(config.connectTimeoutMs, config.attemptDeadlineMs)) {
     problems.push(

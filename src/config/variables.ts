@@ -1,3 +1,4 @@
+import { AREAS } from "../model/areas.ts";
 import { CELL_NAME } from "../model/cells.ts";
 import { DAY_SECONDS } from "../model/time.ts";
 import * as kinds from "./kinds.ts";
@@ -40,6 +41,12 @@ export const variables = {
     "Name of the cell, where there are several ([Scaling](docs/scaling.md)). `migrate` writes it into the database " +
       "once; another cell's database is then refused. Unset: not checked.",
   ),
+  AREAS: withDefault(
+    kinds.someOf(...AREAS),
+    AREAS.join(","),
+    "Parts of the service that this installation has: `webhooks` (analyses, deliveries, the console), `workspace` " +
+      "(spaces, documents). Run `migrate` after adding one.",
+  ),
   TARGET_DATABASE_URL: optional(
     kinds.secret(
       kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
@@ -57,7 +64,21 @@ export const variables = {
   STATE_DIR: withDefault(
     kinds.text("the path of a folder", /^[^\0]+$/),
     ".state",
-    "Folder of the embedded database and of the secrets generated in development.",
+    "Folder of the embedded database, of the secrets generated in development, and of documents without S3.",
+  ),
+  OBJECT_STORE_URL: optional(
+    kinds.s3Address(),
+    "S3, or a server that speaks like it, where documents are stored ([Objects](docs/objects.md)): " +
+      "`s3://bucket?region=eu-central-1`, elsewhere also with `endpoint=https://…` and `path_style=true`. Unset: in " +
+      "files in `STATE_DIR`.",
+  ),
+  AWS_ACCESS_KEY_ID: optional(
+    kinds.secret(kinds.text("an access key's id", /^\S{1,200}$/)),
+    "Access key for it. Required with `OBJECT_STORE_URL`, as is the next.",
+  ),
+  AWS_SECRET_ACCESS_KEY: optional(
+    kinds.secret(kinds.text("an access key's secret", /^\S{1,200}$/)),
+    "Its secret.",
   ),
   HOST: withDefault(
     kinds.text("a host name or an IP address to listen on", /^[A-Za-z0-9.:_-]{1,253}$/),

@@ -160,6 +160,8 @@ function viewOf(
     // Whom idempotency keys belong to: without a key, the session itself.
     keyId: session.keyId ?? session.id,
     isStaff: session.accountId === null,
+    // Whoever looks is known by a label, and not one of the account's users.
+    userId: null,
     scopes: session.permissions,
     session: { id: session.id, viewer: session.viewerLabel, hasKey: session.keyId !== null },
   };

@@ -42,6 +42,8 @@ export const DISPATCHER_CONNECTIONS = {
   lanes: 2,
   /** For what happens to endpoints, and mails: src/app/notices.ts. */
   notices: 2,
+  /** For moving stored objects, and for removing them. */
+  objects: 2,
   /** Slow housekeeping must not keep the feed waiting either. */
   feed: 1,
 } as const;
@@ -164,7 +166,8 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   metrics.database.watch("wakeups", wakeupPool);
   metrics.database.watch("leader", housePool);
   metrics.database.watch("lanes", lanesPool);
-  wakeups.start();
+  // Without the webhooks nothing is claimed here. The leader's work needs nobody but the database.
+  if (config.areas.includes("webhooks")) wakeups.start();
   leader.start();
   return {
     dispatcher,

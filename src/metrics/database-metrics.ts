@@ -6,7 +6,7 @@ const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2
 
 /**
  * Users of connections: claims and records; graphile-worker; the leader's work; what lanes need besides claims;
- * notices; the API; its log queries, and those that a standby answers; the feed; the gauges themselves.
+ * notices; moving objects; the API; its log queries, and those that a standby answers; the feed; the gauges themselves.
  */
 export const POOLS = [
   "dispatch",
@@ -14,6 +14,7 @@ export const POOLS = [
   "leader",
   "lanes",
   "notices",
+  "objects",
   "api",
   "log",
   "standby",

@@ -4,6 +4,7 @@ import { createCapacityMetrics } from "./capacity-metrics.ts";
 import { createDatabaseMetrics } from "./database-metrics.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
 import { createFeedMetrics } from "./feed-metrics.ts";
+import { createMovingMetrics } from "./moving-metrics.ts";
 import { createNoticeMetrics } from "./notice-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
 import type { Declared } from "./registry.ts";
@@ -19,6 +20,7 @@ export function declaredMetrics(): readonly Declared[] {
   createApiMetrics(registry);
   createDatabaseMetrics(registry);
   createNoticeMetrics(registry);
+  createMovingMetrics(registry);
   createBuildMetrics(registry);
   return registry.declared;
 }

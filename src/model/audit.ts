@@ -31,7 +31,8 @@ export function actorOf({ keyId, isStaff, session = undefined }: Acting): Actor 
   return { kind: isStaff ? "staff_key" : "key", keyId, session: told };
 }
 
-/** In the audit log only: no operation makes or moves accounts, or signs staff in to the console. */
+/** In the audit log only: no operation makes or moves accounts, makes users, or signs staff in to the console. */
 export const ACCOUNT_CREATED = "accounts.create";
 export const ACCOUNT_MOVED = "accounts.move";
+export const USER_CREATED = "users.create";
 export const STAFF_SIGNED_IN = "console.staff.sign_in";

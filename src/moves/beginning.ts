@@ -18,7 +18,7 @@ import { MoveRefusedError } from "./move-refused-error.ts";
 
 /**
  * Compares the two databases.
- * @param migrations what both must have: the names of the files of this version
+ * @param migrations what both must have: the names of the files of this version, without those of areas
  * @throws MoveRefusedError when no account can go from one to the other
  */
 export async function compareCells(
@@ -43,7 +43,9 @@ export function refusalOf(from: CellFacts, to: CellFacts, migrations: readonly s
   if (from.identity === to.identity) {
     return "The target is the same database as the source.";
   }
-  const names = (facts: CellFacts) => facts.migrations.map((one) => one.split(" ")[0]!);
+  // An area's are only compared with the other database's: not every installation has them.
+  const names = (facts: CellFacts) =>
+    facts.migrations.map((one) => one.split(" ")[0]!).filter((name) => !name.includes("/"));
   const differs = [from, to].find((facts) => names(facts).join() !== migrations.join());
   if (differs === undefined && from.migrations.join() === to.migrations.join()) return null;
   const which = differs === from ? "source" : "target";
@@ -66,8 +68,11 @@ export async function beginMove(move: Move): Promise<StoredMove> {
   }
   const [out, into] = await Promise.all([findMove(source.pool, accountId), findMove(target.pool, accountId)]);
   const begun = out?.direction === "out" && out.step !== "deleted" ? out : null;
-  if (begun === null) await refuseMoved(move);
-  else await requireItsTarget(move, begun);
+  if (begun === null) {
+    await refuseMoved(move);
+    const hindrance = await move.findHindrance(source.pool, accountId);
+    if (hindrance !== null) throw new MoveRefusedError(hindrance);
+  } else await requireItsTarget(move, begun);
   const isHere = into?.direction === "in" && into.id === begun?.id;
   if (!isHere) await refuseTarget(move, into);
   const id = begun?.id ?? randomUUID();

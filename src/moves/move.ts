@@ -27,6 +27,8 @@ export type Move = {
   readonly targetName: string;
   /** The source's name; null: it has none. */
   readonly sourceName: string | null;
+  /** Why the account cannot be moved, in a sentence that it is told with; null: it can. */
+  readonly findHindrance: (source: Pool, accountId: string) => Promise<string | null>;
   /** How long older transactions, attempts and calls that are under way are waited for. */
   readonly waitMaxMs: number;
   /** Told before each part. `detail`: the table, or whom it waits for. */

@@ -30,10 +30,18 @@ const SEQUENCER_LEASE_MS = 600;
 export async function stillAccount(move: Move, moveId: string): Promise<void> {
   const { accountId, source, onProgress } = move;
   await waitForTransactions(move);
+  await refuseHindered(move);
   await parkAll(move, moveId);
   await waitForFeed(move);
   onProgress("still", null);
   await markStill(source.pool, accountId, moveId);
+}
+
+/** Looked at again: now nothing can come any more that hinders it. */
+async function refuseHindered({ accountId, source, findHindrance }: Move): Promise<void> {
+  const hindrance = await findHindrance(source.pool, accountId);
+  if (hindrance === null) return;
+  throw new MoveRefusedError(`${hindrance} It is closed: call the move off with --cancel.`);
 }
 
 async function waitForTransactions(move: Move): Promise<void> {

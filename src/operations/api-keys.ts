@@ -6,7 +6,6 @@ import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../api/pagination.ts";
 import { type FieldError, Problem } from "../api/problems.ts";
 import { API_KEY_LIFETIME_SECONDS_MAX, accountScopes, KEY_CLASSES } from "../model/api-keys.ts";
-import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../model/display-name.ts";
 import {
   ACCOUNT_KEYS_MAX,
   createAccountKey,
@@ -15,7 +14,7 @@ import {
   revokeAccountKey,
 } from "../store/account-keys.ts";
 import type { StoredApiKey } from "../store/api-keys.ts";
-import { id, time, timeTextOrNull } from "./fields.ts";
+import { displayName, id, time, timeTextOrNull } from "./fields.ts";
 import type { DomainCode } from "./problems.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { read, write } from "./sealpost-operation.ts";
@@ -29,6 +28,7 @@ const members = {
   name: z.string().nullable(),
   class: z.enum(KEY_CLASSES).describe("`live` in production, `test` elsewhere: a key works in one of them."),
   scopes: z.array(z.string()),
+  user_id: id.nullable().describe("The user that it acts for; null: none, and spaces are out of its reach."),
   created_at: time,
   expires_at: time.nullable().describe("Null: it does not expire."),
   revoked_at: time.nullable(),
@@ -44,13 +44,7 @@ const CreatedApiKey = z
   .meta({ id: "CreatedApiKey", description: "A new key of the account." });
 
 const NewApiKey = z.strictObject({
-  name: z
-    .string()
-    .refine(isDisplayName, {
-      error: `Must have 1 to ${DISPLAY_NAME_CHARS_MAX} characters, no control characters, and no spaces around it.`,
-    })
-    .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX })
-    .describe("Who or what uses it: the audit log shows it beside what the key changes."),
+  name: displayName.describe("Who or what uses it: the audit log shows it beside what the key changes."),
   scopes: z
     .array(z.enum(accountScopes))
     .min(1)
@@ -92,7 +86,8 @@ export function apiKeyOperations(dependencies: Dependencies): readonly Operation
       summary: "Issue an API key",
       description:
         "Makes a key of the account, and shows it this once; a repeat under the same Idempotency-Key shows it " +
-        "again, for a day. It has no scope that the caller's own key lacks, and does not outlive that key: 403. " +
+        "again, for a day. It has no scope that the caller's own key lacks, and does not outlive that key: 403. It " +
+        "acts for the same user as that key, or like it for none. " +
         `An account has at most ${ACCOUNT_KEYS_MAX} keys that are valid or were made within a day.`,
       method: "POST",
       path,
@@ -102,10 +97,11 @@ export function apiKeyOperations(dependencies: Dependencies): readonly Operation
       idempotency: "key_required",
       holdsSecret: true,
       body: jsonBody(NewApiKey),
-      audit: (_, { body: { id: key_id, name, scopes, expires_at } }) => ({
+      audit: (_, { body: { id: key_id, name, scopes, user_id, expires_at } }) => ({
         key_id,
         name,
         scopes,
+        user_id,
         expires_at,
       }),
       response: jsonResponse(201, CreatedApiKey),
@@ -187,6 +183,7 @@ function keyBody(key: StoredApiKey): z.output<typeof ApiKey> {
     name: key.name,
     class: key.class,
     scopes: [...key.scopes],
+    user_id: key.userId,
     created_at: key.createdAt.toISOString(),
     expires_at: timeTextOrNull(key.expiresAt?.getTime() ?? null),
     revoked_at: timeTextOrNull(key.revokedAt?.getTime() ?? null),

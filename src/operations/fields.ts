@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { isoTime } from "../deliveries/time-text.ts";
 import { TARGET_URL_LENGTH_MAX } from "../egress/rules/target-url.ts";
+import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../model/display-name.ts";
 import { EVENTS } from "../model/events.ts";
 
 /** The id of anything of ours. Any UUID will do: one that we never gave out is unknown, not malformed. */
@@ -26,6 +27,14 @@ export const targetUrl = z.string().meta({
 export const lineOfText = z
   .string()
   .regex(/^[^\p{Cc}\p{Cs}]*$/u, "Must be one line, without control characters.");
+
+/** Of what people name: a key, a space. */
+export const displayName = z
+  .string()
+  .refine(isDisplayName, {
+    error: `Must have 1 to ${DISPLAY_NAME_CHARS_MAX} characters, no control characters, and no spaces around it.`,
+  })
+  .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX });
 
 /** ISO 8601, UTC, with milliseconds. */
 export const time = z.iso.datetime({ precision: 3 });

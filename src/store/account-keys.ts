@@ -18,7 +18,12 @@ export type KeyRefusal =
 type Caller = { readonly scopes: readonly string[]; readonly outlives: boolean };
 
 /** The caller's key, and what it may be used for here: a session may have less than its key. */
-export type CallingKey = { readonly keyId: string; readonly scopes: ReadonlySet<string> };
+export type CallingKey = {
+  readonly keyId: string;
+  readonly scopes: ReadonlySet<string>;
+  /** The user that it acts for here; null: none. */
+  readonly userId: string | null;
+};
 
 /**
  * The caller's key, which cannot be revoked before the transaction ends: whoever revokes it sees all that it has made.
@@ -52,7 +57,10 @@ export type NewAccountKey = {
   readonly expiresInSeconds: number | null;
 };
 
-/** Makes a key of the account that can do no more, and for no longer, than the caller's, which may be a staff key. */
+/**
+ * Makes a key of the account that can do no more, and for no longer, than the caller's, which may be a staff key. It
+ * acts for the caller's user, or like it for none: nobody can choose in whose name a key acts.
+ */
 export async function createAccountKey(
   client: ClientBase,
   accountId: string,
@@ -75,11 +83,20 @@ export async function createAccountKey(
   );
   if (rows[0]!.n >= ACCOUNT_KEYS_MAX) return { outcome: "too_many" };
   const inserted = await client.query<KeyRow>(
-    `insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at)
-     select $1, $2, $3, $4, $5, coalesce(now() + $6::float8 * interval '1 second', caller.expires_at)
+    `insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at, user_id)
+     select $1, $2, $3, $4, $5, coalesce(now() + $6::float8 * interval '1 second', caller.expires_at), $8
      from sealpost.api_keys as caller where caller.id = $7
      returning ${KEY}`,
-    [accountId, key.digest, key.class, key.name, key.scopes, key.expiresInSeconds, callingKey.keyId],
+    [
+      accountId,
+      key.digest,
+      key.class,
+      key.name,
+      key.scopes,
+      key.expiresInSeconds,
+      callingKey.keyId,
+      callingKey.userId,
+    ],
   );
   return { outcome: "created", key: fromColumns(inserted.rows[0]!.key) };
 }

@@ -6,6 +6,8 @@ export type StoredApiKey = {
   readonly id: string;
   /** Null: a staff key, good for every account. */
   readonly accountId: string | null;
+  /** The user that it acts for; null: none. */
+  readonly userId: string | null;
   readonly class: KeyClass;
   readonly name: string | null;
   readonly scopes: ReadonlySet<string>;
@@ -20,15 +22,15 @@ export type StoredApiKey = {
 
 const milliseconds = (column: string) => `extract(epoch from ${column}) * 1000`;
 
-// Every request asks for it: as one JSON value, because the driver takes longer over nine columns than all else takes.
+// Every request asks for it: as one JSON value, because the driver takes longer over ten columns than all else takes.
 // In the order of `KeyColumns`.
 export const KEY = `json_build_array(id, account_id, class, name, scopes, ${milliseconds("created_at")},
-  ${milliseconds("expires_at")}, ${milliseconds("revoked_at")}, ${milliseconds("last_used_at")}) as key`;
+  ${milliseconds("expires_at")}, ${milliseconds("revoked_at")}, ${milliseconds("last_used_at")}, user_id) as key`;
 
 // Selecting from accounts, so that an unknown one is no row and not an error; a staff key has none to look for.
 const INSERT = `
-insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at)
-select $1, $2, $3, $4, $5, now() + $6::float8 * interval '1 second'
+insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at, user_id)
+select $1, $2, $3, $4, $5, now() + $6::float8 * interval '1 second', $7
 where $1::uuid is null or exists (select from sealpost.accounts where id = $1)
 returning id`;
 
@@ -37,6 +39,8 @@ export async function insertApiKey(
   database: Pool | ClientBase,
   key: {
     readonly accountId: string | null;
+    /** A user of the account; absent: it acts for none. */
+    readonly userId?: string | null;
     /** SHA-256 of the key's whole text. */
     readonly digest: Buffer;
     readonly class: KeyClass;
@@ -53,6 +57,7 @@ export async function insertApiKey(
     key.name,
     key.scopes,
     key.expiresInSeconds,
+    key.userId ?? null,
   ]);
   return rows[0]?.id ?? null;
 }
@@ -119,6 +124,7 @@ export type KeyColumns = [
   expiresAtMs: number | null,
   revokedAtMs: number | null,
   lastUsedAtMs: number | null,
+  userId: string | null,
 ];
 
 export function fromColumns(key: KeyColumns): StoredApiKey {
@@ -132,6 +138,7 @@ export function fromColumns(key: KeyColumns): StoredApiKey {
     expiresAt: dateOrNull(key[6]),
     revokedAt: dateOrNull(key[7]),
     lastUsedAt: dateOrNull(key[8]),
+    userId: key[9],
   };
 }
 

@@ -134,20 +134,35 @@ export function storingResponses(
   };
 }
 
-/** The same for a call; does nothing when the claim is no longer held under `token`. */
+/** Holds the claim of a call for longer; does nothing when it is no longer held under the token. */
+export async function renewIdempotentCall(
+  client: ClientBase,
+  claim: IdempotencyClaim,
+  { token, leaseMs }: CallLease,
+): Promise<void> {
+  await client.query(
+    `update sealpost.idempotency_keys
+     set claim_until = now() + $5::float8 * interval '1 millisecond'
+     where account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4`,
+    [...keyOf(claim), token, leaseMs],
+  );
+}
+
+/** The same for a call; false, and nothing is stored, when the claim is no longer held under `token`. */
 export async function storeCallResponse(
   client: ClientBase,
   claim: IdempotencyClaim,
   token: string,
   response: StoredResponse,
   secretsKey: Uint8Array,
-): Promise<void> {
-  await client.query(
+): Promise<boolean> {
+  const { rowCount } = await client.query(
     `update sealpost.idempotency_keys
      set claim_token = null, claim_until = null, status = $5, headers = $6, body = $7, is_sealed = $8
      where account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4`,
     [...keyOf(claim), token, ...responseColumns(claim, response, secretsKey)],
   );
+  return rowCount === 1;
 }
 
 /** Releases the claim of a failed call, so the request can be retried. */

@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
+import { AREAS } from "../model/areas.ts";
 import { OtherCellError, refuseOtherCell, writeCell } from "./cells.ts";
 import { migrateGraphileWorker } from "./graphile-worker.ts";
 import { addressOf } from "./pools.ts";
@@ -14,6 +15,8 @@ export type MigrateOptions = {
   readonly log?: (line: string) => void;
   /** The cell that the database is of from then on; null or left out: it stays what it is. */
   readonly cell?: string | null;
+  /** Those whose own files are applied, too; all when left out. */
+  readonly areas?: readonly string[];
   /** The folder of numbered SQL files; the project's own when left out. */
   readonly sqlDir?: string;
   /** How long to wait for another process that migrates; 10 minutes when left out. */
@@ -38,9 +41,10 @@ const LOCK_SAID_EVERY_MS = 5_000;
 const LOCK_WAIT_MAX_MS = 10 * 60_000;
 
 /**
- * Brings the database to the newest schema: graphile-worker's own migrations, then each file of `sqlDir` that
- * was not applied yet, in order and in a transaction of its own. Any number of processes may call it at once; one
- * works, the others wait. Files the database has and we do not know are a newer version's and are left alone.
+ * Brings the database to the newest schema: graphile-worker's own migrations, then each file of `sqlDir`, and of the
+ * folders in it that are named like an area, that was not applied yet, in order and in a transaction of its own. Any
+ * number of processes may call it at once; one works, the others wait. Files the database has and we do not know are a
+ * newer version's, or those of an area that it had, and are left alone.
  *
  * @returns the names of the files that this call applied.
  * @throws MigrationError naming the file, the line and what PostgreSQL said.
@@ -50,17 +54,19 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
     databaseUrl,
     log = () => undefined,
     cell = null,
+    areas = AREAS,
     sqlDir = PROJECT_SQL_DIR,
     lockWaitMaxMs = LOCK_WAIT_MAX_MS,
   } = options;
-  const files = await readMigrationFiles(sqlDir);
+  const sets = await readMigrationSets(areas, sqlDir);
   return await withClient(databaseUrl, async (lock) => {
     await createOurTables(lock);
     await waitForLock(lock, lockWaitMaxMs, log);
     if (cell !== null) await refuseOtherCell(lock, cell).catch(explainCell);
     await migrateGraphileWorker(databaseUrl, log);
     const applied = await withClient(databaseUrl, async (client) => {
-      const missing = chooseMissing(files, await readApplied(client));
+      const everApplied = await readApplied(client);
+      const missing = sets.flatMap((set) => chooseMissing(set, everApplied));
       for (const file of missing) {
         log(`applying ${file.name}`);
         await apply(client, file);
@@ -123,28 +129,58 @@ async function createOurTables(client: pg.Client): Promise<void> {
   }
 }
 
-/** The names of all migrations that there are, in order: what a database has when it is up to date. */
-export async function readMigrationNames(sqlDir = PROJECT_SQL_DIR): Promise<readonly string[]> {
-  return (await readdir(sqlDir)).filter((name) => name.endsWith(".sql")).sort();
+/**
+ * The names of all migrations that there are, in order: what a database has when it is up to date. Those of an area
+ * begin with its name: `workspace/0001_spaces.sql`.
+ */
+export async function readMigrationNames(
+  areas: readonly string[],
+  sqlDir = PROJECT_SQL_DIR,
+): Promise<readonly string[]> {
+  return (await readNameSets(areas, sqlDir)).flatMap(({ names }) => names);
 }
 
-async function readMigrationFiles(sqlDir: string): Promise<MigrationFile[]> {
-  const names = await readMigrationNames(sqlDir);
-  if (names.length === 0) throw new MigrationError(`There are no migrations in ${sqlDir}.`);
+/** Files that are numbered together, with what their names begin with. */
+type NameSet = { readonly prefix: string; readonly names: readonly string[] };
+type MigrationSet = { readonly prefix: string; readonly files: readonly MigrationFile[] };
+
+async function readNameSets(areas: readonly string[], sqlDir: string): Promise<readonly NameSet[]> {
+  const entries = await readdir(sqlDir, { withFileTypes: true });
+  const isOwn = (area: string) => entries.some((entry) => entry.isDirectory() && entry.name === area);
+  const prefixes = ["", ...areas.filter(isOwn).map((area) => `${area}/`)];
+  return await Promise.all(
+    prefixes.map(async (prefix) => {
+      const found = (await readdir(join(sqlDir, prefix))).filter((name) => name.endsWith(".sql")).sort();
+      return { prefix, names: found.map((name) => prefix + name) };
+    }),
+  );
+}
+
+async function readMigrationSets(areas: readonly string[], sqlDir: string): Promise<readonly MigrationSet[]> {
+  const sets = await readNameSets(areas, sqlDir);
+  return await Promise.all(
+    sets.map(async ({ prefix, names }) => {
+      refuseWrongNames(names, prefix, sqlDir);
+      return { prefix, files: await Promise.all(names.map((name) => readMigrationFile(name, sqlDir))) };
+    }),
+  );
+}
+
+function refuseWrongNames(names: readonly string[], prefix: string, sqlDir: string): void {
+  if (names.length === 0) throw new MigrationError(`There are no migrations in ${join(sqlDir, prefix)}.`);
   const numbers = new Set<string>();
   for (const name of names) {
-    if (!FILE_NAME.test(name)) throw new MigrationError(`${name} is not named like 0001_what_it_makes.sql.`);
-    const number = name.slice(0, 4);
-    if (numbers.has(number)) throw new MigrationError(`Two migrations have the number ${number}.`);
+    const own = name.slice(prefix.length);
+    if (!FILE_NAME.test(own)) throw new MigrationError(`${name} is not named like 0001_what_it_makes.sql.`);
+    const number = own.slice(0, 4);
+    if (numbers.has(number)) throw new MigrationError(`Two migrations have the number ${prefix}${number}.`);
     numbers.add(number);
   }
-  return await Promise.all(names.map((name) => readMigrationFile(join(sqlDir, name))));
 }
 
-async function readMigrationFile(path: string): Promise<MigrationFile> {
-  const name = basename(path);
+async function readMigrationFile(name: string, sqlDir: string): Promise<MigrationFile> {
   // A checkout with Windows line ends is the same migration.
-  const text = (await readFile(path, "utf8")).replaceAll("\r\n", "\n");
+  const text = (await readFile(join(sqlDir, name), "utf8")).replaceAll("\r\n", "\n");
   const own = OWN_TRANSACTION.exec(text);
   if (own !== null) {
     throw new MigrationError(
@@ -186,14 +222,17 @@ async function readApplied(client: pg.Client): Promise<Map<string, string>> {
   return new Map(rows.map(({ name, digest }) => [name, digest]));
 }
 
-/** The files still to apply; throws when history was changed. */
+/** The files of a set that are still to apply; throws when history was changed. */
 function chooseMissing(
-  files: readonly MigrationFile[],
+  { prefix, files }: MigrationSet,
   applied: ReadonlyMap<string, string>,
-): MigrationFile[] {
+): readonly MigrationFile[] {
   const ours = new Set(files.map((file) => file.name));
   const newestOfOurs = files.at(-1)?.name ?? "";
-  const removed = [...applied.keys()].find((name) => name < newestOfOurs && !ours.has(name));
+  const isOfThisSet = (name: string) => FILE_NAME.test(name.slice(prefix.length)) && name.startsWith(prefix);
+  const removed = [...applied.keys()].find(
+    (name) => isOfThisSet(name) && name < newestOfOurs && !ours.has(name),
+  );
   if (removed !== undefined) {
     throw new MigrationError(
       `${removed} was applied to this database, but is not among the migrations any more.`,

@@ -71,6 +71,7 @@ export const API_KEYS: AccountTable = { name: "api_keys", key: ["id"] };
 /** Copied in the one transaction in which the account appears. Small, and in the order of their references. */
 export const OPENING_TABLES: readonly AccountTable[] = [
   { name: "accounts", accountId: "id", key: [], instead: { moved_to: "null" } },
+  { name: "users", key: ["id"] },
   API_KEYS,
   { name: "endpoints", key: ["id"] },
   { name: "signing_secrets", key: ["id"] },
@@ -99,7 +100,10 @@ export const LEFT_TABLES: readonly AccountTable[] = [
   ...OPENING_TABLES.filter(({ name }) => !KEPT.includes(name)),
 ];
 
-/** What is not moved, and why. A test compares all three with the catalog. */
+/**
+ * What is not moved, and why. A test compares all three with the catalog. Tables of areas are in schemas of their own,
+ * and hinder the move.
+ */
 export const TABLES_NOT_MOVED: Readonly<Record<string, string>> = {
   activity: "the target counts the attempts that arrive",
   activity_state: "each cell's own",

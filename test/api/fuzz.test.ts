@@ -1,11 +1,14 @@
+import { Readable } from "node:stream";
+import { fc } from "@fast-check/vitest";
 import { afterEach, describe, expect, inject, test } from "vitest";
 import { z } from "zod";
+import type { ByteRange } from "../../src/api/byte-ranges.ts";
 import { operationDefiners } from "../../src/api/define-operation.ts";
 import type { Operation } from "../../src/api/operation.ts";
 import { jsonResponse } from "../../src/api/operation-io.ts";
 import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { type FuzzOptions, fuzzApi } from "../support/api-fuzz.ts";
-import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
+import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
 
 const RUNS = inject("fuzzRuns");
 const SEED = 20260101;
@@ -46,6 +49,33 @@ describe(`requests made from the document, ${RUNS} for each operation, seed ${SE
     query: z.strictObject({ n: z.int().min(0).default(0) }),
     response: jsonResponse(200, z.object({ n: z.int().max(500_000) })),
   } as const;
+
+  test("try files, too, which are taken and refused, given whole and in part", async () => {
+    api = await createToyApi({ policies: unlimited });
+    const baseUrl = await api.listen();
+    const document = (await (await fetch(`${baseUrl}/v1/openapi.json`)).json()) as OpenApiDocument;
+    const path = "/v1/boxes/{box_id}/file";
+    const id = "box-1";
+    const made_at = "2026-01-02T03:04:05.678Z";
+    api.boxes.rows.set(id, { id, color: "red", weight: null, made_at, accountId: ADA });
+    const params = { box_id: fc.constant(id) };
+    const bytes = 150;
+    const open = async ({ first, last }: ByteRange) => Readable.from([Buffer.alloc(last - first + 1)]);
+    const file = { bytes, mediaType: "text/plain", etag: "v1", fileName: "a", open };
+    const putFile = async () => void api.boxes.files.set(`${ADA}/${id}`, file);
+    const report = await fuzzApi({
+      document: { ...document, paths: { [path]: document.paths[path]! } },
+      baseUrl,
+      headers: { authorization: `Bearer ${api.key}` },
+      runsPerOperation: 3 * RUNS,
+      seed: SEED,
+      known: { "boxes.file.set": { params }, "boxes.file.get": { params, before: putFile } },
+    });
+    expect(api.faults).toEqual([]);
+    const statuses = (key: string) => [...report.get(key)!.keys()];
+    expect(statuses("boxes.file.set")).toEqual(expect.arrayContaining([200, 400, 401, 404, 415]));
+    expect(statuses("boxes.file.get")).toEqual(expect.arrayContaining([200, 206, 416, 401, 404]));
+  });
 
   test("show an operation that fails for some of them", async () => {
     const fails = read({

@@ -275,7 +275,7 @@ describe("every write", () => {
       {
         operationKey: "boxes.create",
         accountId: BOB,
-        caller: { keyId: "key-2", isStaff: true, scopes: new Set(ALL_SCOPES) },
+        caller: { keyId: "key-2", isStaff: true, userId: null, scopes: new Set(ALL_SCOPES) },
         requestId: "r1",
         details: { color: "red", box_id: "box-1" },
       },

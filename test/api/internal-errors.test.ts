@@ -3,7 +3,7 @@ import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
 import { RATE_LIMIT_WITHIN_MS } from "../../src/api/limits.ts";
 import { standardProblems } from "../../src/api/problem-catalogue.ts";
-import { PROBLEM_STATUSES, Problem, TemporarilyUnavailable } from "../../src/api/problems.ts";
+import { PROBLEM_STATUSES, Problem, RANGE_STATUS, TemporarilyUnavailable } from "../../src/api/problems.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
 import { patience } from "../support/time-limits.ts";
@@ -175,7 +175,7 @@ describe("a database that is away", () => {
 });
 
 describe("the catalogue", () => {
-  test("has a sentence and a remedy for each code, and a code for each of the 16 statuses", async () => {
+  test("has a sentence and a remedy for each code, and a code for each of the 16 statuses, and of ranges", async () => {
     await start();
     for (const [code, kind] of Object.entries(standardProblems)) {
       expect(code).toMatch(/^[a-z_]+$/);
@@ -184,6 +184,6 @@ describe("the catalogue", () => {
       expect(kind.remedy).toMatch(/\.$/);
     }
     const statuses = new Set(Object.values(standardProblems).map(({ status }) => status));
-    expect([...statuses].sort()).toEqual([...PROBLEM_STATUSES]);
+    expect([...statuses].sort()).toEqual([...PROBLEM_STATUSES, RANGE_STATUS].sort());
   });
 });

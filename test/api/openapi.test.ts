@@ -7,7 +7,9 @@ import type { Operation } from "../../src/api/operation.ts";
 import { jsonResponse } from "../../src/api/operation-io.ts";
 import { createOperationRegistry } from "../../src/api/operation-registry.ts";
 import { standardProblems } from "../../src/api/problem-catalogue.ts";
+import { lintDocument, withGeneratedClient } from "../support/api-document.ts";
 import { createToyApi, type ToyApi, toyInfo } from "../support/api-toy-server.ts";
+import { patience } from "../support/time-limits.ts";
 
 type Described = {
   readonly responses: Readonly<Record<string, { readonly $ref?: string; readonly headers?: object }>>;
@@ -45,10 +47,11 @@ describe("the OpenAPI document", () => {
   test("declares 16 errors on every operation, with the problem schema and the headers", () => {
     const statuses = "400 401 402 403 404 405 409 410 413 415 422 429 500 502 503 504".split(" ");
     const operations = Object.values(document.paths).flatMap((path) => Object.values(path));
-    expect(operations).toHaveLength(12);
+    expect(operations).toHaveLength(14);
     for (const { responses, operationId } of operations) {
       const errors = Object.keys(responses).filter((status) => Number(status) >= 400);
-      expect(errors, String(operationId)).toEqual(statuses);
+      const ofRanges = "206" in responses ? ["416"] : [];
+      expect(errors, String(operationId)).toEqual([...statuses, ...ofRanges].sort());
       for (const status of errors) {
         const response = document.components.responses?.[responses[status]?.$ref?.split("/").at(-1) ?? ""];
         expect(response?.content).toHaveProperty(["application/problem+json", "schema", "allOf", 0], {
@@ -80,6 +83,32 @@ describe("the OpenAPI document", () => {
     expect((await fetch(url, { headers: { "if-none-match": etag } })).status).toBe(304);
     expect((await fetch(url.split("?")[0]!, { headers: { "if-none-match": etag } })).status).toBe(200);
     expect(raised.webhooks).toEqual(document.webhooks);
+  });
+
+  test("declares files, as what a linter and a generator of clients understand", {
+    timeout: patience(120_000),
+  }, async () => {
+    const { put, get } = document.paths["/v1/boxes/{box_id}/file"]!;
+    const file = { schema: { type: "string", format: "binary" } };
+    expect(put).toMatchObject({
+      requestBody: { required: true, content: { "application/octet-stream": file } },
+    });
+    const parameter = (name: string) => ({ $ref: `#/components/parameters/${name}` });
+    expect(put!.parameters).toContainEqual(parameter("ContentDigest"));
+    expect(get!.parameters).toEqual(expect.arrayContaining([parameter("Range"), parameter("IfRange")]));
+    expect(get!.responses).toMatchObject({
+      200: { content: { "*/*": file } },
+      206: { content: { "*/*": file } },
+    });
+    expect(Object.keys(get!.responses[206]!.headers!)).toEqual(
+      expect.arrayContaining(["Content-Range", "Accept-Ranges", "Content-Disposition", "ETag"]),
+    );
+    expect(await lintDocument(document)).toEqual([]);
+    const usage = `
+      import * as api from "./client.ts";
+      export const set = (digest: string, file: Blob) => api.boxesFileSet("k", digest, "box-1", file);
+      export const read = () => api.boxesFileGet("box-1", {});`;
+    await withGeneratedClient(document, usage, async () => {});
   });
 
   test("types each status and code, for generators that drop what is untyped", () => {

@@ -82,7 +82,7 @@ describe("the list of operations", () => {
     const get = (query: string) =>
       api.app.inject({ url: `/v1/operations${query}`, headers: { authorization: `Bearer ${api.key}` } });
     const all = (await get("")).json();
-    expect(all).toMatchObject({ next_cursor: null, total: 12 });
+    expect(all).toMatchObject({ next_cursor: null, total: 14 });
     expect(all.items).toContainEqual({
       key: "operations.list",
       method: "GET",
@@ -103,8 +103,8 @@ describe("the list of operations", () => {
         ...{ deprecated_at: "2020-01-01T00:00:00.000Z", sunset_at: "2021-01-01T00:00:00.000Z" },
       }),
     );
-    const first = (await get("?limit=6")).json();
-    const second = (await get(`?limit=6&cursor=${first.next_cursor}`)).json();
+    const first = (await get("?limit=7")).json();
+    const second = (await get(`?limit=7&cursor=${first.next_cursor}`)).json();
     expect([...first.items, ...second.items]).toEqual(all.items);
     expect(second.next_cursor).toBeNull();
     await api.app.close();

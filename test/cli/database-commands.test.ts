@@ -126,6 +126,7 @@ describe("key", () => {
     expect(JSON.parse(listed.stdout)[0]).toEqual({
       key_id: made.key_id,
       account_id: accountId,
+      user_id: null,
       name: null,
       class: "test",
       scopes: ["webhooks:read"],

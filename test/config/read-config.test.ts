@@ -83,7 +83,7 @@ describe("a problem", () => {
     ]);
   });
 
-  test.each(["DATABASE_URL", "SECRETS_KEY", "EGRESS_PROXY_URL", "SMTP_URL"])(
+  test.each(["DATABASE_URL", "SECRETS_KEY", "EGRESS_PROXY_URL", "SMTP_URL", "OBJECT_STORE_URL"])(
     "in %s does not show the value",
     (name) => {
       const [problem, ...others] = problemsOf({ [name]: "hunter2" });
@@ -204,6 +204,68 @@ describe("mails", () => {
     "A\nB <a@example.com>",
   ])("do not come from %j", (NOTICES_FROM) => {
     expect(problemsOf({ ...mail, NOTICES_FROM })).toHaveLength(1);
+  });
+});
+
+describe("the object store", () => {
+  const keys = { AWS_ACCESS_KEY_ID: "AKIAEXAMPLE", AWS_SECRET_ACCESS_KEY: "planted-secret" };
+
+  test("is a bucket of Amazon's or of another server", () => {
+    const amazon = readConfig({
+      ...keys,
+      OBJECT_STORE_URL: "s3://documents.example.com?region=eu-central-1",
+    });
+    expect(amazon.objectStoreUrl).toEqual({
+      bucket: "documents.example.com",
+      endpoint: null,
+      region: "eu-central-1",
+      isPathStyle: false,
+    });
+    const url = "s3://documents?endpoint=http://127.0.0.1:7070&path_style=true";
+    expect(readConfig({ ...keys, OBJECT_STORE_URL: url }).objectStoreUrl).toEqual({
+      bucket: "documents",
+      endpoint: "http://127.0.0.1:7070",
+      region: "us-east-1",
+      isPathStyle: true,
+    });
+  });
+
+  test.each([
+    "documents",
+    "s3://",
+    "s3://Documents",
+    "s3://my_documents",
+    "s3://documents/prefix",
+    "s3://documents:9000",
+    "s3://AKIAEXAMPLE:planted-secret@documents",
+    "s3://documents?access_key=planted-secret",
+    "s3://documents?region=eu-central-1&region=us-east-1",
+    "s3://documents?region=eu%20central",
+    "s3://documents?path_style=yes",
+    "s3://documents?endpoint=s3.example.com",
+    "s3://documents?endpoint=ftp://s3.example.com",
+    "s3://documents?endpoint=https://user:planted-secret@s3.example.com",
+    "s3://documents?endpoint=https://s3.example.com/path",
+    "s3://documents#fragment",
+    "https://documents.s3.amazonaws.com",
+  ])("is not %j, which is not repeated", (OBJECT_STORE_URL) => {
+    const [problem = "", ...others] = problemsOf({ ...keys, OBJECT_STORE_URL });
+    expect(others).toEqual([]);
+    expect(problem).toMatch(/^OBJECT_STORE_URL has a value that is not shown here but must be s3:/);
+    expect(problem).not.toContain("planted-secret");
+  });
+
+  test("needs its keys, and TLS in production", () => {
+    expect(problemsOf({ OBJECT_STORE_URL: "s3://documents" })).toEqual([
+      "AWS_ACCESS_KEY_ID is unset but required when OBJECT_STORE_URL is set.",
+      "AWS_SECRET_ACCESS_KEY is unset but required when OBJECT_STORE_URL is set.",
+    ]);
+    const OBJECT_STORE_URL = "s3://documents?endpoint=http://127.0.0.1:7070";
+    expect(problemsOf({ ...keys, OBJECT_STORE_URL })).toEqual([]);
+    const production = { ...keys, OBJECT_STORE_URL, ENVIRONMENT: "production", SECRETS_KEY: secretsKey };
+    expect(problemsOf(production)).toEqual([
+      "OBJECT_STORE_URL's endpoint must be an https URL when ENVIRONMENT is production.",
+    ]);
   });
 });
 

@@ -5,8 +5,8 @@ import { END_REASONS } from "../../src/model/end-reasons.ts";
 import { isErrorCode, isOurFailure, NAMED_ERROR_CODES } from "../../src/model/error-codes.ts";
 import { OUTCOMES } from "../../src/model/outcomes.ts";
 import { DELIVERY_STATUSES, hasEnded } from "../../src/model/statuses.ts";
-import { problems } from "../../src/operations/problems.ts";
 import { GRAFANA, readDashboards } from "../support/dashboards.ts";
+import { declaredRegistry } from "../support/sealpost-operations.ts";
 
 const isOneOf = (values: readonly string[]) => (value: string) => values.includes(value);
 
@@ -14,7 +14,7 @@ const isOneOf = (values: readonly string[]) => (value: string) => values.include
 const OF_THE_MODEL: Readonly<Record<string, (value: string) => boolean>> = {
   "sealpost_attempts_total outcome": isOneOf(OUTCOMES),
   "sealpost_attempts_total error_code": (value) => value === "none" || isErrorCode(value),
-  "sealpost_api_problems_total code": isOneOf(Object.keys(problems)),
+  "sealpost_api_problems_total code": isOneOf(Object.keys(declaredRegistry().problems)),
   "sealpost_deliveries_ended_total status": isOneOf(DELIVERY_STATUSES.filter(hasEnded)),
   "sealpost_deliveries_ended_total reason": isOneOf(["none", ...END_REASONS]),
 };

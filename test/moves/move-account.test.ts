@@ -15,6 +15,7 @@ import {
   countRows,
   createTestAccount,
   createTestKey,
+  createTestUser,
   insertRow,
   makePartitionsFrom,
   publish,
@@ -47,6 +48,7 @@ async function fill(): Promise<{ accountId: string; keyId: string; secrets: stri
   const { accountId, secret } = await createTestAccount(cells.source, ENDPOINT);
   const secrets = [await rotateSecret(pool, accountId, 3_600), secret];
   const { keyId } = await createTestKey(pool, accountId);
+  await createTestUser(pool, accountId);
   const deliveryId = await publish(pool, accountId, ODD);
   for (let n = 0; n < 250; n++) await publish(pool, accountId, `{"id":"a-${n}","status":"failed"}`);
   await publish(pool, accountId, '{"id":"own","status":"succeeded"}', "https://own.example.com/");

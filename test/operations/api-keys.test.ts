@@ -49,6 +49,7 @@ describe("a key made by a key", () => {
       name: "CI",
       class: "test",
       scopes: ["webhooks:read", "webhooks:write"],
+      user_id: account.userId,
       created_at: expect.any(String),
       expires_at: null,
       revoked_at: null,
@@ -59,6 +60,22 @@ describe("a key made by a key", () => {
     expect((await api.ask("GET", "/v1/webhooks/deliveries", { key })).status).toBe(200);
     expect((await list("", { key })).status).toBe(403);
     expect(await rowOfKey(key)).toMatchObject({ id: body.id, account_id: account.accountId });
+  });
+
+  test("acts for the same user, and for none where the maker does: staff's, too", async () => {
+    const { accountId, userId } = account;
+    const made = await create();
+    expect(made.body.user_id).toBe(userId);
+    expect(await rowOfKey(String(made.body.api_key))).toMatchObject({ user_id: userId });
+    const plain = await create({}, { key: await api.newKey(accountId) });
+    expect(plain.body.user_id).toBeNull();
+    const headers = { "x-account-id": accountId };
+    const byStaff = await create({}, { key: await api.newKey(null), headers });
+    expect(byStaff.body.user_id).toBeNull();
+    // Nobody can ask for another.
+    expect((await create({ user_id: userId }, { key: await api.newKey(accountId) })).status).toBe(400);
+    const listed = (await list()).body.items as Json[];
+    expect(listed.find(({ id }) => id === made.body.id)).toMatchObject({ user_id: userId });
   });
 
   test("is shown again for the same Idempotency-Key, and lies nowhere in the clear", async () => {

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { digestApiKey } from "../../src/api/api-keys.ts";
+import type { Made } from "../support/area-tests.ts";
+import { areaTests } from "../support/areas.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { insertRow, refusingRows, rowOf, rowsOf } from "../support/installation.ts";
 import {
@@ -42,17 +44,15 @@ async function list(query = "", key: string | null = null, headers: Record<strin
   return { status, body, items: (body.items ?? []) as Json[] };
 }
 
-/** Ids that one of the requests below has made, for those that come after it. */
-type Made = { delivery: string; replay: string; recipient: string; key: string };
-
 /** A request of every write that succeeds, in this order: what a later one needs, an earlier one makes. */
 const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Promise<Asked>>> = {
   "analyses.publish": (ask) =>
     ask("POST", "/v1/analyses", { body: { analysis: { id: "walk", status: "succeeded" } } }),
-  "webhooks.deliveries.replay": (ask, { delivery }) =>
-    ask("POST", `/v1/webhooks/deliveries/${delivery}/replay`),
+  "webhooks.deliveries.replay": (ask, made) =>
+    ask("POST", `/v1/webhooks/deliveries/${made["analyses.publish"]}/replay`),
   "webhooks.replays.create": (ask) => ask("POST", "/v1/webhooks/replays", { body: { filter: {} } }),
-  "webhooks.replays.cancel": (ask, { replay }) => ask("POST", `/v1/webhooks/replays/${replay}/cancel`),
+  "webhooks.replays.cancel": (ask, made) =>
+    ask("POST", `/v1/webhooks/replays/${made["webhooks.replays.create"]}/cancel`),
   "webhooks.endpoint.set": (ask) => ask("PUT", "/v1/webhooks/endpoint", { body: { url: URL_SET } }),
   "webhooks.endpoint.test": (ask) => ask("POST", "/v1/webhooks/endpoint/test"),
   "webhooks.endpoint.check": (ask) => ask("POST", "/v1/webhooks/endpoint/check"),
@@ -62,19 +62,21 @@ const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Pro
   "webhooks.endpoint.remove": (ask) => ask("DELETE", "/v1/webhooks/endpoint"),
   "webhooks.notices.recipients.add": (ask) =>
     ask("POST", "/v1/webhooks/notices/recipients", { body: { address: ADDRESS } }),
-  "webhooks.notices.recipients.remove": (ask, { recipient }) =>
-    ask("DELETE", `/v1/webhooks/notices/recipients/${recipient}`),
+  "webhooks.notices.recipients.remove": (ask, made) =>
+    ask("DELETE", `/v1/webhooks/notices/recipients/${made["webhooks.notices.recipients.add"]}`),
   "console.links.create": (ask) =>
     ask("POST", "/v1/console/links", { body: { viewer: { id: "walk", label: "Walk" } } }),
   "console.sessions.revoke": (ask) => ask("POST", "/v1/console/sessions/revoke"),
   "api_keys.create": (ask) =>
     ask("POST", "/v1/api-keys", { body: { name: "walk", scopes: ["webhooks:read"] } }),
-  "api_keys.revoke": (ask, { key }) => ask("DELETE", `/v1/api-keys/${key}`),
+  "api_keys.revoke": (ask, made) => ask("DELETE", `/v1/api-keys/${made["api_keys.create"]}`),
+  ...Object.assign({}, ...areaTests.map((area) => area.writes)),
 };
 
 const writes = declaredOperations().filter(
   ({ effect, work }) => effect === "write" && work.kind !== "retired",
 );
+const usersOnly = writes.filter(({ needsUser }) => needsUser).map(({ key }) => key);
 const ROWLESS = "analyses.publish";
 
 describe("every write through the API", () => {
@@ -92,8 +94,12 @@ describe("every write through the API", () => {
       const key_id = await idOf(key);
       const headers = kind === "key" ? {} : { "x-account-id": account.accountId };
       const secrets = [account.secret, account.key, staff];
-      const made: Made = { delivery: "", replay: "", recipient: "", key: "" };
-      for (const [operation, request] of Object.entries(REQUESTS)) {
+      const made: Made = { user: (await api.newUser(account.accountId)).userId };
+      // Staff are users of no account.
+      const requests = Object.entries(REQUESTS).filter(
+        ([operation]) => kind === "key" || !usersOnly.includes(operation),
+      );
+      for (const [operation, request] of requests) {
         const before = (await rows(account.accountId)).length;
         const requestId = `${operation} by ${kind}`;
         const again: Parameters<TestApi["ask"]>[] = [];
@@ -104,10 +110,7 @@ describe("every write through the API", () => {
         };
         const { status, body } = await request(ask, made);
         expect(status, operation).toBeLessThan(300);
-        if (operation === ROWLESS) made.delivery = String(body.delivery_id);
-        if (operation === "webhooks.replays.create") made.replay = String(body.id);
-        if (operation === "webhooks.notices.recipients.add") made.recipient = String(body.id);
-        if (operation === "api_keys.create") made.key = String(body.id);
+        made[operation] = String(operation === ROWLESS ? body.delivery_id : body?.id);
         for (const member of ["api_key", "signing_secret"])
           if (body?.[member]) secrets.push(String(body[member]));
         // The same again writes none again.
@@ -118,7 +121,7 @@ describe("every write through the API", () => {
       }
       expect(secrets).toHaveLength(5);
       const listed = await list("?limit=100", account.key);
-      expect(listed.items).toHaveLength(Object.keys(REQUESTS).length - 1);
+      expect(listed.items).toHaveLength(requests.length - 1);
       const everything = JSON.stringify([await rows(account.accountId), listed.body]);
       for (const secret of secrets) {
         expect(everything).not.toContain(secret);
@@ -130,14 +133,13 @@ describe("every write through the API", () => {
   test("of a recipient names it by its id, and shows its address only to who knows it", async () => {
     const { key, accountId } = await api.newAccount();
     const ask: TestApi["ask"] = (method, path, options) => api.ask(method, path, { ...options, key });
-    const { body } = await REQUESTS["webhooks.notices.recipients.add"]!(ask, {} as Made);
-    const made = { recipient: String(body.id) } as Made;
-    await REQUESTS["webhooks.notices.recipients.remove"]!(ask, made);
+    const { body } = await REQUESTS["webhooks.notices.recipients.add"]!(ask, {});
+    const recipient_id = String(body.id);
+    await REQUESTS["webhooks.notices.recipients.remove"]!(ask, {
+      "webhooks.notices.recipients.add": recipient_id,
+    });
     const details = (await rows(accountId)).map((row) => row.details);
-    expect(details).toEqual([
-      { recipient_id: made.recipient, address: "w***@example.com" },
-      { recipient_id: made.recipient },
-    ]);
+    expect(details).toEqual([{ recipient_id, address: "w***@example.com" }, { recipient_id }]);
   });
 
   test("that is publishing names key, account and request in its log line", async () => {
@@ -145,7 +147,7 @@ describe("every write through the API", () => {
     const headers = { "x-request-id": "publish 1" };
     await REQUESTS[ROWLESS]!(
       (method, path, options) => api.ask(method, path, { ...options, key, headers }),
-      {} as Made,
+      {},
     );
     const line = {
       operation: ROWLESS,

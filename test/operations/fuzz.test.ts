@@ -5,6 +5,7 @@ import { DAY_MS } from "../../src/model/time.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { countOf, fuzzApi, type KnownValues } from "../support/api-fuzz.ts";
+import { areaTests } from "../support/areas.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { createTestKey, deleteRows, insertRow } from "../support/installation.ts";
@@ -133,6 +134,7 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     // An account has a bounded number of them.
     "api_keys.create": { before: forgetKeys },
     "api_keys.revoke": { params: { key_id: fc.constantFrom(...keys) } },
+    ...Object.assign({}, ...(await Promise.all(areaTests.map((area) => area.knownValues(api))))),
     ...Object.fromEntries(
       declaredOperations()
         .filter(({ isAcrossAccounts }) => isAcrossAccounts)

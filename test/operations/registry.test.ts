@@ -2,10 +2,10 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { operationsTable } from "../../src/api/operations-list.ts";
 import { scopes } from "../../src/model/api-keys.ts";
-import { problems } from "../../src/operations/problems.ts";
-import { declaredOperations } from "../support/sealpost-operations.ts";
+import { areaTests } from "../support/areas.ts";
+import { declaredRegistry } from "../support/sealpost-operations.ts";
 
-const operations = declaredOperations();
+const { operations, problems } = declaredRegistry();
 
 test("the scopes that keys can have are those that operations require", () => {
   expect([...new Set(operations.map(({ scope }) => scope))].sort()).toEqual([...scopes]);
@@ -25,9 +25,11 @@ test("every code of our own is raised by some operation, and explained", () => {
     "not_found",
     "target_refused",
   ];
-  expect([...raised].sort()).toEqual([...own, ...ofKeys, ...ofConsole, ...ofNotices, ...others].sort());
+  const ofAreas = areaTests.flatMap(({ codes }) => codes);
+  const all = [...own, ...ofKeys, ...ofConsole, ...ofNotices, ...others, ...ofAreas];
+  expect([...raised].sort()).toEqual(all.sort());
   for (const code of raised) {
-    const { meaning, remedy } = problems[code as keyof typeof problems];
+    const { meaning, remedy } = problems[code]!;
     expect(meaning).toMatch(/^[A-Z].*\.$/);
     expect(remedy).toMatch(/^[A-Z].*\.$/);
   }
@@ -76,7 +78,9 @@ operations.list GET /v1/operations operations:read none read sync
 `;
 
 describe("the operations are those that were agreed upon", () => {
-  const lines = DECLARED.trim().split("\n");
+  const lines = [DECLARED, ...areaTests.map(({ declared }) => declared)].flatMap((text) =>
+    text.trim().split("\n"),
+  );
   test.each(lines)("%s", (line) => {
     const [key] = line.split(" ", 1);
     const operation = operations.find((one) => one.key === key);

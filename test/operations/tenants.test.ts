@@ -1,6 +1,7 @@
 import { fc } from "@fast-check/vitest";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Operation } from "../../src/api/operation.ts";
+import { areaTests } from "../support/areas.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestKey } from "../support/installation.ts";
 import { type Asked, MAIL, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
@@ -14,7 +15,8 @@ let api: TestApi;
 let owner: TestAccount;
 let stranger: TestAccount;
 let keys: { otherClass: string; otherBrand: string; noScope: string; unknown: string; revoked: string };
-let things: Record<"analysis_id" | "delivery_id" | "replay_id" | "recipient_id" | "key_id", string>;
+let things: Record<"analysis_id" | "delivery_id" | "replay_id" | "recipient_id" | "key_id", string> &
+  Record<string, string>;
 let before: string;
 
 beforeAll(async () => {
@@ -51,6 +53,7 @@ beforeAll(async () => {
     recipient_id: String(recipient.body.id),
     key_id: (await createTestKey(database.pool, owner.accountId)).keyId,
   };
+  for (const area of areaTests) Object.assign(things, await area.makeThings(api, owner));
   before = await everythingOfTheOwner();
 });
 afterAll(async () => {
@@ -63,8 +66,9 @@ async function everythingOfTheOwner(): Promise<string> {
   const tables =
     "analyses bodies deliveries open_deliveries attempts endpoints signing_secrets replays".split(" ");
   tables.push("notice_recipients", "notice_mails");
-  const texts = tables.map((table) =>
-    database.pool.query(`select t::text from sealpost.${table} as t where account_id = $1 order by t::text`, [
+  const ofAreas = areaTests.flatMap((area) => area.tables);
+  const texts = [...tables.map((table) => `sealpost.${table}`), ...ofAreas].map((table) =>
+    database.pool.query(`select t::text from ${table} as t where account_id = $1 order by t::text`, [
       owner.accountId,
     ]),
   );
@@ -87,6 +91,7 @@ const bodies: Readonly<Record<string, unknown>> = {
   "webhooks.replays.create": { filter: {} },
   "webhooks.notices.recipients.add": { address: "stranger@example.com" },
   "api_keys.create": { name: "stranger's", scopes: ["analyses:read"] },
+  ...Object.assign({}, ...areaTests.map((area) => area.bodies)),
 };
 
 function addressOf(operation: Operation, ids: Readonly<Record<string, string>>): string {
@@ -94,14 +99,16 @@ function addressOf(operation: Operation, ids: Readonly<Record<string, string>>):
 }
 
 function send(operation: Operation, ids: Readonly<Record<string, string>>, key: string, headers = {}) {
-  const body = bodies[operation.key];
-  return api.ask(operation.method, addressOf(operation, ids), { key, body, headers });
+  const isFile = operation.body?.kind === "stream";
+  const sent = isFile ? { content: Buffer.from("stranger's") } : { body: bodies[operation.key] };
+  return api.ask(operation.method, addressOf(operation, ids), { key, headers, ...sent });
 }
 
 /** Ids that nobody has, different every time. */
 function unknownIds(n: number): Record<string, string> {
   const [one = "", other = ""] = fc.sample(fc.uuid({ version: 7 }), { numRuns: 2, seed: n });
-  return { analysis_id: `none-${n}`, delivery_id: one, replay_id: other, recipient_id: other, key_id: other };
+  const ids = Object.fromEntries(Object.keys(things).map((name) => [name, other]));
+  return { ...ids, analysis_id: `none-${n}`, delivery_id: one };
 }
 
 const operations = declaredOperations();

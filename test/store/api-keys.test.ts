@@ -44,6 +44,7 @@ describe("a key", () => {
     expect(await findApiKey(database.pool, digest)).toEqual({
       id,
       accountId,
+      userId: null,
       class: "test",
       name: "CI",
       scopes: new Set(["a:read", "b:write"]),

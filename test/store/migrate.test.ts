@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -46,6 +46,28 @@ describe("migrate", () => {
     expect(error).toBeInstanceOf(MigrationError);
     return (error as MigrationError).message;
   };
+
+  test("applies an area's own files after the others, where it is asked for", async () => {
+    await mkdir(join(sqlDir, "rooms"));
+    await write("0002_second.sql", "create table public.things (n integer);");
+    await write("rooms/0001_first.sql", "insert into public.things values (1);");
+    const applied = async (areas: readonly string[]) =>
+      (await migrate({ databaseUrl, sqlDir, areas })).applied;
+    expect(await applied(["none"])).toEqual(["0002_second.sql"]);
+    expect(await applied(["none", "rooms"])).toEqual(["rooms/0001_first.sql"]);
+    expect(await applied(["none"])).toEqual([]);
+
+    // Each is numbered by itself, and neither is changed afterwards.
+    await write("0003_third.sql", "insert into public.things values (3);");
+    expect(await applied(["rooms"])).toEqual(["0003_third.sql"]);
+    await write("rooms/0001_first.sql", "insert into public.things values (2);");
+    await expect(applied(["rooms"])).rejects.toThrow("rooms/0001_first.sql was changed");
+    await rm(join(sqlDir, "rooms/0001_first.sql"));
+    await write("rooms/0002_second.sql", "");
+    await expect(applied(["rooms"])).rejects.toThrow(
+      "rooms/0001_first.sql was applied to this database, but is not",
+    );
+  });
 
   test("applies graphile-worker's schema and each file once, in order", async () => {
     await write("0002_second.sql", "insert into public.things values (2);");

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { AREAS } from "../../src/model/areas.ts";
 import { readMigrationNames } from "../../src/store/migrate.ts";
 import { findHindrances } from "../../src/store/readiness.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -9,7 +10,7 @@ let names: readonly string[];
 
 beforeAll(async () => {
   database = await createTestDatabase();
-  names = await readMigrationNames();
+  names = await readMigrationNames(AREAS);
 });
 afterAll(() => database.drop());
 

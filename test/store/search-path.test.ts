@@ -14,6 +14,8 @@ import { setEndpoint } from "../../src/store/endpoints.ts";
 import { endSequencingLease, readFeedLag, sequenceEvents } from "../../src/store/feed.ts";
 import { collectMails, giveUpCutMails, takeNoticeTurn } from "../../src/store/notice-mails.ts";
 import { createGeneralPool } from "../../src/store/pools.ts";
+import type { Made } from "../support/area-tests.ts";
+import { areaTests } from "../support/areas.ts";
 import { runSealpost } from "../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
@@ -104,7 +106,7 @@ test("nothing that the migrations made is bound to what stands in public", async
      from pg_depend as d,
        pg_identify_object(d.classid, d.objid, d.objsubid) as made,
        pg_identify_object(d.refclassid, d.refobjid, d.refobjsubid) as planted
-     where made.schema in ('sealpost', 'graphile_worker') and planted.schema = 'public'`,
+     where made.schema in ('sealpost', 'workspace', 'graphile_worker') and planted.schema = 'public'`,
   );
   expect(rows).toEqual([]);
 });
@@ -115,6 +117,10 @@ test("the command line", async () => {
   await command("account", "list");
   const { key_id: key } = await command("key", "create", "--account", account, "--scopes", "webhooks:read");
   await command("key", "list", "--account", account);
+  const named = ["--idp-user-id", "1", "--email", "ada@example.com", "--name", "Ada"];
+  const { user_id: user } = await command("user", "create", "--account", account, ...named);
+  await command("user", "list", "--account", account);
+  await command("key", "create", "--user", user, "--scopes", "spaces:read");
   await command("key", "revoke", key);
   await command("endpoint", "set", "--account", account, "--url", "https://hooks.example.com/");
   await command("secret", "rotate", "--account", account);
@@ -341,6 +347,15 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   await ask("accounts.audit.list", { apiKey: staff });
   for (const q of ["flaky", id, id.slice(0, 8), "hooks.example.com", "test"])
     await ask("search.find", { apiKey: staff, query: `?q=${q}` });
+  const known: Made = { user: (await api.newUser(api.account.accountId)).userId };
+  for (const { writes, reads } of areaTests) {
+    for (const [key, request] of Object.entries({ ...writes, ...reads })) {
+      const { status, bytes, body } = await request(api.ask, known);
+      expect(status, `${key}: ${bytes} (called: ${await findCalled(watcher)})`).toBeLessThan(300);
+      known[key] = String(body?.id);
+      asked.add(key);
+    }
+  }
   expect([...asked].sort()).toEqual(operations.map(({ key }) => key).sort());
   expect(dispatcher.failures).toEqual([]);
   await dispatcher.stop();

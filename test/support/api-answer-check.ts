@@ -77,6 +77,7 @@ export function checkAnswer(
 
   const content = (response?.content ?? null) as Record<string, unknown> | null;
   if (content === null) return body.length > 0 ? "the document declares no body" : null;
+  if ("*/*" in content) return null;
   const type = headers.get("content-type") ?? "none";
   if (!(type in content)) return `the document does not declare the media type ${type}`;
   const validate = schemaAt(`${pointer}/content/${escapePointer(type)}/schema`);

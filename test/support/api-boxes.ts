@@ -18,6 +18,7 @@ import {
   totalHeaders,
 } from "../../src/api/pagination.ts";
 import type { ProblemCatalogue } from "../../src/api/problems.ts";
+import { type BoxFiles, createFileOperations } from "./api-box-files.ts";
 import { toyTx } from "./api-toy-stores.ts";
 
 export const boxProblems = {
@@ -53,7 +54,7 @@ const boxId = z.string().regex(/^[a-z0-9-]{1,40}$/);
 
 type Box = z.output<typeof Box>;
 
-export type Boxes = {
+export type Boxes = BoxFiles & {
   readonly rows: Map<string, Box & { readonly accountId: string }>;
   readonly texts: Map<string, Buffer>;
   /** How often `boxes.weigh` called out. */
@@ -264,6 +265,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       deprecated: { at: "2020-01-01", sunsetAt: "2021-01-01" },
     }),
   ];
+  operations.push(...createFileOperations(boxes, (accountId, id) => find(accountId, id) !== null));
   return [...operations, operationsList(operations)];
 }
 

@@ -6,12 +6,14 @@ import {
   type OpenApiDocument,
 } from "./api-answer-check.ts";
 import { type JsonSchema, nastyValues, valuesOf } from "./api-arbitraries.ts";
+import { fileHeaders } from "./file-headers.ts";
 
 /** Existing values, such as ids, that replace those generated from the schemas: the document cannot know them. */
 export type KnownValues = {
   readonly params?: Readonly<Record<string, fc.Arbitrary<string>>>;
   readonly query?: Readonly<Record<string, fc.Arbitrary<unknown>>>;
   readonly body?: fc.Arbitrary<unknown>;
+  readonly file?: fc.Arbitrary<Uint8Array<ArrayBuffer>>;
   /** In place of those of every request: another key, say. */
   readonly headers?: Readonly<Record<string, string>>;
   /** Brings about what the operation needs, before each request: something to remove, say. */
@@ -37,8 +39,8 @@ type Request = {
   readonly params: Readonly<Record<string, string>>;
   readonly query: Readonly<Record<string, unknown>>;
   readonly headers: Readonly<Record<string, string | undefined>>;
-  /** Undefined: no body. */
-  readonly body: string | undefined;
+  /** Undefined: no body. Bytes: a file. */
+  readonly body: string | Uint8Array<ArrayBuffer> | undefined;
 };
 
 type Operation = {
@@ -47,6 +49,8 @@ type Operation = {
   readonly path: string;
   readonly parameters: readonly Parameter[];
   readonly body: JsonSchema | null;
+  /** Takes a file in place of a body. */
+  readonly takesFile: boolean;
   readonly isWrite: boolean;
 };
 type Parameter = {
@@ -107,6 +111,7 @@ function operationsOf(document: OpenApiDocument, resolve: (ref: string) => JsonS
         path,
         parameters,
         body: schema,
+        takesFile: operation.requestBody?.content["application/octet-stream"] !== undefined,
         isWrite,
       };
     }),
@@ -127,7 +132,7 @@ function requestsFor(
 }
 
 function rightRequests(
-  { key, parameters, body, isWrite }: Operation,
+  { key, parameters, body, takesFile, isWrite }: Operation,
   known: KnownValues,
   resolve: (ref: string) => JsonSchema,
   seed: number,
@@ -144,7 +149,8 @@ function rightRequests(
     .map(({ name, schema }) => [name, known.query?.[name] ?? valuesOf(schema, resolve)]);
   const required = inPlace("query").filter((parameter) => parameter.required);
   const bodies = known.body ?? (body === null ? fc.constant(undefined) : valuesOf(body, resolve));
-  return fc.record({
+  const json = bodies.map((value) => (value === undefined ? undefined : JSON.stringify(value)));
+  const right: fc.Arbitrary<Request> = fc.record({
     params: fc.record(Object.fromEntries(params)) as fc.Arbitrary<Record<string, string>>,
     query: fc.record(Object.fromEntries(query), { requiredKeys: required.map(({ name }) => name) }),
     headers: fc.record({
@@ -153,10 +159,21 @@ function rightRequests(
       ),
       "idempotency-key": isWrite ? idempotencyKeys(key, seed) : fc.constant(undefined),
       "content-type": fc.constant(body === null ? undefined : "application/json"),
+      range: parameters.some(({ name }) => name === "Range") ? ranges : fc.constant(undefined),
     }),
-    body: bodies.map((value) => (value === undefined ? undefined : JSON.stringify(value))),
+    body: takesFile ? (known.file ?? fc.uint8Array({ maxLength: 200 })) : json,
+  });
+  return right.map((request) => {
+    if (!(request.body instanceof Uint8Array)) return request;
+    return { ...request, headers: { ...request.headers, ...fileHeaders(request.body) } };
   });
 }
+
+/** Of a file that may be shorter, or empty. */
+const ranges: fc.Arbitrary<string | undefined> = fc.oneof(
+  fc.constant(undefined),
+  fc.tuple(fc.nat(300), fc.nat(300)).map(([first, more]) => `bytes=${first}-${first + more}`),
+);
 
 /** Unique to this operation and seed, but some repeat, for the same or another request. */
 function idempotencyKeys(operationKey: string, seed: number): fc.Arbitrary<string> {
@@ -165,7 +182,7 @@ function idempotencyKeys(operationKey: string, seed: number): fc.Arbitrary<strin
 }
 
 /** The same request with one thing wrong or odd. */
-function spoiled(request: Request, { parameters, body }: Operation): fc.Arbitrary<Request> {
+function spoiled(request: Request, { parameters, body, takesFile }: Operation): fc.Arbitrary<Request> {
   const nastyText = nastyValues.map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
   const names = (place: string) => parameters.filter((one) => one.in === place).map(({ name }) => name);
   const header = (name: string, values: fc.Arbitrary<string | undefined>) =>
@@ -190,6 +207,29 @@ function spoiled(request: Request, { parameters, body }: Operation): fc.Arbitrar
       nastyText.map((text) => ({ ...request, query: { ...request.query, [name]: text.slice(0, 3000) } })),
     );
   }
+  if (takesFile) {
+    const digests: string[] = [
+      "",
+      "x",
+      "sha-256=:AA==:",
+      "sha-512=:AA==:",
+      fileHeaders(Buffer.from("another"))["content-digest"],
+    ];
+    spoilers.push(
+      header("content-digest", fc.constantFrom<string | undefined>(undefined, ...digests)),
+      header("content-encoding", fc.constantFrom("gzip", "x")),
+      header("content-type", fc.constantFrom("text/plain; charset=utf-8", "x", "*")),
+      fc.uint8Array().map((bytes) => ({ ...request, body: bytes })),
+    );
+  }
+  if (parameters.some(({ name }) => name === "Range")) {
+    spoilers.push(
+      header(
+        "range",
+        fc.oneof(fc.string().map(printable), fc.constantFrom("bytes=-0", "bytes=9-", "bytes=1-2,4-5")),
+      ),
+    );
+  }
   if (body !== null) {
     spoilers.push(
       nastyValues.map((value) => ({ ...request, body: JSON.stringify(value) })),
@@ -205,9 +245,14 @@ function spoiled(request: Request, { parameters, body }: Operation): fc.Arbitrar
   return fc.oneof(...spoilers);
 }
 
+/** What a header may hold. */
+function printable(text: string): string {
+  return text.replaceAll(/[^\x20-\x7e]/g, "?");
+}
+
 /** One member of the body removed, replaced or added. */
 function memberSpoilers(request: Request): fc.Arbitrary<Request>[] {
-  const body: unknown = request.body === undefined ? null : JSON.parse(request.body);
+  const body: unknown = typeof request.body === "string" ? JSON.parse(request.body) : null;
   if (typeof body !== "object" || body === null || Array.isArray(body)) return [];
   const rewritten = (members: object) => ({ ...request, body: JSON.stringify(members) });
   const added = fc

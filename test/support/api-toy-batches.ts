@@ -76,7 +76,7 @@ export function openBatches(
         },
         places: 1,
         holdsSecret: false,
-        caller: { keyId: "k", isStaff: false, scopes: new Set() },
+        caller: { keyId: "k", isStaff: false, userId: null, scopes: new Set() },
         requestId: "r",
         details: () => ({ item }),
         item: asked.problem ?? item,

@@ -10,6 +10,7 @@ import { createOperationRegistry } from "../../src/api/operation-registry.ts";
 import { standardProblems } from "../../src/api/problem-catalogue.ts";
 import type { CompletedRequest } from "../../src/api/request-context.ts";
 import { type ApiOptions, createApi } from "../../src/api/server.ts";
+import { keepInMemory } from "./api-box-files.ts";
 import { type Boxes, boxProblems, createBoxOperations } from "./api-boxes.ts";
 import {
   createToyCounter,
@@ -77,7 +78,14 @@ export type ToyOverrides = Partial<ApiOptions> & { readonly more?: readonly Oper
 /** The API of boxes with in-memory stores; `overrides` replace its parts. */
 export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi> {
   const { more = [], ...options } = overrides;
-  const boxes: Boxes = { rows: new Map(), texts: new Map(), calls: 0, gate: async () => {} };
+  const boxes: Boxes = {
+    rows: new Map(),
+    texts: new Map(),
+    calls: 0,
+    gate: async () => {},
+    files: new Map(),
+    keep: keepInMemory,
+  };
   const keys = createToyKeys();
   const store = createToyIdempotencyStore();
   const counter = createToyCounter();

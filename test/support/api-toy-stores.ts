@@ -12,7 +12,7 @@ export const toyTx = (tx: Transaction): ToyTx => tx as unknown as ToyTx;
 
 type Entry =
   | { readonly kind: "completed"; readonly fingerprint: Buffer; readonly response: StoredResponse }
-  | { readonly kind: "calling"; readonly token: string; readonly leaseMs: number };
+  | { readonly kind: "calling"; readonly token: string; readonly leaseMs: number; readonly renewals: number };
 
 export type ToyIdempotencyStore = IdempotencyStore & {
   readonly entries: Map<string, Entry>;
@@ -78,13 +78,20 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
     },
     claimCall: async (tx, claim, lease) => {
       const found = look(claim);
-      if (found.state === "claimed") put(tx, idOf(claim), { kind: "calling", ...lease });
+      if (found.state === "claimed") put(tx, idOf(claim), { kind: "calling", ...lease, renewals: 0 });
       return found;
+    },
+    renewCall: async (tx, claim, lease) => {
+      const entry = entries.get(idOf(claim));
+      if (entry?.kind === "calling" && entry.token === lease.token) {
+        put(tx, idOf(claim), { ...entry, renewals: entry.renewals + 1 });
+      }
     },
     completeCall: async (tx, claim, token, response) => {
       const entry = entries.get(idOf(claim));
-      if (entry?.kind !== "calling" || entry.token !== token) return;
+      if (entry?.kind !== "calling" || entry.token !== token) return false;
       put(tx, idOf(claim), { kind: "completed", fingerprint: claim.fingerprint, response });
+      return true;
     },
     releaseCall: async (_tx, claim, token) => {
       const entry = entries.get(idOf(claim));
@@ -131,6 +138,7 @@ export function createToyKeys(): ToyKeys {
       keys.set(digestApiKey(text).toString("hex"), {
         id: `key-${keys.size + 1}`,
         accountId: null,
+        userId: null,
         scopes: new Set(),
         expiresAt: null,
         revokedAt: null,

@@ -1,5 +1,7 @@
 // Two databases as two cells, each with a secrets key of its own, and what tests compare in them.
+
 import type pg from "pg";
+import { findMoveHindrance } from "../../src/app/areas.ts";
 import type { Cell, Move } from "../../src/moves/move.ts";
 import { LOG_TABLES, OPENING_TABLES } from "../../src/store/move-tables.ts";
 import { createMovePool } from "../../src/store/pools.ts";
@@ -30,6 +32,7 @@ export async function createTestCells(): Promise<TestCells> {
       target: cells[1],
       targetName: "c2",
       sourceName: "c1",
+      findHindrance: findMoveHindrance,
       waitMaxMs: patience(30_000),
       onProgress: () => undefined,
       ...more,

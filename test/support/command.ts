@@ -1,11 +1,12 @@
 import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { once } from "node:events";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { OUTPUT_FOLDER_VARIABLE } from "./output-watch.ts";
 
 export type Finished = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const projectRoot = fileURLToPath(new URL("../..", import.meta.url));
 
 /** Only what Node needs, nothing else of the tests' environment. Several processes share this machine. */
 const plainEnv = { PATH: process.env.PATH, HOME: process.env.HOME, METRICS_PORT: "0", ...tapped() };
@@ -18,22 +19,31 @@ function tapped(): Record<string, string> {
   return { [OUTPUT_FOLDER_VARIABLE]: folder, NODE_OPTIONS: `--import=${tap}` };
 }
 
-/** Starts the real command line in its own process, on the Node that runs the tests. */
+/** Starts the real command line in its own process, on the Node that runs the tests. `root`: a copy of the project. */
 export function startSealpost(
   args: readonly string[],
-  options: Pick<SpawnOptions, "cwd" | "stdio"> & { readonly env?: Record<string, string> } = {},
+  options: Pick<SpawnOptions, "cwd" | "stdio"> & {
+    readonly env?: Record<string, string>;
+    readonly root?: string;
+  } = {},
 ): ChildProcess {
-  return spawn(process.execPath, [main, ...args], { ...options, env: { ...plainEnv, ...options.env } });
+  const { root = projectRoot, env, ...others } = options;
+  const main = join(root, "src/main.ts");
+  return spawn(process.execPath, [main, ...args], { ...others, env: { ...plainEnv, ...env } });
 }
 
 /** Runs it to completion. `input` is its standard input: bytes, or the descriptor of an open file. */
 export async function runSealpost(
   args: readonly string[],
-  options: { readonly input?: string | Uint8Array | number; readonly env?: Record<string, string> } = {},
+  options: {
+    readonly input?: string | Uint8Array | number;
+    readonly env?: Record<string, string>;
+    readonly root?: string;
+  } = {},
 ): Promise<Finished> {
-  const { input = "", env = {} } = options;
+  const { input = "", env = {}, root = projectRoot } = options;
   const stdin = typeof input === "number" ? input : "pipe";
-  const child = startSealpost(args, { stdio: [stdin, "pipe", "pipe"], env });
+  const child = startSealpost(args, { stdio: [stdin, "pipe", "pipe"], env, root });
   // A command that does not read its input closes it: no failure of the test's.
   child.stdin?.on("error", () => undefined);
   if (typeof input !== "number") child.stdin?.end(input);

@@ -6,8 +6,8 @@ import type pg from "pg";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const TEXTS = [
-  "sql/*.sql",
-  "src/store/*.ts",
+  "sql/**/*.sql",
+  "src/{store,workspace/store}/*.ts",
   "node_modules/graphile-worker/sql/*.sql",
   "node_modules/graphile-worker/dist/**/*.js",
   "node_modules/rate-limiter-flexible/lib/RateLimiterPostgres.js",

@@ -8,6 +8,7 @@ import { scopes as everyScope } from "../../src/model/api-keys.ts";
 import { createAccount } from "../../src/store/accounts.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import { rotateSigningSecret } from "../../src/store/signing-secrets.ts";
+import { insertUser, type StoredUser } from "../../src/store/users.ts";
 
 type Database = Pool | ClientBase;
 
@@ -21,6 +22,21 @@ export async function createTestAccount(
   const { accountId, signingSecret } = await createAccount(pool, "test", SECRETS_KEY);
   if (endpointUrl !== undefined) await setEndpoint(pool, accountId, endpointUrl);
   return { accountId, secret: signingSecret };
+}
+
+/** A user of the account, whose name is unique. */
+export async function createTestUser(database: Database, accountId: string): Promise<StoredUser> {
+  const name = `user ${randomBytes(4).toString("hex")}`;
+  const email = `${name.replace(" ", ".")}@example.com`;
+  const created = await insertUser(database, {
+    accountId,
+    idpUserId: `idp|${name}`,
+    email,
+    name,
+    imageUrl: null,
+  });
+  if (created === null) throw new Error(`There is no account ${accountId}.`);
+  return created;
 }
 
 /** `accountId` null: a staff key. For the test environment unless `env` says otherwise. */

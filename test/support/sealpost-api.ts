@@ -1,6 +1,9 @@
 // The real API on a test database, without a process of its own.
 import { randomUUID } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Writable } from "node:stream";
 import type pg from "pg";
 import { pino } from "pino";
@@ -13,13 +16,16 @@ import { scopes as everyScope } from "../../src/model/api-keys.ts";
 import { createAccount } from "../../src/store/accounts.ts";
 import { createApiPool, createLogPool } from "../../src/store/pools.ts";
 import type { TestDatabase } from "./database.ts";
-import { SECRETS_KEY } from "./installation.ts";
+import { fileHeaders } from "./file-headers.ts";
+import { createTestUser, SECRETS_KEY } from "./installation.ts";
 
 export type Json = Record<string, unknown>;
 
 export type TestAccount = {
   readonly accountId: string;
   readonly secret: string;
+  /** A user of this account, for whom `key` acts. */
+  readonly userId: string;
   /** A key of this account with every scope. */
   readonly key: string;
 };
@@ -29,6 +35,8 @@ export type AskOptions = {
   readonly key?: string | null;
   /** Sent as JSON; a text or bytes are sent as they are. */
   readonly body?: unknown;
+  /** In place of a body: sent as a file, with its digest. */
+  readonly content?: Uint8Array;
   readonly headers?: Record<string, string>;
   /** Default: a fresh one for each write. */
   readonly idempotencyKey?: string | null;
@@ -45,6 +53,8 @@ export type Asked = {
 export type TestApi = {
   readonly url: string;
   readonly account: TestAccount;
+  /** Where it keeps objects, in a folder `objects`. */
+  readonly stateDir: string;
   /** Tells its readers of the feed; a test that has them told by the database connects the two. */
   readonly news: AccountNews;
   /** How many of them wait. */
@@ -55,7 +65,9 @@ export type TestApi = {
   statements(): readonly string[];
   ask(method: string, path: string, options?: AskOptions): Promise<Asked>;
   newAccount(): Promise<TestAccount>;
-  /** `accountId` null: a staff key. */
+  /** Another user of an account, with a key of every scope. */
+  newUser(accountId: string): Promise<Pick<TestAccount, "userId" | "key">>;
+  /** `accountId` null: a staff key. It acts for no user. */
   newKey(accountId: string | null, scopes?: readonly string[], env?: Record<string, string>): Promise<string>;
   close(): Promise<void>;
 };
@@ -74,7 +86,13 @@ export async function startTestApi(
   world: { readonly now?: () => number; readonly checkPolicy?: RateLimitPolicy } = {},
 ): Promise<TestApi> {
   // Nothing listens at that port: no test asks a name server of the world.
-  const config = readConfig({ RATE_LIMIT_REQUESTS: "1000000", TARGET_DNS_SERVERS: "127.0.0.1:1", ...env });
+  const ownDir = await mkdtemp(join(tmpdir(), "sealpost-api-"));
+  const config = readConfig({
+    STATE_DIR: ownDir,
+    RATE_LIMIT_REQUESTS: "1000000",
+    TARGET_DNS_SERVERS: "127.0.0.1:1",
+    ...env,
+  });
   const log: Json[] = [];
   const statements: string[] = [];
   const options = { databaseUrl: database.url, applicationName: "test api", onError: () => undefined };
@@ -106,19 +124,26 @@ export async function startTestApi(
   }
   async function newAccount(): Promise<TestAccount> {
     const { accountId, signingSecret } = await createAccount(database.pool, "test", SECRETS_KEY);
-    return { accountId, secret: signingSecret, key: await newKey(accountId) };
+    return { accountId, secret: signingSecret, ...(await newUser(accountId)) };
+  }
+  async function newUser(accountId: string) {
+    const { id: userId } = await createTestUser(database.pool, accountId);
+    const asked = { accountId, userId, name: null, scopes: everyScope, expiresInSeconds: null };
+    return { userId, key: (await createApiKey(database.pool, readConfig(env), asked)).apiKey };
   }
   const account = await newAccount();
 
   return {
     url,
     account,
+    stateDir: config.stateDir,
     news,
     waiting: () => waiting,
     log,
     statements: () => [...statements],
     newKey,
     newAccount,
+    newUser,
     ask: async (method, path, asked = {}) => {
       const answer = await ask(url, method, path, { key: account.key, ...asked });
       // No test here means to provoke one.
@@ -129,13 +154,19 @@ export async function startTestApi(
     close: async () => {
       await app.close();
       await Promise.all([pool.end(), logPool.end()]);
+      await rm(ownDir, { recursive: true });
     },
   };
 }
 
 /** One request to any API. */
 export async function ask(url: string, method: string, path: string, options: AskOptions): Promise<Asked> {
-  const { key, body, idempotencyKey = method === "GET" || method === "HEAD" ? null : randomUUID() } = options;
+  const {
+    key,
+    content,
+    idempotencyKey = method === "GET" || method === "HEAD" ? null : randomUUID(),
+  } = options;
+  const body = content ?? options.body;
   const isRaw = typeof body === "string" || body instanceof Uint8Array;
   const response = await fetch(new URL(path, url), {
     method,
@@ -143,6 +174,7 @@ export async function ask(url: string, method: string, path: string, options: As
       ...(key == null ? {} : { authorization: `Bearer ${key}` }),
       ...(idempotencyKey === null ? {} : { "idempotency-key": idempotencyKey }),
       ...(body === undefined ? {} : { "content-type": "application/json" }),
+      ...(content === undefined ? {} : fileHeaders(content)),
       ...options.headers,
     },
     redirect: "manual",

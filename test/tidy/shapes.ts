@@ -56,7 +56,7 @@ export const fileNames: Rule = {
     files
       .filter((file) => file.path.includes("/") && !file.path.startsWith("."))
       .flatMap((file) => {
-        const isMigration = /^sql\/\d{4}_[a-z0-9]+(?:_[a-z0-9]+)*\.sql$/.test(file.path);
+        const isMigration = /^sql\/(?:[a-z]+\/)?\d{4}_[a-z0-9]+(?:_[a-z0-9]+)*\.sql$/.test(file.path);
         const words = file.path.split(/[/.-]/);
         if (words.some((word) => vagueWords.test(word))) {
           return [named(file, "says nothing: name the noun that the file is about")];

@@ -1,6 +1,6 @@
 // What was released was applied somewhere: its SQL files stay as they are, and the next one comes after them.
 import { readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
 import { openRelease, ROOT } from "./release.ts";
 
@@ -37,10 +37,21 @@ test("an edited, a removed and a squeezed-in file are each noticed; one at the e
     "sql/0001_squeezed_in.sql is new and comes before sql/0002_second.sql, which was released: number it higher.",
   ]);
   expect(breaches(before, withFile("0003_third.sql", "select 3;\n"))).toEqual([]);
+  expect(breaches(before, withFile("area/0001_first.sql", "select 1;\n"))).toEqual([]);
+  before.set("area/0002_second.sql", "select 2;\n");
+  expect(breaches(before, withFile("area/0001_squeezed_in.sql", "select 1;\n"))).toEqual([
+    "sql/area/0001_squeezed_in.sql is new and comes before sql/area/0002_second.sql, which was released: " +
+      "number it higher.",
+  ]);
 });
 
 function breaches(before: SqlFiles, now: SqlFiles): string[] {
-  const newest = [...before.keys()].sort().at(-1)!;
+  // Those of an area are numbered by themselves.
+  const newestBeside = (name: string) =>
+    [...before.keys()]
+      .filter((one) => dirname(one) === dirname(name))
+      .sort()
+      .at(-1) ?? "";
   const broken = [...before]
     .filter(([name, text]) => now.get(name) !== text)
     .map(([name]) => {
@@ -48,16 +59,18 @@ function breaches(before: SqlFiles, now: SqlFiles): string[] {
       return `sql/${name} was ${what} after it had been released. ${IN_A_NEW_FILE}`;
     });
   const late = [...now.keys()]
-    .filter((name) => !before.has(name) && name < newest)
-    .map(
-      (name) => `sql/${name} is new and comes before sql/${newest}, which was released: number it higher.`,
-    );
+    .filter((name) => !before.has(name) && name < newestBeside(name))
+    .map((name) => {
+      const newest = newestBeside(name);
+      return `sql/${name} is new and comes before sql/${newest}, which was released: number it higher.`;
+    });
   return [...broken, ...late];
 }
 
 /** latin1, so that no two files of different bytes have the same text. */
 async function readSql(folder: string): Promise<SqlFiles> {
-  const names = await readdir(join(folder, "sql"));
+  const found = await readdir(join(folder, "sql"), { recursive: true });
+  const names = found.filter((name) => name.endsWith(".sql"));
   const texts = names.map(
     async (name) => [name, await readFile(join(folder, "sql", name), "latin1")] as const,
   );

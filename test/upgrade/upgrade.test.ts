@@ -1,10 +1,10 @@
 // From the version before to the working copy, while analyses are published and delivered. The schema, the tenants
 // and the deliveries that the new code meets were made by the old release's own processes.
 import { deepEqual, equal, ok } from "node:assert/strict";
-import { readdir } from "node:fs/promises";
-import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
+import { AREAS } from "../../src/model/areas.ts";
+import { readMigrationNames } from "../../src/store/migrate.ts";
 import { tryToLockTable } from "../../src/store/table-lock.ts";
 import type { Verdict } from "../faults/harness/checker.ts";
 import { inWords } from "../faults/harness/figures.ts";
@@ -14,7 +14,6 @@ import { patience } from "../support/time-limits.ts";
 import { type ApiReply, call } from "./api-call.ts";
 import { type Api, answerOf, Installation, type Tenant } from "./installation.ts";
 import { OldWorld } from "./old-world.ts";
-import { ROOT } from "./release.ts";
 
 /** How many more attempts a dispatcher makes until it counts as taking part. */
 const ATTEMPTS = 15;
@@ -145,7 +144,7 @@ async function migrateTwiceAtOnce(installation: Installation): Promise<() => Pro
   await other.end();
   const answers = await Promise.all([answerOf(one), answerOf(two)]);
 
-  const names = (await readdir(join(ROOT, "sql"))).sort();
+  const names = await readMigrationNames(AREAS);
   deepEqual(
     (await appliedTo(pool)).map(({ name }) => name),
     names,

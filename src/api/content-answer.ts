@@ -1,0 +1,140 @@
+import { Readable } from "node:stream";
+import { create as contentDisposition } from "content-disposition";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { type ByteRange, chooseRange } from "./byte-ranges.ts";
+import { withDeadline } from "./deadline.ts";
+import { matchesEntityTag, quoteEntityTag } from "./entity-tags.ts";
+import { BODY_SLICE_BYTES } from "./limits.ts";
+import type { Content } from "./operation-io.ts";
+import { Problem } from "./problems.ts";
+
+export type ContentAnswer = {
+  readonly content: Content;
+  /** What is left of the request's time, for the first bytes to come. */
+  readonly waitMs: number;
+  /** How long the source may then give nothing. */
+  readonly progressWithinMs: number;
+  /** Takes a place among the downloads; returns what gives it back. @throws when there is none */
+  readonly takePlace: () => () => void;
+  /** The source failed in the middle: the client sees a broken connection, and only this tells why. */
+  readonly onSourceFailure: (error: unknown) => void;
+};
+
+/**
+ * Answers with what the request's headers ask for: nothing (304, HEAD), a range, or everything.
+ * @throws Problem 416 for a range beyond the end
+ */
+export async function sendContent(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  answer: ContentAnswer,
+): Promise<FastifyReply> {
+  const { content } = answer;
+  const etag = quoteEntityTag(content.etag);
+  const ifNoneMatch = request.headers["if-none-match"];
+  if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, etag)) {
+    return reply.header("etag", etag).code(304).send();
+  }
+  const range = rangeOf(request, content, etag);
+  const { first, last } = range ?? { first: 0, last: content.bytes - 1 };
+  const bytes = last - first + 1;
+  const headers = {
+    ...contentHeaders(content),
+    etag,
+    "content-length": bytes,
+    ...(range === null ? {} : { "content-range": `bytes ${first}-${last}/${content.bytes}` }),
+  };
+  const isSent = request.method !== "HEAD" && bytes > 0;
+  // Opened before anything is answered, so that a source that is not there is an error like any other.
+  const body = isSent ? await openBody(request, reply, answer, { first, last }) : undefined;
+  return reply
+    .code(range === null ? 200 : 206)
+    .headers(headers)
+    .send(body);
+}
+
+/** Nothing of a customer's file may run or be shown as a page of ours, whatever its type says. */
+function contentHeaders({ mediaType, fileName }: Content): Readonly<Record<string, string>> {
+  return {
+    "content-type": mediaType,
+    "content-disposition": contentDisposition(safeFileName(fileName)),
+    "content-security-policy": "sandbox; default-src 'none'",
+    "accept-ranges": "bytes",
+  };
+}
+
+/** Control characters, those that turn the direction of a text (`gpj.exe` for `exe.jpg`), and path separators. */
+const UNSAFE_IN_NAMES = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069/\\]/gu;
+
+function safeFileName(name: string): string {
+  return name.toWellFormed().replaceAll(UNSAFE_IN_NAMES, "_");
+}
+
+/** Null: the whole. */
+function rangeOf({ method, headers }: FastifyRequest, { bytes }: Content, etag: string): ByteRange | null {
+  const { range, "if-range": ifRange } = headers;
+  // Range is defined for GET alone. Without a Last-Modified, no date in If-Range can match.
+  if (range === undefined || method !== "GET" || (ifRange !== undefined && ifRange !== etag)) return null;
+  const chosen = chooseRange(range, bytes);
+  if (chosen === "whole") return null;
+  if (chosen !== "unsatisfiable") return chosen;
+  throw new Problem("range_not_satisfiable", { headers: { "content-range": `bytes */${bytes}` } });
+}
+
+async function openBody(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { content, waitMs, progressWithinMs, takePlace, onSourceFailure }: ContentAnswer,
+  range: ByteRange,
+): Promise<Readable> {
+  const giveBack = takePlace();
+  const opening = content.open(range);
+  try {
+    const source = await withDeadline(waitMs, "the content", opening);
+    const chunks = exactly(source, range.last - range.first + 1, progressWithinMs);
+    // A source may fail only when it is read.
+    const begun = await withDeadline(waitMs, "the content", chunks.next());
+    const body = Readable.from(continued(begun, chunks), {
+      objectMode: false,
+      highWaterMark: BODY_SLICE_BYTES,
+    });
+    const { socket } = request.raw;
+    body.once("error", (error) => {
+      // A reader who went away is no failure.
+      if (!socket.destroyed) onSourceFailure(error);
+      socket.destroy();
+    });
+    body.once("close", giveBack);
+    // Not left to the generators: they hear of it only when the source gives something.
+    reply.raw.once("close", () => source.destroy());
+    return body;
+  } catch (error) {
+    giveBack();
+    opening.then((source) => source.destroy()).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** The source's bytes in slices, as all large answers. Throws when they are not exactly `bytes`, or stop coming. */
+async function* exactly(source: Readable, bytes: number, progressWithinMs: number): AsyncGenerator<Buffer> {
+  const chunks = source[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  let left = bytes;
+  for (;;) {
+    const { value: chunk, done } = await withDeadline(
+      progressWithinMs,
+      "the content's next bytes",
+      chunks.next(),
+    );
+    if (done) break;
+    left -= chunk.length;
+    if (left < 0) throw new Error(`The source gave more than the ${bytes} bytes that were asked for.`);
+    for (let at = 0; at < chunk.length; at += BODY_SLICE_BYTES)
+      yield chunk.subarray(at, at + BODY_SLICE_BYTES);
+  }
+  if (left > 0) throw new Error(`The source ended ${left} bytes before its end.`);
+}
+
+async function* continued<T>(first: IteratorResult<T>, rest: AsyncGenerator<T>): AsyncGenerator<T> {
+  if (!first.done) yield first.value;
+  yield* rest;
+}

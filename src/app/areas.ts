@@ -1,0 +1,103 @@
+import type { Pool } from "pg";
+import type { Logger } from "pino";
+import type { Config } from "../config/config.ts";
+import { DISPATCHER_CONNECTIONS } from "../dispatch/process.ts";
+import type { ProcessMetrics } from "../dispatch/process-metrics.ts";
+import { createMovingMetrics, type MovingMetrics } from "../metrics/moving-metrics.ts";
+import type { Area } from "../model/areas.ts";
+import type { ApiPart } from "../operations/api-part.ts";
+import { webhooksPart } from "../operations/operations.ts";
+import type { Dependencies } from "../operations/sealpost-operation.ts";
+import { createGeneralPool } from "../store/pools.ts";
+import { Mover } from "../workspace/moving/mover.ts";
+import { openObjectStore } from "../workspace/objects/open-object-store.ts";
+import { openedLater } from "../workspace/objects/opened-later.ts";
+import { workspacePart } from "../workspace/operations/workspace-part.ts";
+import { hasSpaces } from "../workspace/store/account-spaces.ts";
+import { countMoves } from "../workspace/store/moves.ts";
+
+export type AreaOptions = {
+  readonly config: Config;
+  readonly dependencies: Dependencies;
+  /** What an area needs besides the database did not answer. */
+  readonly onAway: (error: Error) => void;
+};
+
+/** What each area adds to the API. This file alone knows the workspace; a test builds the service without it. */
+const apiParts: Readonly<Record<Area, (options: AreaOptions) => ApiPart>> = {
+  webhooks: ({ dependencies }) => webhooksPart(dependencies),
+  workspace: ({ config, dependencies: { pool }, onAway }) => {
+    const objects = openedLater(() => openObjectStore(config));
+    return workspacePart({ pool, objects, onObjectsAway: onAway });
+  },
+};
+
+/** In the order of the areas. */
+export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
+  return options.config.areas.map((area) => apiParts[area](options));
+}
+
+export type AreaWorkOptions = {
+  readonly config: Config;
+  readonly databaseUrl: string;
+  readonly log: Logger;
+  readonly metrics: ProcessMetrics;
+  /** Milliseconds since the epoch. */
+  readonly wallClockMs: () => number;
+};
+
+/** Starts what areas have to do beside a dispatcher. Returns what ends it. */
+export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
+  const { config, databaseUrl, log, metrics, wallClockMs: now } = options;
+  if (!config.areas.includes("workspace")) return async () => undefined;
+  const pool = createGeneralPool({
+    databaseUrl,
+    cell: config.cell,
+    connectionsMax: DISPATCHER_CONNECTIONS.objects,
+    applicationName: "sealpost objects",
+    onError: (err) => log.warn({ err }, "a database connection broke"),
+    onQuery: metrics.database.observer("objects"),
+  });
+  metrics.database.watch("objects", pool);
+  const counted = createMovingMetrics(metrics.registry);
+  metrics.registry.onRead(() => setMovingGauges(pool, counted));
+  const objects = openedLater(() => openObjectStore(config));
+  const mover = new Mover({
+    pool,
+    objects,
+    now,
+    onMoved: (count) => counted.moved.of({}).add(count),
+    onRemoved: (count) => counted.removed.of({}).add(count),
+    onLost: ({ accountId, documentId }) => {
+      counted.lost.of({}).add();
+      log.error({ account_id: accountId, document_id: documentId }, "a document's object is missing");
+    },
+    onError: (work, err) => {
+      counted.faults.of({ work }).add();
+      log.warn({ work, err }, "objects: an error of the database or the object store; trying again");
+    },
+  });
+  mover.start();
+  return async () => {
+    await mover.stop();
+    await Promise.all([objects.close(), pool.end()]);
+  };
+}
+
+/** Never rejects. */
+async function setMovingGauges(pool: Pool, { waiting, oldest }: MovingMetrics): Promise<void> {
+  try {
+    const { count, oldestSeconds } = await countMoves(pool);
+    waiting.of({}).set(count);
+    oldest.of({}).set(oldestSeconds);
+  } catch {
+    waiting.clear();
+    oldest.clear();
+  }
+}
+
+/** Why the account cannot be moved to another cell, in a sentence; null: it can. Whatever areas are on. */
+export async function findMoveHindrance(pool: Pool, accountId: string): Promise<string | null> {
+  if (!(await hasSpaces(pool, accountId))) return null;
+  return `Account ${accountId} has spaces, and stored documents cannot be moved to another cell yet.`;
+}

@@ -1,0 +1,15 @@
+import type { OpenApiInfo } from "../api/openapi.ts";
+import type { Operation } from "../api/operation.ts";
+import type { ProblemCatalogue } from "../api/problems.ts";
+
+/** What one area of the service adds to its API. */
+export type ApiPart = Pick<OpenApiInfo, "pages" | "sends" | "tags"> & {
+  /** What it is for, in a sentence. */
+  readonly about: string;
+  /** In the order of the reference. */
+  readonly operations: readonly Operation[];
+  /** Codes that they add to those of src/operations/problems.ts. */
+  readonly problems: ProblemCatalogue;
+  /** Lets go of what the operations hold, once nothing is asked of them any more; absent: they hold nothing. */
+  readonly close?: () => Promise<void>;
+};

@@ -1,0 +1,18 @@
+/** What a user is in a space. Owners are ADMIN. */
+export const SPACE_ROLES = ["ADMIN", "EDITOR", "VIEWER"] as const;
+
+export type SpaceRole = (typeof SPACE_ROLES)[number];
+
+/** What one can be allowed to do in a space. */
+export type SpacePermission = "read" | "download" | "upload" | "delete" | "rename" | "manage_members";
+
+const permissions: Readonly<Record<SpaceRole, readonly SpacePermission[]>> = {
+  ADMIN: ["read", "download", "upload", "delete", "rename", "manage_members"],
+  EDITOR: ["read", "download", "upload", "rename"],
+  VIEWER: ["read", "download"],
+};
+
+/** Whether members of that role may do it. */
+export function allows(role: SpaceRole, permission: SpacePermission): boolean {
+  return permissions[role].includes(permission);
+}

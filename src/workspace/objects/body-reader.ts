@@ -1,0 +1,74 @@
+import { Readable } from "node:stream";
+import { BodyLengthError } from "./object-errors.ts";
+
+/** The signal of who gave none. */
+export const NEVER: AbortSignal = new AbortController().signal;
+
+/** Reads a body into buffers of the caller's, and makes sure that it has exactly as many bytes as were said. */
+export class BodyReader {
+  readonly #chunks: AsyncIterator<Uint8Array>;
+  readonly #sizeBytes: number;
+  /** What of the last chunk had no room. */
+  #rest: Uint8Array = new Uint8Array();
+  #receivedBytes = 0;
+
+  constructor(body: AsyncIterable<Uint8Array>, sizeBytes: number) {
+    if (!Number.isSafeInteger(sizeBytes) || sizeBytes < 0) throw new RangeError(`No size: ${sizeBytes}`);
+    // The iterator listens once it is asked, and meets then what came before: until then nobody would.
+    if (body instanceof Readable) body.on("error", () => undefined);
+    // Its `return` is never called: that would destroy a stream, and with it the connection that is to be answered on.
+    this.#chunks = body[Symbol.asyncIterator]();
+    this.#sizeBytes = sizeBytes;
+  }
+
+  /** Fills `buffer` from its start to its end. @throws BodyLengthError, what the body throws, the signal's reason */
+  async fill(buffer: Uint8Array, signal: AbortSignal): Promise<void> {
+    let filledBytes = 0;
+    while (filledBytes < buffer.length) {
+      if (this.#rest.length === 0) this.#rest = await this.#expectChunk(signal);
+      const taken = this.#rest.subarray(0, buffer.length - filledBytes);
+      buffer.set(taken, filledBytes);
+      filledBytes += taken.length;
+      this.#rest = this.#rest.subarray(taken.length);
+    }
+  }
+
+  /** Reads the end, behind which nothing may come. */
+  async end(signal: AbortSignal): Promise<void> {
+    while (this.#rest.length === 0) {
+      const chunk = await this.#read(signal);
+      if (chunk === null) return;
+      this.#rest = chunk;
+    }
+    throw new BodyLengthError(this.#sizeBytes, this.#receivedBytes);
+  }
+
+  async #expectChunk(signal: AbortSignal): Promise<Uint8Array> {
+    const chunk = await this.#read(signal);
+    if (chunk === null) throw new BodyLengthError(this.#sizeBytes, this.#receivedBytes);
+    return chunk;
+  }
+
+  /** The next chunk, or null at the end. */
+  async #read(signal: AbortSignal): Promise<Uint8Array | null> {
+    const { done, value } = await unlessAborted(() => this.#chunks.next(), signal);
+    if (done) return null;
+    this.#receivedBytes += value.length;
+    return value;
+  }
+}
+
+/**
+ * The result of `work`, or the reason of a signal that is aborted before. Not Promise.race: against a promise that
+ * lasts, that keeps something for every chunk.
+ */
+export async function unlessAborted<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  return await new Promise<T>((resolve, reject) => {
+    const stop = () => reject(signal.reason);
+    signal.addEventListener("abort", stop, { once: true });
+    work()
+      .then(resolve, reject)
+      .finally(() => signal.removeEventListener("abort", stop));
+  });
+}

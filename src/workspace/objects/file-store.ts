@@ -1,0 +1,186 @@
+import { randomUUID } from "node:crypto";
+import { access, type FileHandle, mkdir, open, readdir, rm, unlink } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { BodyReader, NEVER } from "./body-reader.ts";
+import { BLOCK_BYTES, fileBody } from "./file-body.ts";
+import { isAbsent, linkOrCopy, nullIfAbsent, pruneFolders, putInPlace, syncFolder } from "./file-folders.ts";
+import { factsOf, listFiles } from "./file-listing.ts";
+import { pathOf } from "./file-paths.ts";
+import { ObjectNotFoundError, ObjectRangeError, ObjectStoreAwayError } from "./object-errors.ts";
+import { checkObjectKey } from "./object-key.ts";
+import type { ByteRange, ObjectContent, ObjectFacts, ObjectStore } from "./object-store.ts";
+
+/** Objects as files of one folder, on a disk of this machine. Any number of processes may use it. */
+export async function openFileStore(folder: string): Promise<ObjectStore> {
+  const store = new FileStore(folder);
+  await store.open();
+  return store;
+}
+
+class FileStore implements ObjectStore {
+  /** Finished objects only; nothing writes to a file in it. That is why a copy may be a hard link. */
+  readonly #root: string;
+  /** On the same file system, so that a file is renamed from here to there. */
+  readonly #unfinished: string;
+
+  constructor(folder: string) {
+    this.#root = join(folder, "keys");
+    this.#unfinished = join(folder, "unfinished");
+  }
+
+  async open(): Promise<void> {
+    for (const folder of [this.#root, this.#unfinished]) {
+      await asking(`use the folder ${folder}`, () => mkdir(folder, { recursive: true, mode: 0o700 }));
+    }
+  }
+
+  async put(key: string, body: AsyncIterable<Uint8Array>, sizeBytes: number, signal = NEVER): Promise<void> {
+    checkObjectKey(key);
+    const reader = new BodyReader(body, sizeBytes);
+    const asked = `store ${JSON.stringify(key)}`;
+    await this.#withDraft(async (draft) => {
+      const handle = await asking(asked, () => open(draft, "wx", 0o600));
+      try {
+        await writeBody(handle, reader, { sizeBytes, asked, signal });
+      } finally {
+        await handle.close();
+      }
+      signal.throwIfAborted();
+      await asking(asked, () => putInPlace(draft, this.#root, pathOf(key)));
+    });
+  }
+
+  async get(key: string, range: ByteRange | null = null, signal = NEVER): Promise<ObjectContent> {
+    checkObjectKey(key);
+    signal.throwIfAborted();
+    const asked = `read ${JSON.stringify(key)}`;
+    const handle = await this.#unlessAbsent(key, asked, () => open(join(this.#root, pathOf(key)), "r"));
+    try {
+      const { size } = await asking(asked, () => handle.stat());
+      const part = range && partOf(range, size, key);
+      const body = fileBody(handle, part ?? { start: 0, end: size - 1 }, asked);
+      return { sizeBytes: size, range: part, body };
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  }
+
+  async copy(from: string, to: string, signal = NEVER): Promise<void> {
+    checkObjectKey(from);
+    checkObjectKey(to);
+    signal.throwIfAborted();
+    const asked = `copy ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
+    await this.#withDraft(async (draft) => {
+      await this.#unlessAbsent(from, asked, () => linkOrCopy(join(this.#root, pathOf(from)), draft));
+      await asking(asked, () => putInPlace(draft, this.#root, pathOf(to)));
+    });
+  }
+
+  async remove(key: string, signal = NEVER): Promise<void> {
+    checkObjectKey(key);
+    signal.throwIfAborted();
+    const path = pathOf(key);
+    await asking(`remove ${JSON.stringify(key)}`, async () => {
+      if (!(await unlinkIfThere(join(this.#root, path)))) return;
+      await syncFolder(dirname(join(this.#root, path)));
+      await pruneFolders(this.#root, path);
+    });
+  }
+
+  async stat(key: string, signal = NEVER): Promise<ObjectFacts> {
+    checkObjectKey(key);
+    signal.throwIfAborted();
+    const asked = `look for ${JSON.stringify(key)}`;
+    return await this.#unlessAbsent(key, asked, () => factsOf(join(this.#root, pathOf(key))));
+  }
+
+  async *list(prefix: string, signal = NEVER) {
+    try {
+      yield* listFiles(this.#root, prefix, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw new ObjectStoreAwayError(`list ${JSON.stringify(prefix)}`, error);
+    }
+  }
+
+  async removeLeftovers(before: Date, signal = NEVER): Promise<number> {
+    const asked = "remove what was left behind";
+    let count = 0;
+    for (const name of await asking(asked, () => readdir(this.#unfinished))) {
+      signal.throwIfAborted();
+      const file = join(this.#unfinished, name);
+      count += await asking(asked, async () => {
+        // When it was last written to, so what is still being uploaded is young.
+        const facts = await factsOf(file).catch(nullIfAbsent);
+        return facts && facts.storedAt < before && (await unlinkIfThere(file)) ? 1 : 0;
+      });
+    }
+    return count;
+  }
+
+  async close(): Promise<void> {}
+
+  /** Runs `work` with a path of its own in `unfinished`, where nothing stays. */
+  async #withDraft(work: (draft: string) => Promise<void>): Promise<void> {
+    const draft = join(this.#unfinished, randomUUID());
+    try {
+      await work(draft);
+    } finally {
+      // Also after a rename: one to another name of the same file (a second copy) does nothing. What cannot be removed
+      // is left over.
+      await rm(draft, { force: true }).catch(() => undefined);
+    }
+  }
+
+  /** Tells an object that is not there from a disk that is not there. */
+  async #unlessAbsent<T>(key: string, asked: string, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isAbsent(error)) throw new ObjectStoreAwayError(asked, error);
+      await asking(asked, () => Promise.all([access(this.#root), access(this.#unfinished)]));
+      throw new ObjectNotFoundError(key, { cause: error });
+    }
+  }
+}
+
+type Writing = { readonly sizeBytes: number; readonly asked: string; readonly signal: AbortSignal };
+
+/** Writes the whole body and brings it to the disk. */
+async function writeBody(handle: FileHandle, reader: BodyReader, writing: Writing): Promise<void> {
+  const { sizeBytes, asked, signal } = writing;
+  const block = Buffer.allocUnsafeSlow(Math.min(BLOCK_BYTES, sizeBytes));
+  for (let leftBytes = sizeBytes; leftBytes > 0; ) {
+    const part = block.subarray(0, Math.min(block.length, leftBytes));
+    await reader.fill(part, signal);
+    await asking(asked, () => handle.writeFile(part));
+    leftBytes -= part.length;
+  }
+  await reader.end(signal);
+  await asking(asked, () => handle.sync());
+}
+
+/** What of `range` there is. */
+function partOf({ start, end }: ByteRange, sizeBytes: number, key: string): ByteRange {
+  if (start >= sizeBytes) throw new ObjectRangeError(key, start);
+  return { start, end: Math.min(end, sizeBytes - 1) };
+}
+
+async function unlinkIfThere(file: string): Promise<boolean> {
+  try {
+    await unlink(file);
+    return true;
+  } catch (error) {
+    nullIfAbsent(error);
+    return false;
+  }
+}
+
+async function asking<T>(asked: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw new ObjectStoreAwayError(asked, error);
+  }
+}

@@ -1,0 +1,69 @@
+import type { Readable } from "node:stream";
+
+/**
+ * Bytes under keys. What is stored under a key never changes in place: it is replaced whole, or removed. Keys are those
+ * that `checkObjectKey` lets pass; no key is another one's folder (`a` and `a/b`), which not every server can hold.
+ *
+ * Everything rejects with `ObjectStoreAwayError` when the store does not answer, or refuses, for reasons that are not
+ * the caller's, and with the reason of its `signal` when that is aborted.
+ */
+export type ObjectStore = {
+  /**
+   * Stores `sizeBytes` bytes of `body`, atomically: who reads meets all of them, or what was there before. When it
+   * rejects, nothing is stored; after an outage it cannot always be known, and all of it may be. What `body` throws is
+   * thrown as it is. The body is read by its iterator and not destroyed: that, and how long it may stand still, is the
+   * caller's.
+   * @throws BodyLengthError
+   */
+  put(key: string, body: AsyncIterable<Uint8Array>, sizeBytes: number, signal?: AbortSignal): Promise<void>;
+  /**
+   * What is stored now, whatever happens to the key while it is read.
+   * @param range both ends inclusive; what is beyond the object's end is left out. Null: everything
+   * @throws ObjectNotFoundError, or ObjectRangeError when the range begins behind the end
+   */
+  get(key: string, range?: ByteRange | null, signal?: AbortSignal): Promise<ObjectContent>;
+  /**
+   * Stores the same bytes under a second key, atomically, without reading them here. Both live on alone.
+   * @throws ObjectNotFoundError
+   */
+  copy(from: string, to: string, signal?: AbortSignal): Promise<void>;
+  /** Where there is nothing, that is fine. */
+  remove(key: string, signal?: AbortSignal): Promise<void>;
+  /** @throws ObjectNotFoundError */
+  stat(key: string, signal?: AbortSignal): Promise<ObjectFacts>;
+  /**
+   * Page by page, in no order, what begins with `prefix`: each object that is there from start to end exactly once.
+   * Objects may be put and removed meanwhile.
+   */
+  list(prefix: string, signal?: AbortSignal): AsyncIterable<readonly ListedObject[]>;
+  /**
+   * Removes what puts and copies left behind that were killed and had not gone on since `before`. Nobody ever reads it,
+   * but it takes space.
+   * @returns how many
+   */
+  removeLeftovers(before: Date, signal?: AbortSignal): Promise<number>;
+  /** Nothing may be asked afterwards. */
+  close(): Promise<void>;
+};
+
+export type ByteRange = { readonly start: number; readonly end: number };
+
+export type ObjectContent = {
+  /** Of the whole object. */
+  readonly sizeBytes: number;
+  /** What `body` has of it. Null: everything. */
+  readonly range: ByteRange | null;
+  /** To be read to its end, or destroyed: it holds a file or a connection. It fails with `ObjectStoreAwayError`. */
+  readonly body: Readable;
+};
+
+export type ObjectFacts = {
+  readonly sizeBytes: number;
+  /** When it came under this key; later rather than earlier where the store does not know exactly. */
+  readonly storedAt: Date;
+};
+
+export type ListedObject = ObjectFacts & { readonly key: string };
+
+/** Objects in a page of a list, at most. It is S3's own limit. */
+export const PAGE_OBJECTS_MAX = 1_000;

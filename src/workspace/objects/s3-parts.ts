@@ -1,0 +1,148 @@
+import {
+  AbortMultipartUploadCommand,
+  type CompletedPart,
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  UploadPartCommand,
+  UploadPartCopyCommand,
+} from "@aws-sdk/client-s3";
+import type { BodyReader } from "./body-reader.ts";
+import { requireETag } from "./s3-calls.ts";
+import type { S3 } from "./s3-connection.ts";
+
+/** S3's limit for one object. */
+const PARTS_MAX = 10_000;
+
+type Part = {
+  readonly number: number;
+  readonly start: number;
+  readonly bytes: number;
+  readonly isLast: boolean;
+};
+
+/** Sends a body part by part. While one is sent, the next is read: two are in memory at a time. */
+export async function putInParts(
+  s3: S3,
+  to: { readonly key: string; readonly sizeBytes: number; readonly asked: string },
+  reader: BodyReader,
+  signal: AbortSignal,
+): Promise<void> {
+  const { key, sizeBytes, asked } = to;
+  await withUpload(s3, { key, asked, ChecksumAlgorithm: "CRC32" }, signal, async (UploadId) => {
+    // Ends reading when sending fails, and sending when reading does.
+    const failed = new AbortController();
+    const either = AbortSignal.any([signal, failed.signal]);
+    const done: CompletedPart[] = [];
+    const send = async ({ number }: Part, Body: Uint8Array) => {
+      const input = {
+        ...s3.target(key),
+        UploadId,
+        PartNumber: number,
+        Body,
+        ChecksumAlgorithm: "CRC32",
+      } as const;
+      const { ETag, ChecksumCRC32 } = await s3.call({
+        asked,
+        signal: either,
+        send: (options) => s3.client.send(new UploadPartCommand(input), options),
+      });
+      done.push({ PartNumber: number, ETag, ChecksumCRC32 });
+      s3.reuse(Body);
+    };
+    let sending = Promise.resolve();
+    try {
+      for (const part of partsOf(sizeBytes, s3.limits.partBytes)) {
+        const held = await s3.hold(part.bytes, asked, either);
+        try {
+          await reader.fill(held.bytes, either);
+          if (part.isLast) await reader.end(either);
+          await sending;
+        } catch (error) {
+          held.letGo();
+          throw error;
+        }
+        sending = send(part, held.bytes).finally(held.letGo);
+        sending.catch((error) => failed.abort(error));
+      }
+      await sending;
+    } catch (error) {
+      failed.abort(error);
+      // A part that arrives after the upload is given up would stay.
+      await sending.catch(() => undefined);
+      throw error;
+    }
+    return done;
+  });
+}
+
+/** Copies an object that is too large for one call. @param source its version, so that all parts are of one */
+export async function copyInParts(
+  s3: S3,
+  source: { readonly path: string; readonly etag: string | undefined; readonly sizeBytes: number },
+  to: { readonly key: string; readonly asked: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const { key, asked } = to;
+  // Without checksums: not every server has one for a part that it copies from a part of another upload.
+  await withUpload(s3, { key, asked }, signal, async (UploadId) => {
+    const done: CompletedPart[] = [];
+    const parts = partsOf(source.sizeBytes, s3.limits.copyPartBytes);
+    const copySome = async () => {
+      for (const { number, start, bytes } of parts) {
+        const input = {
+          ...s3.target(key),
+          UploadId,
+          PartNumber: number,
+          CopySource: source.path,
+          CopySourceIfMatch: source.etag,
+          CopySourceRange: `bytes=${start}-${start + bytes - 1}`,
+        };
+        const { CopyPartResult } = await s3.call({
+          asked,
+          signal,
+          send: (options) => s3.client.send(new UploadPartCopyCommand(input), options),
+        });
+        done.push({ PartNumber: number, ETag: CopyPartResult?.ETag });
+      }
+    };
+    const results = await Promise.allSettled(Array.from({ length: s3.limits.copyPartsAtOnce }, copySome));
+    const failure = results.find((result) => result.status === "rejected");
+    if (failure) throw failure.reason;
+    return done;
+  });
+}
+
+type Upload = { readonly key: string; readonly asked: string; readonly ChecksumAlgorithm?: "CRC32" };
+
+/** Begins an upload, and completes it with the parts that `work` has sent, or gives it up. */
+async function withUpload(
+  s3: S3,
+  { key, asked, ...checksum }: Upload,
+  signal: AbortSignal,
+  work: (uploadId: string) => Promise<CompletedPart[]>,
+): Promise<void> {
+  const begin = new CreateMultipartUploadCommand({ ...s3.target(key), ...checksum });
+  const { UploadId } = await s3.call({ asked, signal, send: (options) => s3.client.send(begin, options) });
+  if (UploadId === undefined) throw new TypeError("S3 has begun an upload without an id.");
+  const upload = { ...s3.target(key), UploadId };
+  try {
+    const Parts = (await work(UploadId)).sort((left, right) => left.PartNumber! - right.PartNumber!);
+    signal.throwIfAborted();
+    const complete = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts } });
+    requireETag(await s3.call({ asked, send: (options) => s3.client.send(complete, options) }), asked);
+  } catch (error) {
+    const giveUp = new AbortMultipartUploadCommand(upload);
+    // If this fails too, the parts are left over, and removed as such.
+    await s3.call({ asked, send: (options) => s3.client.send(giveUp, options) }).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** At least `partBytesMin` each but for the last, and no more of them than S3 takes. */
+function* partsOf(sizeBytes: number, partBytesMin: number): Generator<Part> {
+  const partBytes = Math.max(partBytesMin, Math.ceil(sizeBytes / PARTS_MAX));
+  for (let start = 0, number = 1; start < sizeBytes; start += partBytes, number++) {
+    const bytes = Math.min(partBytes, sizeBytes - start);
+    yield { number, start, bytes, isLast: start + bytes === sizeBytes };
+  }
+}

@@ -1,0 +1,206 @@
+import type { Readable } from "node:stream";
+import {
+  AbortMultipartUploadCommand,
+  CopyObjectCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  HeadBucketCommand,
+  HeadObjectCommand,
+  ListMultipartUploadsCommand,
+  type ListMultipartUploadsCommandOutput,
+  ListObjectsV2Command,
+  type ListObjectsV2CommandOutput,
+  PutObjectCommand,
+} from "@aws-sdk/client-s3";
+import { BodyReader, NEVER } from "./body-reader.ts";
+import { ObjectNotFoundError } from "./object-errors.ts";
+import { checkObjectKey } from "./object-key.ts";
+import type { ByteRange, ListedObject, ObjectContent, ObjectFacts, ObjectStore } from "./object-store.ts";
+import { PAGE_OBJECTS_MAX } from "./object-store.ts";
+import { s3Body } from "./s3-body.ts";
+import { requireETag } from "./s3-calls.ts";
+import { S3, type S3Options } from "./s3-connection.ts";
+import { type S3Limits, s3Limits } from "./s3-limits.ts";
+import { copyInParts, putInParts } from "./s3-parts.ts";
+
+/** Objects in a bucket of S3, or of a server that speaks like it. The bucket has nothing else. */
+export function openS3Store(options: S3Options, limits: Partial<S3Limits> = {}): ObjectStore {
+  return new S3Store(new S3(options, { ...s3Limits, ...limits }));
+}
+
+type Head = ObjectFacts & { readonly etag: string | undefined };
+
+class S3Store implements ObjectStore {
+  readonly #s3: S3;
+
+  constructor(s3: S3) {
+    this.#s3 = s3;
+  }
+
+  async put(key: string, body: AsyncIterable<Uint8Array>, sizeBytes: number, signal = NEVER): Promise<void> {
+    checkObjectKey(key);
+    const reader = new BodyReader(body, sizeBytes);
+    const asked = `store ${JSON.stringify(key)}`;
+    if (sizeBytes > this.#s3.limits.partBytes) {
+      await putInParts(this.#s3, { key, sizeBytes, asked }, reader, signal);
+      return;
+    }
+    const held = await this.#s3.hold(sizeBytes, asked, signal);
+    try {
+      await reader.fill(held.bytes, signal);
+      await reader.end(signal);
+      const command = new PutObjectCommand({ ...this.#s3.target(key), Body: held.bytes });
+      requireETag(
+        await this.#s3.call({ asked, send: (options) => this.#s3.client.send(command, options) }),
+        asked,
+      );
+    } finally {
+      held.letGo();
+    }
+  }
+
+  async get(key: string, range: ByteRange | null = null, signal = NEVER): Promise<ObjectContent> {
+    checkObjectKey(key);
+    const asked = `read ${JSON.stringify(key)}`;
+    const wanted = range === null ? {} : { Range: `bytes=${range.start}-${range.end}` };
+    const command = new GetObjectCommand({ ...this.#s3.target(key), ...wanted });
+    const answer = await this.#s3.call({
+      asked,
+      key,
+      ...(range === null ? {} : { start: range.start }),
+      signal,
+      send: (options) => this.#s3.client.send(command, options),
+    });
+    requireETag(answer, asked);
+    const bodyBytes = answer.ContentLength ?? 0;
+    const body = s3Body(answer.Body as Readable, bodyBytes, this.#s3.limits.stallMs, asked);
+    const part = partOf(answer.ContentRange);
+    return { sizeBytes: part?.sizeBytes ?? bodyBytes, range: part?.range ?? null, body };
+  }
+
+  async copy(from: string, to: string, signal = NEVER): Promise<void> {
+    checkObjectKey(from);
+    checkObjectKey(to);
+    const asked = `copy ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
+    const { sizeBytes, etag } = await this.#head(from, asked, signal);
+    // S3 refuses that, for it changes nothing.
+    if (from === to) return;
+    const { Bucket } = this.#s3.bucket;
+    const path = `${Bucket}/${from.split("/").map(encodeURIComponent).join("/")}`;
+    if (sizeBytes > this.#s3.limits.copyPartBytes) {
+      await copyInParts(this.#s3, { path, etag, sizeBytes }, { key: to, asked }, signal);
+      return;
+    }
+    const command = new CopyObjectCommand({ ...this.#s3.target(to), CopySource: path });
+    await this.#s3.call({ asked, key: from, send: (options) => this.#s3.client.send(command, options) });
+  }
+
+  async remove(key: string, signal = NEVER): Promise<void> {
+    checkObjectKey(key);
+    const command = new DeleteObjectCommand(this.#s3.target(key));
+    const asked = `remove ${JSON.stringify(key)}`;
+    await this.#s3.call({ asked, signal, send: (options) => this.#s3.client.send(command, options) });
+  }
+
+  async stat(key: string, signal = NEVER): Promise<ObjectFacts> {
+    checkObjectKey(key);
+    const { sizeBytes, storedAt } = await this.#head(key, `look for ${JSON.stringify(key)}`, signal);
+    return { sizeBytes, storedAt };
+  }
+
+  async *list(prefix: string, signal = NEVER): AsyncGenerator<readonly ListedObject[]> {
+    const asked = `list ${JSON.stringify(prefix)}`;
+    let ContinuationToken: string | undefined;
+    do {
+      const from = ContinuationToken === undefined ? {} : { ContinuationToken };
+      const input = {
+        ...this.#s3.bucket,
+        Prefix: prefix,
+        MaxKeys: PAGE_OBJECTS_MAX,
+        ...URL_ENCODED,
+        ...from,
+      };
+      const page: ListObjectsV2CommandOutput = await this.#s3.call({
+        asked,
+        signal,
+        send: (options) => this.#s3.client.send(new ListObjectsV2Command(input), options),
+      });
+      const objects = page.Contents ?? [];
+      if (objects.length > 0) {
+        yield objects.map(({ Key = "", Size = 0, LastModified = new Date(0) }) => {
+          return { key: decoded(Key, page), sizeBytes: Size, storedAt: LastModified };
+        });
+      }
+      ContinuationToken = page.NextContinuationToken;
+    } while (ContinuationToken !== undefined);
+  }
+
+  async removeLeftovers(before: Date, signal = NEVER): Promise<number> {
+    const asked = "remove what was left behind";
+    let count = 0;
+    let markers: { readonly KeyMarker?: string; readonly UploadIdMarker?: string } | null = {};
+    while (markers !== null) {
+      const input = { ...this.#s3.bucket, ...URL_ENCODED, ...markers };
+      const page: ListMultipartUploadsCommandOutput = await this.#s3.call({
+        asked,
+        signal,
+        send: (options) => this.#s3.client.send(new ListMultipartUploadsCommand(input), options),
+      });
+      for (const { Key = "", UploadId, Initiated } of page.Uploads ?? []) {
+        if (Initiated === undefined || Initiated >= before) continue;
+        const command = new AbortMultipartUploadCommand({ ...this.#s3.target(decoded(Key, page)), UploadId });
+        await this.#s3.call({ asked, signal, send: (options) => this.#s3.client.send(command, options) });
+        count += 1;
+      }
+      markers = nextMarkers(page);
+    }
+    return count;
+  }
+
+  async close(): Promise<void> {
+    this.#s3.client.destroy();
+  }
+
+  async #head(key: string, asked: string, signal: AbortSignal): Promise<Head> {
+    try {
+      const command = new HeadObjectCommand(this.#s3.target(key));
+      const head = await this.#s3.call({
+        asked,
+        key,
+        signal,
+        send: (options) => this.#s3.client.send(command, options),
+      });
+      requireETag(head, asked);
+      const { ContentLength = 0, LastModified = new Date(0), ETag } = head;
+      return { sizeBytes: ContentLength, storedAt: LastModified, etag: ETag };
+    } catch (error) {
+      // An answer to HEAD does not say whether the key is missing or the whole bucket.
+      if (error instanceof ObjectNotFoundError) {
+        const command = new HeadBucketCommand(this.#s3.bucket);
+        await this.#s3.call({ asked, signal, send: (options) => this.#s3.client.send(command, options) });
+      }
+      throw error;
+    }
+  }
+}
+
+/** Keys may have characters that XML cannot say. */
+const URL_ENCODED = { EncodingType: "url" } as const;
+
+function decoded(key: string, page: { readonly EncodingType?: string | undefined }): string {
+  return page.EncodingType === "url" ? decodeURIComponent(key.replaceAll("+", " ")) : key;
+}
+
+function nextMarkers(page: ListMultipartUploadsCommandOutput) {
+  const { IsTruncated, NextKeyMarker, NextUploadIdMarker } = page;
+  if (!IsTruncated || NextKeyMarker === undefined) return null;
+  const KeyMarker = decoded(NextKeyMarker, page);
+  return NextUploadIdMarker === undefined ? { KeyMarker } : { KeyMarker, UploadIdMarker: NextUploadIdMarker };
+}
+
+/** Of `bytes 0-9/100`; null when the answer is everything. */
+function partOf(contentRange: string | undefined): { range: ByteRange; sizeBytes: number } | null {
+  const [, start, end, size] = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(contentRange ?? "") ?? [];
+  if (size === undefined) return null;
+  return { range: { start: Number(start), end: Number(end) }, sizeBytes: Number(size) };
+}

@@ -1,0 +1,177 @@
+import type { Readable } from "node:stream";
+import type { Pool } from "pg";
+import { z } from "zod";
+import type { ByteRange } from "../../api/byte-ranges.ts";
+import type { Operation } from "../../api/operation.ts";
+import { type AnnouncedBody, contentResponse, jsonResponse, streamBody } from "../../api/operation-io.ts";
+import { type FieldError, TemporarilyUnavailable } from "../../api/problems.ts";
+import { id } from "../../operations/fields.ts";
+import { DOCUMENT_BYTES_MAX } from "../model/documents.ts";
+import { isInPlace, newObjectKey } from "../model/object-keys.ts";
+import { ObjectNotFoundError } from "../objects/object-errors.ts";
+import type { ObjectStore } from "../objects/object-store.ts";
+import { type FoundDocument, findDocument, lockDocument, setUploaded } from "../store/documents.ts";
+import { giveUpKeys, RESERVED_MS, reserveKeys, takeReserved } from "../store/loose-objects.ts";
+import { askForMove } from "../store/moves.ts";
+import type { SpaceUser } from "../store/spaces.ts";
+import { Document, documentBody } from "./document-schema.ts";
+import { objectsAs503 } from "./objects-as-503.ts";
+import {
+  read,
+  requirePermission,
+  upload,
+  userOf,
+  type WorkspaceDependencies,
+} from "./workspace-operation.ts";
+
+const tag = "Documents";
+const path = "/v1/documents/{document_id}/content";
+const params = z.strictObject({ document_id: id });
+
+/** A put that goes on for longer than its key is reserved is of no use. */
+const PUT_WITHIN_MS = RESERVED_MS - 3_600_000;
+
+/** The bytes of documents. */
+export function contentOperations({
+  pool,
+  objects,
+  onObjectsAway,
+}: Pick<WorkspaceDependencies, "pool" | "objects" | "onObjectsAway">): readonly Operation[] {
+  return [
+    upload({
+      key: "documents.upload",
+      tag,
+      summary: "Upload a document's content",
+      description:
+        "Stores the body as the content of a document that has none yet, with the Content-Type and the length that " +
+        "the document was created with. For members who may upload: others get 403. 409 if it has its content.",
+      method: "PUT",
+      path,
+      scope: "documents:write",
+      needsUser: true,
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params,
+      body: streamBody({ bytesMax: DOCUMENT_BYTES_MAX }),
+      audit: ({ params, body: { bytes, sha256 } }) => ({ ...params, bytes, sha256: sha256.toString("hex") }),
+      response: jsonResponse(200, Document),
+      errors: ["not_found", "access_denied", "document_already_uploaded"],
+      receive: async (request) => {
+        const { body } = request;
+        const document = await findDocument(pool, userOf(request), request.params.document_id);
+        requireUploadable(document, request);
+        const faults = faultsOf(body, document);
+        if (faults.length > 0) throw request.problem("invalid_request", faults);
+        // Each upload has a key of its own: of two at once, the one that loses cannot replace what the other stored.
+        const key = newObjectKey({ ...document, documentId: document.id });
+        await reserveKeys(pool, document.accountId, [key]);
+        try {
+          const putting = objects.put(key, body.open(), body.bytes, AbortSignal.timeout(PUT_WITHIN_MS));
+          await objectsAs503(putting, onObjectsAway);
+        } catch (error) {
+          // If this fails too, the key is given up when its time is over.
+          await giveUpKeys(pool, document.accountId, [key]).catch(() => undefined);
+          throw error;
+        }
+        return key;
+      },
+      handle: async (request, tx, key) => {
+        const { accountId, params } = request;
+        const user = userOf(request);
+        const document = await lockDocument(tx, user, params.document_id);
+        requireUploadable(document, request);
+        if (!(await takeReserved(tx, accountId, [key])).has(key)) {
+          throw new TemporarilyUnavailable("an upload took longer than its key was reserved for");
+        }
+        await setUploaded(tx, document, key);
+        // Renamed meanwhile, it or its space.
+        if (!isInPlace(key, { ...document, documentId: document.id })) {
+          await askForMove(tx, accountId, document.spaceId, document.id);
+        }
+        return { body: documentBody((await findDocument(tx, user, document.id))!) };
+      },
+    }),
+    read({
+      key: "documents.download",
+      tag,
+      summary: "Download a document's content",
+      description:
+        "The content as it was uploaded, or a range of it; to be saved, never to be shown as a page. 404 if you are " +
+        "not a member of its space, 409 if it has no content yet.",
+      method: "GET",
+      path,
+      scope: "documents:read",
+      needsUser: true,
+      params,
+      response: contentResponse(),
+      errors: ["not_found", "access_denied", "document_not_uploaded"],
+      handle: async (request) => {
+        const user = userOf(request);
+        const document = await findDocument(pool, user, request.params.document_id);
+        if (document === null) throw request.problem("not_found");
+        requirePermission(document.role, "download", request);
+        if (!document.hasContent) throw request.problem("document_not_uploaded");
+        return {
+          content: {
+            bytes: document.fileSize,
+            mediaType: document.contentType,
+            // It is uploaded once and never changes.
+            etag: document.id,
+            fileName: document.fileName,
+            open: (range) =>
+              objectsAs503(openObject({ pool, objects, user, document, range }), onObjectsAway),
+          },
+        };
+      },
+    }),
+  ];
+}
+
+function requireUploadable(
+  document: FoundDocument | null,
+  request: Parameters<typeof requirePermission>[2] & {
+    problem(code: "document_already_uploaded"): Error;
+  },
+): asserts document is FoundDocument {
+  requirePermission(document?.role ?? null, "upload", request);
+  if (document?.hasContent) throw request.problem("document_already_uploaded");
+}
+
+/** What is wrong with a body, for all that is known before it comes. */
+function faultsOf(body: AnnouncedBody, { fileSize, contentType }: FoundDocument): FieldError[] {
+  const faults: FieldError[] = [];
+  if (body.bytes !== fileSize) {
+    faults.push({ path: "header.content-length", message: `Must be ${fileSize}, the document's file_size.` });
+  }
+  if (body.mediaType !== contentType) {
+    faults.push({
+      path: "header.content-type",
+      message: `Must be ${contentType}, the document's content_type.`,
+    });
+  }
+  return faults;
+}
+
+type Opening = {
+  readonly pool: Pool;
+  readonly objects: ObjectStore;
+  readonly user: SpaceUser;
+  readonly document: FoundDocument;
+  readonly range: ByteRange;
+};
+
+/** It may be moved between the reading of its row and that of its object; then the row says where it is now. */
+async function openObject({ pool, objects, user, document, range }: Opening): Promise<Readable> {
+  let key = document.storageKey;
+  for (;;) {
+    try {
+      return (await objects.get(key, { start: range.first, end: range.last })).body;
+    } catch (error) {
+      if (!(error instanceof ObjectNotFoundError)) throw error;
+      const found = await findDocument(pool, user, document.id);
+      if (found === null || found.storageKey === key) throw error;
+      key = found.storageKey;
+    }
+  }
+}

@@ -1,0 +1,127 @@
+import { z } from "zod";
+import type { Operation } from "../../api/operation.ts";
+import { emptyResponse, jsonBody, jsonResponse } from "../../api/operation-io.ts";
+import { createCursors, pageOf, pageQuery } from "../../api/pagination.ts";
+import { id, time } from "../../operations/fields.ts";
+import { SPACE_ROLES } from "../model/roles.ts";
+import { findMember, listMembers, removeMember, type StoredMember, setMember } from "../store/members.ts";
+import { lockSpace } from "../store/spaces.ts";
+import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
+
+const tag = "Spaces";
+const path = "/v1/spaces/{space_id}/members";
+const params = z.strictObject({ space_id: id });
+const memberParams = z.strictObject({ space_id: id, user_id: id });
+
+const role = z
+  .enum(SPACE_ROLES)
+  .describe(
+    "`ADMIN`: everything, members included. `EDITOR`: read, download, upload, rename. `VIEWER`: read, download.",
+  );
+
+const User = z
+  .object({ id, email: z.string(), name: z.string(), image_url: z.string().nullable() })
+  .meta({ id: "User", description: "A person of the account." });
+
+const Member = z
+  .object({ user: User, role, is_owner: z.boolean(), created_at: time.describe("Member since.") })
+  .meta({ id: "SpaceMember", description: "A member of a space." });
+
+/** Who may do what in a space. */
+export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
+  const cursors = createCursors(id);
+  return [
+    read({
+      key: "spaces.members.list",
+      tag,
+      summary: "List members of a space",
+      description: "Who may do what in the space, its owner included. 404 if you are not a member.",
+      method: "GET",
+      path,
+      scope: "spaces:read",
+      needsUser: true,
+      params,
+      query: z.strictObject(pageQuery),
+      response: jsonResponse(200, pageOf(Member)),
+      errors: ["not_found"],
+      handle: async (request) => {
+        const { space_id: spaceId } = request.params;
+        const { cursor, limit } = request.query;
+        const user = userOf(request);
+        const filter = [user, spaceId];
+        const page = await listMembers(pool, user, spaceId, cursors.read(cursor, filter), limit);
+        if (page === null) throw request.problem("not_found");
+        const next_cursor = page.nextAboveId === null ? null : cursors.write(page.nextAboveId, filter);
+        return { body: { items: page.members.map(memberBody), next_cursor, total: page.total } };
+      },
+    }),
+    write({
+      key: "spaces.members.set",
+      tag,
+      summary: "Set a member of a space",
+      description:
+        "Makes a user of the account a member, or changes its role. For ADMINs: other members get 403. 404 also for " +
+        "an unknown user, 409 for the owner, who stays an ADMIN.",
+      method: "PUT",
+      path: `${path}/{user_id}`,
+      scope: "spaces:write",
+      needsUser: true,
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params: memberParams,
+      body: jsonBody(z.strictObject({ role })),
+      audit: ({ params, body }) => ({ ...params, role: body.role }),
+      response: jsonResponse(200, Member),
+      errors: ["not_found", "access_denied", "space_owner_fixed"],
+      handle: async (request, tx) => {
+        const { space_id: spaceId, user_id: userId } = request.params;
+        const member = { accountId: request.accountId, userId };
+        requirePermission(await lockSpace(tx, userOf(request), spaceId), "manage_members", request);
+        if ((await findMember(tx, member, spaceId))?.isOwner) throw request.problem("space_owner_fixed");
+        if ((await setMember(tx, member, spaceId, request.body.role)) === "unknown_user") {
+          throw request.problem("not_found");
+        }
+        return { body: memberBody((await findMember(tx, member, spaceId))!) };
+      },
+    }),
+    write({
+      key: "spaces.members.remove",
+      tag,
+      summary: "Remove a member of a space",
+      description:
+        "The user has no access any more. For ADMINs, who can remove themselves, too: other members get 403. 409 for " +
+        "the owner.",
+      method: "DELETE",
+      path: `${path}/{user_id}`,
+      scope: "spaces:write",
+      needsUser: true,
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params: memberParams,
+      audit: ({ params }) => params,
+      response: emptyResponse(),
+      errors: ["not_found", "access_denied", "space_owner_fixed"],
+      handle: async (request, tx) => {
+        const { space_id: spaceId, user_id: userId } = request.params;
+        const member = { accountId: request.accountId, userId };
+        requirePermission(await lockSpace(tx, userOf(request), spaceId), "manage_members", request);
+        const found = await findMember(tx, member, spaceId);
+        if (found === null) throw request.problem("not_found");
+        if (found.isOwner) throw request.problem("space_owner_fixed");
+        await removeMember(tx, member, spaceId);
+      },
+    }),
+  ];
+}
+
+function memberBody(member: StoredMember): z.output<typeof Member> {
+  const { userId, email, name, imageUrl } = member;
+  return {
+    user: { id: userId, email, name, image_url: imageUrl },
+    role: member.role,
+    is_owner: member.isOwner,
+    created_at: member.createdAt.toISOString(),
+  };
+}

@@ -1,0 +1,37 @@
+import type { ProblemCatalogue } from "../../api/problems.ts";
+
+/** The codes that the workspace adds. */
+export const workspaceProblems = {
+  space_owner_fixed: {
+    status: 409,
+    title: "Space owner fixed",
+    meaning: "The member is the space's owner, who stays a member and an ADMIN.",
+    remedy: "Change the role of other members, or remove those; a space always has its owner.",
+  },
+  folder_name_taken: {
+    status: 409,
+    title: "Folder name taken",
+    meaning: "There is a folder of this name in the same place already.",
+    remedy: "Use that folder (list the folders to get its id), or choose another name.",
+  },
+  document_name_taken: {
+    status: 409,
+    title: "Document name taken",
+    meaning: "There is a document of this name in the same folder already, perhaps one without content.",
+    remedy: "Use that document (list the documents to get its id), or choose another name.",
+  },
+  document_already_uploaded: {
+    status: 409,
+    title: "Document already uploaded",
+    meaning: "The document has its content, which never changes.",
+    remedy: "Make a new document for other content.",
+  },
+  document_not_uploaded: {
+    status: 409,
+    title: "Document not uploaded",
+    meaning: "The document was created, and nothing has been uploaded to it yet.",
+    remedy: "Upload its content first, or wait until whoever has created it does.",
+  },
+} as const satisfies ProblemCatalogue;
+
+export type WorkspaceCode = keyof typeof workspaceProblems;

@@ -1,0 +1,44 @@
+import type { ClientBase, Pool } from "pg";
+import { operationDefiners } from "../../api/define-operation.ts";
+import type { Caller, HandlerCode } from "../../api/operation.ts";
+import type { Problem } from "../../api/problems.ts";
+import { allows, type SpacePermission, type SpaceRole } from "../model/roles.ts";
+import type { ObjectStoreAwayError } from "../objects/object-errors.ts";
+import type { ObjectStore } from "../objects/object-store.ts";
+import type { SpaceUser } from "../store/spaces.ts";
+import type { WorkspaceCode } from "./problems.ts";
+
+/** The ways to declare an operation of the workspace. */
+export const { read, write, upload } = operationDefiners<WorkspaceCode>();
+
+/** What the operations depend on. */
+export type WorkspaceDependencies = {
+  /** For reads: one statement each. Writes are given the connection of their transaction. */
+  readonly pool: Pool;
+  readonly objects: ObjectStore;
+  /** Whoever asks then gets 503, and only this tells why. */
+  readonly onObjectsAway: (error: ObjectStoreAwayError) => void;
+  /**
+   * Has the objects of a space moved to its new prefix, from when the transaction of its renaming has committed. Every
+   * document can be read all the time, from wherever its storage_key says.
+   */
+  readonly moveObjects: (tx: ClientBase, accountId: string, spaceId: string) => Promise<void>;
+};
+
+/** The user that the caller acts for. The operation has declared `needsUser`. */
+export function userOf({ accountId, caller }: { accountId: string; caller: Caller }): SpaceUser {
+  if (caller.userId === null) throw new Error("An operation without `needsUser` asks for the user.");
+  return { accountId, userId: caller.userId };
+}
+
+type Request = { problem(code: HandlerCode): Problem };
+
+/** @throws Problem: not a member's space is no space, and a member's role may not be enough */
+export function requirePermission(
+  role: SpaceRole | null,
+  permission: SpacePermission,
+  { problem }: Request,
+): asserts role is SpaceRole {
+  if (role === null) throw problem("not_found");
+  if (!allows(role, permission)) throw problem("access_denied");
+}

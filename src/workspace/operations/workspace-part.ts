@@ -1,0 +1,37 @@
+import type { ApiPart } from "../../operations/api-part.ts";
+import { askForMove } from "../store/moves.ts";
+import { contentOperations } from "./document-content.ts";
+import { documentOperations } from "./documents.ts";
+import { folderOperations } from "./folders.ts";
+import { memberOperations } from "./members.ts";
+import { workspaceProblems } from "./problems.ts";
+import { spaceOperations } from "./spaces.ts";
+import type { WorkspaceDependencies } from "./workspace-operation.ts";
+
+/** What the workspace adds to the API. It closes the object store. */
+export function workspacePart(given: Omit<WorkspaceDependencies, "moveObjects">): ApiPart {
+  const dependencies: WorkspaceDependencies = {
+    ...given,
+    moveObjects: (tx, accountId, spaceId) => askForMove(tx, accountId, spaceId, null),
+  };
+  return {
+    about:
+      "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
+      "others a role in it, and create and upload documents.",
+    operations: [
+      ...spaceOperations(dependencies),
+      ...memberOperations(dependencies),
+      ...folderOperations(dependencies),
+      ...documentOperations(dependencies),
+      ...contentOperations(dependencies),
+    ],
+    problems: workspaceProblems,
+    pages: [],
+    close: () => given.objects.close(),
+    sends: [],
+    tags: [
+      { name: "Spaces", description: "Rooms for documents, and who may do what in them." },
+      { name: "Documents", description: "Files in spaces, and the folders that they lie in." },
+    ],
+  };
+}

@@ -1,0 +1,197 @@
+import type { ClientBase, Pool } from "pg";
+import type { DocumentStatus, LiveContentType } from "../model/documents.ts";
+import type { SpaceRole } from "../model/roles.ts";
+import type { FolderPlace } from "./folders.ts";
+import type { SpaceUser } from "./spaces.ts";
+
+export type StoredDocument = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly workspaceId: string;
+  readonly spaceId: string;
+  /** Null: at the top of its space. */
+  readonly folderId: string | null;
+  readonly uploadedBy: { readonly id: string; readonly name: string };
+  readonly fileName: string;
+  readonly contentType: string;
+  readonly fileSize: number;
+  /** Where its bytes are, whatever its name is. */
+  readonly storageKey: string;
+  readonly status: DocumentStatus;
+  readonly createdAt: Date;
+  readonly liveContentType: LiveContentType;
+  readonly hasContent: boolean;
+};
+
+const DOCUMENT = `d.id, d.account_id as "accountId", w.id as "workspaceId", d.space_id as "spaceId",
+  d.folder_id as "folderId", json_build_object('id', u.id, 'name', u.name) as "uploadedBy",
+  d.file_name as "fileName", d.content_type as "contentType", d.file_size::float8 as "fileSize",
+  d.storage_key as "storageKey", d.status, d.created_at as "createdAt",
+  d.live_content_type as "liveContentType", d.has_content as "hasContent"`;
+
+const WITH_NAMES = `join workspace.workspaces as w on w.account_id = d.account_id
+  join sealpost.users as u on u.account_id = d.account_id and u.id = d.uploaded_by`;
+
+/** With where objects of its space are put now, and what the one who asks is in it. */
+export type FoundDocument = StoredDocument & { readonly storagePrefix: string; readonly role: SpaceRole };
+
+/** Null: there is no such document, or the user is not a member of its space. */
+export async function findDocument(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  documentId: string,
+): Promise<FoundDocument | null> {
+  const { rows } = await database.query<FoundDocument>({
+    name: "find_document",
+    text: `
+      select ${DOCUMENT}, s.storage_prefix as "storagePrefix", m.role
+      from workspace.documents as d ${WITH_NAMES}
+      join workspace.spaces as s on s.account_id = d.account_id and s.id = d.space_id
+      join workspace.space_members as m
+        on m.account_id = d.account_id and m.space_id = d.space_id and m.user_id = $2
+      where d.account_id = $1 and d.id = $3`,
+    values: [accountId, userId, documentId],
+  });
+  return rows[0] ?? null;
+}
+
+/**
+ * The same, with its space locked until the transaction ends: renames, uploads and moves of one space take turns, and
+ * each sees what the one before has left.
+ */
+export async function lockDocument(
+  tx: ClientBase,
+  user: SpaceUser,
+  documentId: string,
+): Promise<FoundDocument | null> {
+  // No document ever goes to another space.
+  await tx.query(
+    `select from workspace.spaces where account_id = $1
+     and id = (select space_id from workspace.documents where account_id = $1 and id = $2) for no key update`,
+    [user.accountId, documentId],
+  );
+  return await findDocument(tx, user, documentId);
+}
+
+/** How many documents are counted; beyond, the total is a lower bound. */
+const TOTAL_MAX = 10_000;
+
+export type DocumentPage = {
+  readonly documents: readonly StoredDocument[];
+  /** The next page begins below this id; null: there is none. */
+  readonly nextBelowId: string | null;
+  readonly total: number;
+  readonly isTotalCapped: boolean;
+};
+
+/**
+ * The documents of a space, or of one of its folders, newest first. Null: there is no such place, or whoever asks is
+ * not a member of the space. @param folderId null: wherever they lie @param belowId null: from the newest
+ */
+export async function listDocuments(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  { spaceId, folderId }: FolderPlace,
+  belowId: string | null,
+  limit: number,
+): Promise<DocumentPage | null> {
+  // By the index, which a condition that can be of either kind would not.
+  const inFolder = folderId === null ? "$4::uuid is null" : "d.folder_id = $4";
+  const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder}`;
+  type Row = { is_there: boolean; counted: number } & StoredDocument;
+  const { rows } = await database.query<Row>(
+    `select page.*, about.*
+     from (
+       select
+         exists (select from workspace.space_members
+           where account_id = $1 and user_id = $2 and space_id = $3)
+         and ($4::uuid is null or exists (select from workspace.folders
+           where account_id = $1 and space_id = $3 and id = $4)) as is_there,
+         (select count(*)::integer from (
+           select from workspace.documents as d where ${inPlace} limit ${TOTAL_MAX + 1}) as capped) as counted
+     ) as about
+     left join (
+       select ${DOCUMENT} from workspace.documents as d ${WITH_NAMES}
+       where ${inPlace} and d.id < coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+       order by d.id desc limit $6
+     ) as page on true
+     order by page.id desc`,
+    [accountId, userId, spaceId, folderId, belowId, limit + 1],
+  );
+  const { is_there, counted } = rows[0]!;
+  if (!is_there) return null;
+  const found = rows.filter(({ id }) => id !== null);
+  const documents = found.slice(0, limit);
+  return {
+    documents,
+    nextBelowId: found.length > limit ? (documents.at(-1)?.id ?? null) : null,
+    total: Math.min(counted, TOTAL_MAX),
+    isTotalCapped: counted > TOTAL_MAX,
+  };
+}
+
+const NEW_ID = "select sealpost.uuid_v7() as id";
+
+/** For a document that is still to be made: its key shows it. */
+export async function newDocumentId(tx: ClientBase): Promise<string> {
+  const { rows } = await tx.query<{ id: string }>(NEW_ID);
+  return rows[0]!.id;
+}
+
+export type NewDocument = Pick<
+  StoredDocument,
+  "id" | "fileName" | "contentType" | "fileSize" | "storageKey" | "liveContentType"
+>;
+
+/** A document without content. The place exists, and its space is locked. */
+export async function insertDocument(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  { spaceId, folderId }: FolderPlace,
+  document: NewDocument,
+): Promise<"inserted" | "name_taken"> {
+  const { id, fileName, contentType, fileSize, storageKey, liveContentType } = document;
+  const { rowCount } = await tx.query(
+    `insert into workspace.documents (account_id, id, space_id, folder_id, file_name, content_type, file_size,
+       storage_key, live_content_type, uploaded_by)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+     on conflict (account_id, space_id, folder_id, file_name) do nothing`,
+    [
+      ...[accountId, id, spaceId, folderId, fileName, contentType, fileSize, storageKey, liveContentType],
+      userId,
+    ],
+  );
+  return rowCount === 1 ? "inserted" : "name_taken";
+}
+
+/** The document has its content, under that key. Its space is locked, and it was seen to have none. */
+export async function setUploaded(
+  tx: ClientBase,
+  { accountId, id }: Pick<StoredDocument, "accountId" | "id">,
+  storageKey: string,
+): Promise<void> {
+  const { rowCount } = await tx.query(
+    `update workspace.documents set status = 'UPLOADED', has_content = true, storage_key = $3
+     where account_id = $1 and id = $2 and status = 'PENDING_UPLOAD'`,
+    [accountId, id, storageKey],
+  );
+  if (rowCount !== 1) throw new Error(`Document ${id} was to be without content.`);
+}
+
+/** Gives the document another name, and one without content another key. Its space is locked. */
+export async function renameDocument(
+  tx: ClientBase,
+  { accountId, id }: Pick<StoredDocument, "accountId" | "id">,
+  fileName: string,
+  keyWithoutContent: string,
+): Promise<"renamed" | "name_taken"> {
+  const { rowCount } = await tx.query(
+    `update workspace.documents as d
+     set file_name = $3, storage_key = case when has_content then storage_key else $4 end
+     where account_id = $1 and id = $2 and not exists (
+       select from workspace.documents as o where o.account_id = d.account_id and o.space_id = d.space_id
+         and o.folder_id is not distinct from d.folder_id and o.file_name = $3 and o.id <> d.id)`,
+    [accountId, id, fileName, keyWithoutContent],
+  );
+  return rowCount === 1 ? "renamed" : "name_taken";
+}

@@ -1,0 +1,102 @@
+import type { ClientBase, Pool } from "pg";
+import type { SpaceUser } from "./spaces.ts";
+
+export type StoredFolder = {
+  readonly id: string;
+  readonly spaceId: string;
+  /** Null: at the top of its space. */
+  readonly parentId: string | null;
+  readonly name: string;
+  readonly createdBy: { readonly id: string; readonly name: string };
+  readonly createdAt: Date;
+};
+
+const FOLDER = `f.id, f.space_id as "spaceId", f.parent_id as "parentId", f.name,
+  json_build_object('id', u.id, 'name', u.name) as "createdBy", f.created_at as "createdAt"`;
+
+const FOLDERS = `workspace.folders as f
+  join sealpost.users as u on u.account_id = f.account_id and u.id = f.created_by`;
+
+/** By the index, which a condition that can be of either kind would not. */
+function inPlace({ folderId }: FolderPlace): string {
+  const parent = folderId === null ? "is null and $4::uuid is null" : "= $4";
+  return `f.account_id = $1 and f.space_id = $3 and f.parent_id ${parent}`;
+}
+
+/** A place in a space. @param folderId null: its top */
+export type FolderPlace = { readonly spaceId: string; readonly folderId: string | null };
+
+export type FolderPage = {
+  readonly folders: readonly StoredFolder[];
+  /** The next page begins above this id; null: there is none. */
+  readonly nextAboveId: string | null;
+  readonly total: number;
+};
+
+/**
+ * The folders in a place, oldest first. Null: there is no such place, or whoever asks is not a member of the space.
+ * @param aboveId null: from the first
+ */
+export async function listFolders(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  place: FolderPlace,
+  aboveId: string | null,
+  limit: number,
+): Promise<FolderPage | null> {
+  const { rows } = await database.query<{ is_there: boolean; total: number } & StoredFolder>(
+    `select page.*, counted.*
+     from (
+       select
+         exists (select from workspace.space_members
+           where account_id = $1 and user_id = $2 and space_id = $3)
+         and ($4::uuid is null or exists (select from workspace.folders
+           where account_id = $1 and space_id = $3 and id = $4)) as is_there,
+         (select count(*)::integer from workspace.folders as f where ${inPlace(place)}) as total
+     ) as counted
+     left join (
+       select ${FOLDER} from ${FOLDERS}
+       where ${inPlace(place)} and f.id > coalesce($5::uuid, '00000000-0000-0000-0000-000000000000')
+       order by f.id limit $6
+     ) as page on true
+     order by page.id`,
+    [accountId, userId, place.spaceId, place.folderId, aboveId, limit + 1],
+  );
+  if (!rows[0]!.is_there) return null;
+  const found = rows.filter(({ id }) => id !== null);
+  const folders = found.slice(0, limit);
+  const nextAboveId = found.length > limit ? (folders.at(-1)?.id ?? null) : null;
+  return { folders, nextAboveId, total: rows[0]!.total };
+}
+
+/** Whether there is such a folder in the space; the space's top always is. */
+export async function hasFolder(
+  database: Pool | ClientBase,
+  accountId: string,
+  { spaceId, folderId }: FolderPlace,
+): Promise<boolean> {
+  if (folderId === null) return true;
+  const { rowCount } = await database.query(
+    "select from workspace.folders where account_id = $1 and space_id = $2 and id = $3",
+    [accountId, spaceId, folderId],
+  );
+  return rowCount === 1;
+}
+
+/** Null: there is one of that name already. The place exists. */
+export async function insertFolder(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  { spaceId, folderId }: FolderPlace,
+  name: string,
+): Promise<StoredFolder | null> {
+  const { rows } = await tx.query<StoredFolder>(
+    `with f as (
+       insert into workspace.folders (account_id, space_id, parent_id, name, created_by) values ($1, $2, $3, $4, $5)
+       on conflict do nothing returning *
+     )
+     select ${FOLDER} from f join sealpost.users as u on u.account_id = f.account_id and u.id = f.created_by`,
+    [accountId, spaceId, folderId, name, userId],
+  );
+  return rows[0] ?? null;
+}

@@ -1,0 +1,88 @@
+import type { ClientBase, Pool } from "pg";
+import { DAY_MS } from "../../model/time.ts";
+
+/** How long whoever reserves a key may take to bring it to a document. */
+export const RESERVED_MS = DAY_MS;
+/**
+ * How long an object is kept that no document has any more: whoever has just read its key finds it, and a put that was
+ * given up has ended.
+ */
+const KEPT_MS = 300_000;
+/** Who removes objects has this long; then somebody else does, too. */
+const REMOVED_WITHIN_MS = 300_000;
+
+/** Before anything is stored under these keys. */
+export async function reserveKeys(
+  database: Pool | ClientBase,
+  accountId: string,
+  keys: readonly string[],
+): Promise<void> {
+  await database.query(
+    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at)
+     select $1, unnest($2::text[]), true, now() + $3::float8 * interval '1 millisecond'`,
+    [accountId, keys, RESERVED_MS],
+  );
+}
+
+/** Of these keys those that documents can be given in this transaction: the others have been given up. */
+export async function takeReserved(
+  tx: ClientBase,
+  accountId: string,
+  keys: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const { rows } = await tx.query<{ storage_key: string }>(
+    `delete from workspace.loose_objects
+     where account_id = $1 and storage_key = any ($2::text[]) and is_reserved returning storage_key`,
+    [accountId, keys],
+  );
+  return new Set(rows.map((row) => row.storage_key));
+}
+
+/** Nobody brings these keys to a document any more; what is there is removed after a while. */
+export async function giveUpKeys(
+  database: Pool | ClientBase,
+  accountId: string,
+  keys: readonly string[],
+): Promise<void> {
+  await database.query(
+    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at)
+     select $1, unnest($2::text[]), false, now() + $3::float8 * interval '1 millisecond'
+     on conflict (account_id, storage_key) do update set is_reserved = false, remove_at = excluded.remove_at`,
+    [accountId, keys, KEPT_MS],
+  );
+}
+
+export type LooseObject = {
+  readonly accountId: string;
+  readonly storageKey: string;
+  /** Somebody may still store something there, too late for it to count. */
+  readonly wasReserved: boolean;
+};
+
+/** Those whose time is over; from now on no document can be given their keys. */
+export async function claimLoose(pool: Pool, countMax: number): Promise<readonly LooseObject[]> {
+  const { rows } = await pool.query<LooseObject>({
+    name: "claim_loose",
+    text: `
+      with due as (
+        select account_id, storage_key, is_reserved from workspace.loose_objects
+        where remove_at <= now() order by remove_at limit $1 for update skip locked
+      )
+      update workspace.loose_objects as l
+      set is_reserved = false, remove_at = now() + $2::float8 * interval '1 millisecond'
+      from due where l.account_id = due.account_id and l.storage_key = due.storage_key
+      returning l.account_id as "accountId", l.storage_key as "storageKey", due.is_reserved as "wasReserved"`,
+    values: [countMax, REMOVED_WITHIN_MS],
+  });
+  return rows;
+}
+
+/** The object was removed. One that was reserved until now is looked at once more. */
+export async function forgetLoose(
+  pool: Pool,
+  { accountId, storageKey, wasReserved }: LooseObject,
+): Promise<void> {
+  const again = `update workspace.loose_objects set remove_at = now() + ${RESERVED_MS} * interval '1 millisecond'`;
+  const statement = wasReserved ? again : "delete from workspace.loose_objects";
+  await pool.query(`${statement} where account_id = $1 and storage_key = $2`, [accountId, storageKey]);
+}

@@ -1,0 +1,107 @@
+import type { ClientBase, Pool } from "pg";
+import type { SpaceRole } from "../model/roles.ts";
+import type { SpaceUser } from "./spaces.ts";
+
+/** A member of a space, with who it is. */
+export type StoredMember = {
+  readonly userId: string;
+  readonly email: string;
+  readonly name: string;
+  readonly imageUrl: string | null;
+  readonly role: SpaceRole;
+  readonly isOwner: boolean;
+  /** When it became a member. */
+  readonly createdAt: Date;
+};
+
+const MEMBER = `m.user_id as "userId", u.email, u.name, u.image_url as "imageUrl", m.role,
+  s.owner_id = m.user_id as "isOwner", m.created_at as "createdAt"`;
+
+const MEMBERS = `workspace.space_members as m
+  join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
+  join sealpost.users as u on u.account_id = m.account_id and u.id = m.user_id`;
+
+/** Null: no member. */
+export async function findMember(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+): Promise<StoredMember | null> {
+  const { rows } = await database.query<StoredMember>(
+    `select ${MEMBER} from ${MEMBERS} where m.account_id = $1 and m.user_id = $2 and m.space_id = $3`,
+    [accountId, userId, spaceId],
+  );
+  return rows[0] ?? null;
+}
+
+export type MemberPage = {
+  readonly members: readonly StoredMember[];
+  /** The next page begins above this user's id; null: there is none. */
+  readonly nextAboveId: string | null;
+  readonly total: number;
+};
+
+/**
+ * The members of a space by their ids, the oldest users first. Null: there is no such space, or whoever asks is not a
+ * member. @param aboveId null: from the first
+ */
+export async function listMembers(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+  aboveId: string | null,
+  limit: number,
+): Promise<MemberPage | null> {
+  type Row = { is_member: boolean; total: number; member: StoredMember | null } & StoredMember;
+  const { rows } = await database.query<Row>({
+    name: "list_space_members",
+    text: `
+      select page.*, counted.*
+      from (
+        select count(*)::integer as total, coalesce(bool_or(user_id = $2), false) as is_member
+        from workspace.space_members where account_id = $1 and space_id = $3
+      ) as counted
+      left join (
+        select ${MEMBER} from ${MEMBERS}
+        where m.account_id = $1 and m.space_id = $3
+          and m.user_id > coalesce($4::uuid, '00000000-0000-0000-0000-000000000000')
+        order by m.user_id limit $5
+      ) as page on true
+      order by page."userId"`,
+    values: [accountId, userId, spaceId, aboveId, limit + 1],
+  });
+  if (!rows[0]!.is_member) return null;
+  const found = rows.filter((row) => row.userId !== null);
+  const members = found.slice(0, limit);
+  const nextAboveId = found.length > limit ? (members.at(-1)?.userId ?? null) : null;
+  return { members, nextAboveId, total: rows[0]!.total };
+}
+
+/** Makes the user a member, or changes its role. The space is locked, and the user not its owner; see lockSpace. */
+export async function setMember(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+  role: SpaceRole,
+): Promise<"set" | "unknown_user"> {
+  // Selecting from users, so that an unknown one is no row and not an error.
+  const { rowCount } = await tx.query(
+    `insert into workspace.space_members (account_id, user_id, space_id, role)
+     select account_id, id, $3, $4 from sealpost.users where account_id = $1 and id = $2
+     on conflict (account_id, user_id, space_id) do update set role = excluded.role`,
+    [accountId, userId, spaceId, role],
+  );
+  return rowCount === 1 ? "set" : "unknown_user";
+}
+
+/** The same, of removing one that is a member. */
+export async function removeMember(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+): Promise<void> {
+  await tx.query(
+    "delete from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
+    [accountId, userId, spaceId],
+  );
+}

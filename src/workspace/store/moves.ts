@@ -1,0 +1,154 @@
+import type { ClientBase, Pool } from "pg";
+
+/** What a rename leaves to do: a space, or one document of it. */
+export type StoredMove = {
+  readonly accountId: string;
+  readonly id: string;
+  /** Another one when it was asked for again. */
+  readonly asked: number;
+  readonly spaceId: string;
+  /** Null: all of the space. */
+  readonly documentId: string | null;
+  /** Documents up to here are done. */
+  readonly afterId: string;
+};
+
+/** Has the objects of a space moved to where its prefix says, or one document's. @param documentId null: all */
+export async function askForMove(
+  tx: ClientBase,
+  accountId: string,
+  spaceId: string,
+  documentId: string | null,
+): Promise<void> {
+  await tx.query(
+    `insert into workspace.moves (account_id, space_id, document_id) values ($1, $2, $3)
+     on conflict (account_id, space_id, document_id) do update
+     set asked = moves.asked + 1, after_id = excluded.after_id, next_at = excluded.next_at`,
+    [accountId, spaceId, documentId],
+  );
+}
+
+/** The one that waits longest, which nobody else takes for `leaseMs`. Null: there is none. */
+export async function claimMove(pool: Pool, leaseMs: number): Promise<StoredMove | null> {
+  const { rows } = await pool.query<StoredMove>({
+    name: "claim_move",
+    text: `
+      with due as (
+        select account_id, id from workspace.moves
+        where next_at <= now() order by next_at limit 1 for update skip locked
+      )
+      update workspace.moves as m set next_at = now() + $1::float8 * interval '1 millisecond'
+      from due where m.account_id = due.account_id and m.id = due.id
+      returning m.account_id as "accountId", m.id, m.asked, m.space_id as "spaceId",
+        m.document_id as "documentId", m.after_id as "afterId"`,
+    values: [leaseMs],
+  });
+  return rows[0] ?? null;
+}
+
+/** A document that may have to be moved, and where its space has it. */
+export type MovedDocument = {
+  readonly documentId: string;
+  readonly fileName: string;
+  readonly storageKey: string;
+  readonly hasContent: boolean;
+  readonly storagePrefix: string;
+};
+
+/** The next documents of a move. */
+export async function readMovePage(
+  pool: Pool,
+  { accountId, spaceId, documentId, afterId }: StoredMove,
+  countMax: number,
+): Promise<readonly MovedDocument[]> {
+  const { rows } = await pool.query<MovedDocument>(
+    `select d.id as "documentId", d.file_name as "fileName", d.storage_key as "storageKey",
+       d.has_content as "hasContent", s.storage_prefix as "storagePrefix"
+     from workspace.documents as d
+     join workspace.spaces as s on s.account_id = d.account_id and s.id = d.space_id
+     where d.account_id = $1 and d.space_id = $2 and ${documentId === null ? "d.id > $3" : "d.id = $3"}
+     order by d.id limit $4`,
+    [accountId, spaceId, documentId ?? afterId, countMax],
+  );
+  return rows;
+}
+
+/** Where the space has its objects. It is locked: until the transaction ends nobody renames it or its documents. */
+export async function lockStoragePrefix(
+  tx: ClientBase,
+  { accountId, spaceId }: StoredMove,
+): Promise<string | null> {
+  const { rows } = await tx.query<{ storage_prefix: string }>(
+    "select storage_prefix from workspace.spaces where account_id = $1 and id = $2 for no key update",
+    [accountId, spaceId],
+  );
+  return rows[0]?.storage_prefix ?? null;
+}
+
+export type KeySwitch = MovedDocument & { readonly newKey: string };
+
+/** Gives documents their new keys, those that still are as they were read. Returns their ids. */
+export async function switchKeys(
+  tx: ClientBase,
+  accountId: string,
+  switches: readonly KeySwitch[],
+): Promise<ReadonlySet<string>> {
+  const { rows } = await tx.query<{ id: string }>(
+    `update workspace.documents as d set storage_key = s.new_key
+     from unnest($2::uuid[], $3::text[], $4::text[], $5::boolean[], $6::text[])
+       as s (id, file_name, storage_key, has_content, new_key)
+     where d.account_id = $1 and d.id = s.id and d.file_name = s.file_name and d.storage_key = s.storage_key
+       and d.has_content = s.has_content
+     returning d.id`,
+    [
+      accountId,
+      switches.map(({ documentId }) => documentId),
+      switches.map(({ fileName }) => fileName),
+      switches.map(({ storageKey }) => storageKey),
+      switches.map(({ hasContent }) => hasContent),
+      switches.map(({ newKey }) => newKey),
+    ],
+  );
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Goes on behind these documents, at once. Nothing happens to one that was asked for again. */
+export async function continueMove(
+  database: Pool | ClientBase,
+  { accountId, id, asked }: StoredMove,
+  afterId: string,
+): Promise<void> {
+  await database.query(
+    "update workspace.moves set after_id = $4, next_at = now() where account_id = $1 and id = $2 and asked = $3",
+    [accountId, id, asked, afterId],
+  );
+}
+
+/** All is where it has to be. Nothing happens to one that was asked for again. */
+export async function endMove(tx: ClientBase, { accountId, id, asked }: StoredMove): Promise<void> {
+  await tx.query("delete from workspace.moves where account_id = $1 and id = $2 and asked = $3", [
+    accountId,
+    id,
+    asked,
+  ]);
+}
+
+/** Whether the document is still there and its object is still said to be under this key. */
+export async function isStillAt(pool: Pool, accountId: string, document: MovedDocument): Promise<boolean> {
+  const { rowCount } = await pool.query(
+    "select from workspace.documents where account_id = $1 and id = $2 and storage_key = $3",
+    [accountId, document.documentId, document.storageKey],
+  );
+  return rowCount === 1;
+}
+
+export type WaitingMoves = { readonly count: number; readonly oldestSeconds: number };
+
+export async function countMoves(pool: Pool): Promise<WaitingMoves> {
+  const { rows } = await pool.query<WaitingMoves>(
+    `select count(*)::integer as count,
+       coalesce(extract(epoch from now() - min(asked_at)), 0)::float8 as "oldestSeconds"
+     from workspace.moves`,
+  );
+  return rows[0]!;
+}

@@ -1,0 +1,164 @@
+import type { ClientBase, Pool } from "pg";
+import type { SpaceRole } from "../model/roles.ts";
+import { storagePrefix } from "../model/storage-prefix.ts";
+
+/** A space as one of its members sees it. */
+export type StoredSpace = {
+  readonly id: string;
+  /** The owner's. */
+  readonly idpUserId: string;
+  readonly name: string;
+  readonly storagePrefix: string;
+  readonly createdAt: Date;
+  /** The member's. */
+  readonly role: SpaceRole;
+  readonly isOwner: boolean;
+  readonly documentCount: number;
+  readonly memberCount: number;
+};
+
+const SPACE = `s.id, o.idp_user_id as "idpUserId", s.name, s.storage_prefix as "storagePrefix",
+  s.created_at as "createdAt", m.role, s.owner_id = m.user_id as "isOwner",
+  (select count(*)::integer from workspace.documents as d
+   where d.account_id = s.account_id and d.space_id = s.id) as "documentCount",
+  (select count(*)::integer from workspace.space_members as n
+   where n.account_id = s.account_id and n.space_id = s.id) as "memberCount"`;
+
+const OF_MEMBER = `workspace.space_members as m
+  join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
+  join sealpost.users as o on o.account_id = s.account_id and o.id = s.owner_id`;
+
+/** A user of an account. */
+export type SpaceUser = { readonly accountId: string; readonly userId: string };
+
+/** Null: there is no such space, or the user is not a member. */
+export async function findSpace(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+): Promise<StoredSpace | null> {
+  const { rows } = await database.query<StoredSpace>({
+    name: "find_space",
+    text: `select ${SPACE} from ${OF_MEMBER} where m.account_id = $1 and m.user_id = $2 and m.space_id = $3`,
+    values: [accountId, userId, spaceId],
+  });
+  return rows[0] ?? null;
+}
+
+/** How many spaces of a user are counted; beyond, the total is a lower bound. */
+const TOTAL_MAX = 10_000;
+
+export type SpacePage = {
+  readonly spaces: readonly StoredSpace[];
+  /** The next page begins below this id; null: there is none. */
+  readonly nextBelowId: string | null;
+  readonly total: number;
+  readonly isTotalCapped: boolean;
+};
+
+/** The spaces that the user is a member of, newest first. @param belowId null: from the newest */
+export async function listSpaces(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  belowId: string | null,
+  limit: number,
+): Promise<SpacePage> {
+  const { rows } = await database.query<{ counted: number } & { [Name in keyof StoredSpace]: unknown }>({
+    name: "list_spaces",
+    text: `
+      select page.*, counted.n as counted
+      from (
+        select count(*)::integer as n from (
+          select from workspace.space_members where account_id = $1 and user_id = $2 limit ${TOTAL_MAX + 1}
+        ) as capped
+      ) as counted
+      left join (
+        select ${SPACE} from ${OF_MEMBER}
+        where m.account_id = $1 and m.user_id = $2
+          and m.space_id < coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        order by m.space_id desc limit $4
+      ) as page on true
+      order by page.id desc`,
+    values: [accountId, userId, belowId, limit + 1],
+  });
+  const found = rows.filter(({ id }) => id !== null) as unknown as StoredSpace[];
+  const spaces = found.slice(0, limit);
+  const counted = rows[0]?.counted ?? 0;
+  return {
+    spaces,
+    nextBelowId: found.length > limit ? (spaces.at(-1)?.id ?? null) : null,
+    total: Math.min(counted, TOTAL_MAX),
+    isTotalCapped: counted > TOTAL_MAX,
+  };
+}
+
+const NEW_ID = "select sealpost.uuid_v7() as id";
+
+const INSERT = `
+insert into workspace.spaces (account_id, id, owner_id, name, storage_prefix) values ($1, $2, $3, $4, $5)
+on conflict do nothing`;
+
+/** Makes a space that the user owns. */
+export async function insertSpace(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  name: string,
+): Promise<string> {
+  await tx.query("insert into workspace.workspaces (account_id) values ($1) on conflict do nothing", [
+    accountId,
+  ]);
+  for (;;) {
+    const { rows } = await tx.query<{ id: string }>(NEW_ID);
+    const { id } = rows[0]!;
+    const { rowCount } = await tx.query(INSERT, [accountId, id, userId, name, storagePrefix(name, id)]);
+    // One time in millions of millions another space has an id that ends alike.
+    if (rowCount === 0) continue;
+    await tx.query(
+      "insert into workspace.space_members (account_id, user_id, space_id, role) values ($1, $2, $3, 'ADMIN')",
+      [accountId, userId, id],
+    );
+    return id;
+  }
+}
+
+/**
+ * The user's role in the space, whose row is locked until the transaction ends: changes of one space and its members
+ * take turns, and each sees what the one before has left. Null: there is no such space, or the user is not a member.
+ */
+export async function lockSpace(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+): Promise<SpaceRole | null> {
+  await tx.query("select from workspace.spaces where account_id = $1 and id = $2 for no key update", [
+    accountId,
+    spaceId,
+  ]);
+  return await findRole(tx, { accountId, userId }, spaceId);
+}
+
+/** Null: there is no such space, or the user is not a member. */
+async function findRole(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+): Promise<SpaceRole | null> {
+  const { rows } = await database.query<{ role: SpaceRole }>(
+    "select role from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
+    [accountId, userId, spaceId],
+  );
+  return rows[0]?.role ?? null;
+}
+
+/** Gives the space its new name and prefix, which new objects are kept under from now on. */
+export async function renameSpace(
+  tx: ClientBase,
+  accountId: string,
+  spaceId: string,
+  name: string,
+): Promise<void> {
+  await tx.query(
+    "update workspace.spaces set name = $3, storage_prefix = $4 where account_id = $1 and id = $2",
+    [accountId, spaceId, name, storagePrefix(name, spaceId)],
+  );
+}

@@ -1,0 +1,56 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { callOffMove, deleteMoved } from "../../src/moves/calling-off.ts";
+import { moveAccount } from "../../src/moves/move-account.ts";
+import { insertApiKey } from "../../src/store/api-keys.ts";
+import { inTransaction } from "../../src/store/transaction.ts";
+import { insertSpace } from "../../src/workspace/store/spaces.ts";
+import { createTestCells, type TestCells } from "../support/cells.ts";
+import { createTestAccount, createTestUser, rowOf, rowsOf } from "../support/installation.ts";
+
+let cells: TestCells;
+let accountId: string;
+let userId: string;
+beforeEach(async () => {
+  cells = await createTestCells();
+  ({ accountId } = await createTestAccount(cells.source));
+  ({ id: userId } = await createTestUser(cells.source.pool, accountId));
+});
+afterEach(() => cells.drop());
+
+const makeSpace = () => inTransaction(cells.source.pool, (tx) => insertSpace(tx, { accountId, userId }, "x"));
+const isClosed = async () =>
+  (await rowOf(cells.source.pool, "accounts", { id: accountId })).moved_to !== null;
+
+test("an account that has a space is not moved, and stays open", async () => {
+  await makeSpace();
+  await expect(moveAccount(cells.move(accountId))).rejects.toThrow(
+    `Account ${accountId} has spaces, and stored documents cannot be moved to another cell yet.`,
+  );
+  expect(await isClosed()).toBe(false);
+});
+
+test("a space that comes while the account is being closed stops the move, which can be called off", async () => {
+  let made: Promise<unknown> | null = null;
+  const onProgress = (part: string) => {
+    if (part === "close") made = makeSpace();
+  };
+  const move = cells.move(accountId, { onProgress });
+  await expect(moveAccount(move)).rejects.toThrow("call the move off with --cancel");
+  await made;
+  expect(await rowsOf(cells.target.pool, "accounts", { id: accountId })).toEqual([]);
+  await callOffMove(move);
+  expect(await isClosed()).toBe(false);
+});
+
+test("users move, and keys act for them there; what is left names nobody", async () => {
+  const key = { accountId, userId, digest: Buffer.alloc(32, 1), class: "test", name: null } as const;
+  const keyId = await insertApiKey(cells.source.pool, { ...key, scopes: [], expiresInSeconds: null });
+  const [user] = await rowsOf(cells.source.pool, "users", { id: userId });
+  const move = cells.move(accountId);
+  await moveAccount(move);
+  expect(await rowsOf(cells.target.pool, "users", { id: userId })).toEqual([user]);
+  expect(await rowOf(cells.target.pool, "api_keys", { id: keyId })).toMatchObject({ user_id: userId });
+  await deleteMoved(move.source, accountId);
+  expect(await rowsOf(cells.source.pool, "users", { id: userId })).toEqual([]);
+  expect(await rowOf(cells.source.pool, "api_keys", { id: keyId })).toMatchObject({ user_id: null });
+});

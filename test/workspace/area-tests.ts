@@ -1,0 +1,161 @@
+import { fc } from "@fast-check/vitest";
+import type { AreaTests } from "../support/area-tests.ts";
+import type { TestAccount, TestApi } from "../support/sealpost-api.ts";
+
+const role = fc.constantFrom("ADMIN", "EDITOR", "VIEWER");
+const names = fc.oneof(fc.stringMatching(/^[a-z0-9]{1,40}$/), fc.string());
+
+const FILE = Buffer.from("What it has.");
+const FILE_FIELDS = { content_type: "application/octet-stream", file_size: FILE.length };
+/** More than are uploaded. */
+const DOCUMENTS_KNOWN = 200;
+
+async function makeDocument(
+  api: TestApi,
+  space_id: unknown,
+  file_name: string,
+  { key }: Pick<TestAccount, "key"> = api.account,
+): Promise<string> {
+  const { body } = await api.ask("POST", "/v1/documents", {
+    key,
+    body: { space_id, file_name, ...FILE_FIELDS },
+  });
+  return String(body.id);
+}
+
+/** What the tests of all operations know of the workspace's. */
+export const workspaceTests: AreaTests = {
+  declared: `
+spaces.list GET /v1/spaces spaces:read none read sync
+spaces.create POST /v1/spaces spaces:write reversible write sync
+spaces.get GET /v1/spaces/{space_id} spaces:read none read sync
+spaces.update PATCH /v1/spaces/{space_id} spaces:write reversible write sync
+spaces.members.list GET /v1/spaces/{space_id}/members spaces:read none read sync
+spaces.members.set PUT /v1/spaces/{space_id}/members/{user_id} spaces:write reversible write sync
+spaces.members.remove DELETE /v1/spaces/{space_id}/members/{user_id} spaces:write reversible write sync
+folders.list GET /v1/spaces/{space_id}/folders documents:read none read sync
+folders.create POST /v1/spaces/{space_id}/folders documents:write reversible write sync
+documents.list GET /v1/documents documents:read none read sync
+documents.create POST /v1/documents documents:write reversible write sync
+documents.get GET /v1/documents/{document_id} documents:read none read sync
+documents.update PATCH /v1/documents/{document_id} documents:write reversible write sync
+documents.upload PUT /v1/documents/{document_id}/content documents:write reversible write sync
+documents.download GET /v1/documents/{document_id}/content documents:read none read sync
+`,
+  codes: [
+    "access_denied",
+    "document_already_uploaded",
+    "document_name_taken",
+    "document_not_uploaded",
+    "folder_name_taken",
+    "space_owner_fixed",
+  ],
+  writes: {
+    "spaces.create": (ask) => ask("POST", "/v1/spaces", { body: { name: "Walk" } }),
+    "spaces.update": (ask, made) =>
+      ask("PATCH", `/v1/spaces/${made["spaces.create"]}`, { body: { name: "Walked" } }),
+    "spaces.members.set": (ask, made) =>
+      ask("PUT", `/v1/spaces/${made["spaces.create"]}/members/${made.user}`, { body: { role: "EDITOR" } }),
+    "spaces.members.remove": (ask, made) =>
+      ask("DELETE", `/v1/spaces/${made["spaces.create"]}/members/${made.user}`),
+    "folders.create": (ask, made) =>
+      ask("POST", `/v1/spaces/${made["spaces.create"]}/folders`, { body: { name: "Walk" } }),
+    "documents.create": (ask, made) => {
+      const space_id = made["spaces.create"];
+      return ask("POST", "/v1/documents", { body: { space_id, file_name: "Walk", ...FILE_FIELDS } });
+    },
+    "documents.upload": (ask, made) =>
+      ask("PUT", `/v1/documents/${made["documents.create"]}/content`, { content: FILE }),
+    "documents.update": (ask, made) =>
+      ask("PATCH", `/v1/documents/${made["documents.create"]}`, { body: { file_name: "Walked" } }),
+  },
+  reads: {
+    "spaces.list": (ask) => ask("GET", "/v1/spaces?limit=1"),
+    "spaces.get": (ask, made) => ask("GET", `/v1/spaces/${made["spaces.create"]}`),
+    "spaces.members.list": (ask, made) => ask("GET", `/v1/spaces/${made["spaces.create"]}/members`),
+    "folders.list": (ask, made) => ask("GET", `/v1/spaces/${made["spaces.create"]}/folders`),
+    "documents.list": (ask, made) => ask("GET", `/v1/documents?space_id=${made["spaces.create"]}`),
+    "documents.get": (ask, made) => ask("GET", `/v1/documents/${made["documents.create"]}`),
+    "documents.download": (ask, made) => ask("GET", `/v1/documents/${made["documents.create"]}/content`),
+  },
+  bodies: {
+    "spaces.create": { name: "Stranger's" },
+    "spaces.update": { name: "Stranger's" },
+    "spaces.members.set": { role: "ADMIN" },
+    "folders.create": { name: "Stranger's" },
+    "documents.create": {
+      space_id: "0199a1f0-7d2c-7c3a-9b1e-000000000000",
+      file_name: "Stranger's",
+      ...FILE_FIELDS,
+    },
+    "documents.update": { file_name: "Stranger's" },
+  },
+  tables: ["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"].map(
+    (name) => `workspace.${name}`,
+  ),
+  makeThings: async (api, owner) => {
+    const { body } = await api.ask("POST", "/v1/spaces", { key: owner.key, body: { name: "Theirs" } });
+    const document = await makeDocument(api, body.id, "Theirs", owner);
+    await api.ask("PUT", `/v1/documents/${document}/content`, { key: owner.key, content: FILE });
+    return { space_id: String(body.id), user_id: owner.userId, document_id: document };
+  },
+  knownValues: async (api) => {
+    const { accountId } = api.account;
+    const spaces: string[] = [];
+    for (let n = 0; n < 5; n++) {
+      spaces.push(String((await api.ask("POST", "/v1/spaces", { body: { name: `known ${n}` } })).body.id));
+    }
+    const folder = await api.ask("POST", `/v1/spaces/${spaces[0]}/folders`, { body: { name: "known" } });
+    const empty: string[] = [];
+    for (let n = 0; n < DOCUMENTS_KNOWN; n++) empty.push(await makeDocument(api, spaces[0], `empty ${n}`));
+    const full = await makeDocument(api, spaces[0], "full");
+    await api.ask("PUT", `/v1/documents/${full}/content`, { content: FILE });
+    const users = await Promise.all(
+      Array.from({ length: 3 }, async () => (await api.newUser(accountId)).userId),
+    );
+    const setMembers = async () => {
+      for (const user of users) {
+        await api.ask("PUT", `/v1/spaces/${spaces[0]}/members/${user}`, { body: { role: "VIEWER" } });
+      }
+    };
+    const space = { space_id: fc.constantFrom(...spaces) };
+    const first = { space_id: fc.constant(String(spaces[0])) };
+    const user = { user_id: fc.constantFrom(...users) };
+    const parent_id = fc.constant(String(folder.body.id));
+    const document = { document_id: fc.constant(full) };
+    const fileNames = fc.oneof(fc.uuid(), fc.string());
+    return {
+      "documents.list": { query: { space_id: fc.constant(spaces[0]), folder_id: parent_id } },
+      "documents.create": {
+        body: fc.record(
+          {
+            space_id: space.space_id,
+            folder_id: parent_id,
+            file_name: fileNames,
+            content_type: fc.constantFrom("text/markdown", "application/octet-stream", "text"),
+            file_size: fc.integer({ min: 0, max: 10_000_000_000 }),
+          },
+          { requiredKeys: ["space_id", "file_name", "content_type", "file_size"] },
+        ),
+      },
+      "documents.get": { params: document },
+      "documents.update": { params: document, body: fc.record({ file_name: fileNames }) },
+      "documents.upload": {
+        params: { document_id: fc.constantFrom(...empty) },
+        file: fc.uint8Array({ minLength: FILE.length, maxLength: FILE.length }),
+      },
+      "documents.download": { params: document },
+      "spaces.create": { body: fc.record({ name: names }) },
+      "spaces.get": { params: space },
+      "spaces.update": { params: space, body: fc.record({ name: names }) },
+      "spaces.members.list": { params: space },
+      "spaces.members.set": { params: { ...space, ...user }, body: fc.record({ role }) },
+      "spaces.members.remove": { before: setMembers, params: { ...first, ...user } },
+      "folders.list": { params: first, query: { parent_id } },
+      "folders.create": {
+        params: first,
+        body: fc.record({ name: names, parent_id }, { requiredKeys: ["name"] }),
+      },
+    };
+  },
+};

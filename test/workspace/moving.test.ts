@@ -1,0 +1,213 @@
+import { join } from "node:path";
+import { buffer } from "node:stream/consumers";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { ErasedRequest, Work } from "../../src/api/operation.ts";
+import type { Content } from "../../src/api/operation-io.ts";
+import { openFileStore } from "../../src/workspace/objects/file-store.ts";
+import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
+import { contentOperations } from "../../src/workspace/operations/document-content.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { BYTES, documentsOf } from "./support/documents.ts";
+import {
+  endKeeping,
+  endLeases,
+  keysInRows,
+  keysInStore,
+  moveOnce,
+  removeAll,
+  settle,
+} from "./support/moving.ts";
+import { passedOn } from "./support/object-stores.ts";
+
+let database: TestDatabase;
+let api: TestApi;
+let documents: ReturnType<typeof documentsOf>;
+let objects: ObjectStore;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startTestApi(database);
+  documents = documentsOf(api.ask);
+  objects = await openFileStore(join(api.stateDir, "objects"));
+});
+afterAll(async () => {
+  await settle(database.pool, objects);
+  expect(await keysInStore(objects)).toEqual(await keysInRows(database.pool));
+  await api.close();
+  await database.drop();
+});
+
+const keyOf = async (id: unknown) => String((await documents.get(id)).body.storage_key);
+const moveAll = async () => {
+  while (await moveOnce(database.pool, objects));
+};
+
+test("a renamed document is found where it was, then where its name says, and its old object goes", async () => {
+  const { id: space_id, storage_prefix } = await documents.newSpace("one");
+  const before = await documents.uploaded({ space_id, file_name: "Before.txt" });
+  const { id, storage_key: old } = before;
+  const { status, body } = await documents.rename(id, "After.txt");
+  expect([status, body]).toEqual([200, { ...before, file_name: "After.txt" }]);
+  expect((await documents.download(id)).bytes).toEqual(BYTES);
+
+  await moveAll();
+  const key = await keyOf(id);
+  expect(key).toMatch(new RegExp(`^${storage_prefix}${id}-[0-9a-f]{12}/After\\.txt$`));
+  const got = await documents.download(id);
+  expect(got.bytes).toEqual(BYTES);
+  expect(got.headers.get("content-disposition")).toBe("attachment; filename=After.txt");
+  expect((await objects.stat(String(old))).sizeBytes).toBe(BYTES.length);
+
+  await endKeeping(database.pool, false);
+  await removeAll(database.pool, objects);
+  await expect(objects.stat(String(old))).rejects.toThrow("There is no object");
+  expect((await documents.download(id)).bytes).toEqual(BYTES);
+});
+
+test("whoever has read the row before its object was moved and removed gets the new one", async () => {
+  const { id: space_id } = await documents.newSpace("raced");
+  const { id } = await documents.uploaded({ space_id });
+  const moving: ObjectStore = {
+    ...passedOn(objects),
+    get: async (key, ...rest) => {
+      if (key === old) {
+        await documents.rename(id, "Elsewhere.txt");
+        await moveAll();
+        await endKeeping(database.pool, false);
+        await removeAll(database.pool, objects);
+      }
+      return await objects.get(key, ...rest);
+    },
+  };
+  const old = await keyOf(id);
+  const operations = contentOperations({
+    pool: database.pool,
+    objects: moving,
+    onObjectsAway: () => undefined,
+  });
+  const { work } = operations.find(({ key }) => key === "documents.download")!;
+  const { accountId, userId } = api.account;
+  const request = { params: { document_id: id }, accountId, caller: { userId } } as unknown as ErasedRequest;
+  const answer = (await (work as Extract<Work, { kind: "read" }>).handle(request)) as { content: Content };
+  const body = await answer.content.open({ first: 0, last: BYTES.length - 1 });
+  expect(await buffer(body)).toEqual(BYTES);
+  expect(await keyOf(id)).not.toBe(old);
+});
+
+test("a document without content gets another key at once, and with its space", async () => {
+  const { id: space_id } = await documents.newSpace("pending");
+  const { id, storage_key } = await documents.created({ space_id });
+  const { body } = await documents.rename(id, "Other.txt");
+  expect(body.storage_key).not.toBe(storage_key);
+  expect(String(body.storage_key).endsWith("/Other.txt")).toBe(true);
+  const renamed = await documents.renameSpace(space_id, "pending no more");
+  await moveAll();
+  expect((await keyOf(id)).startsWith(String(renamed.body.storage_prefix))).toBe(true);
+  expect((await documents.put(id)).status).toBe(200);
+  expect((await documents.download(id)).bytes).toEqual(BYTES);
+});
+
+test("a space's documents all go where its prefix says, over many steps, also when it is renamed midway", async () => {
+  const { id: space_id } = await documents.newSpace("many");
+  const ids: unknown[] = [];
+  for (let n = 0; n < 60; n++) {
+    const name = { space_id, file_name: `${n}.txt` };
+    ids.push(
+      (n % 7 === 0 ? await documents.created(name) : await documents.uploaded(name, Buffer.from(`${n}`))).id,
+    );
+  }
+  await documents.renameSpace(space_id, "more");
+  await moveOnce(database.pool, objects);
+  const { body: back } = await documents.renameSpace(space_id, "many");
+  await moveOnce(database.pool, objects);
+  const { body: space } = await documents.renameSpace(space_id, "most");
+  expect(back.storage_prefix).not.toBe(space.storage_prefix);
+  await moveAll();
+  for (const [n, id] of ids.entries()) {
+    expect((await keyOf(id)).startsWith(String(space.storage_prefix))).toBe(true);
+    if (n % 7 !== 0) expect((await documents.download(id)).bytes.toString()).toBe(`${n}`);
+  }
+});
+
+test("a step that was planned before a rename and comes after it undoes nothing", async () => {
+  const { id: space_id } = await documents.newSpace("X");
+  const { id } = await documents.uploaded({ space_id });
+  await documents.renameSpace(space_id, "Y");
+  const gate = Promise.withResolvers<void>();
+  const copying = Promise.withResolvers<void>();
+  const late: ObjectStore = {
+    ...passedOn(objects),
+    copy: async (...args) => {
+      copying.resolve();
+      await gate.promise;
+      await objects.copy(...args);
+    },
+  };
+  const lateStep = moveOnce(database.pool, late);
+  await copying.promise;
+  const { body: space } = await documents.renameSpace(space_id, "X");
+  await endLeases(database.pool);
+  await moveAll();
+  gate.resolve();
+  await lateStep;
+  expect((await keyOf(id)).startsWith(String(space.storage_prefix))).toBe(true);
+  expect((await documents.download(id)).bytes).toEqual(BYTES);
+});
+
+test("an upload that is under way while its document and its space are renamed is moved after them", async () => {
+  const { id: space_id } = await documents.newSpace("before");
+  const { id } = await documents.created({ space_id, file_name: "before" });
+  // Renamed between the reservation of its key and the commit: the row is locked until both renames are asked for.
+  const client = await database.pool.connect();
+  await client.query("begin");
+  await client.query("select from workspace.spaces where id = $1 for update", [space_id]);
+  const uploading = documents.put(id);
+  await expect
+    .poll(async () => (await keysInStore(objects)).some((key) => key.includes(String(id))))
+    .toBe(true);
+  await client.query("update workspace.spaces set storage_prefix = $2 where id = $1", [
+    space_id,
+    "spaces/after/",
+  ]);
+  await client.query("update workspace.documents set file_name = 'after' where id = $1", [id]);
+  await client.query("commit");
+  client.release();
+  expect((await uploading).status).toBe(200);
+  await moveAll();
+  expect(await keyOf(id)).toMatch(/^spaces\/after\/.*\/after$/);
+  expect((await documents.download(id)).bytes).toEqual(BYTES);
+});
+
+test("20 who rename a space and a document at once come one after the other", async () => {
+  const { id: space_id } = await documents.newSpace("at once");
+  const { id } = await documents.uploaded({ space_id });
+  const { id: other } = await documents.uploaded({ space_id, file_name: "other" });
+  const renames = Array.from({ length: 20 }, async (_, n) => [
+    (await documents.renameSpace(space_id, `at once ${n}`)).status,
+    (await documents.rename(id, `document ${n}`)).status,
+    (await documents.rename(n % 2 ? id : other, "the one")).status,
+    await moveOnce(database.pool, objects),
+  ]);
+  const answers = (await Promise.all(renames)).flat();
+  expect(answers.filter((answer) => typeof answer === "number" && ![200, 409].includes(answer))).toEqual([]);
+  await endLeases(database.pool);
+  await moveAll();
+  const { body: space } = await api.ask("GET", `/v1/spaces/${space_id}`);
+  expect(String(space.storage_prefix)).toContain(`spaces/${String(space.name).replaceAll(" ", "-")}-`);
+  for (const one of [id, other]) {
+    const { body } = await documents.get(one);
+    expect(String(body.storage_key).startsWith(`${space.storage_prefix}${one}-`)).toBe(true);
+    expect(String(body.storage_key).endsWith(`/${body.file_name}`)).toBe(true);
+    expect((await documents.download(one)).bytes).toEqual(BYTES);
+  }
+});
+
+test("of 20 documents that are given one name at once, one gets it", async () => {
+  const { id: space_id } = await documents.newSpace("names");
+  const made = await Promise.all(
+    Array.from({ length: 20 }, (_, n) => documents.created({ space_id, file_name: `${n}` })),
+  );
+  const answers = await Promise.all(made.map(({ id }) => documents.rename(id, "wanted")));
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+  expect(answers.filter(({ body }) => body.code === "document_name_taken")).toHaveLength(19);
+});

@@ -1,0 +1,231 @@
+import { once } from "node:events";
+import { PassThrough, Readable } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import { fc, test as property } from "@fast-check/vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import {
+  BodyLengthError,
+  ObjectNotFoundError,
+  ObjectRangeError,
+} from "../../../src/workspace/objects/object-errors.ts";
+import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
+import {
+  digest,
+  inChunks,
+  keysIn,
+  pagesOf,
+  putBytes,
+  readBytes,
+  uniqueBytes,
+} from "../support/object-bodies.ts";
+import { type OpenStore, storeKinds } from "../support/object-stores.ts";
+
+const TOMORROW = new Date(Date.now() + 86_400_000);
+const KEY = "spaces/plans-0123456789ab/report.pdf";
+
+describe.each(storeKinds)("an object in $name", ({ isHere, partBytes, open }) => {
+  describe.skipIf(!isHere)("(if that can be had)", () => {
+    let opened: OpenStore;
+    let store: ObjectStore;
+
+    beforeAll(async () => {
+      opened = await open();
+      store = opened.store;
+    });
+    afterAll(() => opened?.close());
+    beforeEach(async () => {
+      for (const key of await keysIn(store)) await store.remove(key);
+    });
+
+    const sizes = [0, 1, partBytes - 1, partBytes, partBytes + 1, 2 * partBytes, 2 * partBytes + 1];
+    test.each(sizes)("of %i bytes is read as it was put", async (size) => {
+      const bytes = uniqueBytes(size);
+      const before = Date.now();
+      await putBytes(store, KEY, bytes);
+      const { sizeBytes, range, body } = await store.get(KEY);
+      expect({ sizeBytes, range }).toEqual({ sizeBytes: size, range: null });
+      expect(digest(await buffer(body))).toBe(digest(bytes));
+      const facts = await store.stat(KEY);
+      expect(facts.sizeBytes).toBe(size);
+      // S3 tells whole seconds.
+      expect(Math.abs(facts.storedAt.getTime() - before)).toBeLessThan(60_000);
+      const pages = await pagesOf(store);
+      expect(pages).toEqual([[{ key: KEY, ...facts, storedAt: expect.any(Date) }]]);
+    });
+
+    const chunks = fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 30 });
+    property.prop([chunks, fc.nat(9_000), fc.nat(9_000)], { numRuns: 40 })(
+      "has the bytes of any chunks, and any range of them",
+      async (pieces, start, length) => {
+        const bytes = Buffer.concat(pieces);
+        await store.put(KEY, Readable.from(pieces), bytes.length);
+        expect(digest(await readBytes(store, KEY))).toBe(digest(bytes));
+        const end = start + length;
+        if (start >= bytes.length) {
+          await expect(store.get(KEY, { start, end })).rejects.toThrow(ObjectRangeError);
+          return;
+        }
+        const content = await store.get(KEY, { start, end });
+        expect(content.sizeBytes).toBe(bytes.length);
+        expect(content.range).toEqual({ start, end: Math.min(end, bytes.length - 1) });
+        expect(digest(await buffer(content.body))).toBe(digest(bytes.subarray(start, end + 1)));
+      },
+    );
+
+    test("has ranges across its parts", async () => {
+      const bytes = uniqueBytes(2 * partBytes + 1);
+      await putBytes(store, KEY, bytes);
+      for (const [start, end] of [
+        [partBytes - 1, partBytes],
+        [2 * partBytes, 2 * partBytes],
+        [1, 2 * partBytes - 1],
+      ] as const) {
+        const { body } = await store.get(KEY, { start, end });
+        expect(digest(await buffer(body))).toBe(digest(bytes.subarray(start, end + 1)));
+      }
+    });
+
+    test("that is not there is told as such, and removed all the same", async () => {
+      await expect(store.get(KEY)).rejects.toThrow(ObjectNotFoundError);
+      await expect(store.get(KEY, { start: 0, end: 1 })).rejects.toThrow(ObjectNotFoundError);
+      await expect(store.stat(KEY)).rejects.toThrow(ObjectNotFoundError);
+      await expect(store.copy(KEY, "spaces/other")).rejects.toThrow(ObjectNotFoundError);
+      await store.remove(KEY);
+      expect(await keysIn(store)).toEqual([]);
+      expect(await store.removeLeftovers(TOMORROW)).toBe(0);
+    });
+
+    describe("is left as it was, and nothing besides, by a put", () => {
+      const sizeBytes = 2 * partBytes + 1;
+      const cuts = [0, 1, partBytes - 1, partBytes, partBytes + 1, 2 * partBytes, 2 * partBytes];
+      const old = Buffer.from("what was there before");
+      const sent = uniqueBytes(sizeBytes);
+
+      async function expectUntouched(failing: Promise<void>, expected: unknown): Promise<void> {
+        await expect(failing).rejects.toThrow(expected as Error);
+        expect(digest(await readBytes(store, KEY))).toBe(digest(old));
+        expect(await keysIn(store)).toEqual([KEY]);
+        expect(await store.removeLeftovers(TOMORROW)).toBe(0);
+      }
+      beforeEach(() => putBytes(store, KEY, old));
+
+      test.each(cuts)("that is aborted after %i bytes", async (cut) => {
+        const controller = new AbortController();
+        const reason = new Error("nobody waits for it any more");
+        const body = new PassThrough();
+        body.write(sent.subarray(0, cut));
+        const putting = store.put(KEY, body, sizeBytes, controller.signal);
+        const aborting = once(body, "drain", { signal: AbortSignal.timeout(50) })
+          .catch(() => undefined)
+          .then(() => controller.abort(reason));
+        await expectUntouched(putting, reason);
+        await aborting;
+      });
+
+      test.each(cuts)("whose stream is destroyed after %i bytes", async (cut) => {
+        const body = new PassThrough({ highWaterMark: sizeBytes });
+        body.write(sent.subarray(0, cut));
+        const putting = store.put(KEY, body, sizeBytes);
+        setImmediate(() => body.destroy(new Error("hung up")));
+        await expectUntouched(putting, /hung up/);
+      });
+
+      test.each(cuts)("whose body throws after %i bytes", async (cut) => {
+        const fault = new Error("the digest is another");
+        const body = async function* () {
+          yield* inChunks(sent.subarray(0, cut));
+          throw fault;
+        };
+        await expectUntouched(store.put(KEY, body(), sizeBytes), fault);
+      });
+
+      test.each([...cuts, sizeBytes - 1])("that ends after %i bytes", async (cut) => {
+        const putting = store.put(KEY, inChunks(sent.subarray(0, cut)), sizeBytes);
+        await expectUntouched(putting, new BodyLengthError(sizeBytes, cut));
+      });
+
+      test.each([0, 1, partBytes, partBytes + 1, 2 * partBytes])("of %i bytes that goes on", async (size) => {
+        await expectUntouched(store.put(KEY, inChunks(sent), size), /and goes on/);
+      });
+
+      test("that is aborted before it begins", async () => {
+        const reason = new Error("too late");
+        const putting = store.put(KEY, inChunks(sent), sizeBytes, AbortSignal.abort(reason));
+        await expectUntouched(putting, reason);
+      });
+    });
+
+    test("is one of those that are put at once, whole at every moment", async () => {
+      const bodies = Array.from({ length: 10 }, (_, n) => uniqueBytes(n % 2 === 0 ? 70_000 : partBytes + 1));
+      const digests = new Set(bodies.map(digest));
+      await putBytes(store, KEY, bodies[0]!);
+      let isOver = false;
+      const read: string[] = [];
+      const readers = Array.from({ length: 3 }, async () => {
+        while (!isOver) read.push(digest(await readBytes(store, KEY)));
+      });
+      await Promise.all(bodies.map((bytes) => putBytes(store, KEY, bytes)));
+      isOver = true;
+      await Promise.all(readers);
+      expect([...digests]).toEqual(expect.arrayContaining(read));
+      expect(digests).toContain(digest(await readBytes(store, KEY)));
+      expect(await keysIn(store)).toEqual([KEY]);
+      expect(await store.removeLeftovers(TOMORROW)).toBe(0);
+    });
+
+    test.each([
+      ["removed", async () => await store.remove(KEY)],
+      ["replaced", async () => await putBytes(store, KEY, uniqueBytes(99))],
+      ["copied away", async () => await store.copy(KEY, "spaces/elsewhere").then(() => store.remove(KEY))],
+    ])("is read to its end although it is %s meanwhile", async (_, act) => {
+      const bytes = uniqueBytes(2 * partBytes + 1);
+      await putBytes(store, KEY, bytes);
+      const { body } = await store.get(KEY);
+      await once(body, "readable");
+      await act();
+      expect(digest(await buffer(body))).toBe(digest(bytes));
+    });
+
+    test.each([0, 1, partBytes, partBytes + 1, 3 * partBytes])(
+      "of %i bytes is copied, and both live on alone",
+      async (size) => {
+        const [bytes, later] = [uniqueBytes(size), uniqueBytes(77)];
+        await putBytes(store, KEY, bytes);
+        await putBytes(store, "spaces/b", uniqueBytes(5));
+        await store.copy(KEY, "spaces/b");
+        await store.copy(KEY, "spaces/b");
+        await store.copy(KEY, KEY);
+        await store.copy("spaces/b", "spaces/c");
+        await putBytes(store, KEY, later);
+        expect(digest(await readBytes(store, "spaces/b"))).toBe(digest(bytes));
+        await store.remove("spaces/b");
+        expect(digest(await readBytes(store, KEY))).toBe(digest(later));
+        expect(digest(await readBytes(store, "spaces/c"))).toBe(digest(bytes));
+        expect(await store.removeLeftovers(TOMORROW)).toBe(0);
+      },
+    );
+
+    test("is listed once, with a thousand others, page by page, below a prefix or all", async () => {
+      const keys = Array.from({ length: 1_003 }, (_, n) => `spaces/many-${n % 7}/d-${n}`);
+      const left = [...keys];
+      const putSome = async () => {
+        for (let key = left.pop(); key !== undefined; key = left.pop())
+          await putBytes(store, key, Buffer.from(key));
+      };
+      await Promise.all(Array.from({ length: 8 }, putSome));
+      const pages = await pagesOf(store, "spaces/");
+      expect(Math.max(...pages.map(({ length }) => length))).toBeLessThanOrEqual(1_000);
+      expect(pages.length).toBeGreaterThan(1);
+      expect(
+        pages
+          .flat()
+          .map(({ key }) => key)
+          .sort(),
+      ).toEqual([...keys].sort());
+      const some = keys.filter((key) => key.startsWith("spaces/many-3/d-10")).sort();
+      expect(await keysIn(store, "spaces/many-3/d-10")).toEqual(some);
+      expect(await keysIn(store, "spaces/none/")).toEqual([]);
+      expect(await keysIn(store, "../")).toEqual([]);
+    });
+  });
+});

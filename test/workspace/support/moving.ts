@@ -1,0 +1,60 @@
+// Steps of movers, and what is left when all is moved and removed.
+import type { Pool } from "pg";
+import { advanceMove } from "../../../src/workspace/moving/move-step.ts";
+import { removeLoose } from "../../../src/workspace/moving/removal.ts";
+import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
+import { claimMove } from "../../../src/workspace/store/moves.ts";
+
+const NEVER = new AbortController().signal;
+const LEASE_MS = 30_000;
+
+/** One step of a mover. False: there was nothing to do. */
+export async function moveOnce(pool: Pool, objects: ObjectStore, signal = NEVER): Promise<boolean> {
+  const move = await claimMove(pool, LEASE_MS);
+  if (move === null) return false;
+  const onLost = ({ documentId }: { documentId: string }) => {
+    throw new Error(`The object of ${documentId} is lost.`);
+  };
+  await advanceMove({ pool, objects, onLost, signal }, move);
+  return true;
+}
+
+/** As if the steps of killed movers were over. */
+export async function endLeases(pool: Pool): Promise<void> {
+  await pool.query("update workspace.moves set next_at = now() where next_at > now()");
+}
+
+/** As if what is kept for a while were kept no longer. `reserved`: also what somebody may still bring to a document. */
+export async function endKeeping(pool: Pool, reserved: boolean): Promise<void> {
+  await pool.query("update workspace.loose_objects set remove_at = now() where $1 or not is_reserved", [
+    reserved,
+  ]);
+}
+
+export async function removeAll(pool: Pool, objects: ObjectStore): Promise<void> {
+  while ((await removeLoose({ pool, objects }, NEVER)).count > 0);
+}
+
+/** Moves and removes until nothing is left to do. Nobody uploads meanwhile. */
+export async function settle(pool: Pool, objects: ObjectStore): Promise<void> {
+  await endLeases(pool);
+  while (await moveOnce(pool, objects));
+  for (let round = 0; round < 2; round++) {
+    await endKeeping(pool, true);
+    await removeAll(pool, objects);
+  }
+}
+
+export async function keysInStore(objects: ObjectStore): Promise<string[]> {
+  const keys: string[] = [];
+  for await (const page of objects.list("")) keys.push(...page.map(({ key }) => key));
+  return keys.sort();
+}
+
+/** Of documents with content. */
+export async function keysInRows(pool: Pool): Promise<string[]> {
+  const { rows } = await pool.query<{ storage_key: string }>(
+    "select storage_key from workspace.documents where has_content",
+  );
+  return rows.map((row) => row.storage_key).sort();
+}
