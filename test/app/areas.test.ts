@@ -80,7 +80,8 @@ describe.each(AREAS)("with %s alone", (area) => {
     const hindrances = async (areas: string) =>
       await (await createFindHindrances(database.pool, readConfig({ AREAS: areas })))();
     expect(await hindrances(area)).toEqual([]);
-    const missing = ["The migration workspace/0001_spaces.sql is not applied: run migrate."];
+    const files = ["0001_spaces.sql", "0002_objects.sql"];
+    const missing = files.map((file) => `The migration workspace/${file} is not applied: run migrate.`);
     expect(await hindrances("webhooks,workspace")).toEqual(area === "webhooks" ? missing : []);
     await migrate({ databaseUrl: database.url });
     expect(await hindrances("webhooks,workspace")).toEqual([]);

@@ -34,9 +34,16 @@ test("what is changed from the command line is in the audit log, and no secret w
   await resultOf("key", "revoke", key.key_id);
 
   const all = await resultOf("audit", "list");
-  const made = { key_id: key.key_id, name: "CI", scopes: ["webhooks:read"], expires_at: null };
+  const made = {
+    key_id: key.key_id,
+    user_id: null,
+    name: "CI",
+    scopes: ["webhooks:read"],
+    expires_at: null,
+  };
   const madeStaff = {
     key_id: staff.key_id,
+    user_id: null,
     name: null,
     scopes: ["webhooks:read"],
     expires_at: expect.any(String),
