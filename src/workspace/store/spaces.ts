@@ -150,6 +150,19 @@ async function findRole(
   return rows[0]?.role ?? null;
 }
 
+/** Where the space has its objects. It is locked: until the transaction ends nobody renames it or its documents. */
+export async function lockStoragePrefix(
+  tx: ClientBase,
+  accountId: string,
+  spaceId: string,
+): Promise<string | null> {
+  const { rows } = await tx.query<{ storage_prefix: string }>(
+    "select storage_prefix from workspace.spaces where account_id = $1 and id = $2 for no key update",
+    [accountId, spaceId],
+  );
+  return rows[0]?.storage_prefix ?? null;
+}
+
 /** Gives the space its new name and prefix, which new objects are kept under from now on. */
 export async function renameSpace(
   tx: ClientBase,
