@@ -5,6 +5,7 @@ import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } fro
 import { Problem } from "../../api/problems.ts";
 import { tidyMediaType } from "../../model/media-type.ts";
 import { id } from "../../operations/fields.ts";
+import { newId } from "../../store/new-id.ts";
 import { DOCUMENT_BYTES_MAX, liveContentType } from "../model/documents.ts";
 import { newObjectKey } from "../model/object-keys.ts";
 import {
@@ -12,7 +13,6 @@ import {
   insertDocument,
   listDocuments,
   lockDocument,
-  newDocumentId,
   renameDocument,
 } from "../store/documents.ts";
 import { hasFolder } from "../store/folders.ts";
@@ -88,7 +88,7 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         requirePermission(await lockSpace(tx, user, spaceId), "upload", request);
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
         const storagePrefix = (await lockStoragePrefix(tx, user.accountId, spaceId))!;
-        const documentId = await newDocumentId(tx);
+        const documentId = await newId(tx);
         const contentType = tidyMediaType(content_type)!;
         const inserted = await insertDocument(tx, user, place, {
           id: documentId,
