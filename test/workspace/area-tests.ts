@@ -90,9 +90,10 @@ documents.download GET /v1/documents/{document_id}/content documents:read none r
     },
     "documents.update": { file_name: "Stranger's" },
   },
-  tables: ["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"].map(
-    (name) => `workspace.${name}`,
-  ),
+  tables: [
+    ...["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"],
+    ...["workflows", "workflow_versions"],
+  ].map((name) => `workspace.${name}`),
   makeThings: async (api, owner) => {
     const { body } = await api.ask("POST", "/v1/spaces", { key: owner.key, body: { name: "Theirs" } });
     const document = await makeDocument(api, body.id, "Theirs", owner);
