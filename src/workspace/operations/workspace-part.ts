@@ -4,6 +4,8 @@ import { documentOperations } from "./documents.ts";
 import { folderOperations } from "./folders.ts";
 import { memberOperations } from "./members.ts";
 import { workspaceProblems } from "./problems.ts";
+import { runReadOperations } from "./run-reads.ts";
+import { runOperations } from "./runs.ts";
 import { spaceOperations } from "./spaces.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
@@ -19,6 +21,8 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
       ...folderOperations(dependencies),
       ...documentOperations(dependencies),
       ...contentOperations(dependencies),
+      ...runOperations(dependencies),
+      ...runReadOperations(dependencies),
     ],
     problems: workspaceProblems,
     pages: [],
@@ -27,6 +31,7 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
     tags: [
       { name: "Spaces", description: "Rooms for documents, and who may do what in them." },
       { name: "Documents", description: "Files in spaces, and the folders that they lie in." },
+      { name: "Workflow runs", description: "Workflows at work: what they do, and what comes of it." },
     ],
   };
 }
