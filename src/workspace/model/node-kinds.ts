@@ -21,7 +21,12 @@ export const nodeParameters = {
   manual_trigger: z.strictObject({}),
   /** An item for each document that lies there. */
   documents: z.strictObject({
-    folder_id: z.guid().nullable().default(null).describe("A folder of the space; null: the space's top."),
+    folder_id: z
+      .guid()
+      .toLowerCase()
+      .nullable()
+      .default(null)
+      .describe("A folder of the space; null: the space's top."),
   }),
   /** Hands its items on later. */
   wait: z

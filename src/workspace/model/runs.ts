@@ -2,9 +2,11 @@
 export const RUN_STATUSES = ["QUEUED", "ACTIVE", "WAITING", "SUCCEEDED", "FAILED", "CANCELLED"] as const;
 export type RunStatus = (typeof RUN_STATUSES)[number];
 
-/** Whether it goes on. */
+/** Of those that go on. */
+export const UNFINISHED_STATUSES = ["QUEUED", "ACTIVE", "WAITING"] as const satisfies readonly RunStatus[];
+
 export function isUnfinished(status: RunStatus): boolean {
-  return status === "QUEUED" || status === "ACTIVE" || status === "WAITING";
+  return UNFINISHED_STATUSES.some((one) => one === status);
 }
 
 /** What happens to a run and its nodes, as its events tell. */
