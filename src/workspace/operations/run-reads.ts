@@ -24,8 +24,8 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
       tag,
       summary: "List a node's items",
       description:
-        "What a node of the run has handed on so far, in its order. A run that goes on adds behind what was read. 404 " +
-        "if the run has no such node, or you are not a member of its space.",
+        "What a node of the run has handed on so far, in its order. A run that goes on adds behind what was read. " +
+        "404 if the run has no such node, or you are not a member of its space.",
       method: "GET",
       path: `${path}/node-items`,
       scope: "workflows:read",
