@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { isoTime } from "../../deliveries/time-text.ts";
 import { displayName, id, lineOfText, time } from "../../operations/fields.ts";
 import { Definition } from "../model/definition.ts";
 import { isTriggerKind, TRIGGER_KINDS } from "../model/node-kinds.ts";
@@ -134,7 +133,7 @@ export function listedWorkflowBody(workflow: ListedWorkflow): z.output<typeof Li
     last_run: lastRun && {
       id: lastRun.id,
       status: lastRun.status,
-      created_at: isoTime(Date.parse(lastRun.createdAt)),
+      created_at: new Date(lastRun.createdAt).toISOString(),
     },
     created_at: workflow.createdAt.toISOString(),
     updated_at: workflow.updatedAt.toISOString(),
