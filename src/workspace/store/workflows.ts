@@ -3,6 +3,7 @@ import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { RunStatus } from "../model/runs.ts";
+import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -87,15 +88,10 @@ export async function lockWorkflow(
   return await findWorkflow(tx, user, workflowId);
 }
 
-/** How many workflows are counted; beyond, the total is a lower bound. */
-const TOTAL_MAX = 10_000;
-
-export type WorkflowPage = {
+export type WorkflowPage = CappedTotal & {
   readonly workflows: readonly ListedWorkflow[];
   /** The next page begins below this id; null: there is none. */
   readonly nextBelowId: string | null;
-  readonly total: number;
-  readonly isTotalCapped: boolean;
 };
 
 /**
@@ -109,16 +105,16 @@ export async function listWorkflows(
   belowId: string | null,
   limit: number,
 ): Promise<WorkflowPage | null> {
-  const { rows } = await database.query<{ is_there: boolean; counted: number } & ListedWorkflow>({
+  const { rows } = await database.query<{ is_seen: boolean; counted: number } & ListedWorkflow>({
     name: "list_workflows",
     text: `
       select page.*, about.*
       from (
         select
           exists (select from workspace.space_members
-            where account_id = $1 and user_id = $2 and space_id = $3) as is_there,
+            where account_id = $1 and user_id = $2 and space_id = $3) as is_seen,
           (select count(*)::integer from (
-            select from workspace.workflows where account_id = $1 and space_id = $3 limit ${TOTAL_MAX + 1}
+            select from workspace.workflows where account_id = $1 and space_id = $3 limit ${COUNTED_MAX}
           ) as capped) as counted
       ) as about
       left join (
@@ -130,16 +126,10 @@ export async function listWorkflows(
       order by page.id desc`,
     values: [accountId, userId, spaceId, belowId, limit + 1],
   });
-  const { is_there, counted } = rows[0]!;
-  if (!is_there) return null;
-  const found = rows.filter(({ id }) => id !== null);
-  const workflows = found.slice(0, limit);
-  return {
-    workflows,
-    nextBelowId: found.length > limit ? (workflows.at(-1)?.id ?? null) : null,
-    total: Math.min(counted, TOTAL_MAX),
-    isTotalCapped: counted > TOTAL_MAX,
-  };
+  const { is_seen, counted } = rows[0]!;
+  if (!is_seen) return null;
+  const { page: workflows, nextId: nextBelowId } = cutPage(rows, "id", limit);
+  return { workflows, nextBelowId, ...cappedTotal(counted) };
 }
 
 /** A workflow with a first draft. The space exists. */
