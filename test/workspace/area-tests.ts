@@ -78,7 +78,7 @@ workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write rever
 workflows.runs.create POST /v1/workflows/{workflow_id}/runs workflows:run irreversible write async
 workflows.runs.get GET /v1/workflow-runs/{run_id} workflows:read none read sync
 workflows.runs.cancel POST /v1/workflow-runs/{run_id}/cancel workflows:run irreversible write sync
-workflows.runs.node_items GET /v1/workflow-runs/{run_id}/node-items workflows:read none read sync
+workflows.runs.node_items GET /v1/workflow-runs/{run_id}/nodes/{node_id}/items workflows:read none read sync
 workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none read sync
 `,
   codes: [
@@ -91,7 +91,6 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     "draft_revision_outdated",
     "folder_name_taken",
     "space_owner_fixed",
-    "target_refused",
     "too_many_workflow_runs",
     "workflow_not_published",
     "workflow_run_ended",
@@ -140,7 +139,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     "workflows.runs.get": (ask, made) => ask("GET", `/v1/workflow-runs/${made["workflows.runs.create"]}`),
     "workflows.runs.node_items": (ask, made) => {
       const node_id = FIRST_DEFINITION.nodes[0]?.id;
-      return ask("GET", `/v1/workflow-runs/${made["workflows.runs.create"]}/node-items?node_id=${node_id}`);
+      return ask("GET", `/v1/workflow-runs/${made["workflows.runs.create"]}/nodes/${node_id}/items`);
     },
     "workflows.runs.events": (ask, made) =>
       ask("GET", `/v1/workflow-runs/${made["workflows.runs.create"]}/events`),
@@ -179,6 +178,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
       document_id: document,
       workflow_id: String(workflow.body.id),
       run_id: run,
+      node_id: String(FIRST_DEFINITION.nodes[0]?.id),
     };
   },
   knownValues: async (api) => {
@@ -253,8 +253,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
       "workflows.runs.get": { params: run },
       "workflows.runs.cancel": { params: { run_id: fc.constantFrom(...cancelled) } },
       "workflows.runs.node_items": {
-        params: run,
-        query: { node_id: fc.constantFrom(...FIRST_DEFINITION.nodes.map(({ id }) => id)) },
+        params: { ...run, node_id: fc.constantFrom(...FIRST_DEFINITION.nodes.map(({ id }) => id)) },
       },
       "workflows.runs.events": { params: run },
       "spaces.create": { body: fc.record({ name: names }) },

@@ -2,10 +2,15 @@
 import type { Pool } from "pg";
 import { expect } from "vitest";
 import type { Definition, DefinitionNode } from "../../../src/workspace/model/definition.ts";
+import { createNodeSteps, type NodeSteps } from "../../../src/workspace/nodes/node-steps.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import { Runner, type RunnerOptions } from "../../../src/workspace/running/runner.ts";
+import { takeStep } from "../../../src/workspace/running/step.ts";
+import type { StepEnd } from "../../../src/workspace/running/step-end.ts";
+import { type ClaimedStep, claimStep, readySteps } from "../../../src/workspace/store/steps.ts";
 import type { Asked, AskOptions, Json } from "../../support/sealpost-api.ts";
 import { patience } from "../../support/time-limits.ts";
+import { workflowsOf } from "./workflows.ts";
 
 type Ask = (method: string, path: string, options?: AskOptions) => Promise<Asked>;
 
@@ -39,17 +44,9 @@ export type Run = Json & {
 
 /** Requests about runs; `options` say who asks. */
 export function runsOf(ask: Ask) {
-  const newWorkflow = async (space_id: unknown, definition: Definition, options: AskOptions = {}) => {
-    const made = await ask("POST", "/v1/workflows", { ...options, body: { space_id } });
-    const path = `/v1/workflows/${made.body.id}`;
-    const saved = await ask("PUT", `${path}/draft`, { ...options, body: { revision: 1, definition } });
-    expect([saved.status, saved.body.errors]).toEqual([200, undefined]);
-    const published = await ask("POST", `${path}/publish`, options);
-    expect([published.status, published.body.code]).toEqual(
-      saved.body.draft_differs ? [200, undefined] : [409, "draft_not_changed"],
-    );
-    return String(made.body.id);
-  };
+  const { published } = workflowsOf(ask);
+  const newWorkflow = async (space_id: unknown, definition: Definition, options: AskOptions = {}) =>
+    String((await published(space_id, definition, options)).id);
   const start = (workflowId: string, body: object = {}, options: AskOptions = {}) =>
     ask("POST", `/v1/workflows/${workflowId}/runs`, { ...options, body });
   const started = async (workflowId: string, body: object = {}, options: AskOptions = {}): Promise<Run> => {
@@ -72,14 +69,14 @@ export function runsOf(ask: Ask) {
   const cancel = (id: unknown, options: AskOptions = {}) =>
     ask("POST", `/v1/workflow-runs/${id}/cancel`, options);
   const itemPage = (id: unknown, nodeId: string, query = "", options: AskOptions = {}) =>
-    ask("GET", `/v1/workflow-runs/${id}/node-items?node_id=${nodeId}${query}`, options);
+    ask("GET", `/v1/workflow-runs/${id}/nodes/${nodeId}/items${query}`, options);
   const items = async (id: unknown, nodeId: string): Promise<Json[]> => {
     const found: Json[] = [];
     for (let query = ""; ; ) {
       const { body } = await itemPage(id, nodeId, query);
       found.push(...(body.items as { item: Json }[]).map(({ item }) => item));
       if (body.next_cursor === null) return found;
-      query = `&cursor=${body.next_cursor}`;
+      query = `?cursor=${body.next_cursor}`;
     }
   };
   const eventPage = (id: unknown, query = "", options: AskOptions = {}) =>
@@ -111,6 +108,51 @@ export function startTestRunner(pool: Pool, objects: ObjectStore, options: Parti
   });
   runner.start();
   return { errors, stop: () => runner.stop() };
+}
+
+const NOBODY = "00000000-0000-0000-0000-000000000000";
+const NEVER = new AbortController().signal;
+
+/** The step that is next, whosever it is. Null: nothing is to be done now. */
+export async function claimNext(pool: Pool, leaseMs = 60_000): Promise<ClaimedStep | null> {
+  await readySteps(pool);
+  return await claimStep(pool, NOBODY, leaseMs);
+}
+
+export type Stepping = {
+  readonly pool: Pool;
+  readonly objects: ObjectStore;
+  /** In place of what kinds of nodes do. */
+  readonly nodeSteps?: Partial<NodeSteps>;
+  readonly faults?: unknown[];
+  readonly signal?: AbortSignal;
+};
+
+/** Takes a step that was claimed. */
+export function take({ pool, objects, nodeSteps, faults, signal = NEVER }: Stepping, step: ClaimedStep) {
+  const onFault = (_: ClaimedStep, error: unknown) => void faults?.push(error);
+  const all = { ...createNodeSteps(pool, objects), ...nodeSteps };
+  return takeStep({ pool, nodeSteps: all, random: () => 0, onFault }, step, signal);
+}
+
+/** One step of a runner. Null: nothing is to be done now. */
+export async function stepOnce(stepping: Stepping): Promise<StepEnd | null> {
+  const step = await claimNext(stepping.pool);
+  return step === null ? null : await take(stepping, step);
+}
+
+/** Steps until nothing is to be done now. Returns what the last one came to. */
+export async function stepAll(stepping: Stepping): Promise<StepEnd | null> {
+  for (let last: StepEnd | null = null; ; ) {
+    const end = await stepOnce(stepping);
+    if (end === null) return last;
+    last = end;
+  }
+}
+
+/** As if leases, waits and delays were over. */
+export async function endWaits(pool: Pool): Promise<void> {
+  await pool.query("update workspace.node_runs set next_at = now() where next_at > now()");
 }
 
 export type PublishedAnalysis = { readonly analysis: Json; readonly webhookUrl: string | null };
