@@ -134,9 +134,9 @@ function addScreen(
         framer: session.embedOrigin,
       };
       const refuse = async () => {
-        const { session: known = null } = (await site.find(request)) ?? {};
-        if (known === null || !session.permissions.isSubsetOf(known.permissions))
-          throw new Problem("unauthorized");
+        const now = await site.find(request);
+        const mayStill = (scope: string) => now?.session.permissions.has(scope) ?? false;
+        if (now === null || ![...session.permissions].every(mayStill)) throw new Problem("unauthorized");
       };
       if (isRefreshed && isRefresh(request)) {
         const around = (main: Html) => mainElement(frame, main);

@@ -1,5 +1,4 @@
 import { readFile } from "node:fs/promises";
-import { serialize } from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { AddedRoute, Kernel } from "../api/kernel.ts";
 import { beginRequest } from "../api/request-context.ts";
@@ -29,7 +28,7 @@ export function setCookie(
 ): void {
   const [kind, other] = framer === null ? [STRICT, PARTITIONED] : [PARTITIONED, STRICT];
   if (reply.request.cookies[name] !== undefined)
-    reply.header("set-cookie", serialize(name, "", { ...other, maxAge: 0 }));
+    reply.header("set-cookie", reply.server.serializeCookie(name, "", { ...other, maxAge: 0 }));
   reply.setCookie(name, value, { ...kind, ...(keptSeconds !== undefined && { maxAge: keptSeconds }) });
 }
 

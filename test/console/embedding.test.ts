@@ -195,7 +195,7 @@ describe.skipIf(!HAS_BROWSER)("in a browser", () => {
     await context.close();
   });
 
-  test("of what was opened, and of zones chosen, in a frame of the same site and in a tab, the newest counts", async () => {
+  test("in a frame of the same site and in a tab, the session and the zone that are newest count", async () => {
     const { page: tab, context } = await newViewer();
     const zoneOf = (page: Page | Frame) => page.locator(".times summary").textContent();
     const choose = async (page: Page | Frame, zone: string) => {

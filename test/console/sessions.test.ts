@@ -107,7 +107,7 @@ describe("a link", () => {
     await after.close();
   });
 
-  test("is one too many for an account with 20,000 sessions; those that have expired or been ended do not count", async () => {
+  test("is one too many for an account with 20,000 sessions; ended ones do not count", async () => {
     const { accountId } = api.account;
     const fill = (count: number, expiresIn: string) =>
       database.pool.query(
