@@ -14,8 +14,8 @@ const STRICT = { ...OWN, sameSite: "strict" } as const;
 const PARTITIONED = { ...OWN, sameSite: "none", partitioned: true } as const;
 
 /**
- * Sets a cookie of a page that is framed, or is not. A frame of the same site gets both kinds, and so does a tab beside it:
- * of two with one name the older one would count, so it goes. First, because to some browsers they are the same.
+ * Sets a cookie of a page that is framed, or is not. A frame of the same site gets both kinds, and so does a tab beside
+ * it: of two with one name the older one would count, so it goes. First, because to some browsers they are the same.
  *
  * @param framer null: nobody frames the page @param keptSeconds without it: for as long as the browser is open
  */

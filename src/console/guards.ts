@@ -48,7 +48,7 @@ export function formOf(request: FastifyRequest): URLSearchParams {
 }
 
 /**
- * A file is read for as long as somebody takes it, perhaps for hours: each of its parts is for whoever may still see it.
+ * A file is read for as long as somebody takes it, perhaps for hours: each of its parts is for who may still see it.
  *
  * @param refuse throws once they may not
  */

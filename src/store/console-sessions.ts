@@ -28,8 +28,8 @@ export type NewLink = {
 export type Link = { readonly sessionId: string; readonly linkExpiresAt: Date; readonly expiresAt: Date };
 
 /**
- * Whether the account may open another session: those that were ended make room. Some that are opened at the same moment
- * may go beyond the limit.
+ * Whether the account may open another session: those that were ended make room. Some that are opened at the same
+ * moment may go beyond the limit.
  */
 export async function hasRoomForSession(client: ClientBase, accountId: string): Promise<boolean> {
   const { rows } = await client.query<{ count: number }>(

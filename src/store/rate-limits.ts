@@ -119,8 +119,8 @@ class TurnLimiter extends RateLimiterPostgres {
 }
 
 /**
- * Deletes the counts of windows that ended an hour ago by the database's clock, at most `rowsMax`. Returns how many. It
- * waits for no row: it and a count, each with some of the other's rows, would wait for each other for ever. What is being
+ * Deletes the counts of windows that ended an hour ago by the database's clock, at most `rowsMax`. Returns how many.
+ * It waits for no row: it and a count, each with some of the other's rows, would wait for each other. What is being
  * counted again is not to be deleted anyway.
  */
 export async function forgetCounts(pool: Pool, rowsMax: number): Promise<number> {
