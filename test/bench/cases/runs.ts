@@ -28,7 +28,9 @@ type Found = Pick<Timed, "p50Ms" | "p99OfSecondMs"> & { readonly ended: number }
 
 export const runs: BenchCase<Bench> = {
   name: "runs",
-  says: `What ${RUNS} workflow runs that go on all the time, of ${DOCUMENTS} documents each, cost webhooks at 900 a second.`,
+  says:
+    `What ${RUNS} workflow runs of ${DOCUMENTS} documents each, which go on all the time, cost webhooks at ` +
+    `${PER_SECOND} a second.`,
   run: async (bench, tell) => {
     const without: Found[] = [];
     const beside: Found[] = [];
