@@ -15,10 +15,12 @@ import { openedLater } from "../workspace/objects/opened-later.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
 import { hasSpaces } from "../workspace/store/account-spaces.ts";
 import { countMoves } from "../workspace/store/moves.ts";
+import type { OutageAs503 } from "./outage-as-503.ts";
 
 export type AreaOptions = {
   readonly config: Config;
   readonly dependencies: Dependencies;
+  readonly outageAs503: OutageAs503;
   /** What an area needs besides the database did not answer. */
   readonly onAway: (error: Error) => void;
 };
@@ -26,9 +28,10 @@ export type AreaOptions = {
 /** What each area adds to the API. This file alone knows the workspace; a test builds the service without it. */
 const apiParts: Readonly<Record<Area, (options: AreaOptions) => ApiPart>> = {
   webhooks: ({ dependencies }) => webhooksPart(dependencies),
-  workspace: ({ config, dependencies: { pool }, onAway }) => {
+  workspace: ({ config, dependencies: { pool }, outageAs503, onAway }) => {
     const objects = openedLater(() => openObjectStore(config));
-    return workspacePart({ pool, objects, onObjectsAway: onAway });
+    const { pagesUrl } = config;
+    return workspacePart({ pool, objects, onObjectsAway: onAway, pagesUrl, outageAs503 });
   },
 };
 

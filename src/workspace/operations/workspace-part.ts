@@ -1,15 +1,29 @@
 import type { ApiPart } from "../../operations/api-part.ts";
 import { askForMove } from "../store/moves.ts";
+import { createPasswordTries } from "../visiting/password-tries.ts";
+import { startRendering } from "../visiting/rendering.ts";
+import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
+import { visit } from "../visiting/visits.ts";
 import { contentOperations } from "./document-content.ts";
 import { documentOperations } from "./documents.ts";
 import { folderOperations } from "./folders.ts";
 import { memberOperations } from "./members.ts";
+import { pageLinkOperations } from "./page-links.ts";
+import { pageOperations } from "./pages.ts";
 import { workspaceProblems } from "./problems.ts";
 import { spaceOperations } from "./spaces.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
+export type WorkspacePartOptions = Omit<WorkspaceDependencies, "moveObjects"> & {
+  /** For pages, which run no operation. */
+  readonly outageAs503: <T>(work: Promise<T>) => Promise<T>;
+};
+
 /** What the workspace adds to the API. It closes the object store. */
-export function workspacePart(given: Omit<WorkspaceDependencies, "moveObjects">): ApiPart {
+export function workspacePart({ outageAs503, ...given }: WorkspacePartOptions): ApiPart {
+  const { pool, pagesUrl } = given;
+  const rendering = startRendering(pool);
+  const visiting = { pool, rendering, tryPassword: createPasswordTries(pool) };
   const dependencies: WorkspaceDependencies = {
     ...given,
     moveObjects: (tx, accountId, spaceId) => askForMove(tx, accountId, spaceId, null),
@@ -17,21 +31,28 @@ export function workspacePart(given: Omit<WorkspaceDependencies, "moveObjects">)
   return {
     about:
       "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
-      "others a role in it, and create and upload documents.",
+      "others a role in it, and create and upload documents. Write pages there, and show them to anybody by a link.",
     operations: [
       ...spaceOperations(dependencies),
       ...memberOperations(dependencies),
       ...folderOperations(dependencies),
       ...documentOperations(dependencies),
       ...contentOperations(dependencies),
+      ...pageOperations(dependencies),
+      ...pageLinkOperations(dependencies),
     ],
     problems: workspaceProblems,
     pages: [],
-    close: () => given.objects.close(),
+    addRoutes: createVisitingRoutes({
+      pagesUrl,
+      visit: (visitor) => outageAs503(visit(visiting, visitor)),
+    }),
+    close: async () => void (await Promise.all([given.objects.close(), rendering.close()])),
     sends: [],
     tags: [
       { name: "Spaces", description: "Rooms for documents, and who may do what in them." },
       { name: "Documents", description: "Files in spaces, and the folders that they lie in." },
+      { name: "Pages", description: "Texts in spaces, and the links by which anybody can read them." },
     ],
   };
 }
