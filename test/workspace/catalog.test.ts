@@ -5,6 +5,7 @@ import {
   DOCUMENT_STATUSES,
   LIVE_CONTENT_TYPES,
 } from "../../src/workspace/model/documents.ts";
+import { LINK_STATUSES } from "../../src/workspace/model/page-links.ts";
 import { SPACE_ROLES } from "../../src/workspace/model/roles.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount } from "../support/installation.ts";
@@ -14,6 +15,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "documents.doc_origin": DOCUMENT_ORIGINS,
   "documents.live_content_type": LIVE_CONTENT_TYPES,
   "documents.status": DOCUMENT_STATUSES,
+  "page_links.status": LINK_STATUSES,
   "space_members.role": SPACE_ROLES,
 };
 
