@@ -2,14 +2,14 @@ import { createHash } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { PAGES, type PageWorld, pageWorld } from "./page-world.ts";
+import { type PageWorld, pageWorld } from "./page-world.ts";
 
 let database: TestDatabase;
 let api: TestApi;
 let world: PageWorld;
 beforeAll(async () => {
   database = await createTestDatabase();
-  api = await startTestApi(database, PAGES);
+  api = await startTestApi(database);
   world = pageWorld(api);
 });
 afterAll(async () => {

@@ -1,10 +1,6 @@
 import { request } from "undici";
 import type { Json, TestAccount, TestApi } from "../support/sealpost-api.ts";
 
-/** Where links lead; everything that a test asks goes to where the API listens. */
-export const PAGES_URL = "http://pages.localhost";
-export const PAGES = { PAGES_URL };
-
 type Person = Pick<TestAccount, "key">;
 
 type Opening = {

@@ -1,5 +1,4 @@
 import type { ApiPart } from "../../operations/api-part.ts";
-import { askForMove } from "../store/moves.ts";
 import { createPasswordTries } from "../visiting/password-tries.ts";
 import { startRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
@@ -14,20 +13,16 @@ import { workspaceProblems } from "./problems.ts";
 import { spaceOperations } from "./spaces.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
-export type WorkspacePartOptions = Omit<WorkspaceDependencies, "moveObjects"> & {
+export type WorkspacePartOptions = WorkspaceDependencies & {
   /** For pages, which run no operation. */
   readonly outageAs503: <T>(work: Promise<T>) => Promise<T>;
 };
 
 /** What the workspace adds to the API. It closes the object store. */
-export function workspacePart({ outageAs503, ...given }: WorkspacePartOptions): ApiPart {
-  const { pool, pagesUrl } = given;
+export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOptions): ApiPart {
+  const { pool, objects, pagesUrl } = dependencies;
   const rendering = startRendering(pool);
   const visiting = { pool, rendering, tryPassword: createPasswordTries(pool) };
-  const dependencies: WorkspaceDependencies = {
-    ...given,
-    moveObjects: (tx, accountId, spaceId) => askForMove(tx, accountId, spaceId, null),
-  };
   return {
     about:
       "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
@@ -47,7 +42,7 @@ export function workspacePart({ outageAs503, ...given }: WorkspacePartOptions): 
       pagesUrl,
       visit: (visitor) => outageAs503(visit(visiting, visitor)),
     }),
-    close: async () => void (await Promise.all([given.objects.close(), rendering.close()])),
+    close: async () => void (await Promise.all([objects.close(), rendering.close()])),
     sends: [],
     tags: [
       { name: "Spaces", description: "Rooms for documents, and who may do what in them." },

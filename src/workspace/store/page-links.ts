@@ -1,7 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 import type { LinkStatus } from "../model/page-links.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import type { Person } from "./pages.ts";
+import { IS_PAGE_SEEN, type Person } from "./page-drafts.ts";
+import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 export type StoredLink = {
@@ -76,15 +77,10 @@ export async function lockLink(tx: ClientBase, user: SpaceUser, linkId: string):
   return await findLink(tx, user, linkId);
 }
 
-/** How many links are counted; beyond, the total is a lower bound. */
-const TOTAL_MAX = 10_000;
-
-export type LinkPage = {
+export type LinkPage = CappedTotal & {
   readonly links: readonly StoredLink[];
   /** The next page begins below this id; null: there is none. */
   readonly nextBelowId: string | null;
-  readonly total: number;
-  readonly isTotalCapped: boolean;
 };
 
 /**
@@ -98,15 +94,12 @@ export async function listLinks(
   belowId: string | null,
   limit: number,
 ): Promise<LinkPage | null> {
-  const { rows } = await database.query<{ is_there: boolean; counted: number } & StoredLink>(
+  const { rows } = await database.query<{ is_seen: boolean; counted: number } & StoredLink>(
     `select page.*, about.*
      from (
-       select
-         exists (select from workspace.pages as p
-           join workspace.space_members as m on m.account_id = p.account_id and m.space_id = p.space_id
-           where p.account_id = $1 and p.id = $3 and m.user_id = $2) as is_there,
+       select ${IS_PAGE_SEEN} as is_seen,
          (select count(*)::integer from (
-           select from workspace.page_links where account_id = $1 and page_id = $3 limit ${TOTAL_MAX + 1}
+           select from workspace.page_links where account_id = $1 and page_id = $3 limit ${COUNTED_MAX}
          ) as capped) as counted
      ) as about
      left join (
@@ -118,16 +111,10 @@ export async function listLinks(
      order by page.id desc`,
     [accountId, userId, pageId, belowId, limit + 1],
   );
-  const { is_there, counted } = rows[0]!;
-  if (!is_there) return null;
-  const found = rows.filter(({ id }) => id !== null);
-  const links = found.slice(0, limit);
-  return {
-    links,
-    nextBelowId: found.length > limit ? (links.at(-1)?.id ?? null) : null,
-    total: Math.min(counted, TOTAL_MAX),
-    isTotalCapped: counted > TOTAL_MAX,
-  };
+  const { is_seen, counted } = rows[0]!;
+  if (!is_seen) return null;
+  const { page: links, nextId: nextBelowId } = cutPage(rows, "id", limit);
+  return { links, nextBelowId, ...cappedTotal(counted) };
 }
 
 /** What its maker chooses. Null: no limit, no password. */

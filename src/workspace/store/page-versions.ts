@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from "pg";
-import type { Person } from "./pages.ts";
+import { IS_PAGE_SEEN, type Person } from "./page-drafts.ts";
+import { cutPage } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 export type StoredVersion = {
@@ -59,13 +60,10 @@ export async function listVersions(
   below: number | null,
   limit: number,
 ): Promise<VersionPage | null> {
-  const { rows } = await database.query<{ is_there: boolean; total: number } & StoredVersion>(
+  const { rows } = await database.query<{ is_seen: boolean; total: number } & StoredVersion>(
     `select page.*, about.*
      from (
-       select
-         exists (select from workspace.pages as p
-           join workspace.space_members as m on m.account_id = p.account_id and m.space_id = p.space_id
-           where p.account_id = $1 and p.id = $3 and m.user_id = $2) as is_there,
+       select ${IS_PAGE_SEEN} as is_seen,
          (select coalesce(max(number), 0) from workspace.page_versions
            where account_id = $1 and page_id = $3) as total
      ) as about
@@ -77,11 +75,10 @@ export async function listVersions(
      order by page.number desc`,
     [accountId, userId, pageId, below, limit + 1],
   );
-  const { is_there, total } = rows[0]!;
-  if (!is_there) return null;
-  const found = rows.filter(({ id }) => id !== null);
-  const versions = found.slice(0, limit);
-  return { versions, nextBelow: found.length > limit ? (versions.at(-1)?.number ?? null) : null, total };
+  const { is_seen, total } = rows[0]!;
+  if (!is_seen) return null;
+  const { page: versions, nextId } = cutPage(rows, "id", limit);
+  return { versions, nextBelow: nextId === null ? null : versions.at(-1)!.number, total };
 }
 
 /** Whether it is a version of that page. */
