@@ -113,6 +113,11 @@ export const Publication = z.strictObject({
 
 const NOT_ENFORCED =
   "Must be empty: visitors are not asked who they are, so this could not be enforced. Use a password.";
+const nobody = z
+  .array(z.string())
+  .refine(({ length }) => length === 0, { error: NOT_ENFORCED })
+  .meta({ maxItems: 0 })
+  .describe(NOT_ENFORCED);
 
 const settings = {
   label: displayName.describe("For people."),
@@ -125,8 +130,8 @@ const settings = {
     .refine((text) => text.isWellFormed(), { error: "Must not have lone surrogates." })
     .nullable()
     .describe("Visitors are asked for it; null: they are not."),
-  allowed_emails: z.array(z.string()).max(0, NOT_ENFORCED).describe(NOT_ENFORCED),
-  allowed_domains: z.array(z.string()).max(0, NOT_ENFORCED).describe(NOT_ENFORCED),
+  allowed_emails: nobody,
+  allowed_domains: nobody,
 };
 
 export const LinkSettings = z.strictObject(settings).partial().required({ label: true });
