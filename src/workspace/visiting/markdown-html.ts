@@ -11,6 +11,10 @@ const markdown = new MarkdownIt("default", { html: false, linkify: true });
 markdown.renderer.rules.image = (tokens, at, options, env, self) =>
   markdown.utils.escapeHtml(self.renderInlineAsText(tokens[at]?.children ?? [], options, env));
 
+/** Where a link may lead: elsewhere. There is nothing beside a page. */
+const LEADING = /^(?:https?:\/\/|mailto:)/i;
+const REL = "nofollow noopener noreferrer";
+
 /** What the renderer writes, and nothing else, should it ever write more. The page's title is its one h1. */
 const SANITIZED: sanitizeHtml.IOptions = {
   allowedTags: [
@@ -19,9 +23,8 @@ const SANITIZED: sanitizeHtml.IOptions = {
   ],
   allowedAttributes: { a: ["href", "rel"], ol: ["start"], pre: ["tabindex"] },
   allowedSchemes: ["http", "https", "mailto"],
-  allowProtocolRelative: false,
   transformTags: {
-    a: sanitizeHtml.simpleTransform("a", { rel: "nofollow noopener noreferrer" }),
+    a: (tagName, { href = "" }) => ({ tagName, attribs: LEADING.test(href) ? { href, rel: REL } : {} }),
     // What scrolls can be reached by the keyboard.
     pre: sanitizeHtml.simpleTransform("pre", { tabindex: "0" }),
     ...Object.fromEntries([5, 4, 3, 2, 1].map((level) => [`h${level}`, `h${level + 1}`])),
