@@ -49,6 +49,37 @@ export type AreaWorkOptions = {
   readonly wallClockMs: () => number;
 };
 
+/**
+ * Tells once, as soon as it is known, if an area cannot have what it needs besides the database. The process goes on:
+ * what is away may come back, and the other area does not need it. Returns what ends the question.
+ */
+export function startAreaChecks({
+  config,
+  log,
+}: Pick<AreaWorkOptions, "config" | "log">): () => Promise<void> {
+  if (!config.areas.includes("workspace")) return async () => undefined;
+  const stopping = new AbortController();
+  const checking = checkObjects(config, stopping.signal).catch((err: unknown) => {
+    if (stopping.signal.aborted) return;
+    const mend =
+      config.objectStoreUrl === null ? "the folder STATE_DIR/objects" : "OBJECT_STORE_URL and its keys";
+    log.warn({ err }, `documents cannot be stored or read now, and their requests get 503: look at ${mend}`);
+  });
+  return async () => {
+    stopping.abort();
+    await checking;
+  };
+}
+
+async function checkObjects(config: Config, signal: AbortSignal): Promise<void> {
+  const objects = await openObjectStore(config);
+  try {
+    await objects.check(signal);
+  } finally {
+    await objects.close();
+  }
+}
+
 /** Starts what areas have to do beside a dispatcher. Returns what ends it. */
 export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   const { config, databaseUrl, log, metrics, wallClockMs: now } = options;

@@ -20,7 +20,7 @@ import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { DAY_MS } from "../model/time.ts";
 import { createGaugePool, createGeneralPool } from "../store/pools.ts";
-import { startAreaWork } from "./areas.ts";
+import { startAreaChecks, startAreaWork } from "./areas.ts";
 import { createCapacityGauges } from "./capacity-gauges.ts";
 import { refuseOtherCells } from "./database.ts";
 import { createQueueGauges } from "./database-gauges.ts";
@@ -57,6 +57,7 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const observer = startObserving(options, resources);
   const dispatching = startDispatching({ ...options, observer });
   resources.defer(async () => void (await Promise.all([dispatching.stop(), quarantine.stop()])));
+  resources.defer(startAreaChecks(options));
   resources.defer(startAreaWork(options));
   context.sendToParent({ ready: true, metrics: monitoring.url });
   const { dispatchInFlightMax: inFlightMax } = config;

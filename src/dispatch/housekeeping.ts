@@ -3,6 +3,7 @@ import { DAY_MS } from "../model/time.ts";
 import { forgetActivity } from "../store/activity.ts";
 import { forgetAnsweredLanes } from "../store/answered-lanes.ts";
 import { forgetAuditEntries } from "../store/audit-log.ts";
+import { type Retention, writeRetention } from "../store/cell-keeping.ts";
 import { forgetSessions } from "../store/console-sessions.ts";
 import { forgetIdempotencyKeys } from "../store/idempotency.ts";
 import { forgetUnconfirmed } from "../store/notice-recipients.ts";
@@ -21,14 +22,6 @@ import { forgetReplay } from "../store/replays.ts";
 const FORGOTTEN_PER_STEP = 1_000;
 /** An address that nobody has confirmed, once no link to it is good any more. */
 const UNCONFIRMED_KEPT_MS = 7 * DAY_MS;
-
-export type Retention = {
-  /** Analyses are readable this long; bodies are kept a day longer, because they are dropped by whole days. */
-  readonly analysisRetentionMs: number;
-  readonly logRetentionMs: number;
-  readonly auditRetentionMs: number;
-  readonly idempotencyRetentionMs: number;
-};
 
 export type HouseLog = {
   readonly made: (count: number) => void;
@@ -52,6 +45,7 @@ export type HouseWork = {
 /** Creates upcoming partitions and drops expired ones, and deletes whatever else is past its retention. Idempotent. */
 export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   const { retention, signal } = work;
+  await writeRetention(pool, retention);
   const made = await makePartitions(pool);
   if (made > 0) work.log.made(made);
   await repeat(signal, () =>
