@@ -119,7 +119,8 @@ function findPagesConflicts({ pagesUrl, publicUrl, host, environment }: Partial<
   if (hostname === consoleHost) {
     problems.push(
       `PAGES_URL is of the host ${hostname} but must be of another one than ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
-        "pages must not share a host with the API and the console. On your own machine, take localhost for one and 127.0.0.1 for the other.",
+        "pages must not share a host with the API and the console. On your own machine, take localhost for " +
+        "one and 127.0.0.1 for the other.",
     );
   }
   if (environment === "production" && protocol === "http:") {

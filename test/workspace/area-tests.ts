@@ -80,6 +80,7 @@ pages.links_retarget POST /v1/page-links/{link_id}/retarget pages:write reversib
     "pages_not_configured",
     "space_owner_fixed",
   ],
+  secrets: ["pages.links_create"],
   writes: {
     "spaces.create": (ask) => ask("POST", "/v1/spaces", { body: { name: "Walk" } }),
     "spaces.update": (ask, made) =>
