@@ -180,6 +180,11 @@ describe("wrong passwords", () => {
     const statuses = tried.map(({ status }) => status);
     expect(statuses.filter((status) => status === 403)).toHaveLength(10);
     expect(statuses.filter((status) => status === 429)).toHaveLength(20);
+    const { rows } = await database.pool.query("select points from sealpost.rate_limits where key = $1", [
+      `page-link:${link.id}`,
+    ]);
+    // What it was refused counts for nobody else.
+    expect(rows).toEqual([{ points: 10 }]);
     const limited = await there.send(link, PASSWORD, from("192.0.2.1"));
     expect(limited.status).toBe(429);
     expect(limited.text).toContain("There were too many wrong passwords. Try again in 15 minutes.");

@@ -3,7 +3,7 @@ import type { Operation } from "../../api/operation.ts";
 import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
 import { id } from "../../operations/fields.ts";
-import { lockPage } from "../store/page-drafts.ts";
+import { findPage } from "../store/page-drafts.ts";
 import { changeLink, findLink, insertLink, listLinks, lockLink, pinLink } from "../store/page-links.ts";
 import { hasVersion } from "../store/page-versions.ts";
 import { hashPassword } from "../visiting/passwords.ts";
@@ -54,7 +54,7 @@ export function pageLinkOperations({
       handle: async (request, tx) => {
         const { label, expires_at = null, max_visits = null, password = null } = request.body;
         const user = userOf(request);
-        const page = await lockPage(tx, user, request.params.page_id);
+        const page = await findPage(tx, user, request.params.page_id);
         requirePermission(page?.role ?? null, "edit_pages", request);
         if (pagesUrl === null) throw request.problem("pages_not_configured");
         if (page!.currentVersion === null) throw request.problem("page_not_published");

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { addressBucket } from "../../api/rate-limits.ts";
 import { inTurns } from "../../api/turn-queue.ts";
-import { type CountedPolicy, createRequestCounter, uncountRequest } from "../../store/rate-limits.ts";
+import { type Counted, type CountedPolicy, createRequestCounter, uncountRequest } from "../../store/rate-limits.ts";
 import type { OpenedLink } from "../store/page-visits.ts";
 import { isPassword } from "./passwords.ts";
 
@@ -32,11 +32,11 @@ export function createPasswordTries(pool: Pool): TryPassword {
   async function tryNow({ id, passwordHash }: OpenedLink, password: string, address: string): Promise<Tried> {
     const all = `page-link:${id}`;
     const own = `${all}:${addressBucket(address)}`;
-    const [byAddress, inAll] = await Promise.all([count(own, BY_ADDRESS), count(all, IN_ALL)]);
-    if (byAddress.requests > BY_ADDRESS.requestsMax || inAll.requests > IN_ALL.requestsMax) {
-      const resetMs = byAddress.requests > BY_ADDRESS.requestsMax ? byAddress.resetMs : inAll.resetMs;
-      return { kind: "limited", retryAfterSeconds: Math.max(1, Math.ceil(resetMs / 1_000)) };
-    }
+    const byAddress = await count(own, BY_ADDRESS);
+    if (byAddress.requests > BY_ADDRESS.requestsMax) return limited(byAddress);
+    // Not before: what an address is refused shuts nobody else out.
+    const inAll = await count(all, IN_ALL);
+    if (inAll.requests > IN_ALL.requestsMax) return limited(inAll);
     if (passwordHash !== null && !(await isPassword(password, passwordHash))) return { kind: "wrong" };
     await uncountRequest(pool, [own, all]);
     return { kind: "right" };
@@ -53,4 +53,8 @@ export function createPasswordTries(pool: Pool): TryPassword {
       waiting--;
     }
   };
+}
+
+function limited({ resetMs }: Counted): Tried {
+  return { kind: "limited", retryAfterSeconds: Math.max(1, Math.ceil(resetMs / 1_000)) };
 }

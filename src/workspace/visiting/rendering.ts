@@ -34,6 +34,8 @@ export function startRendering(pool: Pool): Rendering {
     resourceLimits: { maxOldGenerationSizeMb: THREAD_MIB_MAX },
     env: {},
   });
+  // Of one that has no task: tasks are told of their own.
+  thread.on("error", () => undefined);
   const remembered = new TtlMap<string, Promise<ShownVersion>>({
     entriesMax: REMEMBERED_MAX,
     now: () => performance.now(),
