@@ -43,7 +43,7 @@ beforeAll(async () => {
   staffKey = (await createTestKey(database.pool, null, ["staff:read", "webhooks:read", "webhooks:replay"]))
     .apiKey;
   const { id: userId } = await createTestUser(database.pool, accountId);
-  const scopes = ["spaces:read", "spaces:write", "pages:read", "pages:write"];
+  const scopes = ["spaces", "pages", "workflows"].flatMap((of) => [`${of}:read`, `${of}:write`]);
   const wish = { accountId, userId, name: null, scopes, expiresInSeconds: null };
   userKey = (await createApiKey(database.pool, readConfig({}), wish)).apiKey;
   shell = startShell();
@@ -130,9 +130,9 @@ test("every command is answered as the README says", async () => {
   const written = await runNext("/v1/pages -H");
   expect(written).toMatchObject({ status: 201, body: { title: "Results", revision: 1 } });
   ids.PAGE_ID = idOf(written);
-  const version = await runNext("/publish");
-  expect(version).toMatchObject({ status: 201, body: { number: 1 } });
-  ids.VERSION_ID = idOf(version);
+  const current = await runNext("/publish");
+  expect(current).toMatchObject({ status: 201, body: { number: 1 } });
+  ids.VERSION_ID = idOf(current);
   const opened = await runNext("/links");
   expect(opened).toMatchObject({ status: 201, body: { max_visits: 50, pinned: false } });
   ids.LINK_ID = idOf(opened);
@@ -142,6 +142,14 @@ test("every command is answered as the README says", async () => {
   expect(await runNext("/draft")).toMatchObject({ status: 200, body: { revision: 2, draft_differs: true } });
   expect(await runNext("/retarget")).toMatchObject({ status: 200, body: { pinned: true } });
   expect(await runNext("-X PATCH")).toMatchObject({ status: 200, body: { pinned: false, visit_count: 1 } });
+
+  const workflow = await runNext("/v1/workflows -H");
+  expect(workflow).toMatchObject({ status: 201, body: { name: "Untitled", node_count: 1 } });
+  ids.WORKFLOW_ID = (workflow.body as Record<string, string>).id!;
+  const saved = { draft_revision: 2, node_count: 3, current_version: null };
+  expect(await runNext("/draft -H")).toMatchObject({ status: 200, body: saved });
+  const version = { version: 1, change_note: "Counts words" };
+  expect(await runNext("/publish -H")).toMatchObject({ status: 200, body: { current_version: version } });
   expect(left).toEqual([]);
 });
 

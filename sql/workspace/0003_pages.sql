@@ -37,6 +37,17 @@ create table workspace.page_versions (
   foreign key (account_id, published_by) references sealpost.users (account_id, id)
 );
 
+create function workspace.keep_page_version() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception 'version % of page % never changes', old.number, old.page_id;
+end
+$$;
+create trigger keep_page_version before update on workspace.page_versions
+  for each row execute function workspace.keep_page_version();
+
 create table workspace.page_links (
   account_id uuid not null references workspace.workspaces,
   id uuid not null default sealpost.uuid_v7(),

@@ -17,6 +17,7 @@ import {
   makePartitions,
   type PartitionedTable,
 } from "../store/partitions.ts";
+import { forgetCounts } from "../store/rate-limits.ts";
 import { forgetReplay } from "../store/replays.ts";
 
 const FORGOTTEN_PER_STEP = 1_000;
@@ -56,6 +57,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await repeat(signal, () => forgetNotices(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetCounts(pool, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetActivity(pool, FORGOTTEN_PER_STEP));
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));

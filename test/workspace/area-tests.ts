@@ -1,6 +1,8 @@
 import { fc } from "@fast-check/vitest";
+import { FIRST_DEFINITION } from "../../src/workspace/model/definition.ts";
 import type { AreaTests } from "../support/area-tests.ts";
 import type { TestAccount, TestApi } from "../support/sealpost-api.ts";
+import { definitions } from "./support/definitions.ts";
 
 const role = fc.constantFrom("ADMIN", "EDITOR", "VIEWER");
 const names = fc.oneof(fc.stringMatching(/^[a-z0-9]{1,40}$/), fc.string());
@@ -9,6 +11,8 @@ const FILE = Buffer.from("What it has.");
 const FILE_FIELDS = { content_type: "application/octet-stream", file_size: FILE.length };
 /** More than are uploaded. */
 const DOCUMENTS_KNOWN = 200;
+/** More than are saved or published. */
+const WORKFLOWS_KNOWN = 60;
 
 async function makeDocument(
   api: TestApi,
@@ -34,6 +38,14 @@ async function makeLink(api: TestApi, space_id: unknown, { key }: Pick<TestAccou
   const version_id = await make(`/v1/pages/${page_id}/publish`);
   const link_id = await make(`/v1/pages/${page_id}/links`, { label: "Theirs" });
   return { page_id, version_id, link_id };
+}
+
+async function makeWorkflows(api: TestApi, space_id: unknown): Promise<readonly string[]> {
+  const ids: string[] = [];
+  for (let n = 0; n < WORKFLOWS_KNOWN; n++) {
+    ids.push(String((await api.ask("POST", "/v1/workflows", { body: { space_id } })).body.id));
+  }
+  return ids;
 }
 
 /** What the tests of all operations know of the workspace's. */
@@ -65,12 +77,21 @@ pages.links_list GET /v1/pages/{page_id}/links pages:read none read sync
 pages.links_get GET /v1/page-links/{link_id} pages:read none read sync
 pages.links_update PATCH /v1/page-links/{link_id} pages:write reversible write sync
 pages.links_retarget POST /v1/page-links/{link_id}/retarget pages:write reversible write sync
+workflows.list GET /v1/workflows workflows:read none read sync
+workflows.create POST /v1/workflows workflows:write reversible write sync
+workflows.get GET /v1/workflows/{workflow_id} workflows:read none read sync
+workflows.update PATCH /v1/workflows/{workflow_id} workflows:write reversible write sync
+workflows.draft.save PUT /v1/workflows/{workflow_id}/draft workflows:write reversible write sync
+workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write reversible write sync
 `,
   codes: [
     "access_denied",
     "document_already_uploaded",
     "document_name_taken",
     "document_not_uploaded",
+    "draft_invalid",
+    "draft_not_changed",
+    "draft_revision_outdated",
     "folder_name_taken",
     "page_changed",
     "page_link_expired",
@@ -112,6 +133,15 @@ pages.links_retarget POST /v1/page-links/{link_id}/retarget pages:write reversib
       ask("POST", `/v1/page-links/${made["pages.links_create"]}/retarget`, {
         body: { page_version_id: made["pages.publish"] },
       }),
+    "workflows.create": (ask, made) =>
+      ask("POST", "/v1/workflows", { body: { space_id: made["spaces.create"] } }),
+    "workflows.update": (ask, made) =>
+      ask("PATCH", `/v1/workflows/${made["workflows.create"]}`, { body: { name: "Walked" } }),
+    "workflows.draft.save": (ask, made) => {
+      const body = { revision: 1, definition: FIRST_DEFINITION };
+      return ask("PUT", `/v1/workflows/${made["workflows.create"]}/draft`, { body });
+    },
+    "workflows.publish": (ask, made) => ask("POST", `/v1/workflows/${made["workflows.create"]}/publish`),
   },
   reads: {
     "spaces.list": (ask) => ask("GET", "/v1/spaces?limit=1"),
@@ -126,6 +156,8 @@ pages.links_retarget POST /v1/page-links/{link_id}/retarget pages:write reversib
     "pages.versions.list": (ask, made) => ask("GET", `/v1/pages/${made["pages.create"]}/versions`),
     "pages.links_list": (ask, made) => ask("GET", `/v1/pages/${made["pages.create"]}/links`),
     "pages.links_get": (ask, made) => ask("GET", `/v1/page-links/${made["pages.links_create"]}`),
+    "workflows.list": (ask, made) => ask("GET", `/v1/workflows?space_id=${made["spaces.create"]}`),
+    "workflows.get": (ask, made) => ask("GET", `/v1/workflows/${made["workflows.create"]}`),
   },
   bodies: {
     "spaces.create": { name: "Stranger's" },
@@ -144,17 +176,31 @@ pages.links_retarget POST /v1/page-links/{link_id}/retarget pages:write reversib
     "pages.links_create": { label: "Stranger's" },
     "pages.links_update": { label: "Stranger's" },
     "pages.links_retarget": { page_version_id: "0199a1f0-7d2c-7c3a-9b1e-000000000000" },
+    "workflows.create": { space_id: "0199a1f0-7d2c-7c3a-9b1e-000000000000" },
+    "workflows.update": { name: "Stranger's" },
+    "workflows.draft.save": { revision: 1, definition: FIRST_DEFINITION },
+    "workflows.publish": {},
   },
   tables: [
     ...["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"],
     ...["pages", "page_versions", "page_links"],
+    ...["workflows", "workflow_versions"],
   ].map((name) => `workspace.${name}`),
   makeThings: async (api, owner) => {
     const { body } = await api.ask("POST", "/v1/spaces", { key: owner.key, body: { name: "Theirs" } });
     const document = await makeDocument(api, body.id, "Theirs", owner);
     await api.ask("PUT", `/v1/documents/${document}/content`, { key: owner.key, content: FILE });
-    const { page_id, link_id } = await makeLink(api, body.id, owner);
-    return { space_id: String(body.id), user_id: owner.userId, document_id: document, page_id, link_id };
+    const { key } = owner;
+    const workflow = await api.ask("POST", "/v1/workflows", { key, body: { space_id: body.id } });
+    const page = await makeLink(api, body.id, owner);
+    return {
+      space_id: String(body.id),
+      user_id: owner.userId,
+      document_id: document,
+      workflow_id: String(workflow.body.id),
+      page_id: page.page_id,
+      link_id: page.link_id,
+    };
   },
   knownValues: async (api) => {
     const { accountId } = api.account;
@@ -192,6 +238,7 @@ pages.links_retarget POST /v1/page-links/{link_id}/retarget pages:write reversib
       max_visits: fc.option(fc.integer({ min: 0, max: 100 })),
       password: fc.constantFrom(null, PASSWORD, "short"),
     };
+    const workflow = { workflow_id: fc.constantFrom(...(await makeWorkflows(api, spaces[0]))) };
     return {
       "documents.list": { query: { space_id: fc.constant(spaces[0]), folder_id: parent_id } },
       "documents.create": {
@@ -236,6 +283,15 @@ pages.links_retarget POST /v1/page-links/{link_id}/retarget pages:write reversib
         params: ofLink,
         body: fc.record({ page_version_id: fc.constantFrom(page.version_id, page.page_id) }),
       },
+      "workflows.list": { query: { space_id: first.space_id } },
+      "workflows.create": { body: fc.record(first) },
+      "workflows.get": { params: workflow },
+      "workflows.update": { params: workflow, body: fc.record({ name: names }) },
+      "workflows.draft.save": {
+        params: workflow,
+        body: fc.record({ revision: fc.constantFrom(1, 2), definition: definitions() }),
+      },
+      "workflows.publish": { params: workflow, body: fc.constant({}) },
       "spaces.create": { body: fc.record({ name: names }) },
       "spaces.get": { params: space },
       "spaces.update": { params: space, body: fc.record({ name: names }) },

@@ -7,6 +7,7 @@ import {
 } from "../../src/workspace/model/documents.ts";
 import { LINK_STATUSES } from "../../src/workspace/model/page-links.ts";
 import { SPACE_ROLES } from "../../src/workspace/model/roles.ts";
+import { WORKFLOW_STATUSES } from "../../src/workspace/model/workflows.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount } from "../support/installation.ts";
 import { workspaceTests } from "./area-tests.ts";
@@ -17,6 +18,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "documents.status": DOCUMENT_STATUSES,
   "page_links.status": LINK_STATUSES,
   "space_members.role": SPACE_ROLES,
+  "workflows.status": WORKFLOW_STATUSES,
 };
 
 let database: TestDatabase;

@@ -97,6 +97,14 @@ test("of 20 who save at once one does, and 20 who publish at once make 20 versio
   expect(numbers).toEqual(Array.from({ length: 20 }, (_, n) => 20 - n));
 });
 
+test("a version never changes, whoever writes SQL", async () => {
+  const { version } = await world.published();
+  const change = database.pool.query("update workspace.page_versions set markdown = '' where id = $1", [
+    version.id,
+  ]);
+  await expect(change).rejects.toThrow(/version 1 of page .* never changes/);
+});
+
 test("a space's pages are listed newest first, without their texts", async () => {
   const space = await world.newSpace();
   const made: string[] = [];

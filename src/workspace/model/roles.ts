@@ -11,11 +11,16 @@ export type SpacePermission =
   | "delete"
   | "rename"
   | "edit_pages"
-  | "manage_members";
+  | "manage_members"
+  | "edit_workflows"
+  | "run_workflows"
+  | "publish_workflows";
+
+const forWorkflows = ["edit_workflows", "run_workflows", "publish_workflows"] as const;
 
 const permissions: Readonly<Record<SpaceRole, readonly SpacePermission[]>> = {
-  ADMIN: ["read", "download", "upload", "delete", "rename", "edit_pages", "manage_members"],
-  EDITOR: ["read", "download", "upload", "rename", "edit_pages"],
+  ADMIN: ["read", "download", "upload", "delete", "rename", "edit_pages", "manage_members", ...forWorkflows],
+  EDITOR: ["read", "download", "upload", "rename", "edit_pages", ...forWorkflows],
   VIEWER: ["read", "download"],
 };
 

@@ -11,6 +11,8 @@ import { pageLinkOperations } from "./page-links.ts";
 import { pageOperations } from "./pages.ts";
 import { workspaceProblems } from "./problems.ts";
 import { spaceOperations } from "./spaces.ts";
+import { workflowDraftOperations } from "./workflow-drafts.ts";
+import { workflowOperations } from "./workflows.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
 export type WorkspacePartOptions = WorkspaceDependencies & {
@@ -26,7 +28,8 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
   return {
     about:
       "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
-      "others a role in it, and create and upload documents. Write pages there, and show them to anybody by a link.",
+      "others a role in it, create and upload documents, and make workflows that work on them. Write pages there, " +
+      "and show them to anybody by a link.",
     operations: [
       ...spaceOperations(dependencies),
       ...memberOperations(dependencies),
@@ -35,6 +38,8 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
       ...contentOperations(dependencies),
       ...pageOperations(dependencies),
       ...pageLinkOperations(dependencies),
+      ...workflowOperations(dependencies),
+      ...workflowDraftOperations(),
     ],
     problems: workspaceProblems,
     pages: [],
@@ -48,6 +53,10 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
       { name: "Spaces", description: "Rooms for documents, and who may do what in them." },
       { name: "Documents", description: "Files in spaces, and the folders that they lie in." },
       { name: "Pages", description: "Texts in spaces, and the links by which anybody can read them." },
+      {
+        name: "Workflows",
+        description: "What is done with documents: a draft, and versions published of it.",
+      },
     ],
   };
 }

@@ -1,7 +1,12 @@
 import type { Pool } from "pg";
 import { addressBucket } from "../../api/rate-limits.ts";
 import { inTurns } from "../../api/turn-queue.ts";
-import { type Counted, type CountedPolicy, createRequestCounter, uncountRequest } from "../../store/rate-limits.ts";
+import {
+  type Counted,
+  type CountedPolicy,
+  createRequestCounter,
+  uncountRequest,
+} from "../../store/rate-limits.ts";
 import type { OpenedLink } from "../store/page-visits.ts";
 import { isPassword } from "./passwords.ts";
 
