@@ -1,3 +1,4 @@
+import { readdir } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createFindHindrances } from "../../src/app/monitoring.ts";
 import { ConfigError } from "../../src/config/config.ts";
@@ -80,7 +81,8 @@ describe.each(AREAS)("with %s alone", (area) => {
     const hindrances = async (areas: string) =>
       await (await createFindHindrances(database.pool, readConfig({ AREAS: areas })))();
     expect(await hindrances(area)).toEqual([]);
-    const files = ["0001_spaces.sql", "0002_objects.sql"];
+    const files = (await readdir(new URL("../../sql/workspace/", import.meta.url))).sort();
+    expect(files).toContain("0001_spaces.sql");
     const missing = files.map((file) => `The migration workspace/${file} is not applied: run migrate.`);
     expect(await hindrances("webhooks,workspace")).toEqual(area === "webhooks" ? missing : []);
     await migrate({ databaseUrl: database.url });
