@@ -17,6 +17,8 @@ export const scopes = [
   "webhooks:replay",
   "webhooks:secrets",
   "webhooks:write",
+  "workflows:read",
+  "workflows:write",
 ] as const;
 
 type Scope = (typeof scopes)[number];

@@ -32,6 +32,27 @@ export const workspaceProblems = {
     meaning: "The document was created, and nothing has been uploaded to it yet.",
     remedy: "Upload its content first, or wait until whoever has created it does.",
   },
+  draft_revision_outdated: {
+    status: 409,
+    title: "Draft revision outdated",
+    meaning:
+      "The workflow's draft is not at the revision that the request names: somebody has saved it since.",
+    remedy: "Get the workflow, make your changes to its draft as it is now, and name its draft_revision.",
+    hasErrors: true,
+  },
+  draft_not_changed: {
+    status: 409,
+    title: "Draft not changed",
+    meaning: "The workflow's draft is the same as its current version: there is nothing to publish.",
+    remedy: "Save a changed draft first. To run the workflow, no other version is needed.",
+  },
+  draft_invalid: {
+    status: 409,
+    title: "Draft invalid",
+    meaning: "The workflow's draft was saved under other rules, and what `errors` tells is not allowed now.",
+    remedy: "Mend what `errors` tells, save the draft, and publish it then.",
+    hasErrors: true,
+  },
 } as const satisfies ProblemCatalogue;
 
 export type WorkspaceCode = keyof typeof workspaceProblems;

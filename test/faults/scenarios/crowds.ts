@@ -181,6 +181,24 @@ export const flood: Scenario = {
     }),
 };
 
+export const burst: Scenario = {
+  name: "burst",
+  fault: "one account publishes thousands at once",
+  play: (place) =>
+    playNeighbours(place, {
+      disturb: async (cluster) => {
+        await cluster.receiver.behave("/burst", { delayMs: 5 });
+        const { accountId } = await cluster.createAccount("/burst");
+        await cluster.producer.publishMany(place.scale === "quick" ? 1_000 : 8_600, accountId);
+        const fromMs = Date.now();
+        await wait(place.scale === "quick" ? 1_000 : 10_000);
+        return { fromMs, untilMs: Date.now() };
+      },
+      doesAnswer: true,
+      endMs: 180_000,
+    }),
+};
+
 /** To so many hosts, each named once. */
 async function publishToHosts(
   cluster: Cluster,
