@@ -1,4 +1,4 @@
--- How many documents a space has, counted as they come: counting a million for each space of a list takes half a second.
+-- How many documents a space has, counted as they come: to count a million of them takes half a second.
 
 -- Before documents, as everybody who makes one locks its space first.
 alter table workspace.spaces add column document_count integer not null default 0 check (document_count >= 0);
