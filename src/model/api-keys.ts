@@ -18,6 +18,7 @@ export const scopes = [
   "webhooks:secrets",
   "webhooks:write",
   "workflows:read",
+  "workflows:run",
   "workflows:write",
 ] as const;
 

@@ -4,6 +4,8 @@ import { documentOperations } from "./documents.ts";
 import { folderOperations } from "./folders.ts";
 import { memberOperations } from "./members.ts";
 import { workspaceProblems } from "./problems.ts";
+import { runReadOperations } from "./run-reads.ts";
+import { runOperations } from "./runs.ts";
 import { spaceOperations } from "./spaces.ts";
 import { workflowDraftOperations } from "./workflow-drafts.ts";
 import { workflowOperations } from "./workflows.ts";
@@ -14,7 +16,7 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
   return {
     about:
       "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
-      "others a role in it, create and upload documents, and make workflows that work on them.",
+      "others a role in it, create and upload documents, make workflows that work on them, and run those.",
     operations: [
       ...spaceOperations(dependencies),
       ...memberOperations(dependencies),
@@ -23,6 +25,8 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
       ...contentOperations(dependencies),
       ...workflowOperations(dependencies),
       ...workflowDraftOperations(),
+      ...runOperations(dependencies),
+      ...runReadOperations(dependencies),
     ],
     problems: workspaceProblems,
     pages: [],
@@ -35,6 +39,7 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
         name: "Workflows",
         description: "What is done with documents: a draft, and versions published of it.",
       },
+      { name: "Workflow runs", description: "Workflows at work: what they do, and what comes of it." },
     ],
   };
 }
