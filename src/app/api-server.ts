@@ -5,7 +5,7 @@ import type { Logger } from "pino";
 import type { AccountNews } from "../api/account-news.ts";
 import { apiKeyPrefix } from "../api/api-keys.ts";
 import type { IsTrustedProxy } from "../api/connections.ts";
-import type { AddRoutes } from "../api/kernel.ts";
+import type { AddedRoute, AddRoutes } from "../api/kernel.ts";
 import type { ErasedResult, Operation } from "../api/operation.ts";
 import { TemporarilyUnavailable } from "../api/problems.ts";
 import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
@@ -92,7 +92,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     now,
   };
   const onAway = seldom((err: Error) => log.warn({ err }, "an area cannot do its work"));
-  const parts = apiPartsOf({ config, dependencies, onAway });
+  const parts = apiPartsOf({ config, dependencies, outageAs503, onAway });
   const { operations, problems } = createSealpostRegistry(dependencies, parts);
   // A series that starts at 1 shows no increase to rate().
   for (const [code, { isRaised = true }] of Object.entries(problems)) {
@@ -155,10 +155,19 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
     },
-    ...(hasWebhooks && {
-      addRoutes: createDeliveryConsole(options, auditedOperations(operations), outageAs503),
-    }),
+    addRoutes: inOrder([
+      ...(hasWebhooks ? [createDeliveryConsole(options, auditedOperations(operations), outageAs503)] : []),
+      ...parts.flatMap((part) => part.addRoutes ?? []),
+    ]),
   });
+}
+
+function inOrder(each: readonly AddRoutes[]): AddRoutes {
+  return async (app, kernel) => {
+    const added: AddedRoute[] = [];
+    for (const addRoutes of each) added.push(...(await addRoutes(app, kernel)));
+    return added;
+  };
 }
 
 /** Its screens are of the webhooks. */

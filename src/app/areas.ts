@@ -21,12 +21,14 @@ import { hasSpaces } from "../workspace/store/account-spaces.ts";
 import { countMoves } from "../workspace/store/moves.ts";
 import { countUnfinishedRuns, hasUnfinishedRuns } from "../workspace/store/runs.ts";
 import { countReadySteps } from "../workspace/store/steps.ts";
+import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { keepStepProcess } from "./step-process.ts";
 
 export type AreaOptions = {
   readonly config: Config;
   readonly dependencies: Dependencies;
+  readonly outageAs503: OutageAs503;
   /** What an area needs besides the database did not answer. */
   readonly onAway: (error: Error) => void;
 };
@@ -34,9 +36,17 @@ export type AreaOptions = {
 /** What each area adds to the API. This file alone knows the workspace; a test builds the service without it. */
 const apiParts: Readonly<Record<Area, (options: AreaOptions) => ApiPart>> = {
   webhooks: ({ dependencies }) => webhooksPart(dependencies),
-  workspace: ({ config, dependencies: { pool, unsafeAllowedTargets }, onAway }) => {
+  workspace: ({ config, dependencies: { pool, unsafeAllowedTargets }, outageAs503, onAway }) => {
     const objects = openedLater(() => openObjectStore(config));
-    return workspacePart({ pool, objects, onObjectsAway: onAway, unsafeAllowedTargets });
+    const { pagesUrl } = config;
+    return workspacePart({
+      pool,
+      objects,
+      onObjectsAway: onAway,
+      unsafeAllowedTargets,
+      pagesUrl,
+      outageAs503,
+    });
   },
 };
 

@@ -1,3 +1,4 @@
+import type { AddRoutes } from "../api/kernel.ts";
 import type { OpenApiInfo } from "../api/openapi.ts";
 import type { Operation } from "../api/operation.ts";
 import type { ProblemCatalogue } from "../api/problems.ts";
@@ -10,6 +11,8 @@ export type ApiPart = Pick<OpenApiInfo, "pages" | "sends" | "tags"> & {
   readonly operations: readonly Operation[];
   /** Codes that they add to those of src/operations/problems.ts. */
   readonly problems: ProblemCatalogue;
+  /** Pages beside the operations; absent: it has none. */
+  readonly addRoutes?: AddRoutes;
   /** Lets go of what the operations hold, once nothing is asked of them any more; absent: they hold nothing. */
   readonly close?: () => Promise<void>;
 };

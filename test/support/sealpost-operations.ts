@@ -36,6 +36,11 @@ export function declaredRegistry(areas: readonly Area[] = AREAS): OperationRegis
     now: () => 0,
   };
   const config = { ...readConfig({}), areas };
-  const parts = apiPartsOf({ config, dependencies, onAway: () => undefined });
+  const parts = apiPartsOf({
+    config,
+    dependencies,
+    outageAs503: (work) => work,
+    onAway: () => undefined,
+  });
   return createSealpostRegistry(dependencies, parts);
 }
