@@ -19,6 +19,7 @@ import { createAccount } from "../store/accounts.ts";
 import { setEndpoint } from "../store/endpoints.ts";
 import { EXAMPLE_PIPELINE_ROLE, prepareExamplePipeline } from "../store/example-pipeline.ts";
 import { createThrowAwayDatabase } from "../store/throw-away-database.ts";
+import { insertUser } from "../store/users.ts";
 import { type DemoReceivers, startDemoReceivers } from "./receivers.ts";
 import { createTemporaryFolder } from "./temporary-folder.ts";
 
@@ -35,6 +36,8 @@ export type DemoEnvironment = {
   readonly signingSecret: string;
   readonly apiUrl: string;
   readonly apiKey: string;
+  /** Acts for a user of the account. */
+  readonly userKey: string;
   readonly receivers: DemoReceivers;
   /** Connects as the pipeline's role, with no rights but its own. */
   readonly pipelinePool: Pool;
@@ -150,9 +153,19 @@ async function prepare(pool: Pool, databaseUrl: string, config: Config, receiver
     scopes: accountScopes,
     expiresInSeconds: null,
   });
+  const { accountId } = account;
+  const who = { accountId, idpUserId: "demo|ada", email: "ada@example.com", name: "Ada", imageUrl: null };
+  const { id: userId } = (await insertUser(pool, who))!;
+  const { apiKey: userKey } = await createApiKey(pool, config, {
+    accountId,
+    userId,
+    name: "Demo of the workspace",
+    scopes: accountScopes,
+    expiresInSeconds: null,
+  });
   receivers.trust(account.signingSecret);
-  await setEndpoint(pool, account.accountId, receivers.url("steady"));
-  return { ...account, apiKey };
+  await setEndpoint(pool, accountId, receivers.url("steady"));
+  return { ...account, apiKey, userKey };
 }
 
 function openPool(databaseUrl: string, resources: AsyncDisposableStack): Pool {

@@ -12,6 +12,7 @@ import {
 import { FORGED_ANALYSIS_ID, postForgery } from "./forgery.ts";
 import type { DemoOutput } from "./output.ts";
 import { createDemoPipeline } from "./pipeline.ts";
+import { playWorkspace } from "./workspace-act.ts";
 
 const ID_COLUMNS = 14;
 const URL_COLUMNS = 45;
@@ -25,14 +26,19 @@ export type ScenarioResult = {
   readonly faults: readonly string[];
 };
 
-/** The whole demo, on the real service: publish, deliver and retry, replay, forge, and check the results. */
+/** The whole demo, on the real service: publish, deliver and retry, replay, forge, run a workflow, and check it all. */
 export async function runScenario(options: ScenarioOptions): Promise<ScenarioResult> {
   const { output, signal } = options;
   output.heading("Sealpost notifies customers' servers when the analysis of a document has finished.");
   const environment = await start(options);
   const api = createApiClient(environment.apiUrl, environment.apiKey, signal);
   const hostnames = new Map(analyses.map(({ id, receiver }) => [id, receivers[receiver].hostname]));
-  const watch = createDeliveryWatch(api, output, (id) => hostnames.get(id) ?? "?", signal);
+  const watch = createDeliveryWatch(
+    api,
+    output,
+    (id) => hostnames.get(id) ?? receivers.steady.hostname,
+    signal,
+  );
 
   const published = await publish(environment, output);
   output.heading("Delivering: each POST is signed, and each receiver verifies the signature");
@@ -44,6 +50,7 @@ export async function runScenario(options: ScenarioOptions): Promise<ScenarioRes
   const last = faults.length > 0 ? first : await watch.untilEnded(ids);
 
   faults.push(...(await forge(environment, options)));
+  faults.push(...(await playWorkspace({ environment, output, api, watch, signal })));
   const deliveries = published.map(({ analysis, deliveryId }) => ({
     analysis,
     deliveryId,
