@@ -1,14 +1,12 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { MIMEType } from "node:util";
 import { parseDictionary } from "structured-headers";
+import { tidyMediaType } from "../model/media-type.ts";
 import type { AnnouncedBody, StreamBody } from "./operation-io.ts";
 import { invalidRequest, Problem } from "./problems.ts";
 
 const LENGTH = "header.content-length";
 const DIGEST = "header.content-digest";
 const SHA256_BYTES = 32;
-/** It is sent to whoever reads the content. */
-const SENDABLE = /^[\x20-\x7e]{1,255}$/;
 
 /**
  * Reads the headers of a streamed body, before any of it.
@@ -26,12 +24,9 @@ export function readContentHeaders(body: StreamBody, headers: IncomingHttpHeader
 }
 
 function readMediaType(header = "application/octet-stream"): string {
-  if (!SENDABLE.test(header)) throw new Problem("unsupported_media_type");
-  try {
-    return new MIMEType(header).toString();
-  } catch (cause) {
-    throw new Problem("unsupported_media_type", { cause });
-  }
+  const mediaType = tidyMediaType(header);
+  if (mediaType === null) throw new Problem("unsupported_media_type");
+  return mediaType;
 }
 
 /** RFC 9530: `sha-256=:…:`, perhaps among digests by other algorithms, which are not looked at. */

@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import type { MailStatus, NoticeContent, NoticeKind } from "../model/notices.ts";
 import { createdAtMs } from "./day.ts";
+import { TOTAL_MAX } from "./page-statements.ts";
 
 export type NewNotice = NoticeContent & {
   readonly accountId: string;
@@ -75,8 +76,6 @@ export type NoticePage = {
   readonly total: number;
   readonly isTotalCapped: boolean;
 };
-
-const TOTAL_MAX = 10_000;
 
 /** The account's notices, newest first. @param kind null: all @param belowId null: from the newest */
 export async function listNotices(

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
+import { newId } from "./new-id.ts";
 import { seal, unseal } from "./sealing.ts";
 import { inTransaction } from "./transaction.ts";
 
@@ -21,8 +22,7 @@ export async function createSigningSecret(
   secretsKey: Uint8Array,
 ): Promise<SigningSecret> {
   const secret = `whsec_${randomBytes(SECRET_BYTES).toString("base64")}`;
-  const { rows } = await client.query<{ id: string }>("select sealpost.uuid_v7() as id");
-  const { id } = rows[0]!;
+  const id = await newId(client);
   const inserted = await client.query<{ created_at: Date }>(
     "insert into sealpost.signing_secrets (id, account_id, sealed) values ($1, $2, $3) returning created_at",
     [id, accountId, seal(secret, secretsKey, { accountId, id })],

@@ -1,38 +1,24 @@
 // Processes that die in the middle of an upload.
 import { randomUUID } from "node:crypto";
-import { mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { openRaw, rawHead } from "../support/raw-http.ts";
-import { ask, type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { ask, type Json } from "../support/sealpost-api.ts";
 import { type RunningProcess, startProcess } from "../support/sealpost-processes.ts";
 import { patience } from "../support/time-limits.ts";
 import { BYTES, digestOf, documentsOf } from "./support/documents.ts";
-import { keysInRows, keysInStore, settle } from "./support/moving.ts";
+import { keysInRows, keysInStore, type StillApi, settle, startStillApi } from "./support/moving.ts";
 
-let database: TestDatabase;
-let stateDir: string;
-let api: TestApi;
-let documents: ReturnType<typeof documentsOf>;
-let objects: ObjectStore;
+let still: StillApi;
+let { database, api, documents, objects } = {} as StillApi;
 let env: Record<string, string>;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  stateDir = await mkdtemp(join(tmpdir(), "sealpost-kills-"));
-  env = { STATE_DIR: stateDir, RATE_LIMIT_REQUESTS: "1000000" };
-  api = await startTestApi(database, env);
-  documents = documentsOf(api.ask);
-  objects = await openFileStore(join(stateDir, "objects"));
+  still = await startStillApi();
+  ({ database, api, documents, objects } = still);
+  env = { STATE_DIR: api.stateDir, RATE_LIMIT_REQUESTS: "1000000" };
 });
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-  await rm(stateDir, { recursive: true });
-});
+afterAll(() => still.close());
 afterEach(async () => {
   await settle(database.pool, objects);
   expect(await keysInStore(objects)).toEqual(await keysInRows(database.pool));
@@ -75,7 +61,7 @@ describe("serve dies", () => {
       }),
     );
     socket.write(BYTES.subarray(0, 5));
-    const unfinished = () => readdir(join(stateDir, "objects", "unfinished")).catch(() => []);
+    const unfinished = () => readdir(join(api.stateDir, "objects", "unfinished")).catch(() => []);
     await expect.poll(unfinished, { timeout: patience(5_000) }).toHaveLength(1);
     await serve.end("SIGKILL");
     await ended;

@@ -1,13 +1,9 @@
 // Whatever clients and movers do, in whatever order, and wherever movers die: every document has its own bytes.
-import { join } from "node:path";
 import { fc, test } from "@fast-check/vitest";
 import { afterAll, beforeAll, expect } from "vitest";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import type { Json } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
-import { documentsOf } from "./support/documents.ts";
 import {
   endKeeping,
   endLeases,
@@ -15,27 +11,22 @@ import {
   keysInStore,
   moveOnce,
   removeAll,
+  type StillApi,
   settle,
+  startStillApi,
 } from "./support/moving.ts";
 import { passedOn } from "./support/object-stores.ts";
 
 const SEQUENCES = 25;
 const ACTIONS_MAX = 30;
 
-let database: TestDatabase;
-let api: TestApi;
-let documents: ReturnType<typeof documentsOf>;
-let objects: ObjectStore;
+let still: StillApi;
+let { database, documents, objects } = {} as StillApi;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  documents = documentsOf(api.ask);
-  objects = await openFileStore(join(api.stateDir, "objects"));
+  still = await startStillApi();
+  ({ database, documents, objects } = still);
 });
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+afterAll(() => still.close());
 
 /** Where a mover stands still: for ever, if it was killed, or until much later. */
 const places = fc.constantFrom("before a copy", "after a copy", "before a removal", "after a removal");

@@ -1,14 +1,10 @@
-import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ErasedRequest, Work } from "../../src/api/operation.ts";
 import type { Content } from "../../src/api/operation-io.ts";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import { contentOperations } from "../../src/workspace/operations/document-content.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { BYTES, documentsOf } from "./support/documents.ts";
+import { BYTES } from "./support/documents.ts";
 import {
   endKeeping,
   endLeases,
@@ -16,25 +12,22 @@ import {
   keysInStore,
   moveOnce,
   removeAll,
+  type StillApi,
   settle,
+  startStillApi,
 } from "./support/moving.ts";
 import { passedOn } from "./support/object-stores.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-let documents: ReturnType<typeof documentsOf>;
-let objects: ObjectStore;
+let still: StillApi;
+let { database, api, documents, objects } = {} as StillApi;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  documents = documentsOf(api.ask);
-  objects = await openFileStore(join(api.stateDir, "objects"));
+  still = await startStillApi();
+  ({ database, api, documents, objects } = still);
 });
 afterAll(async () => {
   await settle(database.pool, objects);
   expect(await keysInStore(objects)).toEqual(await keysInRows(database.pool));
-  await api.close();
-  await database.drop();
+  await still.close();
 });
 
 const keyOf = async (id: unknown) => String((await documents.get(id)).body.storage_key);

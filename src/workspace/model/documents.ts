@@ -17,17 +17,3 @@ export const DOCUMENT_BYTES_MAX = 5 * 1_024 ** 3;
 export function liveContentType(contentType: string): LiveContentType {
   return new MIMEType(contentType).essence === "text/markdown" ? "MARKDOWN" : "NONE";
 }
-
-/** Some types are longer than anybody uses, and clients get them in a header. */
-const MEDIA_TYPE = /^[\x20-\x7e]{1,255}$/;
-
-/** Null: it is no media type. */
-export function tidyMediaType(text: string): string | null {
-  if (!MEDIA_TYPE.test(text)) return null;
-  try {
-    const tidied = new MIMEType(text).toString();
-    return MEDIA_TYPE.test(tidied) ? tidied : null;
-  } catch {
-    return null;
-  }
-}

@@ -9,11 +9,11 @@ import {
   endMove,
   isStillAt,
   type KeySwitch,
-  lockStoragePrefix,
   readMovePage,
   type StoredMove,
   switchKeys,
 } from "../store/moves.ts";
+import { lockStoragePrefix } from "../store/spaces.ts";
 
 /** Copied at a time, before their rows are switched in one transaction. */
 const OBJECTS_PER_STEP = 25;
@@ -91,7 +91,7 @@ async function switchAll(
   newKeys: readonly string[],
 ): Promise<{ isStale: boolean; count: number }> {
   const { accountId } = move;
-  const storagePrefix = await lockStoragePrefix(tx, move);
+  const storagePrefix = await lockStoragePrefix(tx, accountId, move.spaceId);
   const isStale = switches.some((one) => one.storagePrefix !== storagePrefix);
   const taken = isStale || newKeys.length === 0 ? null : await takeReserved(tx, accountId, newKeys);
   const possible = isStale ? [] : switches.filter((one) => !one.hasContent || taken?.has(one.newKey));

@@ -1,11 +1,11 @@
 import { z } from "zod";
+import { tidyMediaType } from "../../model/media-type.ts";
 import { id, time } from "../../operations/fields.ts";
 import {
   DOCUMENT_BYTES_MAX,
   DOCUMENT_ORIGINS,
   DOCUMENT_STATUSES,
   LIVE_CONTENT_TYPES,
-  tidyMediaType,
 } from "../model/documents.ts";
 import { FILE_NAME_BYTES_MAX, isFileName } from "../model/file-name.ts";
 import type { StoredDocument } from "../store/documents.ts";

@@ -3,20 +3,21 @@ import type { Operation } from "../../api/operation.ts";
 import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
 import { Problem } from "../../api/problems.ts";
+import { tidyMediaType } from "../../model/media-type.ts";
 import { id } from "../../operations/fields.ts";
-import { DOCUMENT_BYTES_MAX, liveContentType, tidyMediaType } from "../model/documents.ts";
+import { newId } from "../../store/new-id.ts";
+import { DOCUMENT_BYTES_MAX, liveContentType } from "../model/documents.ts";
 import { newObjectKey } from "../model/object-keys.ts";
 import {
   findDocument,
   insertDocument,
   listDocuments,
   lockDocument,
-  newDocumentId,
   renameDocument,
 } from "../store/documents.ts";
 import { hasFolder } from "../store/folders.ts";
 import { askForMove } from "../store/moves.ts";
-import { findSpace, lockSpace } from "../store/spaces.ts";
+import { lockSpace, lockStoragePrefix } from "../store/spaces.ts";
 import { Document, documentBody, NewDocument, Renamed } from "./document-schema.ts";
 import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
 
@@ -86,8 +87,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const place = { spaceId, folderId };
         requirePermission(await lockSpace(tx, user, spaceId), "upload", request);
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
-        const { storagePrefix } = (await findSpace(tx, user, spaceId))!;
-        const documentId = await newDocumentId(tx);
+        const storagePrefix = (await lockStoragePrefix(tx, user.accountId, spaceId))!;
+        const documentId = await newId(tx);
         const contentType = tidyMediaType(content_type)!;
         const inserted = await insertDocument(tx, user, place, {
           id: documentId,

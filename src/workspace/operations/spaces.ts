@@ -4,6 +4,7 @@ import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
 import { displayName, id, time } from "../../operations/fields.ts";
 import { allows, SPACE_ROLES } from "../model/roles.ts";
+import { askForMove } from "../store/moves.ts";
 import {
   findSpace,
   insertSpace,
@@ -41,7 +42,7 @@ const Space = z
 const NamedSpace = z.strictObject({ name: displayName.describe("For people; several spaces may have it.") });
 
 /** Rooms for documents, which belong to users and their members. */
-export function spaceOperations({ pool, moveObjects }: WorkspaceDependencies): readonly Operation[] {
+export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
   const cursors = createCursors(id);
   return [
     read({
@@ -128,7 +129,7 @@ export function spaceOperations({ pool, moveObjects }: WorkspaceDependencies): r
         const user = userOf(request);
         requirePermission(await lockSpace(tx, user, spaceId), "rename", request);
         await renameSpace(tx, accountId, spaceId, body.name);
-        await moveObjects(tx, accountId, spaceId);
+        await askForMove(tx, accountId, spaceId, null);
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };
       },
     }),

@@ -1,4 +1,4 @@
-import type { ClientBase, Pool } from "pg";
+import type { Pool } from "pg";
 import { operationDefiners } from "../../api/define-operation.ts";
 import type { Caller, HandlerCode } from "../../api/operation.ts";
 import type { Problem } from "../../api/problems.ts";
@@ -18,11 +18,6 @@ export type WorkspaceDependencies = {
   readonly objects: ObjectStore;
   /** Whoever asks then gets 503, and only this tells why. */
   readonly onObjectsAway: (error: ObjectStoreAwayError) => void;
-  /**
-   * Has the objects of a space moved to its new prefix, from when the transaction of its renaming has committed. Every
-   * document can be read all the time, from wherever its storage_key says.
-   */
-  readonly moveObjects: (tx: ClientBase, accountId: string, spaceId: string) => Promise<void>;
 };
 
 /** The user that the caller acts for. The operation has declared `needsUser`. */

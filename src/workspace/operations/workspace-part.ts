@@ -1,5 +1,4 @@
 import type { ApiPart } from "../../operations/api-part.ts";
-import { askForMove } from "../store/moves.ts";
 import { contentOperations } from "./document-content.ts";
 import { documentOperations } from "./documents.ts";
 import { folderOperations } from "./folders.ts";
@@ -9,11 +8,7 @@ import { spaceOperations } from "./spaces.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
 /** What the workspace adds to the API. It closes the object store. */
-export function workspacePart(given: Omit<WorkspaceDependencies, "moveObjects">): ApiPart {
-  const dependencies: WorkspaceDependencies = {
-    ...given,
-    moveObjects: (tx, accountId, spaceId) => askForMove(tx, accountId, spaceId, null),
-  };
+export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
   return {
     about:
       "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
@@ -27,7 +22,7 @@ export function workspacePart(given: Omit<WorkspaceDependencies, "moveObjects">)
     ],
     problems: workspaceProblems,
     pages: [],
-    close: () => given.objects.close(),
+    close: () => dependencies.objects.close(),
     sends: [],
     tags: [
       { name: "Spaces", description: "Rooms for documents, and who may do what in them." },

@@ -2,6 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import type { DocumentStatus, LiveContentType } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { FolderPlace } from "./folders.ts";
+import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage, IS_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 export type StoredDocument = {
@@ -73,15 +74,10 @@ export async function lockDocument(
   return await findDocument(tx, user, documentId);
 }
 
-/** How many documents are counted; beyond, the total is a lower bound. */
-const TOTAL_MAX = 10_000;
-
-export type DocumentPage = {
+export type DocumentPage = CappedTotal & {
   readonly documents: readonly StoredDocument[];
   /** The next page begins below this id; null: there is none. */
   readonly nextBelowId: string | null;
-  readonly total: number;
-  readonly isTotalCapped: boolean;
 };
 
 /**
@@ -98,17 +94,13 @@ export async function listDocuments(
   // By the index, which a condition that can be of either kind would not.
   const inFolder = folderId === null ? "$4::uuid is null" : "d.folder_id = $4";
   const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder}`;
-  type Row = { is_there: boolean; counted: number } & StoredDocument;
+  type Row = { is_seen: boolean; counted: number } & StoredDocument;
   const { rows } = await database.query<Row>(
     `select page.*, about.*
      from (
-       select
-         exists (select from workspace.space_members
-           where account_id = $1 and user_id = $2 and space_id = $3)
-         and ($4::uuid is null or exists (select from workspace.folders
-           where account_id = $1 and space_id = $3 and id = $4)) as is_there,
+       select ${IS_SEEN} as is_seen,
          (select count(*)::integer from (
-           select from workspace.documents as d where ${inPlace} limit ${TOTAL_MAX + 1}) as capped) as counted
+           select from workspace.documents as d where ${inPlace} limit ${COUNTED_MAX}) as capped) as counted
      ) as about
      left join (
        select ${DOCUMENT} from workspace.documents as d ${WITH_NAMES}
@@ -118,24 +110,10 @@ export async function listDocuments(
      order by page.id desc`,
     [accountId, userId, spaceId, folderId, belowId, limit + 1],
   );
-  const { is_there, counted } = rows[0]!;
-  if (!is_there) return null;
-  const found = rows.filter(({ id }) => id !== null);
-  const documents = found.slice(0, limit);
-  return {
-    documents,
-    nextBelowId: found.length > limit ? (documents.at(-1)?.id ?? null) : null,
-    total: Math.min(counted, TOTAL_MAX),
-    isTotalCapped: counted > TOTAL_MAX,
-  };
-}
-
-const NEW_ID = "select sealpost.uuid_v7() as id";
-
-/** For a document that is still to be made: its key shows it. */
-export async function newDocumentId(tx: ClientBase): Promise<string> {
-  const { rows } = await tx.query<{ id: string }>(NEW_ID);
-  return rows[0]!.id;
+  const { is_seen, counted } = rows[0]!;
+  if (!is_seen) return null;
+  const { page: documents, nextId: nextBelowId } = cutPage(rows, "id", limit);
+  return { documents, nextBelowId, ...cappedTotal(counted) };
 }
 
 export type NewDocument = Pick<

@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { cutPage, IS_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 export type StoredFolder = {
@@ -44,14 +45,10 @@ export async function listFolders(
   aboveId: string | null,
   limit: number,
 ): Promise<FolderPage | null> {
-  const { rows } = await database.query<{ is_there: boolean; total: number } & StoredFolder>(
+  const { rows } = await database.query<{ is_seen: boolean; total: number } & StoredFolder>(
     `select page.*, counted.*
      from (
-       select
-         exists (select from workspace.space_members
-           where account_id = $1 and user_id = $2 and space_id = $3)
-         and ($4::uuid is null or exists (select from workspace.folders
-           where account_id = $1 and space_id = $3 and id = $4)) as is_there,
+       select ${IS_SEEN} as is_seen,
          (select count(*)::integer from workspace.folders as f where ${inPlace(place)}) as total
      ) as counted
      left join (
@@ -62,11 +59,10 @@ export async function listFolders(
      order by page.id`,
     [accountId, userId, place.spaceId, place.folderId, aboveId, limit + 1],
   );
-  if (!rows[0]!.is_there) return null;
-  const found = rows.filter(({ id }) => id !== null);
-  const folders = found.slice(0, limit);
-  const nextAboveId = found.length > limit ? (folders.at(-1)?.id ?? null) : null;
-  return { folders, nextAboveId, total: rows[0]!.total };
+  const { is_seen, total } = rows[0]!;
+  if (!is_seen) return null;
+  const { page: folders, nextId: nextAboveId } = cutPage(rows, "id", limit);
+  return { folders, nextAboveId, total };
 }
 
 /** Whether there is such a folder in the space; the space's top always is. */

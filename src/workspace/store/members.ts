@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import type { SpaceRole } from "../model/roles.ts";
+import { cutPage } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 /** A member of a space, with who it is. */
@@ -52,7 +53,7 @@ export async function listMembers(
   aboveId: string | null,
   limit: number,
 ): Promise<MemberPage | null> {
-  type Row = { is_member: boolean; total: number; member: StoredMember | null } & StoredMember;
+  type Row = { is_member: boolean; total: number } & StoredMember;
   const { rows } = await database.query<Row>({
     name: "list_space_members",
     text: `
@@ -70,11 +71,10 @@ export async function listMembers(
       order by page."userId"`,
     values: [accountId, userId, spaceId, aboveId, limit + 1],
   });
-  if (!rows[0]!.is_member) return null;
-  const found = rows.filter((row) => row.userId !== null);
-  const members = found.slice(0, limit);
-  const nextAboveId = found.length > limit ? (members.at(-1)?.userId ?? null) : null;
-  return { members, nextAboveId, total: rows[0]!.total };
+  const { is_member, total } = rows[0]!;
+  if (!is_member) return null;
+  const { page: members, nextId: nextAboveId } = cutPage(rows, "userId", limit);
+  return { members, nextAboveId, total };
 }
 
 /** Makes the user a member, or changes its role. The space is locked, and the user not its owner; see lockSpace. */

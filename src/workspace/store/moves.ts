@@ -73,18 +73,6 @@ export async function readMovePage(
   return rows;
 }
 
-/** Where the space has its objects. It is locked: until the transaction ends nobody renames it or its documents. */
-export async function lockStoragePrefix(
-  tx: ClientBase,
-  { accountId, spaceId }: StoredMove,
-): Promise<string | null> {
-  const { rows } = await tx.query<{ storage_prefix: string }>(
-    "select storage_prefix from workspace.spaces where account_id = $1 and id = $2 for no key update",
-    [accountId, spaceId],
-  );
-  return rows[0]?.storage_prefix ?? null;
-}
-
 export type KeySwitch = MovedDocument & { readonly newKey: string };
 
 /** Gives documents their new keys, those that still are as they were read. Returns their ids. */

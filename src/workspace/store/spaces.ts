@@ -1,6 +1,8 @@
 import type { ClientBase, Pool } from "pg";
+import { newId } from "../../store/new-id.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { storagePrefix } from "../model/storage-prefix.ts";
+import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
 
 /** A space as one of its members sees it. */
 export type StoredSpace = {
@@ -45,15 +47,10 @@ export async function findSpace(
   return rows[0] ?? null;
 }
 
-/** How many spaces of a user are counted; beyond, the total is a lower bound. */
-const TOTAL_MAX = 10_000;
-
-export type SpacePage = {
+export type SpacePage = CappedTotal & {
   readonly spaces: readonly StoredSpace[];
   /** The next page begins below this id; null: there is none. */
   readonly nextBelowId: string | null;
-  readonly total: number;
-  readonly isTotalCapped: boolean;
 };
 
 /** The spaces that the user is a member of, newest first. @param belowId null: from the newest */
@@ -63,13 +60,13 @@ export async function listSpaces(
   belowId: string | null,
   limit: number,
 ): Promise<SpacePage> {
-  const { rows } = await database.query<{ counted: number } & { [Name in keyof StoredSpace]: unknown }>({
+  const { rows } = await database.query<{ counted: number } & StoredSpace>({
     name: "list_spaces",
     text: `
       select page.*, counted.n as counted
       from (
         select count(*)::integer as n from (
-          select from workspace.space_members where account_id = $1 and user_id = $2 limit ${TOTAL_MAX + 1}
+          select from workspace.space_members where account_id = $1 and user_id = $2 limit ${COUNTED_MAX}
         ) as capped
       ) as counted
       left join (
@@ -81,18 +78,9 @@ export async function listSpaces(
       order by page.id desc`,
     values: [accountId, userId, belowId, limit + 1],
   });
-  const found = rows.filter(({ id }) => id !== null) as unknown as StoredSpace[];
-  const spaces = found.slice(0, limit);
-  const counted = rows[0]?.counted ?? 0;
-  return {
-    spaces,
-    nextBelowId: found.length > limit ? (spaces.at(-1)?.id ?? null) : null,
-    total: Math.min(counted, TOTAL_MAX),
-    isTotalCapped: counted > TOTAL_MAX,
-  };
+  const { page: spaces, nextId: nextBelowId } = cutPage(rows, "id", limit);
+  return { spaces, nextBelowId, ...cappedTotal(rows[0]!.counted) };
 }
-
-const NEW_ID = "select sealpost.uuid_v7() as id";
 
 const INSERT = `
 insert into workspace.spaces (account_id, id, owner_id, name, storage_prefix) values ($1, $2, $3, $4, $5)
@@ -108,8 +96,7 @@ export async function insertSpace(
     accountId,
   ]);
   for (;;) {
-    const { rows } = await tx.query<{ id: string }>(NEW_ID);
-    const { id } = rows[0]!;
+    const id = await newId(tx);
     const { rowCount } = await tx.query(INSERT, [accountId, id, userId, name, storagePrefix(name, id)]);
     // One time in millions of millions another space has an id that ends alike.
     if (rowCount === 0) continue;
@@ -148,6 +135,19 @@ async function findRole(
     [accountId, userId, spaceId],
   );
   return rows[0]?.role ?? null;
+}
+
+/** Where the space has its objects. It is locked: until the transaction ends nobody renames it or its documents. */
+export async function lockStoragePrefix(
+  tx: ClientBase,
+  accountId: string,
+  spaceId: string,
+): Promise<string | null> {
+  const { rows } = await tx.query<{ storage_prefix: string }>(
+    "select storage_prefix from workspace.spaces where account_id = $1 and id = $2 for no key update",
+    [accountId, spaceId],
+  );
+  return rows[0]?.storage_prefix ?? null;
 }
 
 /** Gives the space its new name and prefix, which new objects are kept under from now on. */

@@ -1,12 +1,37 @@
 // Steps of movers, and what is left when all is moved and removed.
+import { join } from "node:path";
 import type { Pool } from "pg";
 import { advanceMove } from "../../../src/workspace/moving/move-step.ts";
 import { removeLoose } from "../../../src/workspace/moving/removal.ts";
+import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import { claimMove } from "../../../src/workspace/store/moves.ts";
+import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
+import { startTestApi, type TestApi } from "../../support/sealpost-api.ts";
+import { documentsOf } from "./documents.ts";
 
 const NEVER = new AbortController().signal;
 const LEASE_MS = 30_000;
+
+/** An API, and the store that it keeps documents in, where nothing is moved or removed but by a test. */
+export type StillApi = {
+  readonly database: TestDatabase;
+  readonly api: TestApi;
+  readonly documents: ReturnType<typeof documentsOf>;
+  readonly objects: ObjectStore;
+  close(): Promise<void>;
+};
+
+export async function startStillApi(): Promise<StillApi> {
+  const database = await createTestDatabase();
+  const api = await startTestApi(database);
+  const objects = await openFileStore(join(api.stateDir, "objects"));
+  const close = async () => {
+    await api.close();
+    await database.drop();
+  };
+  return { database, api, documents: documentsOf(api.ask), objects, close };
+}
 
 /** One step of a mover. False: there was nothing to do. */
 export async function moveOnce(pool: Pool, objects: ObjectStore, signal = NEVER): Promise<boolean> {
