@@ -34,6 +34,9 @@ export function apiPartsOf(options: { dependencies: Dependencies; [other: string
 export function startAreaWork(_options: object): () => Promise<void> {
   return async () => undefined;
 }
+export function startAreaSteps(_options: object): () => Promise<void> {
+  return async () => undefined;
+}
 export async function findMoveHindrance(): Promise<string | null> {
   return null;
 }

@@ -6,6 +6,7 @@ import {
   LIVE_CONTENT_TYPES,
 } from "../../src/workspace/model/documents.ts";
 import { SPACE_ROLES } from "../../src/workspace/model/roles.ts";
+import { WORKFLOW_STATUSES } from "../../src/workspace/model/workflows.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount } from "../support/installation.ts";
 import { workspaceTests } from "./area-tests.ts";
@@ -15,6 +16,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "documents.live_content_type": LIVE_CONTENT_TYPES,
   "documents.status": DOCUMENT_STATUSES,
   "space_members.role": SPACE_ROLES,
+  "workflows.status": WORKFLOW_STATUSES,
 };
 
 let database: TestDatabase;
