@@ -96,7 +96,12 @@ export async function runAreaSteps(context: ProcessContext): Promise<void> {
   const config = readConfig(context.env);
   const databaseUrl = await databaseUrlOf(config);
   await refuseOtherCells(databaseUrl, config);
-  const stop = startAreaSteps({ config, context, databaseUrl, log: createProcessLog(config, context, "dispatch") });
+  const stop = startAreaSteps({
+    config,
+    context,
+    databaseUrl,
+    log: createProcessLog(config, context, "dispatch"),
+  });
   if (!shutdown.aborted) await once(shutdown, "abort");
   await stop();
 }

@@ -28,7 +28,10 @@ export function addProcessCommands(program: Command, context: ProcessContext): v
       "post only these, one at a time, then exit (dispatchers start this themselves)",
       collectIds,
     )
-    .option("--area-steps", "compute what areas have to, and post nothing (dispatchers start this themselves)")
+    .option(
+      "--area-steps",
+      "compute what areas have to, and post nothing (dispatchers start this themselves)",
+    )
     .option("--json", "no effect: logs are always JSON")
     .action(async ({ alone, areaSteps }) => {
       if (areaSteps === true) await runAreaSteps(context);

@@ -38,6 +38,8 @@ export type DemoEnvironment = {
   readonly apiKey: string;
   /** Acts for a user of the account. */
   readonly userKey: string;
+  /** Whether the service has that area. */
+  readonly hasWorkspace: boolean;
   readonly receivers: DemoReceivers;
   /** Connects as the pipeline's role, with no rights but its own. */
   readonly pipelinePool: Pool;
@@ -87,6 +89,7 @@ export async function startDemoEnvironment(options: StartOptions): Promise<DemoE
   return {
     ...prepared,
     apiUrl,
+    hasWorkspace: config.areas.some((area: string) => area === "workspace"),
     receivers,
     pipelinePool: openPool(pipelineUrl(databaseUrl), resources),
     caFile: caFileIn(folder.path),

@@ -1,5 +1,5 @@
 import { analyses, type DemoAnalysis, type ReceiverName, receivers, rolledBackAnalysis } from "./analyses.ts";
-import { createApiClient } from "./api-client.ts";
+import { type ApiDelivery, createApiClient } from "./api-client.ts";
 import { type DemoDelivery, findFaults } from "./checks.ts";
 import { createDeliveryWatch } from "./delivery-watch.ts";
 import {
@@ -22,6 +22,8 @@ export type ScenarioOptions = Omit<StartOptions, "onStep"> & { readonly output: 
 export type ScenarioResult = {
   readonly environment: DemoEnvironment;
   readonly deliveries: readonly DemoDelivery[];
+  /** Of the workflow's run; null: there is none. */
+  readonly runDelivery: ApiDelivery | null;
   /** What did not go as expected, in sentences. */
   readonly faults: readonly string[];
 };
@@ -50,7 +52,10 @@ export async function runScenario(options: ScenarioOptions): Promise<ScenarioRes
   const last = faults.length > 0 ? first : await watch.untilEnded(ids);
 
   faults.push(...(await forge(environment, options)));
-  faults.push(...(await playWorkspace({ environment, output, api, watch, signal })));
+  const workspace = environment.hasWorkspace
+    ? await playWorkspace({ environment, output, api, watch, signal })
+    : { delivery: null, faults: [] };
+  faults.push(...workspace.faults);
   const deliveries = published.map(({ analysis, deliveryId }) => ({
     analysis,
     deliveryId,
@@ -58,7 +63,7 @@ export async function runScenario(options: ScenarioOptions): Promise<ScenarioRes
     last: last.find(({ id }) => id === deliveryId)!,
   }));
   faults.push(...(await findFaults(deliveries, environment.receivers, api)));
-  return { environment, deliveries, faults };
+  return { environment, deliveries, runDelivery: workspace.delivery, faults };
 }
 
 async function start({ output, ...options }: ScenarioOptions): Promise<DemoEnvironment> {

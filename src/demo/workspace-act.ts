@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { ApiClient } from "./api-client.ts";
+import type { ApiClient, ApiDelivery } from "./api-client.ts";
 import type { DeliveryWatch } from "./delivery-watch.ts";
 import type { DemoEnvironment } from "./environment.ts";
 import type { DemoOutput } from "./output.ts";
@@ -38,11 +38,15 @@ export type WorkspaceAct = {
   readonly signal: AbortSignal;
 };
 
-/**
- * A pipeline of our own: documents in a space, and a workflow whose run ends in a webhook. Returns what did not go as
- * expected, in sentences.
- */
-export async function playWorkspace(act: WorkspaceAct): Promise<readonly string[]> {
+export type WorkspaceResult = {
+  /** Of the run's webhook; null: there was none. */
+  readonly delivery: ApiDelivery | null;
+  /** What did not go as expected, in sentences. */
+  readonly faults: readonly string[];
+};
+
+/** A pipeline of our own: documents in a space, and a workflow whose run ends in a webhook. */
+export async function playWorkspace(act: WorkspaceAct): Promise<WorkspaceResult> {
   const { environment, output, signal } = act;
   output.heading(
     "A workspace: a space with documents, a workflow that analyses them, and the webhook of its run",
@@ -52,15 +56,15 @@ export async function playWorkspace(act: WorkspaceAct): Promise<readonly string[
   const runId = await workspace.startRun(workflowId);
   output.line("run_started", { run_id: runId }, `${"run".padEnd(COLUMNS)}  ${runId} has started`);
   const run = await watchRun(workspace, runId, act);
-  if (run.status !== "SUCCEEDED") return [`The run ended ${run.status}: ${run.error_message}`];
-  const deliveryId = await findDelivery(act, runId);
-  const [delivery] = await act.watch.untilEnded([deliveryId]);
-  if (delivery?.status !== "succeeded")
-    return [`The webhook of the run is ${delivery?.status}, not succeeded.`];
-  return [
+  if (run.status !== "SUCCEEDED") {
+    return { delivery: null, faults: [`The run ended ${run.status}: ${run.error_message}`] };
+  }
+  const [delivery] = await act.watch.untilEnded([await findDelivery(act, runId)]);
+  const faults = [
     ...(await faultsInPolling(act.api, runId, workflowId)),
-    ...faultsAtReceiver(act, deliveryId, runId),
+    ...faultsAtReceiver(act, delivery!),
   ];
+  return { delivery: delivery!, faults };
 }
 
 /** Returns the id of the published workflow. */
@@ -117,12 +121,10 @@ async function faultsInPolling(api: ApiClient, runId: string, workflowId: string
 
 function faultsAtReceiver(
   { environment: { receivers } }: WorkspaceAct,
-  deliveryId: string,
-  runId: string,
+  { id, analysis_id: runId, status }: ApiDelivery,
 ): string[] {
-  const received = receivers.received.get(deliveryId);
+  const received = receivers.received.get(id);
   const isRight = received?.accepted === 1 && received.verified === 1 && received.analysisId === runId;
-  return isRight
-    ? []
-    : [`The receiver did not get the webhook of run ${runId} once, with a valid signature.`];
+  if (isRight && status === "succeeded") return [];
+  return [`The webhook of run ${runId} is ${status}; it did not arrive once, with a valid signature.`];
 }

@@ -58,7 +58,8 @@ export function createWorkspaceClient(url: string, key: string, signal: AbortSig
     },
     publishWorkflow: async (space_id, name, definition) => {
       const { id, draft_revision } = await write("POST", "/workflows", { space_id });
-      const draft = { name, revision: draft_revision, definition };
+      await write("PATCH", `/workflows/${id}`, { name });
+      const draft = { revision: draft_revision, definition };
       const { draft_revision: revision } = await write("PUT", `/workflows/${id}/draft`, draft);
       await write("POST", `/workflows/${id}/publish`, { revision });
       return String(id);

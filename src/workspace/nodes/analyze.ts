@@ -2,7 +2,7 @@ import type { Pool } from "pg";
 import type { ItemErrorCode } from "../model/runs.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import type { Item } from "../store/node-items.ts";
-import { type DocumentAnalysis, analyzeDocument } from "./document-analysis.ts";
+import { analyzeDocument, type DocumentAnalysis } from "./document-analysis.ts";
 import type { InputItem, InputPlace, NodeStep } from "./node-step.ts";
 
 /** A step begins no further document once it has taken this long. */

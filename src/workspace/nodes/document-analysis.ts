@@ -49,7 +49,10 @@ export async function analyzeDocument(
 
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-async function find({ pool }: Where, { accountId, spaceId, documentId }: Which): Promise<ReadDocument | null> {
+async function find(
+  { pool }: Where,
+  { accountId, spaceId, documentId }: Which,
+): Promise<ReadDocument | null> {
   if (typeof documentId !== "string" || !UUID.test(documentId)) return null;
   return await readDocument(pool, accountId, spaceId, documentId);
 }

@@ -14,7 +14,13 @@ export function createDocumentsStep(pool: Pool): NodeStep<"documents"> {
       const message = `The workflow's space has no folder ${folderId}. Choose another one for the node ${node.id}.`;
       throw new NodeFailedError("folder_not_found", message);
     }
-    const documents = await listUploaded(pool, accountId, place, position as string | null, DOCUMENTS_PER_STEP);
+    const documents = await listUploaded(
+      pool,
+      accountId,
+      place,
+      position as string | null,
+      DOCUMENTS_PER_STEP,
+    );
     const items = documents.map(({ id, fileName, contentType, fileSize }) => {
       return { document_id: id, file_name: fileName, content_type: contentType, file_size: fileSize };
     });

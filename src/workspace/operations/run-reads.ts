@@ -77,7 +77,12 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
           .max(2_147_483_647)
           .default(0)
           .describe("`events_cursor` of the run or of the answer before; absent: from the first."),
-        limit: z.int().min(1).max(PAGE_ITEMS_MAX).default(PAGE_ITEMS_MAX).describe("Maximum number of events."),
+        limit: z
+          .int()
+          .min(1)
+          .max(PAGE_ITEMS_MAX)
+          .default(PAGE_ITEMS_MAX)
+          .describe("Maximum number of events."),
       }),
       response: jsonResponse(200, RunEvents),
       errors: ["not_found"],

@@ -31,7 +31,10 @@ const NodeRun = z
     node_name: z.string(),
     context_key: z.string().describe("Empty: each node is activated once in a run."),
     iteration_path: z.array(z.unknown()).max(0),
-    attempt: z.int().min(1).describe("Of the step that it is at: 1 and how often that has failed, or was cut."),
+    attempt: z
+      .int()
+      .min(1)
+      .describe("Of the step that it is at: 1 and how often that has failed, or was cut."),
     sequence: z.int().min(1).describe("In the order in which the run came to its nodes."),
     seeded: z.boolean().describe("False: no node is given items that it has not made."),
     status: z.enum(RUN_STATUSES),
@@ -45,7 +48,9 @@ const NodeRun = z
     retryable: z.boolean().describe("Whether the same run may succeed when it is started again."),
     cost_micro_usd: count,
     micro_credits: count,
-    duration_ms: count.nullable().describe("From its start to its end, waits included; null: one is to come."),
+    duration_ms: count
+      .nullable()
+      .describe("From its start to its end, waits included; null: one is to come."),
     wake_at: time.nullable().describe("When it goes on; null: it does not wait."),
     started_at: time.nullable(),
     completed_at: time.nullable(),
@@ -73,7 +78,9 @@ export const WorkflowRun = z
     test_node_id: unused,
     status: z
       .enum(RUN_STATUSES)
-      .describe("`WAITING`: every node that goes on waits. `SUCCEEDED`, `FAILED` and `CANCELLED` are its end."),
+      .describe(
+        "`WAITING`: every node that goes on waits. `SUCCEEDED`, `FAILED` and `CANCELLED` are its end.",
+      ),
     error_code: z.enum(RUN_ERROR_CODES).nullable(),
     error_message: z.string().nullable(),
     error_details: object.describe("Empty, unless there is more to tell of the error."),
@@ -189,10 +196,7 @@ function nodeRunBody(nodeRun: StoredNodeRun, { definition }: FoundRun): z.output
   };
 }
 
-export function runEventsBody(
-  events: readonly StoredRunEvent[],
-  after: number,
-): z.output<typeof RunEvents> {
+export function runEventsBody(events: readonly StoredRunEvent[], after: number): z.output<typeof RunEvents> {
   return {
     items: events.map(({ sequence, kind, nodeId, details, createdAt }) => {
       return { sequence, kind, node_id: nodeId, details: details ?? {}, created_at: createdAt.toISOString() };

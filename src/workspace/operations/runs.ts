@@ -4,9 +4,9 @@ import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
 import { invalidRequest, Problem } from "../../api/problems.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { id } from "../../operations/fields.ts";
-import { cancelRun, createRun } from "../store/run-changes.ts";
-import { findRunnable, findRun, hasRoomForRun } from "../store/runs.ts";
 import { listNodeRuns } from "../store/node-runs.ts";
+import { cancelRun, createRun } from "../store/run-changes.ts";
+import { findRun, findRunnable, hasRoomForRun } from "../store/runs.ts";
 import { NewRun, runBody, WorkflowRun } from "./run-schema.ts";
 import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
 
@@ -55,7 +55,10 @@ export function runOperations({
         const asked = version ?? currentVersion;
         if (asked === null) throw request.problem("workflow_not_published");
         if (definition === null) {
-          throw invalidRequest("body.version", `The workflow has no version ${version}. Leave it out for the last.`);
+          throw invalidRequest(
+            "body.version",
+            `The workflow has no version ${version}. Leave it out for the last.`,
+          );
         }
         const webhookUrl = webhook_url == null ? null : allowedUrl(webhook_url);
         if (!(await hasRoomForRun(tx, user.accountId))) throw request.problem("too_many_workflow_runs");

@@ -1,4 +1,5 @@
 import type { ApiPart } from "../../operations/api-part.ts";
+import { findRunOrigin } from "../store/run-origins.ts";
 import { contentOperations } from "./document-content.ts";
 import { documentOperations } from "./documents.ts";
 import { folderOperations } from "./folders.ts";
@@ -30,6 +31,7 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
     ],
     problems: workspaceProblems,
     pages: [],
+    findOrigin: (accountId, analysisId) => findRunOrigin(dependencies.pool, accountId, analysisId),
     close: () => dependencies.objects.close(),
     sends: [],
     tags: [

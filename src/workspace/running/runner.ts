@@ -118,7 +118,11 @@ export class Runner {
     const { pool, objects, random, onError } = this.#options;
     const nodeSteps = createNodeSteps(pool, objects);
     const onFault = (_: ClaimedStep, error: unknown) => onError("step", error);
-    return takeStep({ pool, nodeSteps, random, onFault }, step, AbortSignal.any([this.#stopping.signal, lost]));
+    return takeStep(
+      { pool, nodeSteps, random, onFault },
+      step,
+      AbortSignal.any([this.#stopping.signal, lost]),
+    );
   }
 
   async #clean(): Promise<void> {

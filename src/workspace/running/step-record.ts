@@ -2,7 +2,7 @@ import type { ClientBase } from "pg";
 import { sourcesOf, targetsOf } from "../model/definition-graph.ts";
 import { RUN_ITEM_BYTES_MAX, RUN_ITEMS_MAX, STEP_ATTEMPTS_MAX } from "../model/runs.ts";
 import { NodeFailedError, type NodeStepResult } from "../nodes/node-step.ts";
-import { insertItems, type Item } from "../store/node-items.ts";
+import { type Item, insertItems } from "../store/node-items.ts";
 import { cancelNodeRuns, insertNodeRuns, listNodeRuns, type StoredNodeRun } from "../store/node-runs.ts";
 import { insertRunEvents, type NewRunEvent } from "../store/run-events.ts";
 import { addRunItems, type LockedRun, lockRun, setRunStatus } from "../store/runs.ts";

@@ -1,12 +1,12 @@
 import type { Pool } from "pg";
+import { backoffMs } from "../../schedule/backoff.ts";
 import { inTransaction } from "../../store/transaction.ts";
 import type { DefinitionNode } from "../model/definition.ts";
 import { STEP_ATTEMPTS_MAX } from "../model/runs.ts";
-import { createInputReader } from "./node-input.ts";
 import { NodeFailedError, type NodeStepInput, type NodeStepResult } from "../nodes/node-step.ts";
 import type { NodeSteps } from "../nodes/node-steps.ts";
 import { type ClaimedStep, giveBackStep, readStep, type StepFacts } from "../store/steps.ts";
-import { backoffMs } from "../../schedule/backoff.ts";
+import { createInputReader } from "./node-input.ts";
 import { recordFailure, recordResult, recordRetry, recordStart } from "./step-record.ts";
 
 const RETRY_BACKOFF = { baseMs: 1_000, maxMs: 300_000 };

@@ -129,7 +129,11 @@ export async function insertRun(
   return rows[0]!.id;
 }
 
-export type LockedRun = { readonly status: RunStatus; readonly itemCount: number; readonly itemBytes: number };
+export type LockedRun = {
+  readonly status: RunStatus;
+  readonly itemCount: number;
+  readonly itemBytes: number;
+};
 
 /**
  * What changes a run locks it first: until the transaction ends nobody else does, and its nodes end one after the other.

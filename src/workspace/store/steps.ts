@@ -115,10 +115,7 @@ export type StepFacts = {
 };
 
 /** Null: the step is somebody else's, or its run has ended. */
-export async function readStep(
-  database: Pool | ClientBase,
-  step: ClaimedStep,
-): Promise<StepFacts | null> {
+export async function readStep(database: Pool | ClientBase, step: ClaimedStep): Promise<StepFacts | null> {
   const { rows } = await database.query<StepFacts>({
     name: "read_step",
     text: `
@@ -165,11 +162,7 @@ export async function startNodeRun(tx: ClientBase, step: ClaimedStep): Promise<D
 }
 
 /** The step has ended, and the lease with it. Its run is locked. False: the step is somebody else's. */
-export async function changeNodeRun(
-  tx: ClientBase,
-  step: ClaimedStep,
-  change: NodeChange,
-): Promise<boolean> {
+export async function changeNodeRun(tx: ClientBase, step: ClaimedStep, change: NodeChange): Promise<boolean> {
   const { next } = change;
   const { rowCount } = await tx.query({
     name: "change_node_run",
