@@ -55,7 +55,7 @@ create table workspace.node_runs (
   completed_at timestamptz,
   -- How far it is, in the words of its kind; null: at the beginning.
   position json,
-  -- Whether its next step may be taken at once; otherwise that may become so at next_at, which is null when it has ended.
+  -- Whether its next step may be taken at once; if not, it may at next_at, which is null when it has ended.
   is_ready boolean not null default true,
   next_at timestamptz default now(),
   -- Of the step that is being taken. One that nobody has recorded until next_at was cut.

@@ -68,7 +68,8 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   metrics.database.watch("objects", pool);
   const counted = createMovingMetrics(metrics.registry);
   const runs = createRunMetrics(metrics.registry);
-  metrics.registry.onRead(() => Promise.all([setMovingGauges(pool, counted), setRunGauges(pool, runs)]));
+  metrics.registry.onRead(() => setMovingGauges(pool, counted));
+  metrics.registry.onRead(() => setRunGauges(pool, runs));
   const objects = openedLater(() => openObjectStore(config));
   const mover = new Mover({
     pool,

@@ -71,11 +71,14 @@ async function untilWanted({ isWanted, log }: StepProcessOptions, signal: AbortS
 function tell({ log, onMessage }: StepProcessOptions, event: ChildEvent): void {
   switch (event.kind) {
     case "message":
-      return onMessage(event.message);
+      onMessage(event.message);
+      break;
     case "started":
-      return void log.info({ steps_pid: event.pid }, "the steps' process started");
+      log.info({ steps_pid: event.pid }, "the steps' process started");
+      break;
     case "ended":
-      return void log.info({ how: event.how, restart_in_ms: event.restartInMs }, "the steps' process ended");
+      log.info({ how: event.how, restart_in_ms: event.restartInMs }, "the steps' process ended");
+      break;
     default:
       throw new Error(`An event of unknown kind: ${JSON.stringify(event satisfies never)}`);
   }

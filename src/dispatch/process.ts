@@ -48,7 +48,7 @@ export const DISPATCHER_CONNECTIONS = {
   feed: 1,
 } as const;
 
-/** Of the process that a dispatcher has for what areas compute: one for each step, and one to look and to hold leases. */
+/** Of the process that a dispatcher has for what areas compute: one for each step, one to look and to hold leases. */
 export const STEP_CONNECTIONS = 3;
 
 export type DispatchProcessOptions = DeliveringOptions & {

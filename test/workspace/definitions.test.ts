@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { fc } from "@fast-check/vitest";
 import { describe, expect, test } from "vitest";
 import { invalidRequestFrom } from "../../src/api/field-errors.ts";
@@ -44,6 +45,12 @@ function isRight({ nodes, edges }: Definition): boolean {
   }
   return false;
 }
+
+test("the README has a row for each kind of node", () => {
+  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+  const [, table = ""] = /^\| kind of node \|.*\n\|-.*\n((?:\|.*\n)+)/m.exec(readme) ?? [];
+  expect([...table.matchAll(/^\| `(\w+)`/gm)].map(([, kind]) => kind)).toEqual(NODE_KINDS);
+});
 
 test("every definition made for it is taken as it is, is right, and has an order", () => {
   const kinds = new Set<string>();

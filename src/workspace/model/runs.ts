@@ -52,7 +52,7 @@ export const UNFINISHED_RUNS_MAX = 1_000;
 export const RUN_ITEMS_MAX = 100_000;
 export const RUN_ITEM_BYTES_MAX = 64 * 1_024 ** 2;
 
-/** Times that a step is tried; with their waits a quarter of an hour, which a restarted object store needs less than. */
+/** Times that a step is tried; with their waits a quarter of an hour: an object store restarts in less. */
 export const STEP_ATTEMPTS_MAX = 10;
 
 /** What a webhook has room for besides the rest of its analysis. */

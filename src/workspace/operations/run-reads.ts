@@ -24,22 +24,19 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
       tag,
       summary: "List a node's items",
       description:
-        "What a node of the run has handed on so far, in its order. A run that goes on adds behind what was read. 404 " +
-        "if the run has no such node, or you are not a member of its space.",
+        "What a node of the run has handed on so far, in its order. A run that goes on adds behind what was read. " +
+        "404 if the run has no such node, or you are not a member of its space.",
       method: "GET",
-      path: `${path}/node-items`,
+      path: `${path}/nodes/{node_id}/items`,
       scope: "workflows:read",
       needsUser: true,
-      params,
-      query: z.strictObject({
-        node_id: z.string().min(1).max(64).describe("As in the definition."),
-        ...pageQuery,
-      }),
+      params: params.extend({ node_id: z.string().describe("As in the definition.") }),
+      query: z.strictObject(pageQuery),
       response: jsonResponse(200, pageOf(NodeItem)),
       errors: ["not_found"],
       handle: async (request) => {
-        const { node_id: nodeId, cursor, limit } = request.query;
-        const { run_id: runId } = request.params;
+        const { cursor, limit } = request.query;
+        const { run_id: runId, node_id: nodeId } = request.params;
         const user = userOf(request);
         const { accountId } = user;
         const filter = [user, runId, nodeId];

@@ -121,7 +121,7 @@ export function runOperations({
     }),
   ];
 
-  /** In normal form. It is judged now, as when an analysis is published over HTTP: at the run's end nobody could mend it. */
+  /** In normal form. It is judged now, as when an analysis is published: at the run's end nobody could mend it. */
   function allowedUrl(url: string): string {
     const verdict = judgeTargetUrl(url, { unsafeAllowedTargets });
     if (verdict.verdict === "allow") return verdict.href;

@@ -5,7 +5,7 @@ import { type PublicationRefusal, publishInside } from "../store/run-publication
 import { type RunError, setRunEnd, setRunStatus } from "../store/runs.ts";
 import type { ClaimedStep, StepFacts } from "../store/steps.ts";
 import { summarizeRun } from "./run-summary.ts";
-import type { StepEnd } from "./step.ts";
+import type { StepEnd } from "./step-end.ts";
 
 export type RunEnding = {
   readonly step: ClaimedStep;

@@ -4,7 +4,8 @@ import { createNodeSteps } from "../nodes/node-steps.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { removeEndedRuns } from "../store/run-retention.ts";
 import { type ClaimedStep, claimStep, readySteps, renewLease } from "../store/steps.ts";
-import { type StepEnd, takeStep } from "./step.ts";
+import { takeStep } from "./step.ts";
+import type { StepEnd } from "./step-end.ts";
 
 /**
  * How soon a new run, or the end of a wait, is noticed. A NOTIFY would be sooner, but every transaction that sends one

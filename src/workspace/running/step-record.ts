@@ -8,7 +8,7 @@ import { insertRunEvents, type NewRunEvent } from "../store/run-events.ts";
 import { addRunItems, type LockedRun, lockRun, setRunStatus } from "../store/runs.ts";
 import { type ClaimedStep, changeNodeRun, type StepFacts, startNodeRun } from "../store/steps.ts";
 import { endRun } from "./run-end.ts";
-import type { StepEnd } from "./step.ts";
+import type { StepEnd } from "./step-end.ts";
 
 /** The node run begins, or goes on after a wait. Null: the step is somebody else's. */
 export async function recordStart(tx: ClientBase, step: ClaimedStep, facts: StepFacts): Promise<Date | null> {

@@ -7,6 +7,7 @@ import { NodeFailedError, type NodeStepInput, type NodeStepResult } from "../nod
 import type { NodeSteps } from "../nodes/node-steps.ts";
 import { type ClaimedStep, giveBackStep, readStep, type StepFacts } from "../store/steps.ts";
 import { createInputReader } from "./node-input.ts";
+import type { StepEnd } from "./step-end.ts";
 import { recordFailure, recordResult, recordRetry, recordStart } from "./step-record.ts";
 
 const RETRY_BACKOFF = { baseMs: 1_000, maxMs: 300_000 };
@@ -19,9 +20,6 @@ export type StepWork = {
   /** The step failed for reasons that are not its node's, and is tried again, or was for the last time. */
   readonly onFault: (step: ClaimedStep, error: unknown) => void;
 };
-
-/** What became of a step. `lost`: it was somebody else's by then, or its run had ended. */
-export type StepEnd = "recorded" | "lost" | "given_back" | "run_succeeded" | "run_failed";
 
 const EXHAUSTED = new NodeFailedError(
   "attempts_exhausted",

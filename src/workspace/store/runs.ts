@@ -136,8 +136,8 @@ export type LockedRun = {
 };
 
 /**
- * What changes a run locks it first: until the transaction ends nobody else does, and its nodes end one after the other.
- * Null: there is no such run.
+ * What changes a run locks it first: until the transaction ends nobody else does, and its nodes end one after the
+ * other. Null: there is no such run.
  */
 export async function lockRun(tx: ClientBase, accountId: string, runId: string): Promise<LockedRun | null> {
   const { rows } = await tx.query<LockedRun>({

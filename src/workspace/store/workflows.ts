@@ -2,6 +2,8 @@ import type { ClientBase, Pool } from "pg";
 import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
+import type { RunStatus } from "../model/runs.ts";
+import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -30,6 +32,8 @@ export type ListedWorkflow = {
   readonly changeNote: string | null;
   readonly publishedBy: StoredUser | null;
   readonly publishedAt: Date | null;
+  /** Null: it was never run, or not for as long as runs are kept. */
+  readonly lastRun: { readonly id: string; readonly status: RunStatus; readonly createdAt: string } | null;
 };
 
 /** With what it does. */
@@ -44,7 +48,10 @@ const LISTED = `w.id, w.space_id as "spaceId", w.name, w.summary, w.enabled, w.d
   jsonb_path_query_array(w.draft, '$.nodes[*].kind') as kinds, ${userOfRow("c")} as "createdBy",
   w.created_at as "createdAt", w.updated_at as "updatedAt", m.role, w.created_by = m.user_id as "isCreator",
   v.id as "versionId", v.version, v.change_note as "changeNote",
-  case when v.id is not null then ${userOfRow("p")} end as "publishedBy", v.created_at as "publishedAt"`;
+  case when v.id is not null then ${userOfRow("p")} end as "publishedBy", v.created_at as "publishedAt",
+  (select json_build_object('id', r.id, 'status', r.status, 'createdAt', r.created_at)
+   from workspace.runs as r where r.account_id = w.account_id and r.workflow_id = w.id
+   order by r.id desc limit 1) as "lastRun"`;
 
 /** Of the member $2. */
 const WORKFLOWS = `workspace.workflows as w
@@ -81,15 +88,10 @@ export async function lockWorkflow(
   return await findWorkflow(tx, user, workflowId);
 }
 
-/** How many workflows are counted; beyond, the total is a lower bound. */
-const TOTAL_MAX = 10_000;
-
-export type WorkflowPage = {
+export type WorkflowPage = CappedTotal & {
   readonly workflows: readonly ListedWorkflow[];
   /** The next page begins below this id; null: there is none. */
   readonly nextBelowId: string | null;
-  readonly total: number;
-  readonly isTotalCapped: boolean;
 };
 
 /**
@@ -103,16 +105,16 @@ export async function listWorkflows(
   belowId: string | null,
   limit: number,
 ): Promise<WorkflowPage | null> {
-  const { rows } = await database.query<{ is_there: boolean; counted: number } & ListedWorkflow>({
+  const { rows } = await database.query<{ is_seen: boolean; counted: number } & ListedWorkflow>({
     name: "list_workflows",
     text: `
       select page.*, about.*
       from (
         select
           exists (select from workspace.space_members
-            where account_id = $1 and user_id = $2 and space_id = $3) as is_there,
+            where account_id = $1 and user_id = $2 and space_id = $3) as is_seen,
           (select count(*)::integer from (
-            select from workspace.workflows where account_id = $1 and space_id = $3 limit ${TOTAL_MAX + 1}
+            select from workspace.workflows where account_id = $1 and space_id = $3 limit ${COUNTED_MAX}
           ) as capped) as counted
       ) as about
       left join (
@@ -124,16 +126,10 @@ export async function listWorkflows(
       order by page.id desc`,
     values: [accountId, userId, spaceId, belowId, limit + 1],
   });
-  const { is_there, counted } = rows[0]!;
-  if (!is_there) return null;
-  const found = rows.filter(({ id }) => id !== null);
-  const workflows = found.slice(0, limit);
-  return {
-    workflows,
-    nextBelowId: found.length > limit ? (workflows.at(-1)?.id ?? null) : null,
-    total: Math.min(counted, TOTAL_MAX),
-    isTotalCapped: counted > TOTAL_MAX,
-  };
+  const { is_seen, counted } = rows[0]!;
+  if (!is_seen) return null;
+  const { page: workflows, nextId: nextBelowId } = cutPage(rows, "id", limit);
+  return { workflows, nextBelowId, ...cappedTotal(counted) };
 }
 
 /** A workflow with a first draft. The space exists. */
