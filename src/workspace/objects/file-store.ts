@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { access, type FileHandle, mkdir, open, readdir, rm, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { BodyReader, NEVER } from "./body-reader.ts";
+import { BodyReader, NEVER, unlessAborted } from "./body-reader.ts";
 import { BLOCK_BYTES, fileBody } from "./file-body.ts";
 import { isAbsent, linkOrCopy, nullIfAbsent, pruneFolders, putInPlace, syncFolder } from "./file-folders.ts";
 import { factsOf, listFiles } from "./file-listing.ts";
@@ -71,10 +71,13 @@ class FileStore implements ObjectStore {
     checkObjectKey(to);
     signal.throwIfAborted();
     const asked = `copy ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
-    await this.#withDraft(async (draft) => {
+    const copying = this.#withDraft(async (draft) => {
       await this.#unlessAbsent(from, asked, () => linkOrCopy(join(this.#root, pathOf(from)), draft));
+      signal.throwIfAborted();
       await asking(asked, () => putInPlace(draft, this.#root, pathOf(to)));
     });
+    // A disk that hangs cannot be told to stop.
+    await unlessAborted(() => copying, signal);
   }
 
   async remove(key: string, signal = NEVER): Promise<void> {
