@@ -18,7 +18,7 @@ const program = findS3Server();
 const ANALYSIS = '{"id":"a","status":"succeeded"}';
 
 test.skipIf(program === null)(
-  `a dispatcher that is asked to end while S3 copies and does not answer gives up the copy, claims nothing more, and finishes its webhooks (${S3_SERVER_WANTED})`,
+  `a dispatcher that ends gives up a copy that hangs, claims no more, and finishes its webhooks (${S3_SERVER_WANTED})`,
   { timeout: patience(60_000) },
   async () => {
     await using resources = new AsyncDisposableStack();

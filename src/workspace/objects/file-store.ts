@@ -85,7 +85,10 @@ class FileStore implements ObjectStore {
     signal.throwIfAborted();
     const path = pathOf(key);
     await asking(`remove ${JSON.stringify(key)}`, async () => {
-      if (!(await unlinkIfThere(join(this.#root, path)))) return;
+      if (!(await unlinkIfThere(join(this.#root, path)))) {
+        await access(this.#root);
+        return;
+      }
       await syncFolder(dirname(join(this.#root, path)));
       await pruneFolders(this.#root, path);
     });
