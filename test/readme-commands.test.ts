@@ -42,7 +42,7 @@ beforeAll(async () => {
   staffKey = (await createTestKey(database.pool, null, ["staff:read", "webhooks:read", "webhooks:replay"]))
     .apiKey;
   const { id: userId } = await createTestUser(database.pool, accountId);
-  const scopes = ["spaces:read", "spaces:write"];
+  const scopes = ["spaces:read", "spaces:write", "workflows:read", "workflows:write"];
   const wish = { accountId, userId, name: null, scopes, expiresInSeconds: null };
   userKey = (await createApiKey(database.pool, readConfig({}), wish)).apiKey;
   shell = startShell();
@@ -124,6 +124,14 @@ test("every command is answered as the README says", async () => {
   expect(await runNext("/members/")).toMatchObject({ status: 200, body: { role: "VIEWER" } });
   const spaces = { items: [{ id: ids.SPACE_ID, role: "ADMIN", member_count: 2 }], total: 1 };
   expect(await runNext("/v1/spaces -H")).toMatchObject({ status: 200, body: spaces });
+
+  const workflow = await runNext("/v1/workflows -H");
+  expect(workflow).toMatchObject({ status: 201, body: { name: "Untitled", node_count: 1 } });
+  ids.WORKFLOW_ID = (workflow.body as Record<string, string>).id!;
+  const saved = { draft_revision: 2, node_count: 3, current_version: null };
+  expect(await runNext("/draft -H")).toMatchObject({ status: 200, body: saved });
+  const version = { version: 1, change_note: "Counts words" };
+  expect(await runNext("/publish -H")).toMatchObject({ status: 200, body: { current_version: version } });
   expect(left).toEqual([]);
 });
 

@@ -10,7 +10,7 @@ import type { ErasedResult, Operation } from "../api/operation.ts";
 import { TemporarilyUnavailable } from "../api/problems.ts";
 import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
 import type { CompletedRequest } from "../api/request-context.ts";
-import { createApi } from "../api/server.ts";
+import { createApi, type TransferLimits } from "../api/server.ts";
 import type { Config } from "../config/config.ts";
 import { createConsole } from "../console/console.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
@@ -58,6 +58,8 @@ export type ApiServerOptions = {
   readonly news?: AccountNews | undefined;
   /** Absent: once a minute. */
   readonly checkPolicy?: RateLimitPolicy | undefined;
+  /** Absent: the kernel's own. */
+  readonly transferLimits?: TransferLimits | undefined;
   /** Check what operations return against their declarations; for tests. */
   readonly isChecking?: boolean;
 };
@@ -131,6 +133,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     },
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     ...(options.news && { news: options.news }),
+    ...(options.transferLimits && { transferLimits: options.transferLimits }),
     recordWrite,
     onClosed: async () => void (await Promise.all(parts.map((part) => part.close?.()))),
     isTrustedProxy: trustedProxies(config.trustProxy),

@@ -45,7 +45,7 @@ export const variables = {
     kinds.someOf(...AREAS),
     AREAS.join(","),
     "Parts of the service that this installation has: `webhooks` (analyses, deliveries, the console), `workspace` " +
-      "(spaces, documents). Run `migrate` after adding one.",
+      "(spaces, documents, workflows). Run `migrate` after adding one.",
   ),
   TARGET_DATABASE_URL: optional(
     kinds.secret(

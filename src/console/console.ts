@@ -133,13 +133,18 @@ function addScreen(
         isRefreshed,
         framer: session.embedOrigin,
       };
+      const refuse = async () => {
+        const now = await site.find(request);
+        const mayStill = (scope: string) => now?.session.permissions.has(scope) ?? false;
+        if (now === null || ![...session.permissions].every(mayStill)) throw new Problem("unauthorized");
+      };
       if (isRefreshed && isRefresh(request)) {
         const around = (main: Html) => mainElement(frame, main);
-        return await refreshing.answer(request, reply, { seen, view, show: screen.show, around });
+        return await refreshing.answer(request, reply, { seen, view, show: screen.show, refuse, around });
       }
       const shown = await screen.show(view);
       if ("goTo" in shown) return reply.redirect(shown.goTo, 303);
-      if ("file" in shown) return sendFile(reply, shown.file);
+      if ("file" in shown) return sendFile(reply, shown.file, refuse);
       const { text } = document(frame, shown);
       return sendPage(reply, session.embedOrigin, shown.status ?? 200, text);
     },

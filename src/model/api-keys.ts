@@ -17,6 +17,9 @@ export const scopes = [
   "webhooks:replay",
   "webhooks:secrets",
   "webhooks:write",
+  "workflows:read",
+  "workflows:run",
+  "workflows:write",
 ] as const;
 
 type Scope = (typeof scopes)[number];

@@ -6,6 +6,8 @@ import {
   LIVE_CONTENT_TYPES,
 } from "../../src/workspace/model/documents.ts";
 import { SPACE_ROLES } from "../../src/workspace/model/roles.ts";
+import { RUN_EVENT_KINDS, RUN_STATUSES } from "../../src/workspace/model/runs.ts";
+import { WORKFLOW_STATUSES } from "../../src/workspace/model/workflows.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount } from "../support/installation.ts";
 import { workspaceTests } from "./area-tests.ts";
@@ -14,7 +16,11 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "documents.doc_origin": DOCUMENT_ORIGINS,
   "documents.live_content_type": LIVE_CONTENT_TYPES,
   "documents.status": DOCUMENT_STATUSES,
+  "node_runs.status": RUN_STATUSES,
+  "run_events.kind": RUN_EVENT_KINDS,
+  "runs.status": RUN_STATUSES,
   "space_members.role": SPACE_ROLES,
+  "workflows.status": WORKFLOW_STATUSES,
 };
 
 let database: TestDatabase;

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { access, type FileHandle, mkdir, open, readdir, rm, unlink } from "node:fs/promises";
+import { constants } from "node:fs";
+import { access, type FileHandle, mkdir, open, readdir, rm, unlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { BodyReader, NEVER, unlessAborted } from "./body-reader.ts";
 import { BLOCK_BYTES, fileBody } from "./file-body.ts";
@@ -9,6 +10,8 @@ import { pathOf } from "./file-paths.ts";
 import { ObjectNotFoundError, ObjectRangeError, ObjectStoreAwayError } from "./object-errors.ts";
 import { checkObjectKey } from "./object-key.ts";
 import type { ByteRange, ObjectContent, ObjectFacts, ObjectStore } from "./object-store.ts";
+
+const READ_AND_WRITE = constants.R_OK | constants.W_OK | constants.X_OK;
 
 /** Objects as files of one folder, on a disk of this machine. Any number of processes may use it. */
 export async function openFileStore(folder: string): Promise<ObjectStore> {
@@ -123,6 +126,14 @@ class FileStore implements ObjectStore {
       });
     }
     return count;
+  }
+
+  async check(signal = NEVER): Promise<void> {
+    signal.throwIfAborted();
+    await asking(`use the folder ${this.#root}`, () => access(this.#root, READ_AND_WRITE));
+    await this.#withDraft(async (draft) => {
+      await asking(`write to the folder ${this.#unfinished}`, () => writeFile(draft, "", { mode: 0o600 }));
+    });
   }
 
   async close(): Promise<void> {}

@@ -43,6 +43,8 @@ export type ObjectStore = {
    * @returns how many
    */
   removeLeftovers(before: Date, signal?: AbortSignal): Promise<number>;
+  /** For who starts: that objects can be read now and, as far as that is told without storing one, be stored. */
+  check(signal?: AbortSignal): Promise<void>;
   /** Nothing may be asked afterwards. */
   close(): Promise<void>;
 };

@@ -32,6 +32,45 @@ export const workspaceProblems = {
     meaning: "The document was created, and nothing has been uploaded to it yet.",
     remedy: "Upload its content first, or wait until whoever has created it does.",
   },
+  draft_revision_outdated: {
+    status: 409,
+    title: "Draft revision outdated",
+    meaning:
+      "The workflow's draft is not at the revision that the request names: somebody has saved it since.",
+    remedy: "Get the workflow, make your changes to its draft as it is now, and name its draft_revision.",
+    hasErrors: true,
+  },
+  draft_not_changed: {
+    status: 409,
+    title: "Draft not changed",
+    meaning: "The workflow's draft is the same as its current version: there is nothing to publish.",
+    remedy: "Save a changed draft first. To run the workflow, no other version is needed.",
+  },
+  draft_invalid: {
+    status: 409,
+    title: "Draft invalid",
+    meaning: "The workflow's draft was saved under other rules, and what `errors` tells is not allowed now.",
+    remedy: "Mend what `errors` tells, save the draft, and publish it then.",
+    hasErrors: true,
+  },
+  workflow_not_published: {
+    status: 409,
+    title: "Workflow not published",
+    meaning: "No version of the workflow was published yet, so there is nothing to run.",
+    remedy: "Publish the workflow's draft first.",
+  },
+  too_many_workflow_runs: {
+    status: 409,
+    title: "Too many workflow runs",
+    meaning: "The account has as many runs that have not ended as it may have, those that wait included.",
+    remedy: "Wait until one of them has ended, or cancel one.",
+  },
+  workflow_run_ended: {
+    status: 409,
+    title: "Workflow run ended",
+    meaning: "The run has succeeded, failed or been cancelled.",
+    remedy: "Get the run to see how it ended. To have its work done again, start another run.",
+  },
 } as const satisfies ProblemCatalogue;
 
 export type WorkspaceCode = keyof typeof workspaceProblems;

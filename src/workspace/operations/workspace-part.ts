@@ -4,7 +4,11 @@ import { documentOperations } from "./documents.ts";
 import { folderOperations } from "./folders.ts";
 import { memberOperations } from "./members.ts";
 import { workspaceProblems } from "./problems.ts";
+import { runReadOperations } from "./run-reads.ts";
+import { runOperations } from "./runs.ts";
 import { spaceOperations } from "./spaces.ts";
+import { workflowDraftOperations } from "./workflow-drafts.ts";
+import { workflowOperations } from "./workflows.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
 /** What the workspace adds to the API. It closes the object store. */
@@ -12,13 +16,17 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
   return {
     about:
       "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
-      "others a role in it, and create and upload documents.",
+      "others a role in it, create and upload documents, make workflows that work on them, and run those.",
     operations: [
       ...spaceOperations(dependencies),
       ...memberOperations(dependencies),
       ...folderOperations(dependencies),
       ...documentOperations(dependencies),
       ...contentOperations(dependencies),
+      ...workflowOperations(dependencies),
+      ...workflowDraftOperations(),
+      ...runOperations(dependencies),
+      ...runReadOperations(dependencies),
     ],
     problems: workspaceProblems,
     pages: [],
@@ -27,6 +35,11 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
     tags: [
       { name: "Spaces", description: "Rooms for documents, and who may do what in them." },
       { name: "Documents", description: "Files in spaces, and the folders that they lie in." },
+      {
+        name: "Workflows",
+        description: "What is done with documents: a draft, and versions published of it.",
+      },
+      { name: "Workflow runs", description: "Workflows at work: what they do, and what comes of it." },
     ],
   };
 }

@@ -89,6 +89,15 @@ test("a disk that has gone is an outage, and no object is said to be missing, or
   expect((await readBytes(store, KEY)).toString()).toBe("x");
 });
 
+test.each(["keys", "unfinished"])("who starts is told that the folder %s cannot be used", async (name) => {
+  await rm(join(folder, name), { recursive: true });
+  await writeFile(join(folder, name), "");
+  await chmod(join(folder, name), 0o600);
+  await expect(store.check()).rejects.toThrow(
+    new RegExp(`could not (?:use|write to) the folder ${join(folder, name)}: (?:EACCES|ENOTDIR)`),
+  );
+});
+
 test("a file where the folder should be is told when the store is opened", async () => {
   const file = join(folder, "file");
   await writeFile(file, "x");
