@@ -163,6 +163,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
   },
   tables: [
     ...["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"],
+    "object_store",
     ...["workflows", "workflow_versions", "runs", "node_runs", "node_items", "run_events"],
   ].map((name) => `workspace.${name}`),
   makeThings: async (api, owner) => {
