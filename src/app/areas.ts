@@ -13,16 +13,20 @@ import type { Dependencies } from "../operations/sealpost-operation.ts";
 import { createGeneralPool } from "../store/pools.ts";
 import { UNFINISHED_STATUSES } from "../workspace/model/runs.ts";
 import { Mover } from "../workspace/moving/mover.ts";
+import { knownStore } from "../workspace/objects/known-store.ts";
+import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { openObjectStore } from "../workspace/objects/open-object-store.ts";
 import { openedLater } from "../workspace/objects/opened-later.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
 import { Runner, type RunnerWork } from "../workspace/running/runner.ts";
 import { hasSpaces } from "../workspace/store/account-spaces.ts";
 import { countMoves } from "../workspace/store/moves.ts";
+import { readStoreId, settleStoreId } from "../workspace/store/object-store-id.ts";
 import { countUnfinishedRuns, hasRuns } from "../workspace/store/runs.ts";
 import { countReadySteps } from "../workspace/store/steps.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
+import { databaseUrlOf } from "./state-folder.ts";
 import { keepStepProcess } from "./step-process.ts";
 
 export type AreaOptions = {
@@ -36,19 +40,25 @@ export type AreaOptions = {
 /** What each area adds to the API. This file alone knows the workspace; a test builds the service without it. */
 const apiParts: Readonly<Record<Area, (options: AreaOptions) => ApiPart>> = {
   webhooks: ({ dependencies }) => webhooksPart(dependencies),
-  workspace: ({ config, dependencies: { pool, unsafeAllowedTargets }, outageAs503, onAway }) => {
-    const objects = openedLater(() => openObjectStore(config));
-    const { pagesUrl } = config;
-    return workspacePart({
+  workspace: ({ config, dependencies: { pool, unsafeAllowedTargets }, outageAs503, onAway }) =>
+    workspacePart({
       pool,
-      objects,
+      objects: openObjects(config, pool),
       onObjectsAway: onAway,
       unsafeAllowedTargets,
-      pagesUrl,
+      pagesUrl: config.pagesUrl,
       outageAs503,
-    });
-  },
+    }),
 };
+
+/** Opened when it is first used, and used once it is known to be the one that all processes have. */
+function openObjects(config: Config, pool: Pool): ObjectStore {
+  const ids = {
+    read: () => readStoreId(pool),
+    settle: (findId: () => Promise<string>) => settleStoreId(pool, findId),
+  };
+  return openedLater(async () => knownStore(await openObjectStore(config), ids));
+}
 
 /** In the order of the areas. */
 export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
@@ -73,7 +83,7 @@ export function startAreaChecks({
 }: Pick<AreaWorkOptions, "config" | "log">): () => Promise<void> {
   if (!config.areas.includes("workspace")) return async () => undefined;
   const stopping = new AbortController();
-  const checking = checkObjects(config, stopping.signal).catch((err: unknown) => {
+  const checking = checkObjects(config, log, stopping.signal).catch((err: unknown) => {
     if (stopping.signal.aborted) return;
     const mend =
       config.objectStoreUrl === null ? "the folder STATE_DIR/objects" : "OBJECT_STORE_URL and its keys";
@@ -85,12 +95,19 @@ export function startAreaChecks({
   };
 }
 
-async function checkObjects(config: Config, signal: AbortSignal): Promise<void> {
-  const objects = await openObjectStore(config);
+async function checkObjects(config: Config, log: Logger, signal: AbortSignal): Promise<void> {
+  const pool = createGeneralPool({
+    databaseUrl: await databaseUrlOf(config),
+    cell: config.cell,
+    connectionsMax: 1,
+    applicationName: "sealpost objects",
+    onError: (err) => log.warn({ err }, "a database connection broke"),
+  });
+  const objects = openObjects(config, pool);
   try {
     await objects.check(signal);
   } finally {
-    await objects.close();
+    await Promise.all([objects.close(), pool.end()]);
   }
 }
 
@@ -111,7 +128,7 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   const runs = createRunMetrics(metrics.registry);
   metrics.registry.onRead(() => setMovingGauges(pool, counted));
   metrics.registry.onRead(() => setRunGauges(pool, runs));
-  const objects = openedLater(() => openObjectStore(config));
+  const objects = openObjects(config, pool);
   const mover = new Mover({
     pool,
     objects,
@@ -156,7 +173,7 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
     applicationName: "sealpost steps",
     onError: (err) => log.warn({ err }, "a database connection broke"),
   });
-  const objects = openedLater(() => openObjectStore(config));
+  const objects = openObjects(config, pool);
   const tell = (news: RunNews) => context.sendToParent(news);
   const runner = new Runner({
     pool,

@@ -56,10 +56,12 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const monitoring = await startDispatchMonitoring(options, feedMetrics, resources);
   startFeed(options, feedMetrics, resources);
   const observer = startObserving(options, resources);
+  // All of it at once: what an area waits for holds up no webhooks, which are claimed no more from the first moment.
+  const stops: (() => Promise<void>)[] = [];
+  resources.defer(async () => void (await Promise.all(stops.map((stop) => stop()))));
   const dispatching = startDispatching({ ...options, observer });
-  resources.defer(async () => void (await Promise.all([dispatching.stop(), quarantine.stop()])));
-  resources.defer(startAreaChecks(options));
-  resources.defer(startAreaWork({ ...options, context }));
+  stops.push(dispatching.stop, () => quarantine.stop());
+  stops.push(startAreaChecks(options), startAreaWork({ ...options, context }));
   context.sendToParent({ ready: true, metrics: monitoring.url });
   const { dispatchInFlightMax: inFlightMax } = config;
   log.info(

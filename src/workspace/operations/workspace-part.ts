@@ -1,4 +1,5 @@
 import type { ApiPart } from "../../operations/api-part.ts";
+import { findRunOrigin } from "../store/run-origins.ts";
 import { createPasswordTries } from "../visiting/password-tries.ts";
 import { startRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
@@ -47,6 +48,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
     ],
     problems: workspaceProblems,
     pages: [],
+    findOrigin: (accountId, analysisId) => findRunOrigin(pool, accountId, analysisId),
     addRoutes: createVisitingRoutes({
       pagesUrl,
       visit: (visitor) => outageAs503(visit(visiting, visitor)),
