@@ -43,7 +43,8 @@ beforeAll(async () => {
   staffKey = (await createTestKey(database.pool, null, ["staff:read", "webhooks:read", "webhooks:replay"]))
     .apiKey;
   const { id: userId } = await createTestUser(database.pool, accountId);
-  const scopes = ["spaces", "pages", "workflows"].flatMap((of) => [`${of}:read`, `${of}:write`]);
+  const both = ["spaces", "pages", "workflows"].flatMap((of) => [`${of}:read`, `${of}:write`]);
+  const scopes = [...both, "workflows:run"];
   const wish = { accountId, userId, name: null, scopes, expiresInSeconds: null };
   userKey = (await createApiKey(database.pool, readConfig({}), wish)).apiKey;
   shell = startShell();
@@ -150,6 +151,13 @@ test("every command is answered as the README says", async () => {
   expect(await runNext("/draft -H")).toMatchObject({ status: 200, body: saved });
   const version = { version: 1, change_note: "Counts words" };
   expect(await runNext("/publish -H")).toMatchObject({ status: 200, body: { current_version: version } });
+  const run = await runNext("/runs -H");
+  expect(run).toMatchObject({ status: 202, body: { status: "QUEUED", input: { note: "first" } } });
+  ids.RUN_ID = (run.body as Record<string, string>).id!;
+  expect(await runNext("/v1/workflow-runs/")).toMatchObject({ status: 200, body: { id: ids.RUN_ID } });
+  expect(await runNext("/nodes/words/items")).toMatchObject({ status: 200, body: { next_cursor: null } });
+  const events = { items: expect.arrayContaining([expect.objectContaining({ kind: "run.created" })]) };
+  expect(await runNext("/events?after=0")).toMatchObject({ status: 200, body: events });
   expect(left).toEqual([]);
 });
 

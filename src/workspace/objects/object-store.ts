@@ -23,7 +23,8 @@ export type ObjectStore = {
    */
   get(key: string, range?: ByteRange | null, signal?: AbortSignal): Promise<ObjectContent>;
   /**
-   * Stores the same bytes under a second key, atomically, without reading them here. Both live on alone.
+   * Stores the same bytes under a second key, atomically, without reading them here. Both live on alone. Aborted, it
+   * rejects at once, and may still be made a little later.
    * @throws ObjectNotFoundError
    */
   copy(from: string, to: string, signal?: AbortSignal): Promise<void>;

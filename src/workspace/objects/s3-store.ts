@@ -92,7 +92,12 @@ class S3Store implements ObjectStore {
       return;
     }
     const command = new CopyObjectCommand({ ...this.#s3.target(to), CopySource: path });
-    await this.#s3.call({ asked, key: from, send: (options) => this.#s3.client.send(command, options) });
+    await this.#s3.call({
+      asked,
+      key: from,
+      signal,
+      send: (options) => this.#s3.client.send(command, options),
+    });
   }
 
   async remove(key: string, signal = NEVER): Promise<void> {

@@ -89,6 +89,24 @@ export const workspaceProblems = {
     remedy: "Mend what `errors` tells, save the draft, and publish it then.",
     hasErrors: true,
   },
+  workflow_not_published: {
+    status: 409,
+    title: "Workflow not published",
+    meaning: "No version of the workflow was published yet, so there is nothing to run.",
+    remedy: "Publish the workflow's draft first.",
+  },
+  too_many_workflow_runs: {
+    status: 409,
+    title: "Too many workflow runs",
+    meaning: "The account has as many runs that have not ended as it may have, those that wait included.",
+    remedy: "Wait until one of them has ended, or cancel one.",
+  },
+  workflow_run_ended: {
+    status: 409,
+    title: "Workflow run ended",
+    meaning: "The run has succeeded, failed or been cancelled.",
+    remedy: "Get the run to see how it ended. To have its work done again, start another run.",
+  },
 } as const satisfies ProblemCatalogue;
 
 export type WorkspaceCode = keyof typeof workspaceProblems;

@@ -1,4 +1,5 @@
 import type { ApiPart } from "../../operations/api-part.ts";
+import { findRunOrigin } from "../store/run-origins.ts";
 import { createPasswordTries } from "../visiting/password-tries.ts";
 import { startRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
@@ -10,6 +11,8 @@ import { memberOperations } from "./members.ts";
 import { pageLinkOperations } from "./page-links.ts";
 import { pageOperations } from "./pages.ts";
 import { workspaceProblems } from "./problems.ts";
+import { runReadOperations } from "./run-reads.ts";
+import { runOperations } from "./runs.ts";
 import { spaceOperations } from "./spaces.ts";
 import { workflowDraftOperations } from "./workflow-drafts.ts";
 import { workflowOperations } from "./workflows.ts";
@@ -28,8 +31,8 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
   return {
     about:
       "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
-      "others a role in it, create and upload documents, and make workflows that work on them. Write pages there, " +
-      "and show them to anybody by a link.",
+      "others a role in it, create and upload documents, make workflows that work on them, and run those. Write " +
+      "pages there, and show them to anybody by a link.",
     operations: [
       ...spaceOperations(dependencies),
       ...memberOperations(dependencies),
@@ -40,9 +43,12 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
       ...pageLinkOperations(dependencies),
       ...workflowOperations(dependencies),
       ...workflowDraftOperations(),
+      ...runOperations(dependencies),
+      ...runReadOperations(dependencies),
     ],
     problems: workspaceProblems,
     pages: [],
+    findOrigin: (accountId, analysisId) => findRunOrigin(pool, accountId, analysisId),
     addRoutes: createVisitingRoutes({
       pagesUrl,
       visit: (visitor) => outageAs503(visit(visiting, visitor)),
@@ -57,6 +63,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
         name: "Workflows",
         description: "What is done with documents: a draft, and versions published of it.",
       },
+      { name: "Workflow runs", description: "Workflows at work: what they do, and what comes of it." },
     ],
   };
 }

@@ -72,7 +72,7 @@ export async function settle(pool: Pool, objects: ObjectStore): Promise<void> {
 
 export async function keysInStore(objects: ObjectStore): Promise<string[]> {
   const keys: string[] = [];
-  for await (const page of objects.list("")) keys.push(...page.map(({ key }) => key));
+  for await (const page of objects.list("spaces/")) keys.push(...page.map(({ key }) => key));
   return keys.sort();
 }
 
