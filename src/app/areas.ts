@@ -24,6 +24,7 @@ import { countMoves } from "../workspace/store/moves.ts";
 import { readStoreId, settleStoreId } from "../workspace/store/object-store-id.ts";
 import { countUnfinishedRuns, hasUnfinishedRuns } from "../workspace/store/runs.ts";
 import { countReadySteps } from "../workspace/store/steps.ts";
+import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { databaseUrlOf } from "./state-folder.ts";
 import { keepStepProcess } from "./step-process.ts";
@@ -31,6 +32,7 @@ import { keepStepProcess } from "./step-process.ts";
 export type AreaOptions = {
   readonly config: Config;
   readonly dependencies: Dependencies;
+  readonly outageAs503: OutageAs503;
   /** What an area needs besides the database did not answer. */
   readonly onAway: (error: Error) => void;
 };
@@ -38,10 +40,15 @@ export type AreaOptions = {
 /** What each area adds to the API. This file alone knows the workspace; a test builds the service without it. */
 const apiParts: Readonly<Record<Area, (options: AreaOptions) => ApiPart>> = {
   webhooks: ({ dependencies }) => webhooksPart(dependencies),
-  workspace: ({ config, dependencies: { pool, unsafeAllowedTargets }, onAway }) => {
-    const objects = openObjects(config, pool);
-    return workspacePart({ pool, objects, onObjectsAway: onAway, unsafeAllowedTargets });
-  },
+  workspace: ({ config, dependencies: { pool, unsafeAllowedTargets }, outageAs503, onAway }) =>
+    workspacePart({
+      pool,
+      objects: openObjects(config, pool),
+      onObjectsAway: onAway,
+      unsafeAllowedTargets,
+      pagesUrl: config.pagesUrl,
+      outageAs503,
+    }),
 };
 
 /** Opened when it is first used, and used once it is known to be the one that all processes have. */

@@ -5,8 +5,8 @@ import { abortableDelay } from "../schedule/backoff.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type ChildEvent, supervise } from "./supervisor.ts";
 
-/** The least that others give way to: whatever a step computes, webhooks come first. */
-const NICENESS = 15;
+/** A tenth of what a process without it gets when the machine is full: webhooks come first, and runs go on. */
+const NICENESS = 10;
 /** How soon the first work is noticed. From then on there is a process that looks by itself. */
 const LOOK_EVERY_MS = 200;
 /** Steps are given back within milliseconds. */

@@ -114,6 +114,11 @@ export const variables = {
     kinds.baseUrl(),
     "URL under which clients reach the API, without `/v1`. Unset: the address it listens on.",
   ),
+  PAGES_URL: optional(
+    kinds.origin(),
+    "Origin under which links to pages of the workspace open, such as `https://pages.example.com`: of another host " +
+      "than `PUBLIC_URL` ([how](docs/operating.md#links-to-pages)). Unset: no links to pages.",
+  ),
   DOCS_URL: optional(kinds.baseUrl(), "Base URL of the error pages. Unset: `PUBLIC_URL`."),
   SECRETS_KEY: optional(
     kinds.aesKey(),

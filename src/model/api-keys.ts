@@ -10,6 +10,8 @@ export const scopes = [
   "documents:write",
   "keys:write",
   "operations:read",
+  "pages:read",
+  "pages:write",
   "spaces:read",
   "spaces:write",
   "staff:read",

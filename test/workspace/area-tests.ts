@@ -29,6 +29,19 @@ async function makeDocument(
   return String(body.id);
 }
 
+const DRAFT = { title: "Walk", markdown: "# Walk" };
+const PASSWORD = "correct horse";
+
+/** A page that is published, with a link. */
+async function makeLink(api: TestApi, space_id: unknown, { key }: Pick<TestAccount, "key"> = api.account) {
+  const make = async (path: string, body?: unknown) =>
+    String((await api.ask("POST", path, { key, body })).body.id);
+  const page_id = await make("/v1/pages", { space_id, ...DRAFT });
+  const version_id = await make(`/v1/pages/${page_id}/publish`);
+  const link_id = await make(`/v1/pages/${page_id}/links`, { label: "Theirs" });
+  return { page_id, version_id, link_id };
+}
+
 async function makeWorkflows(
   api: TestApi,
   space_id: unknown,
@@ -69,6 +82,17 @@ documents.get GET /v1/documents/{document_id} documents:read none read sync
 documents.update PATCH /v1/documents/{document_id} documents:write reversible write sync
 documents.upload PUT /v1/documents/{document_id}/content documents:write reversible write sync
 documents.download GET /v1/documents/{document_id}/content documents:read none read sync
+pages.list GET /v1/pages pages:read none read sync
+pages.create POST /v1/pages pages:write reversible write sync
+pages.get GET /v1/pages/{page_id} pages:read none read sync
+pages.save PUT /v1/pages/{page_id}/draft pages:write reversible write sync
+pages.publish POST /v1/pages/{page_id}/publish pages:write reversible write sync
+pages.versions.list GET /v1/pages/{page_id}/versions pages:read none read sync
+pages.links_create POST /v1/pages/{page_id}/links pages:write reversible write sync
+pages.links_list GET /v1/pages/{page_id}/links pages:read none read sync
+pages.links_get GET /v1/page-links/{link_id} pages:read none read sync
+pages.links_update PATCH /v1/page-links/{link_id} pages:write reversible write sync
+pages.links_retarget POST /v1/page-links/{link_id}/retarget pages:write reversible write sync
 workflows.list GET /v1/workflows workflows:read none read sync
 workflows.create POST /v1/workflows workflows:write reversible write sync
 workflows.get GET /v1/workflows/{workflow_id} workflows:read none read sync
@@ -90,11 +114,18 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     "draft_not_changed",
     "draft_revision_outdated",
     "folder_name_taken",
+    "page_changed",
+    "page_link_expired",
+    "page_link_revoked",
+    "page_not_published",
+    "page_version_mismatch",
+    "pages_not_configured",
     "space_owner_fixed",
     "too_many_workflow_runs",
     "workflow_not_published",
     "workflow_run_ended",
   ],
+  secrets: ["pages.links_create"],
   writes: {
     "spaces.create": (ask) => ask("POST", "/v1/spaces", { body: { name: "Walk" } }),
     "spaces.update": (ask, made) =>
@@ -113,6 +144,19 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
       ask("PUT", `/v1/documents/${made["documents.create"]}/content`, { content: FILE }),
     "documents.update": (ask, made) =>
       ask("PATCH", `/v1/documents/${made["documents.create"]}`, { body: { file_name: "Walked" } }),
+    "pages.create": (ask, made) =>
+      ask("POST", "/v1/pages", { body: { space_id: made["spaces.create"], ...DRAFT } }),
+    "pages.save": (ask, made) =>
+      ask("PUT", `/v1/pages/${made["pages.create"]}/draft`, { body: { revision: 1, ...DRAFT } }),
+    "pages.publish": (ask, made) => ask("POST", `/v1/pages/${made["pages.create"]}/publish`),
+    "pages.links_create": (ask, made) =>
+      ask("POST", `/v1/pages/${made["pages.create"]}/links`, { body: { label: "Walk" } }),
+    "pages.links_update": (ask, made) =>
+      ask("PATCH", `/v1/page-links/${made["pages.links_create"]}`, { body: { password: PASSWORD } }),
+    "pages.links_retarget": (ask, made) =>
+      ask("POST", `/v1/page-links/${made["pages.links_create"]}/retarget`, {
+        body: { page_version_id: made["pages.publish"] },
+      }),
     "workflows.create": (ask, made) =>
       ask("POST", "/v1/workflows", { body: { space_id: made["spaces.create"] } }),
     "workflows.update": (ask, made) =>
@@ -134,6 +178,11 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     "documents.list": (ask, made) => ask("GET", `/v1/documents?space_id=${made["spaces.create"]}`),
     "documents.get": (ask, made) => ask("GET", `/v1/documents/${made["documents.create"]}`),
     "documents.download": (ask, made) => ask("GET", `/v1/documents/${made["documents.create"]}/content`),
+    "pages.list": (ask, made) => ask("GET", `/v1/pages?space_id=${made["spaces.create"]}`),
+    "pages.get": (ask, made) => ask("GET", `/v1/pages/${made["pages.create"]}`),
+    "pages.versions.list": (ask, made) => ask("GET", `/v1/pages/${made["pages.create"]}/versions`),
+    "pages.links_list": (ask, made) => ask("GET", `/v1/pages/${made["pages.create"]}/links`),
+    "pages.links_get": (ask, made) => ask("GET", `/v1/page-links/${made["pages.links_create"]}`),
     "workflows.list": (ask, made) => ask("GET", `/v1/workflows?space_id=${made["spaces.create"]}`),
     "workflows.get": (ask, made) => ask("GET", `/v1/workflows/${made["workflows.create"]}`),
     "workflows.runs.get": (ask, made) => ask("GET", `/v1/workflow-runs/${made["workflows.runs.create"]}`),
@@ -155,6 +204,12 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
       ...FILE_FIELDS,
     },
     "documents.update": { file_name: "Stranger's" },
+    "pages.create": { space_id: "0199a1f0-7d2c-7c3a-9b1e-000000000000", ...DRAFT },
+    "pages.save": { revision: 1, ...DRAFT },
+    "pages.publish": { revision: 1 },
+    "pages.links_create": { label: "Stranger's" },
+    "pages.links_update": { label: "Stranger's" },
+    "pages.links_retarget": { page_version_id: "0199a1f0-7d2c-7c3a-9b1e-000000000000" },
     "workflows.create": { space_id: "0199a1f0-7d2c-7c3a-9b1e-000000000000" },
     "workflows.update": { name: "Stranger's" },
     "workflows.draft.save": { revision: 1, definition: FIRST_DEFINITION },
@@ -165,6 +220,8 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     ...["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"],
     "object_store",
     ...["workflows", "workflow_versions", "runs", "node_runs", "node_items", "run_events"],
+    ...["pages", "page_versions", "page_links"],
+    ...["workflows", "workflow_versions"],
   ].map((name) => `workspace.${name}`),
   makeThings: async (api, owner) => {
     const { body } = await api.ask("POST", "/v1/spaces", { key: owner.key, body: { name: "Theirs" } });
@@ -173,6 +230,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     const { key } = owner;
     const workflow = await api.ask("POST", "/v1/workflows", { key, body: { space_id: body.id } });
     const run = await startRun(api, workflow.body.id, owner);
+    const page = await makeLink(api, body.id, owner);
     return {
       space_id: String(body.id),
       user_id: owner.userId,
@@ -180,6 +238,8 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
       workflow_id: String(workflow.body.id),
       run_id: run,
       node_id: String(FIRST_DEFINITION.nodes[0]?.id),
+      page_id: page.page_id,
+      link_id: page.link_id,
     };
   },
   knownValues: async (api) => {
@@ -193,6 +253,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     for (let n = 0; n < DOCUMENTS_KNOWN; n++) empty.push(await makeDocument(api, spaces[0], `empty ${n}`));
     const full = await makeDocument(api, spaces[0], "full");
     await api.ask("PUT", `/v1/documents/${full}/content`, { content: FILE });
+    const page = await makeLink(api, spaces[0]);
     const users = await Promise.all(
       Array.from({ length: 3 }, async () => (await api.newUser(accountId)).userId),
     );
@@ -214,6 +275,16 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     const published = { workflow_id: fc.constant(String(first_workflow)) };
     const cancelled: string[] = [];
     for (let n = 0; n < RUNS_KNOWN; n++) cancelled.push(await startRun(api, first_workflow));
+    const inPage = { page_id: fc.constant(page.page_id) };
+    const ofLink = { link_id: fc.constant(page.link_id) };
+    const title = names;
+    const markdown = fc.string({ unit: "binary", maxLength: 200 });
+    const settings = {
+      label: names,
+      expires_at: fc.constantFrom(null, "2099-01-01T00:00:00Z", "2000-01-01T00:00:00Z"),
+      max_visits: fc.option(fc.integer({ min: 0, max: 100 })),
+      password: fc.constantFrom(null, PASSWORD, "short"),
+    };
     return {
       "documents.list": { query: { space_id: fc.constant(spaces[0]), folder_id: parent_id } },
       "documents.create": {
@@ -235,6 +306,29 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
         file: fc.uint8Array({ minLength: FILE.length, maxLength: FILE.length }),
       },
       "documents.download": { params: document },
+      "pages.list": { query: { space_id: fc.constant(spaces[0]) } },
+      "pages.create": { body: fc.record({ space_id: space.space_id, title, markdown }) },
+      "pages.get": { params: inPage },
+      "pages.save": {
+        params: inPage,
+        body: fc.record({ revision: fc.integer({ min: 1, max: 3 }), title, markdown }),
+      },
+      "pages.publish": { params: inPage, body: fc.constant({}) },
+      "pages.versions.list": { params: inPage },
+      "pages.links_create": {
+        params: inPage,
+        body: fc.record(settings, { requiredKeys: ["label"] }),
+      },
+      "pages.links_list": { params: inPage },
+      "pages.links_get": { params: ofLink },
+      "pages.links_update": {
+        params: ofLink,
+        body: fc.record({ ...settings, pinned: fc.boolean() }, { requiredKeys: [] }),
+      },
+      "pages.links_retarget": {
+        params: ofLink,
+        body: fc.record({ page_version_id: fc.constantFrom(page.version_id, page.page_id) }),
+      },
       "workflows.list": { query: { space_id: first.space_id } },
       "workflows.create": { body: fc.record(first) },
       "workflows.get": { params: workflow },

@@ -5,6 +5,7 @@ import {
   DOCUMENT_STATUSES,
   LIVE_CONTENT_TYPES,
 } from "../../src/workspace/model/documents.ts";
+import { LINK_STATUSES } from "../../src/workspace/model/page-links.ts";
 import { SPACE_ROLES } from "../../src/workspace/model/roles.ts";
 import { RUN_EVENT_KINDS, RUN_STATUSES } from "../../src/workspace/model/runs.ts";
 import { WORKFLOW_STATUSES } from "../../src/workspace/model/workflows.ts";
@@ -19,6 +20,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "node_runs.status": RUN_STATUSES,
   "run_events.kind": RUN_EVENT_KINDS,
   "runs.status": RUN_STATUSES,
+  "page_links.status": LINK_STATUSES,
   "space_members.role": SPACE_ROLES,
   "workflows.status": WORKFLOW_STATUSES,
 };

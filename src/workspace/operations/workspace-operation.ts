@@ -21,6 +21,8 @@ export type WorkspaceDependencies = {
   readonly onObjectsAway: (error: ObjectStoreAwayError) => void;
   /** Where webhooks may go although it is private. */
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  /** The origin that links to pages lead to; null: they lead nowhere. */
+  readonly pagesUrl: string | null;
 };
 
 /** The user that the caller acts for. The operation has declared `needsUser`. */
