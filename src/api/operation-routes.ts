@@ -51,6 +51,11 @@ export function addOperationRoute(
     const { params, query, headers } = request;
     const body = request.body as Buffer | undefined;
     refuseMediaType(headers, body?.length ?? 0);
+    const onGone = (end: () => void) => {
+      // It may have gone while its key was looked up.
+      if (request.raw.socket.destroyed) end();
+      else reply.raw.once("close", end);
+    };
     const asked: Asked = {
       params,
       query,
@@ -59,11 +64,7 @@ export function addOperationRoute(
       requestId: request.id,
       traceparent: readTraceparent(headers.traceparent),
       waitMs: msLeft(contextOf(request)),
-      onGone: (end) => {
-        // It may have gone while its key was looked up.
-        if (request.raw.socket.destroyed) end();
-        else reply.raw.once("close", end);
-      },
+      onGone,
     };
     const stream =
       streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), progressWithinMs);
@@ -76,6 +77,7 @@ export function addOperationRoute(
       waitMs: asked.waitMs,
       progressWithinMs,
       takePlace: () => downloads.take(principal.accountId ?? principal.caller.keyId),
+      onGone,
       onSourceFailure: (error) => onSourceFailure(error, request.id),
     });
   }
