@@ -35,9 +35,9 @@ export async function callS3<T>(call: S3Call<T>): Promise<T> {
   }
 }
 
-/** A proxy's page may say 200, too; S3 names what it has stored, or reads. */
-export function requireETag(answer: { readonly ETag?: string | undefined }, asked: string): void {
-  if (answer.ETag === undefined) throw new ObjectStoreAwayError(asked, new Error("what answered is no S3"));
+/** A proxy's page may say 200, too; S3 names what it has stored, copied, or reads. */
+export function requireETag(answer: { readonly ETag?: string | undefined } | undefined, asked: string): void {
+  if (answer?.ETag === undefined) throw new ObjectStoreAwayError(asked, new Error("what answered is no S3"));
 }
 
 function storeErrorOf(error: unknown, { asked, key, start }: S3Call<unknown>): Error {

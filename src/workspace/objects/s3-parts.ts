@@ -102,6 +102,7 @@ export async function copyInParts(
           signal,
           send: (options) => s3.client.send(new UploadPartCopyCommand(input), options),
         });
+        requireETag(CopyPartResult, asked);
         done.push({ PartNumber: number, ETag: CopyPartResult?.ETag });
       }
     };

@@ -13,7 +13,7 @@ import {
   PutObjectCommand,
 } from "@aws-sdk/client-s3";
 import { BodyReader, NEVER } from "./body-reader.ts";
-import { ObjectNotFoundError } from "./object-errors.ts";
+import { ObjectNotFoundError, ObjectStoreAwayError } from "./object-errors.ts";
 import { checkObjectKey } from "./object-key.ts";
 import type { ByteRange, ListedObject, ObjectContent, ObjectFacts, ObjectStore } from "./object-store.ts";
 import { PAGE_OBJECTS_MAX } from "./object-store.ts";
@@ -71,9 +71,14 @@ class S3Store implements ObjectStore {
       signal,
       send: (options) => this.#s3.client.send(command, options),
     });
-    requireETag(answer, asked);
     const bodyBytes = answer.ContentLength ?? 0;
     const body = s3Body(answer.Body as Readable, bodyBytes, this.#s3.limits.stallMs, asked);
+    try {
+      requireETag(answer, asked);
+    } catch (error) {
+      body.destroy();
+      throw error;
+    }
     const part = partOf(answer.ContentRange);
     return { sizeBytes: part?.sizeBytes ?? bodyBytes, range: part?.range ?? null, body };
   }
@@ -89,10 +94,23 @@ class S3Store implements ObjectStore {
     const path = `${Bucket}/${from.split("/").map(encodeURIComponent).join("/")}`;
     if (sizeBytes > this.#s3.limits.copyPartBytes) {
       await copyInParts(this.#s3, { path, etag, sizeBytes }, { key: to, asked }, signal);
-      return;
+    } else {
+      const command = new CopyObjectCommand({ ...this.#s3.target(to), CopySource: path });
+      const { CopyObjectResult } = await this.#s3.call({
+        asked,
+        key: from,
+        send: (options) => this.#s3.client.send(command, options),
+      });
+      requireETag(CopyObjectResult, asked);
     }
-    const command = new CopyObjectCommand({ ...this.#s3.target(to), CopySource: path });
-    await this.#s3.call({ asked, key: from, send: (options) => this.#s3.client.send(command, options) });
+    // Whoever copies removes the first: what is said to be made is looked at.
+    const made = await this.#head(to, asked, signal).catch((error: unknown) => {
+      if (!(error instanceof ObjectNotFoundError)) throw error;
+      throw new ObjectStoreAwayError(asked, error);
+    });
+    if (made.sizeBytes !== sizeBytes) {
+      throw new ObjectStoreAwayError(asked, new Error(`it has ${made.sizeBytes} bytes, not ${sizeBytes}`));
+    }
   }
 
   async remove(key: string, signal = NEVER): Promise<void> {

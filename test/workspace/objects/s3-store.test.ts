@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -228,5 +229,30 @@ describe("a server that is no S3", () => {
     }
     await store.close();
     server.close();
+  });
+
+  test.each([
+    ["nothing", ""],
+    ["a page of a proxy's", "<html><body>It works</body></html>"],
+    ["XML of something else", '<?xml version="1.0"?><Something/>'],
+    ["half a result", '<?xml version="1.0"?><CopyObjectResult><ETag>"0123"</ETag></CopyObjectResult>'],
+  ])("and answers a copy with 200 and %s has not made it", async (_, answer) => {
+    const web = createHttpServer((request, response) => {
+      request.resume();
+      const isSource = request.url?.includes("spaces/a");
+      const isCopy = request.headers["x-amz-copy-source"] !== undefined;
+      if (isCopy) response.end(answer);
+      else
+        response
+          .setHeader("etag", '"0123"')
+          .setHeader("content-length", isSource ? 5 : 4)
+          .end();
+    });
+    await once(web.listen(0, "127.0.0.1"), "listening");
+    endpoint = `http://127.0.0.1:${(web.address() as AddressInfo).port}`;
+    const store = storeAt();
+    await expect(store.copy(KEY, "spaces/b")).rejects.toThrow(ObjectStoreAwayError);
+    await store.close();
+    web.close();
   });
 });
