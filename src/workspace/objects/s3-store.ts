@@ -156,6 +156,7 @@ class S3Store implements ObjectStore {
   async removeLeftovers(before: Date, signal = NEVER): Promise<number> {
     const asked = "remove what was left behind";
     let count = 0;
+    const failures: unknown[] = [];
     let markers: { readonly KeyMarker?: string; readonly UploadIdMarker?: string } | null = {};
     while (markers !== null) {
       const input = { ...this.#s3.bucket, ...URL_ENCODED, ...markers };
@@ -166,12 +167,25 @@ class S3Store implements ObjectStore {
       });
       for (const { Key = "", UploadId, Initiated } of page.Uploads ?? []) {
         if (Initiated === undefined || Initiated >= before) continue;
-        const command = new AbortMultipartUploadCommand({ ...this.#s3.target(decoded(Key, page)), UploadId });
-        await this.#s3.call({ asked, signal, send: (options) => this.#s3.client.send(command, options) });
-        count += 1;
+        const key = decoded(Key, page);
+        const command = new AbortMultipartUploadCommand({ ...this.#s3.target(key), UploadId });
+        try {
+          await this.#s3.call({
+            asked,
+            key,
+            signal,
+            send: (options) => this.#s3.client.send(command, options),
+          });
+          count += 1;
+        } catch (error) {
+          signal.throwIfAborted();
+          // Somebody else who cleans has removed it.
+          if (!(error instanceof ObjectNotFoundError)) failures.push(error);
+        }
       }
       markers = nextMarkers(page);
     }
+    if (failures.length > 0) throw failures[0];
     return count;
   }
 

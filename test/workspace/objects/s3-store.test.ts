@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { inspect } from "node:util";
+import { CreateMultipartUploadCommand, S3Client } from "@aws-sdk/client-s3";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ObjectNotFoundError, ObjectStoreAwayError } from "../../../src/workspace/objects/object-errors.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
@@ -150,6 +151,18 @@ describe.skipIf(program === null)(`S3 (${program === null ? S3_SERVER_WANTED : "
     const store = openS3Store(server.options);
     await expect(store.stat("spaces/none")).rejects.toThrow(ObjectNotFoundError);
     await store.close();
+  });
+
+  test("is cleaned by several at once", async () => {
+    const { endpoint, region, accessKeyId, secretAccessKey, bucket } = server.options;
+    const credentials = { accessKeyId, secretAccessKey };
+    const client = new S3Client({ endpoint: endpoint!, region, forcePathStyle: true, credentials });
+    for (let n = 0; n < 30; n++)
+      await client.send(new CreateMultipartUploadCommand({ Bucket: bucket, Key: `spaces/left-${n}` }));
+    const counts = await Promise.all(Array.from({ length: 3 }, () => calm.removeLeftovers(TOMORROW)));
+    expect(Math.max(...counts)).toBeGreaterThan(0);
+    expect(await calm.removeLeftovers(TOMORROW)).toBe(0);
+    client.destroy();
   });
 
   test("takes more puts at once than there is memory for, one after the other", async () => {
