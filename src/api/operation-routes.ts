@@ -19,6 +19,7 @@ import type { TransferPlaces } from "./transfer-places.ts";
 export type Streaming = {
   readonly downloads: TransferPlaces;
   readonly progressWithinMs: number;
+  readonly receivedBytesMin: number;
   /** A source failed when its answer was under way. */
   readonly onSourceFailure: (error: unknown, requestId: string) => void;
 };
@@ -67,7 +68,7 @@ export function addOperationRoute(
       onGone,
     };
     const stream =
-      streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), progressWithinMs);
+      streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), streaming);
     const { response, isReplayed } = await perform(principal, stream ? { ...asked, stream } : asked);
     const { content } = response;
     if (content === undefined) return send(request, reply, response, isReplayed);

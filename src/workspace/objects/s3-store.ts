@@ -37,15 +37,21 @@ class S3Store implements ObjectStore {
     this.#s3 = s3;
   }
 
-  async put(key: string, body: AsyncIterable<Uint8Array>, sizeBytes: number, signal = NEVER): Promise<void> {
+  async put(
+    key: string,
+    body: AsyncIterable<Uint8Array>,
+    sizeBytes: number,
+    signal = NEVER,
+    sharer: string | null = null,
+  ): Promise<void> {
     checkObjectKey(key);
     const reader = new BodyReader(body, sizeBytes);
     const asked = `store ${JSON.stringify(key)}`;
     if (sizeBytes > this.#s3.limits.partBytes) {
-      await putInParts(this.#s3, { key, sizeBytes, asked }, reader, signal);
+      await putInParts(this.#s3, { key, sizeBytes, asked, sharer }, reader, signal);
       return;
     }
-    const held = await this.#s3.hold(sizeBytes, asked, signal);
+    const held = await this.#s3.hold(sizeBytes, { asked, sharer }, signal);
     try {
       await reader.fill(held.bytes, signal);
       await reader.end(signal);

@@ -68,7 +68,10 @@ export function contentOperations({
         const key = newObjectKey({ ...document, documentId: document.id });
         await reserveKeys(pool, document.accountId, [key]);
         try {
-          const putting = objects.put(key, body.open(), body.bytes, AbortSignal.timeout(PUT_WITHIN_MS));
+          // Opened when the store has room for it: a client that waits to be told to go on sends nothing before.
+          const opened = { [Symbol.asyncIterator]: () => body.open()[Symbol.asyncIterator]() };
+          const within = AbortSignal.timeout(PUT_WITHIN_MS);
+          const putting = objects.put(key, opened, body.bytes, within, document.accountId);
           await objectsAs503(putting, onObjectsAway);
         } catch (error) {
           // If this fails too, the key is given up when its time is over.

@@ -8,13 +8,17 @@ import { buffer } from "node:stream/consumers";
 import { inspect } from "node:util";
 import { CreateMultipartUploadCommand, S3Client } from "@aws-sdk/client-s3";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ObjectNotFoundError, ObjectStoreAwayError } from "../../../src/workspace/objects/object-errors.ts";
+import {
+  ObjectNotFoundError,
+  ObjectShareError,
+  ObjectStoreAwayError,
+} from "../../../src/workspace/objects/object-errors.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
 import { openS3Store } from "../../../src/workspace/objects/s3-store.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../../support/database-proxy.ts";
 import { patience } from "../../support/time-limits.ts";
-import { digest, keysIn, putBytes, readBytes, uniqueBytes } from "../support/object-bodies.ts";
+import { digest, inChunks, keysIn, putBytes, readBytes, uniqueBytes } from "../support/object-bodies.ts";
 import { findS3Server, S3_SERVER_WANTED, type S3Server, startS3Server } from "../support/s3-server.ts";
 
 const program = findS3Server();
@@ -153,6 +157,34 @@ describe.skipIf(program === null)(`S3 (${program === null ? S3_SERVER_WANTED : "
     await store.close();
   });
 
+  test("has room for others, however many of one's puts are slow", async () => {
+    const store = openS3Store(server.options, {
+      heldBytesMax: 4 * PART_BYTES,
+      partBytes: PART_BYTES,
+      heldWaitMs: 200,
+    });
+    const hanging = new AbortController();
+    let begun = 0;
+    async function* slow() {
+      begun += 1;
+      await once(hanging.signal, "abort");
+      yield* [];
+    }
+    const slowly = (n: number) =>
+      store.put(`spaces/slow-${n}`, slow(), 2 * PART_BYTES, hanging.signal, "ada");
+    const running = [slowly(1), slowly(2)];
+    const ends = Promise.allSettled(running);
+    await expect(slowly(3)).rejects.toThrow(ObjectShareError);
+    expect(begun).toBe(2);
+    const bytes = uniqueBytes(3 * PART_BYTES + 1);
+    await store.put("spaces/other", inChunks(bytes), bytes.length, undefined, "bob");
+    expect(digest(await readBytes(store, "spaces/other"))).toBe(digest(bytes));
+    hanging.abort(new Error("enough"));
+    await ends;
+    await store.put("spaces/again", inChunks(bytes), bytes.length, undefined, "ada");
+    await store.close();
+  });
+
   test("is cleaned by several at once", async () => {
     const { endpoint, region, accessKeyId, secretAccessKey, bucket } = server.options;
     const credentials = { accessKeyId, secretAccessKey };
@@ -166,7 +198,7 @@ describe.skipIf(program === null)(`S3 (${program === null ? S3_SERVER_WANTED : "
   });
 
   test("takes more puts at once than there is memory for, one after the other", async () => {
-    const limits = { partBytes: PART_BYTES, heldBytesMax: 2 * PART_BYTES };
+    const limits = { partBytes: PART_BYTES, heldBytesMax: 2 * PART_BYTES, heldWaitMs: 30_000 };
     const store = openS3Store(server.options, limits);
     const bodies = Array.from({ length: 8 }, () => uniqueBytes(2 * PART_BYTES + 1));
     await Promise.all(bodies.map((bytes, n) => putBytes(store, `spaces/at-once-${n}`, bytes)));
