@@ -66,8 +66,8 @@ export class S3 {
     return { Bucket: this.#bucket };
   }
 
-  async call<T>(call: Omit<S3Call<T>, "deadlineMs">): Promise<T> {
-    return await callS3({ ...call, deadlineMs: this.limits.callMs });
+  async call<T>(call: Omit<S3Call<T>, "deadlineMs"> & { readonly deadlineMs?: number }): Promise<T> {
+    return await callS3({ deadlineMs: this.limits.callMs, ...call });
   }
 
   /** Takes memory back that S3 has got whole, for the next part: otherwise much of it waits for the collector. */

@@ -10,6 +10,8 @@ export const s3Limits = {
   answerMs: 30_000,
   /** For one call with all its attempts and its whole answer, but for an object's body. */
   callMs: 75_000,
+  /** For putting an object together from its parts, less than an upload's end may take. */
+  completeMs: 100_000,
   /** How long somebody waits for the next bytes of an object. While nobody asks for them, time does not count. */
   stallMs: 30_000,
   /** Of one call. What S3 answers with 500, 503 and 429, and broken connections, are tried again after a pause. */

@@ -148,7 +148,13 @@ async function withUpload(
     const Parts = (await work(UploadId)).sort((left, right) => left.PartNumber! - right.PartNumber!);
     signal.throwIfAborted();
     const complete = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts } });
-    requireETag(await s3.call({ asked, send: (options) => s3.client.send(complete, options) }), asked);
+    const { completeMs } = s3.limits;
+    const whole = await s3.call({
+      asked,
+      deadlineMs: completeMs,
+      send: (options) => s3.client.send(complete, { ...options, requestTimeout: completeMs }),
+    });
+    requireETag(whole, asked);
   } catch (error) {
     const giveUp = new AbortMultipartUploadCommand(upload);
     // If this fails too, the parts are left over, and removed as such.
