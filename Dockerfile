@@ -9,6 +9,7 @@ COPY package.json package-lock.json .npmrc ./
 # Optional packages are the embedded PostgreSQL and a Node binary, neither needed here. No package needs its install
 # script, so none is run and nothing is compiled.
 RUN npm ci --omit=dev --omit=optional --ignore-scripts
+RUN mkdir -p /state/sealpost
 
 FROM ${NODE_IMAGE}
 # Node strips types itself, but not below node_modules, so the program is in its own folder.
@@ -20,7 +21,9 @@ COPY --from=packages /app/node_modules ./node_modules
 COPY scripts/healthcheck.mjs ./scripts/
 COPY sql ./sql
 COPY src ./src
-# Writes no files, and logs to standard output: run it with --read-only.
+# For documents without S3: a volume that is new there is this user's, as the folder is.
+COPY --from=packages --chown=node:node /state/ /var/lib/
+# Writes no other files, and logs to standard output: run it with --read-only.
 USER node
 # The API, and metrics with probes.
 EXPOSE 8080 9464

@@ -13,6 +13,7 @@ import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts"
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { listenToFeed } from "../store/feed-news.ts";
 import { createApiPool, createGeneralPool, createLogPool, createStandbyPool } from "../store/pools.ts";
+import { startAreaChecks } from "./areas.ts";
 import { refuseOtherCells } from "./database.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
@@ -37,6 +38,7 @@ export async function runApi(context: ProcessContext): Promise<void> {
   const log = createServeLog(config, context);
   // When the start fails, whatever already runs would keep the process alive.
   await using resources = new AsyncDisposableStack();
+  resources.defer(startAreaChecks({ config, log }));
   const urls = await startApi(config, context, log, resources);
   context.sendToParent({ listening: urls.api, metrics: urls.metrics });
   log.info({ version, url: urls.api, metrics_url: urls.metrics }, "listening");

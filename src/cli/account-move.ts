@@ -2,7 +2,8 @@ import { type Command, InvalidArgumentError } from "@commander-js/extra-typings"
 import { withBothCells, withSource } from "../app/account-moving.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
-import { callOffMove, deleteMoved } from "../moves/calling-off.ts";
+import { UsageError } from "../app/usage-error.ts";
+import { callOffLostMove, callOffMove, deleteMoved } from "../moves/calling-off.ts";
 import type { MovePart } from "../moves/move.ts";
 import { moveAccount } from "../moves/move-account.ts";
 import { parseId, parseSeconds } from "./options.ts";
@@ -28,18 +29,31 @@ export function addMoveCommands(account: Command, context: ProcessContext): void
       parseSeconds(WAIT_SECONDS_MAX),
     )
     .option("--cancel", "call the move off, if the account is not open at the target yet")
+    .option(
+      "--target-is-lost",
+      "with --cancel: the target will never answer again; refused where the account may be open there",
+    )
     .option("--json", "print JSON, even on a terminal")
-    .action((options) =>
-      withBothCells(context, options, async (cells) => {
-        const { account: accountId } = options;
+    .action(async (options) => {
+      const { account: accountId } = options;
+      const tellCalledOff = () =>
+        printResult(
+          context,
+          options,
+          { account_id: accountId, moved_to: null },
+          "Called off: the account is here.",
+        );
+      if (options.targetIsLost) {
+        if (!options.cancel) throw new UsageError("Use --target-is-lost with --cancel.");
+        if (options.to !== undefined) throw new UsageError("Use --to, or --target-is-lost: it is not asked.");
+        await withSource(context, (source) => callOffLostMove({ accountId, source }));
+        tellCalledOff();
+        return;
+      }
+      await withBothCells(context, options, async (cells) => {
         if (options.cancel) {
           await callOffMove({ accountId, ...cells });
-          printResult(
-            context,
-            options,
-            { account_id: accountId, moved_to: null },
-            "Called off: the account is here.",
-          );
+          tellCalledOff();
           return;
         }
         const { id } = await moveAccount({
@@ -52,8 +66,8 @@ export function addMoveCommands(account: Command, context: ProcessContext): void
         const value = { account_id: accountId, moved_to: targetName, move_id: id };
         const next = `when you have looked at it there: sealpost account delete-moved --account ${accountId}`;
         printResult(context, options, value, inColumns({ account: accountId, "moved to": targetName, next }));
-      }),
-    );
+      });
+    });
   account
     .command("delete-moved")
     .description(

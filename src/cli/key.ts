@@ -9,6 +9,7 @@ import { UsageError } from "../app/usage-error.ts";
 import { API_KEY_LIFETIME_SECONDS_MAX, isStaffScope, scopes } from "../model/api-keys.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
 import { readCell } from "../store/cells.ts";
+import { findMovedTo } from "../store/moves.ts";
 import { findUser } from "../store/users.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
 
@@ -74,15 +75,28 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
       withDatabase(context, async (pool) => {
         const revoke = async (tx: ClientBase) => {
           const revoked = await revokeApiKey(tx, id);
-          if (revoked !== null) return revoked;
+          if (revoked !== null) {
+            const { accountId } = revoked;
+            return { ...revoked, movedTo: accountId === null ? null : await findMovedTo(tx, accountId) };
+          }
           throw new UsageError(`There is no API key ${id}; \`sealpost key list\` lists all keys.`);
         };
-        const { revokedAt } = await changeAudited(pool, "api_keys.revoke", revoke, ({ accountId }) => ({
-          accountId,
-          details: { key_id: id },
-        }));
+        const { revokedAt, movedTo } = await changeAudited(
+          pool,
+          "api_keys.revoke",
+          revoke,
+          ({ accountId }) => ({
+            accountId,
+            details: { key_id: id },
+          }),
+        );
         const value = { key_id: id, revoked_at: revokedAt.toISOString() };
         printResult(context, options, value, `Revoked at ${value.revoked_at}.`);
+        if (movedTo !== null) {
+          context.stderr.write(
+            `Its account is in the cell "${movedTo}", or on its way there: revoke the key there, too.\n`,
+          );
+        }
       }),
     );
 }

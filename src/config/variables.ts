@@ -45,7 +45,7 @@ export const variables = {
     kinds.someOf(...AREAS),
     AREAS.join(","),
     "Parts of the service that this installation has: `webhooks` (analyses, deliveries, the console), `workspace` " +
-      "(spaces, documents). Run `migrate` after adding one.",
+      "(spaces, documents, workflows). Run `migrate` after adding one.",
   ),
   TARGET_DATABASE_URL: optional(
     kinds.secret(
@@ -113,6 +113,11 @@ export const variables = {
   PUBLIC_URL: optional(
     kinds.baseUrl(),
     "URL under which clients reach the API, without `/v1`. Unset: the address it listens on.",
+  ),
+  PAGES_URL: optional(
+    kinds.origin(),
+    "Origin under which links to pages of the workspace open, such as `https://pages.example.com`: of another host " +
+      "than `PUBLIC_URL` ([how](docs/operating.md#links-to-pages)). Unset: no links to pages.",
   ),
   DOCS_URL: optional(kinds.baseUrl(), "Base URL of the error pages. Unset: `PUBLIC_URL`."),
   SECRETS_KEY: optional(

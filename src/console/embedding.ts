@@ -8,8 +8,29 @@ const EMBED_SCRIPT = { method: "GET", path: "/console/embed.js" } as const satis
 /** Where a frame's own cookie says who frames it, for pages that no session is known for. */
 const FRAMER_COOKIE = "__Host-sp-frame";
 
+const OWN = { path: "/", secure: true, httpOnly: true } as const;
+const STRICT = { ...OWN, sameSite: "strict" } as const;
 /** A frame of another site gets no strict cookie; partitioned, it is that site's alone. */
-export const FRAMED_COOKIE = { sameSite: "none", partitioned: true } as const;
+const PARTITIONED = { ...OWN, sameSite: "none", partitioned: true } as const;
+
+/**
+ * Sets a cookie of a page that is framed, or is not. A frame of the same site gets both kinds, and so does a tab beside
+ * it: of two with one name the older one would count, so it goes. First, because to some browsers they are the same.
+ *
+ * @param framer null: nobody frames the page @param keptSeconds without it: for as long as the browser is open
+ */
+export function setCookie(
+  reply: FastifyReply,
+  framer: string | null,
+  name: string,
+  value: string,
+  keptSeconds?: number,
+): void {
+  const [kind, other] = framer === null ? [STRICT, PARTITIONED] : [PARTITIONED, STRICT];
+  if (reply.request.cookies[name] !== undefined)
+    reply.header("set-cookie", reply.server.serializeCookie(name, "", { ...other, maxAge: 0 }));
+  reply.setCookie(name, value, { ...kind, ...(keptSeconds !== undefined && { maxAge: keptSeconds }) });
+}
 
 /** The script of pages that show the console in a frame: at one address for good, for every origin. */
 export async function addEmbedScript(pages: FastifyInstance, kernel: Kernel): Promise<readonly AddedRoute[]> {
@@ -54,9 +75,7 @@ export function createFramers(ancestors: readonly string[]): Framers {
     ofLink: ({ headers }) => known(originOf(headers.referer)),
     ofForm: (form) => known(form.get("embed")),
     ofPage: ({ cookies }) => known(cookies[FRAMER_COOKIE]),
-    keep: (reply, origin) => {
-      reply.setCookie(FRAMER_COOKIE, origin, { path: "/", secure: true, httpOnly: true, ...FRAMED_COOKIE });
-    },
+    keep: (reply, origin) => setCookie(reply, origin, FRAMER_COOKIE, origin),
   };
 }
 

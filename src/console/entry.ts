@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { AddedRoute, Kernel } from "../api/kernel.ts";
 import { beginRequest } from "../api/request-context.ts";
 import type { Assets } from "./assets.ts";
-import { FRAMED_COOKIE, type Framers } from "./embedding.ts";
+import { type Framers, setCookie } from "./embedding.ts";
 import { enterPage, leftPage, linkPage } from "./entry-pages.ts";
 import { formOf, refuseForeignPost, sendPage } from "./guards.ts";
 import { bareFrame, document } from "./page.ts";
@@ -52,12 +52,7 @@ export function addEntry(
       return sendPage(reply, framer, 403, document(bareFrame(assets, framer), linkPage(kind)).text);
     }
     const framer = session.embedOrigin;
-    reply.setCookie(cookieName(entered.accountId), secret, {
-      path: "/",
-      secure: true,
-      httpOnly: true,
-      ...(framer === null ? { sameSite: "strict" } : FRAMED_COOKIE),
-    });
+    setCookie(reply, framer, cookieName(entered.accountId), secret);
     if (framer !== null) framers.keep(reply, framer);
     return reply.redirect(`/console/a/${entered.accountId}${entered.path ?? "/deliveries"}`, 303);
   });

@@ -47,14 +47,33 @@ export function formOf(request: FastifyRequest): URLSearchParams {
   return new URLSearchParams(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString());
 }
 
-export function sendFile(reply: FastifyReply, { name, type, parts }: ShownFile): FastifyReply {
+/**
+ * A file is read for as long as somebody takes it, perhaps for hours: each of its parts is for who may still see it.
+ *
+ * @param refuse throws once they may not
+ */
+export function sendFile(
+  reply: FastifyReply,
+  { name, type, parts }: ShownFile,
+  refuse: () => Promise<void>,
+): FastifyReply {
   return reply
     .headers({
       ...pageHeaders(null),
       "content-type": type,
       "content-disposition": `attachment; filename="${name}"`,
     })
-    .send(Readable.from(reply.request.method === "HEAD" ? [] : parts()));
+    .send(Readable.from(reply.request.method === "HEAD" ? [] : partsUnless(refuse, parts())));
+}
+
+async function* partsUnless(
+  refuse: () => Promise<void>,
+  parts: AsyncIterable<string>,
+): AsyncGenerator<string> {
+  for await (const part of parts) {
+    await refuse();
+    yield part;
+  }
 }
 
 /** @param framer the origin that may frame it; null: none @param page null: none, such as with 304 */

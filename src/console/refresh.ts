@@ -20,8 +20,8 @@ const TOGETHER_MAX = 32;
 export type Gather = () => Promise<void>;
 
 /**
- * Lets refreshes begin together, at most every half second: those of one moment share what they ask, and a hundred open
- * pages cost little more than one. Whoever comes alone does not wait.
+ * Lets refreshes begin together, half a second after the last ones did, or as soon as there are enough: those of one
+ * moment share what they ask, and a hundred open pages cost little more than one. Whoever comes alone does not wait.
  *
  * Losing option: an answer that is kept for a second. It would be read before it is asked for, and a reader might miss
  * what was written in between, perhaps by another process.
@@ -61,6 +61,8 @@ export type Refresh = {
   readonly seen: Seen;
   readonly view: View;
   readonly show: (view: View) => Promise<Shown>;
+  /** For files; see sendFile. */
+  readonly refuse: () => Promise<void>;
   /** `<main>`, with its tags. */
   readonly around: (main: Html) => Html;
 };
@@ -92,7 +94,7 @@ export function createAnswerRefresh(): AnswerRefresh {
     const { session } = refresh.seen;
     const refreshed = await share(keyOf(request, refresh.seen), refresh);
     if ("goTo" in refreshed) return reply.redirect(refreshed.goTo, 303);
-    if ("file" in refreshed) return sendFile(reply, refreshed.file);
+    if ("file" in refreshed) return sendFile(reply, refreshed.file, refresh.refuse);
     const { main, hasForms, tag, status } = refreshed;
     reply.header("etag", tag);
     if (matchesEntityTag(request.headers["if-none-match"] ?? "", tag))

@@ -4,7 +4,7 @@ import { invalidRequest } from "../api/problems.ts";
 import { beginRequest } from "../api/request-context.ts";
 import type { ConsoleZones } from "../model/console.ts";
 import { DAY_SECONDS, isTimeZone } from "../model/time.ts";
-import { FRAMED_COOKIE, type Framers } from "./embedding.ts";
+import { type Framers, setCookie } from "./embedding.ts";
 import { formOf, refuseForeignPost } from "./guards.ts";
 import { type Html, html } from "./html.ts";
 
@@ -37,13 +37,7 @@ export function addTimeZones(
     if (!isTimeZone(zone)) throw invalidRequest("zone", "Must be a time zone such as Europe/Berlin.");
     const to = form.get("to") ?? "";
     if (!OF_CONSOLE.test(to)) throw invalidRequest("to", "Must be the address of a page of the console.");
-    reply.setCookie(COOKIE, zone, {
-      path: "/",
-      secure: true,
-      httpOnly: true,
-      maxAge: KEPT_SECONDS,
-      ...(framers.ofPage(request) === null ? { sameSite: "strict" } : FRAMED_COOKIE),
-    });
+    setCookie(reply, framers.ofPage(request), COOKIE, zone, KEPT_SECONDS);
     return reply.redirect(to, 303);
   });
   return [CHOOSE];

@@ -3,6 +3,7 @@ import { DAY_MS } from "../model/time.ts";
 import { forgetActivity } from "../store/activity.ts";
 import { forgetAnsweredLanes } from "../store/answered-lanes.ts";
 import { forgetAuditEntries } from "../store/audit-log.ts";
+import { type Retention, writeRetention } from "../store/cell-keeping.ts";
 import { forgetSessions } from "../store/console-sessions.ts";
 import { forgetIdempotencyKeys } from "../store/idempotency.ts";
 import { forgetUnconfirmed } from "../store/notice-recipients.ts";
@@ -16,19 +17,12 @@ import {
   makePartitions,
   type PartitionedTable,
 } from "../store/partitions.ts";
+import { forgetCounts } from "../store/rate-limits.ts";
 import { forgetReplay } from "../store/replays.ts";
 
 const FORGOTTEN_PER_STEP = 1_000;
 /** An address that nobody has confirmed, once no link to it is good any more. */
 const UNCONFIRMED_KEPT_MS = 7 * DAY_MS;
-
-export type Retention = {
-  /** Analyses are readable this long; bodies are kept a day longer, because they are dropped by whole days. */
-  readonly analysisRetentionMs: number;
-  readonly logRetentionMs: number;
-  readonly auditRetentionMs: number;
-  readonly idempotencyRetentionMs: number;
-};
 
 export type HouseLog = {
   readonly made: (count: number) => void;
@@ -52,6 +46,7 @@ export type HouseWork = {
 /** Creates upcoming partitions and drops expired ones, and deletes whatever else is past its retention. Idempotent. */
 export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   const { retention, signal } = work;
+  await writeRetention(pool, retention);
   const made = await makePartitions(pool);
   if (made > 0) work.log.made(made);
   await repeat(signal, () =>
@@ -62,6 +57,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await repeat(signal, () => forgetNotices(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetCounts(pool, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetActivity(pool, FORGOTTEN_PER_STEP));
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));

@@ -10,6 +10,8 @@ export const scopes = [
   "documents:write",
   "keys:write",
   "operations:read",
+  "pages:read",
+  "pages:write",
   "spaces:read",
   "spaces:write",
   "staff:read",
@@ -17,6 +19,9 @@ export const scopes = [
   "webhooks:replay",
   "webhooks:secrets",
   "webhooks:write",
+  "workflows:read",
+  "workflows:run",
+  "workflows:write",
 ] as const;
 
 type Scope = (typeof scopes)[number];

@@ -5,7 +5,7 @@ export const DEFAULT_PERMISSIONS = ["webhooks:read"] as const satisfies readonly
 
 /** How long a link opens a session, once. */
 export const LINK_SECONDS = 60;
-/** Of an account, ended ones included until they would have expired: a page that opens one for every view is a loop. */
+/** Of an account at a time: a page that opens one for every view is a loop. */
 export const SESSIONS_MAX = 20_000;
 export const SESSION_SECONDS = { min: 300, max: 86_400, default: 3_600 } as const;
 /** Of support staff at most, whatever they do. */

@@ -7,9 +7,11 @@ export type MoveDirection = (typeof MOVE_DIRECTIONS)[number];
  *
  * - `begun`: of the source: it is closed, or about to be; of the target: rows arrive
  * - `still`: of the source: nothing of the account changes any more
+ * - `opening`: of the source: from now on the account may be open at the target
  * - `done`: the account is open at the target
- * - `deleting`: of the source: what was copied is going, and what is read of it may lack something
+ * - `deleting`: of the source: what was copied is going, and what is read of it may lack something; of the target: the
+ *   move was called off, and what it brought is going
  * - `deleted`: of the source: it is gone
  */
-export const MOVE_STEPS = ["begun", "still", "done", "deleting", "deleted"] as const;
+export const MOVE_STEPS = ["begun", "still", "opening", "done", "deleting", "deleted"] as const;
 export type MoveStep = (typeof MOVE_STEPS)[number];

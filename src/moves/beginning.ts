@@ -8,11 +8,13 @@ import {
   holdMove,
   identifyDatabase,
   insertMove,
+  lockMove,
   readCellFacts,
   type StoredMove,
   setMovedTo,
 } from "../store/moves.ts";
 import { inTransaction } from "../store/transaction.ts";
+import { refuseDifferences } from "./differences.ts";
 import type { Move } from "./move.ts";
 import { MoveRefusedError } from "./move-refused-error.ts";
 
@@ -56,35 +58,49 @@ export function refusalOf(from: CellFacts, to: CellFacts, migrations: readonly s
 }
 
 /**
- * Begins the move, or finds it begun. The target is told first, so that the source is closed only where it can be
- * copied to.
+ * Begins the move, or finds it begun. The target knows of it before the source is closed, which is closed only where it
+ * can be copied to.
  */
 export async function beginMove(move: Move): Promise<StoredMove> {
-  const { accountId, source, sourceName, target, targetName } = move;
+  const { accountId, source, target, targetName } = move;
   if (!(await accountExists(source.pool, accountId))) {
     throw new MoveRefusedError(
       `There is no account ${accountId}; \`sealpost account list\` lists all accounts.`,
     );
   }
-  const [out, into] = await Promise.all([findMove(source.pool, accountId), findMove(target.pool, accountId)]);
+  const out = await findMove(source.pool, accountId);
   const begun = out?.direction === "out" && out.step !== "deleted" ? out : null;
-  if (begun === null) {
-    await refuseMoved(move);
-    const hindrance = await move.findHindrance(source.pool, accountId);
-    if (hindrance !== null) throw new MoveRefusedError(hindrance);
-  } else await requireItsTarget(move, begun);
-  const isHere = into?.direction === "in" && into.id === begun?.id;
-  if (!isHere) await refuseTarget(move, into);
-  const id = begun?.id ?? randomUUID();
-  if (begun === null) {
-    const otherDatabase = await identifyDatabase(target.pool);
-    await insertMove(source.pool, accountId, { id, direction: "out", otherCell: targetName, otherDatabase });
+  if (begun !== null) {
+    await requireItsTarget(move, begun);
+    return await tellTarget(move, begun.id);
   }
-  if (!isHere) {
+  await refuseMoved(move);
+  const hindrance = await move.findHindrance(source.pool, accountId);
+  if (hindrance !== null) throw new MoveRefusedError(hindrance);
+  await refuseDifferences(move);
+  await refuseTarget(move, await findMove(target.pool, accountId));
+  const id = randomUUID();
+  const otherDatabase = await identifyDatabase(target.pool);
+  const begins = { id, direction: "out", otherCell: targetName, otherDatabase } as const;
+  // Somebody else has just begun it: that one goes on.
+  if (!(await insertMove(source.pool, accountId, begins))) return await beginMove(move);
+  return await tellTarget(move, id);
+}
+
+/** While it is held at the source, so that nobody calls it off, or tells of another one, meanwhile. */
+async function tellTarget(move: Move, id: string): Promise<StoredMove> {
+  const { accountId, source, sourceName, target } = move;
+  return await inTransaction(source.pool, async (tx) => {
+    const out = await lockMove(tx, accountId);
+    if (out?.id !== id) throw calledOff(accountId);
+    const into = await findMove(target.pool, accountId);
+    if (into?.direction === "in" && into.id === id) return out;
+    await refuseTarget(move, into);
     const otherDatabase = await identifyDatabase(source.pool);
-    await insertMove(target.pool, accountId, { id, direction: "in", otherCell: sourceName, otherDatabase });
-  }
-  return (await findMove(source.pool, accountId))!;
+    const arrives = { id, direction: "in", otherCell: sourceName, otherDatabase } as const;
+    if (await insertMove(target.pool, accountId, arrives)) return out;
+    throw new MoveRefusedError(`Somebody else moves an account ${accountId} to the target just now.`);
+  });
 }
 
 /**
@@ -111,6 +127,12 @@ async function refuseMoved({ accountId, source }: Move): Promise<void> {
 /** The account must not be there yet, but for what an earlier move away from there has left. */
 async function refuseTarget({ accountId, target }: Move, into: StoredMove | null): Promise<void> {
   if (into?.direction === "out" && into.step === "deleted") return;
+  if (into?.direction === "in" && into.step === "deleting") {
+    throw new MoveRefusedError(
+      `What a move of account ${accountId} that was called off has brought to the target is still being deleted: run ` +
+        "it with --cancel again, which ends that.",
+    );
+  }
   if (into?.direction === "in" && into.step === "begun") {
     throw new MoveRefusedError(
       `Another move of account ${accountId} to the target was begun, from ` +
@@ -145,8 +167,13 @@ export async function whileItGoesOn<T>(
 ): Promise<T> {
   return await inTransaction(pool, async (tx) => {
     if (await holdMove(tx, accountId, moveId)) return await work(tx);
-    throw new MoveRefusedError(
-      `The move of account ${accountId} was called off, or somebody else has finished it.`,
-    );
+    throw calledOff(accountId);
   });
+}
+
+/** What a process finds that still moves an account. */
+export function calledOff(accountId: string): MoveRefusedError {
+  return new MoveRefusedError(
+    `The move of account ${accountId} was called off, or somebody else has finished it.`,
+  );
 }

@@ -13,6 +13,7 @@ import { resealPage } from "../store/move-seals.ts";
 import { type AccountTable, LOG_TABLES } from "../store/move-tables.ts";
 import { makePartitionsSince, readFirstDay } from "../store/partitions.ts";
 import { inTransaction } from "../store/transaction.ts";
+import { calledOff } from "./beginning.ts";
 import type { Move } from "./move.ts";
 import { MoveRefusedError } from "./move-refused-error.ts";
 
@@ -69,9 +70,7 @@ async function copyPage(
       }
     }
     if (await writeCopied(tx, accountId, moveId, copied)) return;
-    throw new MoveRefusedError(
-      `The move of account ${accountId} was called off, or somebody else has finished it.`,
-    );
+    throw calledOff(accountId);
   });
 }
 

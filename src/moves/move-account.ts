@@ -1,5 +1,5 @@
 import { findMove, type StoredMove } from "../store/moves.ts";
-import { beginMove, closeAccount } from "./beginning.ts";
+import { beginMove, calledOff, closeAccount } from "./beginning.ts";
 import { compareCounts, copyLog } from "./copying.ts";
 import type { Move } from "./move.ts";
 import { MoveRefusedError } from "./move-refused-error.ts";
@@ -34,8 +34,13 @@ export async function moveAccount(move: Move): Promise<StoredMove> {
   return begun;
 }
 
-async function isOpen({ accountId, target }: Move, { id }: StoredMove): Promise<boolean> {
+async function isOpen({ accountId, target }: Move, { id, step }: StoredMove): Promise<boolean> {
   const into = await findMove(target.pool, accountId);
-  if (into?.id === id) return into.step === "done";
-  throw new MoveRefusedError(`The move of account ${accountId} was called off meanwhile.`);
+  if (into?.id !== id || into.step === "deleting") throw calledOff(accountId);
+  if (into.step === "done") return true;
+  if (step !== "deleting") return false;
+  throw new MoveRefusedError(
+    `The target has lost account ${accountId}, perhaps by a restore, and what the source has left of it is being ` +
+      "deleted: restore the target to a later time.",
+  );
 }

@@ -70,10 +70,10 @@ const ownProblems = {
   too_many_sessions: {
     status: 409,
     title: "Too many sessions",
-    meaning: "The account has opened 20,000 sessions of the console that have not expired yet.",
+    meaning: "The account has 20,000 sessions of the console that have neither expired nor been ended.",
     remedy:
       "Open one session for each viewer, not one for each view, and give it a shorter `session_seconds`; those " +
-      "that expire make room.",
+      "that expire, or that you end, make room.",
   },
   replay_changed: {
     status: 409,

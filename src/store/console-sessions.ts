@@ -27,12 +27,16 @@ export type NewLink = {
 
 export type Link = { readonly sessionId: string; readonly linkExpiresAt: Date; readonly expiresAt: Date };
 
-/** Whether the account may open another session. Some that are opened at the same moment may go beyond the limit. */
+/**
+ * Whether the account may open another session: those that were ended make room. Some that are opened at the same
+ * moment may go beyond the limit.
+ */
 export async function hasRoomForSession(client: ClientBase, accountId: string): Promise<boolean> {
   const { rows } = await client.query<{ count: number }>(
     `select count(*)::integer as count from (
-       select from sealpost.console_sessions where account_id = $1 and expires_at > now() limit $2
-     ) as unexpired`,
+       select from sealpost.console_sessions
+       where account_id = $1 and expires_at > now() and revoked_at is null limit $2
+     ) as open`,
     [accountId, SESSIONS_MAX],
   );
   return rows[0]!.count < SESSIONS_MAX;

@@ -21,20 +21,28 @@ export async function findMove(database: ClientBase | Pool, accountId: string): 
   return rows[0] ?? null;
 }
 
-/** Begins one, in place of one that is over. */
+/** The same, held until this transaction ends: nobody else takes a step of it, or calls it off. */
+export async function lockMove(tx: ClientBase, accountId: string): Promise<StoredMove | null> {
+  await tx.query("select from sealpost.moves where account_id = $1 for update", [accountId]);
+  return await findMove(tx, accountId);
+}
+
+/** Begins one, in place of one that is over. False: another is not over, or was begun by somebody else just now. */
 export async function insertMove(
   database: ClientBase | Pool,
   accountId: string,
   { id, direction, otherCell, otherDatabase }: Omit<StoredMove, "step">,
-): Promise<void> {
-  await database.query(
+): Promise<boolean> {
+  const { rowCount } = await database.query(
     `insert into sealpost.moves (account_id, id, direction, other_cell, other_database) values ($1, $2, $3, $4, $5)
      on conflict (account_id) do update
      set id = excluded.id, direction = excluded.direction, other_cell = excluded.other_cell,
        other_database = excluded.other_database, step = 'begun', feed_ends_at = null, copied = '{}', begun_at = now(),
-       ended_at = null`,
+       ended_at = null
+     where (moves.direction, moves.step) in (('out', 'deleted'), ('in', 'done'))`,
     [accountId, id, direction, otherCell, otherDatabase],
   );
+  return rowCount === 1;
 }
 
 /** False: it is not at `from` any more. */
@@ -64,18 +72,9 @@ export async function holdMove(tx: ClientBase, accountId: string, id: string): P
   return rowCount === 1;
 }
 
-/** Forgets a move that is called off, while it is at `step`. */
-export async function deleteMove(
-  tx: ClientBase,
-  accountId: string,
-  id: string,
-  step: MoveStep,
-): Promise<void> {
-  await tx.query("delete from sealpost.moves where account_id = $1 and id = $2 and step = $3", [
-    accountId,
-    id,
-    step,
-  ]);
+/** Forgets a move that was called off; whoever calls holds it, or nothing else touches it any more. */
+export async function deleteMove(database: ClientBase | Pool, accountId: string, id: string): Promise<void> {
+  await database.query("delete from sealpost.moves where account_id = $1 and id = $2", [accountId, id]);
 }
 
 /** Refuses publishing and writes from the commit on, and says where to go; null: takes them again. */

@@ -8,17 +8,28 @@ type Timeouts = {
   readonly answerMs: number;
   /** How long a connection may take, a free one of a busy pool included. */
   readonly connectMs: number;
+  /** How long a transaction may wait for its next statement; 10 s when left out. */
+  readonly idleMs?: number;
 };
 
 const TIMEOUTS: Timeouts = { statementMs: 5_000, answerMs: 6_000, connectMs: 5_000 };
 /** The API has its answer out within 5 s, so it has to know before that. */
 const API_TIMEOUTS: Timeouts = { statementMs: 3_000, answerMs: 3_500, connectMs: 2_000 };
-/** Opening an account puts back all that is parked of it, perhaps a million rows. */
-const MOVE_TIMEOUTS: Timeouts = { statementMs: 120_000, answerMs: 121_000, connectMs: 5_000 };
+/**
+ * Opening an account puts back all that is parked of it, perhaps a million rows. A transaction of one database waits
+ * for a statement of the other, and for a connection to it.
+ */
+const MOVE_TIMEOUTS: Timeouts = {
+  statementMs: 120_000,
+  answerMs: 121_000,
+  connectMs: 5_000,
+  idleMs: 130_000,
+};
 
 /** Connecting, catching up and a statement take less than a second together: then the primary is asked. */
 const STANDBY_TIMEOUTS: Timeouts = { statementMs: 400, answerMs: 450, connectMs: 300 };
 
+const IDLE_MS = 10_000;
 const CONNECTION_LIFETIME_SECONDS = 3_600;
 
 export type PoolOptions = {
@@ -133,7 +144,7 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
     application_name: options.applicationName,
     connectionTimeoutMillis: timeouts.connectMs,
     statement_timeout: timeouts.statementMs,
-    idle_in_transaction_session_timeout: 10_000,
+    idle_in_transaction_session_timeout: timeouts.idleMs ?? IDLE_MS,
     keepAlive: true,
     pipeline: options.isPipelined ?? false,
     // Each day's statements stay with their connection, 0.6 MB of the server's memory for every day.

@@ -27,6 +27,16 @@ export function createRequestCounter(
   };
 }
 
+/** Takes back one request from each of these buckets: it was not one of those that are limited. */
+export async function uncountRequest(pool: Pool, buckets: readonly string[]): Promise<void> {
+  await pool.query(
+    `update sealpost.rate_limits set points = points - 1
+     where key in (select key from sealpost.rate_limits where key = any ($1::text[]) and points > 0
+       order by key for update)`,
+    [buckets.map((bucket) => bucket.slice(0, KEY_CHARS_MAX))],
+  );
+}
+
 type Count = (bucket: string) => Promise<Counted>;
 
 /** Of the table; a longer one would be refused, and the others of its turn with it. */
@@ -84,6 +94,8 @@ class TurnLimiter extends RateLimiterPostgres {
       tableName: "rate_limits",
       schemaName: "sealpost",
       tableCreated: true,
+      // The library would delete by this machine's clock, and lock rows in any order; see forgetCounts.
+      clearExpiredByTimeout: false,
       keyPrefix: "",
       points: requestsMax,
       duration: windowSeconds,
@@ -114,4 +126,22 @@ class TurnLimiter extends RateLimiterPostgres {
     const { rows } = await this.#pool.query<Row>({ name: "count_requests", text: COUNT, values });
     return new Map(rows.map((row) => [row.key, row]));
   }
+}
+
+/**
+ * Deletes the counts of windows that ended an hour ago by the database's clock, at most `rowsMax`. Returns how many.
+ * It waits for no row: it and a count, each with some of the other's rows, would wait for each other. What is being
+ * counted again is not to be deleted anyway.
+ */
+export async function forgetCounts(pool: Pool, rowsMax: number): Promise<number> {
+  const { rowCount } = await pool.query(
+    `with old as materialized (
+       select key from sealpost.rate_limits
+       where expire < (extract(epoch from now() - interval '1 hour') * 1000)::bigint
+       limit $1 for update skip locked
+     )
+     delete from sealpost.rate_limits as counted using old where counted.key = old.key`,
+    [rowsMax],
+  );
+  return rowCount ?? 0;
 }

@@ -31,7 +31,13 @@ import type { Dependencies } from "../operations/sealpost-operation.ts";
 export function apiPartsOf(options: { dependencies: Dependencies; [other: string]: unknown }): readonly ApiPart[] {
   return [webhooksPart(options.dependencies)];
 }
+export function startAreaChecks(_options: object): () => Promise<void> {
+  return async () => undefined;
+}
 export function startAreaWork(_options: object): () => Promise<void> {
+  return async () => undefined;
+}
+export function startAreaSteps(_options: object): () => Promise<void> {
   return async () => undefined;
 }
 export async function findMoveHindrance(): Promise<string | null> {

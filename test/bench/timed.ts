@@ -54,10 +54,15 @@ export async function timeStream(
     p99OfSecondMs: percentile(p99s, 0.5),
     p99OfWorstSecondMs: Math.max(...p99s),
     longestMs: percentile(latencies, 1 - Number.EPSILON),
-    longestPauseMs: longestPauseMs(firstBytesAtMs, timedSentAtMs[0] ?? 0, Math.max(...firstBytesAtMs)),
+    longestPauseMs: longestPauseMs(firstBytesAtMs, timedSentAtMs[0] ?? 0, latestOf(firstBytesAtMs)),
     firstBytesAtMs,
     publisherBehindMs: behindMaxMs,
   };
+}
+
+/** `Math.max` takes no more than some hundred thousand arguments. */
+function latestOf(timesMs: Float64Array): number {
+  return timesMs.reduce((latest, atMs) => Math.max(latest, atMs), Number.NEGATIVE_INFINITY);
 }
 
 function p99sBySecond(latencies: Float64Array, sentAtMs: Float64Array): number[] {

@@ -97,7 +97,10 @@ describe("account move", { timeout }, () => {
       stderr: `Account ${accountId} has moved to the cell "c2": change it there.\n`,
     });
     // A key that leaked is revoked in both.
-    expect((await runSealpost(["key", "revoke", keyId], { env: envOf() })).code).toBe(0);
+    expect(await runSealpost(["key", "revoke", keyId], { env: envOf() })).toMatchObject({
+      code: 0,
+      stderr: 'Its account is in the cell "c2", or on its way there: revoke the key there, too.\n',
+    });
 
     expect(await run(["delete-moved", "--account", accountId])).toMatchObject({ code: 0, stderr: "" });
     expect(await countRows(source.pool, "deliveries", { account_id: accountId })).toBe(0);
@@ -146,6 +149,35 @@ describe("account move", { timeout }, () => {
     expect((await run(move(accountId, "--cancel"))).stderr).toContain("No move of account");
   });
 });
+
+test(
+  "account move --cancel --target-is-lost asks the source alone",
+  async () => {
+    const accountId = await newAccount();
+    const other = await begin(source.pool, "select from sealpost.accounts");
+    expect((await run(move(accountId, "--wait", "1s"))).code).toBe(2);
+    await other.rollback();
+    const away = { TARGET_DATABASE_URL: "postgres://127.0.0.1:1/sealpost", TARGET_SECRETS_KEY: "" };
+    expect((await run(move(accountId, "--cancel"), away)).code).toBe(2);
+    expect((await run(["move", "--account", accountId, "--target-is-lost"], away)).stderr).toContain(
+      "with --cancel",
+    );
+    const lost = ["move", "--account", accountId, "--cancel", "--target-is-lost"];
+    expect((await run([...lost, "--to", target.url], away)).stderr).toContain("it is not asked");
+    expect(await run(lost, away)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('"moved_to":null'),
+      stderr: "",
+    });
+    await publish(source.pool, accountId, '{"id":"2","status":"failed"}');
+    expect((await run(lost, away)).stderr).toContain("No move of account");
+    // It was not lost.
+    expect((await run(move(accountId))).stderr).toContain("--cancel");
+    expect((await run(move(accountId, "--cancel"))).code).toBe(0);
+    expect((await run(move(accountId))).code).toBe(0);
+  },
+  timeout,
+);
 
 describe("account move refuses", { timeout }, () => {
   async function refusalOf(args: readonly string[], env: Record<string, string> = {}): Promise<string> {

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { enter, type Hand } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
+import { changeRows } from "../support/installation.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 import { enterAsStaff } from "../support/staff.ts";
 
@@ -103,6 +104,14 @@ describe("the file of changes", () => {
     expect(response.complete).toBe(false);
     await proxy.restore();
     await expect.poll(async () => (await staff.get(`${FILE}?actor=staff`)).status).toBe(200);
+  });
+
+  test("ends with the session of whoever takes it, and does not look whole", async () => {
+    const response = await begin(`?account_id=${account.accountId}`);
+    await changeRows(database.pool, "console_sessions", { revoked_at: null }, { revoked_at: new Date() });
+    await expect(rest(response)).rejects.toThrow("aborted");
+    expect(response.complete).toBe(false);
+    staff = await enterAsStaff(api, { key: await api.newKey(null) });
   });
 
   test("is not made for whoever asks only about it", async () => {

@@ -195,6 +195,39 @@ describe.skipIf(!HAS_BROWSER)("in a browser", () => {
     await context.close();
   });
 
+  test("in a frame of the same site and in a tab, the session and the zone that are newest count", async () => {
+    const { page: tab, context } = await newViewer();
+    const zoneOf = (page: Page | Frame) => page.locator(".times summary").textContent();
+    const choose = async (page: Page | Frame, zone: string) => {
+      await page.click(".times summary");
+      await page.fill(".times input:visible", zone);
+      await page.click(".times button:text-is('Show')");
+      await page.waitForSelector(`.times summary:has-text('${zone}')`);
+    };
+    await tab.goto(await linkFor({ embed_origin: undefined, viewer: { id: "u-1", label: "In a tab" } }));
+    await tab.waitForSelector(".viewer:text-is('In a tab')");
+    await choose(tab, "Asia/Kathmandu");
+
+    const host = await context.newPage();
+    const wish = { embed_origin: origin(SIBLING), viewer: { id: "u-2", label: "In a frame" } };
+    await host.goto(hostPage(SIBLING, await linkFor(wish)));
+    const frame = await framed(host);
+    expect(await frame.textContent(".viewer")).toBe("In a frame");
+    await choose(frame, "Europe/Berlin");
+    await tab.reload();
+    expect(await zoneOf(tab)).toContain("Europe/Berlin");
+    await choose(tab, "Asia/Kathmandu");
+    await frame.click("a:text-is('Endpoint')");
+    await frame.waitForSelector("h1:text-is('Endpoint')");
+    expect(await zoneOf(frame)).toContain("Asia/Kathmandu");
+
+    await tab.goto(
+      await linkFor({ embed_origin: undefined, viewer: { id: "u-3", label: "In a tab again" } }),
+    );
+    await tab.waitForSelector(".viewer:text-is('In a tab again')");
+    await context.close();
+  });
+
   test("where not even a frame's own cookie is kept, the link is left for a tab", async () => {
     const { page, context } = await startViewer({ default_content_setting_values: { cookies: 2 } });
     const link = await linkFor();

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { keepHouse } from "../../src/dispatch/housekeeping.ts";
 import { DAY_MS } from "../../src/model/time.ts";
+import { readRetention } from "../../src/store/cell-keeping.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import {
@@ -56,6 +57,11 @@ describe("keeping house", () => {
     const ids = await publishAt(database.pool, accountId, PUBLISHED_ON, ["h-1", "h-2"]);
     openId = ids[0]!;
     await forgetOpen(database.pool, [ids[1]!]);
+  });
+
+  it("says how long everything is kept here", async () => {
+    await keepHouseOn(new Date(daysLater(1)));
+    expect(await readRetention(database.pool)).toEqual(RETENTION);
   });
 
   it("drops nothing before its time", async () => {

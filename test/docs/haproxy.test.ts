@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,14 +17,18 @@ import { commandOnPath } from "../support/command-on-path.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { unsafeAllowed } from "../support/dispatching.ts";
 import { type RunningHaproxy, startHaproxy } from "../support/haproxy.ts";
-import { SECRETS_KEY } from "../support/installation.ts";
+import { createTestAccount, SECRETS_KEY } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { ask, type Json } from "../support/sealpost-api.ts";
 import { makeThrowAwayFolder } from "../support/throw-away-folder.ts";
 import { patience } from "../support/time-limits.ts";
 
 const haproxy = commandOnPath("haproxy");
-if (haproxy === null) console.log("HAProxy is not installed: its configuration is not tried.");
+const isTried = haproxy !== null && commandOnPath("jq") !== null;
+if (!isTried) console.log("HAProxy or jq is not installed: the configuration and the maps are not tried.");
+
+const scaling = readFileSync(new URL("../../docs/scaling.md", import.meta.url), "utf8");
+const mapScript = /<!-- script: maps -->\n```sh\n([\s\S]*?)```/.exec(scaling)![1]!;
 
 type Cell = {
   readonly name: "c1" | "c2";
@@ -87,7 +91,7 @@ async function startCell(name: "c1" | "c2", url: string): Promise<Cell> {
   };
 }
 
-describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () => {
+describe.skipIf(!isTried)("two cells behind HAProxy (if installed, and jq)", () => {
   let folder: string;
   let dataDir: string;
   let database: TestDatabase;
@@ -142,17 +146,29 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
     );
   }
 
+  /** As docs/scaling.md has them made, with a file of variables for each cell. */
+  async function runMapScript(environments: readonly Record<string, string>[]) {
+    const files = environments.map((environment, n) => {
+      const file = join(folder, `${n}.env`);
+      const lines = Object.entries(environment).map(([name, value]) => `${name}='${value}'\n`);
+      writeFileSync(file, lines.join(""));
+      return `'${file}'`;
+    });
+    const command = `cd '${folder}' && npm() { command npm --prefix '${process.cwd()}' "$@"; } && ${mapScript}
+      make_maps ${files.join(" ")}`;
+    const child = spawn("bash", ["-c", command], { stdio: ["ignore", "pipe", "pipe"] });
+    return await untilFinished(child);
+  }
+
+  const readMaps = () => ({
+    keysMap: readFileSync(join(folder, "keys.map"), "utf8"),
+    accountsMap: readFileSync(join(folder, "accounts.map"), "utf8"),
+  });
+
   async function makeMaps() {
-    const keys: Json[] = [];
-    const accounts: Json[] = [];
-    for (const { name, url } of [c1, c2]) {
-      keys.push(...(await run(name, url, "key", "list")));
-      accounts.push(...(await run(name, url, "account", "list")));
-    }
-    const ofAccounts = keys.filter(({ account_id }) => account_id !== null);
-    const lines = (rows: Json[], field: string) =>
-      rows.map((row) => `${row[field]} ${row.moved_to ?? row.cell}\n`).join("");
-    return { keysMap: lines(ofAccounts, "sha256"), accountsMap: lines(accounts, "account_id") };
+    const { code, stderr } = await runMapScript([envOf("c1", c1.url), envOf("c2", c2.url)]);
+    expect(code, stderr).toBe(0);
+    return readMaps();
   }
 
   /** The cell that a request was sent to, by the account that it stored a delivery for. */
@@ -167,6 +183,34 @@ describe.skipIf(haproxy === null)("two cells behind HAProxy (if installed)", () 
     const text = "select count(*)::integer as n from sealpost.deliveries where account_id = $1";
     return (await pool.query(text, [accountId])).rows[0].n;
   };
+
+  test("the maps have each account once, and stay as they are when a cell has no name", async () => {
+    const before = readMaps();
+    const cellOf = new Map(
+      before.accountsMap
+        .trim()
+        .split("\n")
+        .map((line) => line.split(" ") as [string, string]),
+    );
+    expect(cellOf).toEqual(
+      new Map([
+        [c1.accountId, "c1"],
+        [c2.accountId, "c2"],
+        [moved.accountId, "c2"],
+      ]),
+    );
+    expect(before.keysMap.trim().split("\n")).toHaveLength(3);
+    const nameless = await createTestDatabase();
+    const { CELL: _, ...environment } = envOf("c2", nameless.url);
+    await createTestAccount(nameless);
+    const { code, stderr } = await runMapScript([envOf("c1", c1.url), environment]);
+    await nameless.drop();
+    expect({ code: code === 0, stderr }).toEqual({
+      code: false,
+      stderr: expect.stringContaining("CELL is unset in this database"),
+    });
+    expect(readMaps()).toEqual(before);
+  });
 
   test("the configuration is valid", async () => {
     const { code, stderr } = await untilFinished(

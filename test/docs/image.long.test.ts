@@ -31,6 +31,16 @@ test("what it copies is what the build is given, and nothing else", () => {
   expect(new Set(copied)).toEqual(new Set(given));
 });
 
+test("documents are in a folder of the image's user, which is a volume of all processes", () => {
+  const [, parent = ""] =
+    /^COPY --from=packages --chown=node:node \/state\/ (\S+)\/$/m.exec(dockerfile) ?? [];
+  const [, folder = ""] = /^RUN mkdir -p \/state\/(\S+)$/m.exec(dockerfile) ?? [];
+  const stateDir = `${parent}/${folder}`;
+  expect(compose).toContain(`    STATE_DIR: ${stateDir}\n  volumes: ["documents:${stateDir}"]\n`);
+  expect(compose).toMatch(/^volumes:(?:\n {2}\w+:)*\n {2}documents:$/m);
+  expect(read("docs/operating.md")).toContain(`--env STATE_DIR=${stateDir} --volume documents:${stateDir}`);
+});
+
 test("compose runs two of each, read-only and without rights, and holds no secret", () => {
   for (const name of ["api", "dispatcher"]) {
     expect(compose).toMatch(

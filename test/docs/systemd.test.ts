@@ -50,6 +50,10 @@ test("the unit does not restart what a restart cannot mend", async () => {
   expect(valuesOf("RestartPreventExitStatus")).toEqual([String(code)]);
 });
 
+test("the unit's processes keep documents in the folder that systemd makes for them", () => {
+  expect(valuesOf("Environment")).toEqual([`STATE_DIR=%S/${valuesOf("StateDirectory")[0]}`]);
+});
+
 const analyze = commandOnPath("systemd-analyze");
 
 test.skipIf(analyze === null)("systemd understands every line of the unit", () => {

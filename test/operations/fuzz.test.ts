@@ -3,6 +3,7 @@ import { fc } from "@fast-check/vitest";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { DAY_MS } from "../../src/model/time.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
+import { sequenceEvents } from "../../src/store/feed.ts";
 import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { countOf, fuzzApi, type KnownValues } from "../support/api-fuzz.ts";
 import { areaTests } from "../support/areas.ts";
@@ -50,6 +51,9 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     const body = { filter: { analysis_id: `f-${n}` } };
     replays.push((await api.ask("POST", "/v1/webhooks/replays", { body })).body.id as string);
   }
+  // Otherwise the feed is empty, and its readers wait: for nothing, and for as long as they say.
+  await sequenceEvents(pool, randomUUID(), 1_000);
+  const later = String((await api.ask("GET", "/v1/webhooks/events?limit=100")).body.next_cursor);
   const setSome = async () => {
     await setEndpoint(pool, accountId, "https://hooks.example.com/");
   };
@@ -96,6 +100,9 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     "analyses.get": { params: { analysis_id: fc.constantFrom(...names) } },
     "analyses.publish": {
       body: fc.record({ analysis: analyses, webhook_url: fc.option(urls) }, { requiredKeys: ["analysis"] }),
+    },
+    "webhooks.events.list": {
+      query: { cursor: fc.constantFrom(later, "newest"), wait: fc.constantFrom(0, 0, 0, 1) },
     },
     "webhooks.endpoint.get": { before: setSome },
     "webhooks.endpoint.set": { body: fc.record({ url: urls }) },

@@ -1,5 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createDispatchPool, isRefusedData, isUnreadableData } from "../../src/store/pools.ts";
+import {
+  createDispatchPool,
+  createMovePool,
+  isRefusedData,
+  isUnreadableData,
+} from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;
@@ -18,6 +23,21 @@ it("keeps no connection for days, and the statements of all those days with it",
   });
   expect(pool.options.maxLifetimeSeconds).toBe(3_600);
   await pool.end();
+});
+
+it("waits in one database of a move for as long as a statement of the other may take", async () => {
+  const pool = createMovePool({
+    databaseUrl: database.url,
+    connectionsMax: 1,
+    applicationName: "test pools",
+    onError: () => undefined,
+  });
+  const { rows } = await pool.query<{ statement_ms: number; idle_ms: number }>(
+    `select (select setting::integer from pg_settings where name = 'statement_timeout') as statement_ms,
+       (select setting::integer from pg_settings where name = 'idle_in_transaction_session_timeout') as idle_ms`,
+  );
+  await pool.end();
+  expect(rows[0]!.idle_ms).toBeGreaterThan(rows[0]!.statement_ms);
 });
 
 describe("a connection's settings", () => {

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { createApiPool } from "../../src/store/pools.ts";
-import { createRequestCounter } from "../../src/store/rate-limits.ts";
+import { createRequestCounter, forgetCounts } from "../../src/store/rate-limits.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const POLICY = { requestsMax: 5, windowSeconds: 600 };
@@ -140,4 +140,55 @@ it("a counter that cannot be reached says so to all", async () => {
   const count = createRequestCounter(ended);
   const settled = await Promise.allSettled([count(bucket, POLICY), count(bucket, POLICY)]);
   expect(settled.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+});
+
+describe("counts of windows that ended an hour ago", () => {
+  const HOUR_MS = 3_600_000;
+  const endAt = (key: string, beforeMs: number) =>
+    pool.query(
+      `update sealpost.rate_limits set expire = (extract(epoch from now()) * 1000)::bigint - $2::bigint where key = $1`,
+      [key, beforeMs],
+    );
+  const isKept = async (key: string) =>
+    (await pool.query("select from sealpost.rate_limits where key = $1", [key])).rowCount === 1;
+
+  it("are deleted, so many at a time, and no others", async () => {
+    const count = createRequestCounter(pool);
+    const keys = ["old", "older", "fresh"].map((name) => `${bucket}-${name}`);
+    const [old = "", older = "", fresh = ""] = keys;
+    await Promise.all(keys.map((key) => count(key, POLICY)));
+    await endAt(old, HOUR_MS + 60_000);
+    await endAt(older, 2 * HOUR_MS);
+    await endAt(fresh, HOUR_MS - 60_000);
+    const deleted: number[] = [];
+    do deleted.push(await forgetCounts(pool, 1));
+    while (deleted.at(-1) !== 0);
+    expect(deleted).toEqual([1, 1, 0]);
+    expect(await Promise.all(keys.map(isKept))).toEqual([false, false, true]);
+  });
+
+  it("are deleted by no process's own clock", async () => {
+    vi.useFakeTimers({ toFake: ["Date", "setTimeout"], now: Date.now() + 100 * HOUR_MS });
+    const query = vi.spyOn(pool, "query");
+    await createRequestCounter(pool)(bucket, POLICY);
+    expect(query).toHaveBeenCalledTimes(1);
+    vi.advanceTimersByTime(HOUR_MS);
+    vi.useRealTimers();
+    await new Promise(setImmediate);
+    expect(query).toHaveBeenCalledTimes(1);
+    query.mockRestore();
+  });
+
+  it("are left where they are being counted again: nobody waits", async () => {
+    const count = createRequestCounter(pool);
+    await count(bucket, POLICY);
+    await endAt(bucket, 2 * HOUR_MS);
+    const client = await pool.connect();
+    await client.query("begin");
+    await client.query("update sealpost.rate_limits set points = points + 1 where key = $1", [bucket]);
+    expect(await forgetCounts(pool, 1_000)).toBe(0);
+    await client.query("commit");
+    client.release();
+    expect(await isKept(bucket)).toBe(true);
+  });
 });

@@ -9,6 +9,7 @@ import type pg from "pg";
 import { pino } from "pino";
 import { AccountNews } from "../../src/api/account-news.ts";
 import type { RateLimitPolicy } from "../../src/api/rate-limits.ts";
+import type { TransferLimits } from "../../src/api/server.ts";
 import { createApiServer } from "../../src/app/api-server.ts";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/config/read-config.ts";
@@ -79,11 +80,17 @@ export const MAIL: Record<string, string> = {
   PUBLIC_URL: "https://api.example.com",
 };
 
+export type TestWorld = {
+  readonly now?: () => number;
+  readonly checkPolicy?: RateLimitPolicy;
+  readonly transferLimits?: TransferLimits;
+};
+
 /** Listens on loopback. `env`: environment variables; by default with a very high rate limit. */
 export async function startTestApi(
   database: TestDatabase,
   env: Record<string, string> = {},
-  world: { readonly now?: () => number; readonly checkPolicy?: RateLimitPolicy } = {},
+  world: TestWorld = {},
 ): Promise<TestApi> {
   // Nothing listens at that port: no test asks a name server of the world.
   const ownDir = await mkdtemp(join(tmpdir(), "sealpost-api-"));
@@ -91,6 +98,7 @@ export async function startTestApi(
     STATE_DIR: ownDir,
     RATE_LIMIT_REQUESTS: "1000000",
     TARGET_DNS_SERVERS: "127.0.0.1:1",
+    PAGES_URL: "http://pages.localhost",
     ...env,
   });
   const log: Json[] = [];
@@ -112,6 +120,7 @@ export async function startTestApi(
     log: pino({ level: "info" }, linesInto(log)),
     now: world.now ?? Date.now,
     checkPolicy: world.checkPolicy,
+    transferLimits: world.transferLimits,
     news,
     isChecking: true,
   });

@@ -155,3 +155,15 @@ test.each([
   const { status: told } = await documents.create({ space_id: space.id, file_name: randomUUID(), ...wrong });
   expect(told).toBe(status);
 });
+
+test("a folder of another space is none of this one", async () => {
+  const other = await documents.newSpace("other");
+  const { body: folder } = await api.ask("POST", `/v1/spaces/${other.id}/folders`, {
+    body: { name: "elsewhere" },
+  });
+  const place = { space_id: space.id, folder_id: folder.id };
+  const made = await documents.create({ ...place, file_name: "misplaced" });
+  expect([made.status, made.body.code]).toEqual([404, "not_found"]);
+  const listed = await api.ask("GET", `/v1/documents?space_id=${space.id}&folder_id=${folder.id}`);
+  expect([listed.status, listed.body.code]).toEqual([404, "not_found"]);
+});

@@ -96,7 +96,7 @@ function table(view: View, asked: Fields, { items, next_cursor, total }: Page, i
   const count = `${total.toLocaleString("en")} ${total === 1 ? "delivery" : "deliveries"}`;
   return html`<div class="count"><p>${isCapped && "at least "}${count}</p>${replayAll(view, asked)}</div>
 ${newer(address(view, asked))}
-<table class="log">
+<table class="log deliveries">
 <thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Published</th>
 <th scope="col">Target</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th></tr></thead>
 ${items.map((item) => row(view, item))}

@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { access, type FileHandle, mkdir, open, readdir, rm, unlink } from "node:fs/promises";
+import { constants } from "node:fs";
+import { access, type FileHandle, mkdir, open, readdir, rm, unlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { BodyReader, NEVER } from "./body-reader.ts";
+import { BodyReader, NEVER, unlessAborted } from "./body-reader.ts";
 import { BLOCK_BYTES, fileBody } from "./file-body.ts";
 import { isAbsent, linkOrCopy, nullIfAbsent, pruneFolders, putInPlace, syncFolder } from "./file-folders.ts";
 import { factsOf, listFiles } from "./file-listing.ts";
@@ -9,6 +10,8 @@ import { pathOf } from "./file-paths.ts";
 import { ObjectNotFoundError, ObjectRangeError, ObjectStoreAwayError } from "./object-errors.ts";
 import { checkObjectKey } from "./object-key.ts";
 import type { ByteRange, ObjectContent, ObjectFacts, ObjectStore } from "./object-store.ts";
+
+const READ_AND_WRITE = constants.R_OK | constants.W_OK | constants.X_OK;
 
 /** Objects as files of one folder, on a disk of this machine. Any number of processes may use it. */
 export async function openFileStore(folder: string): Promise<ObjectStore> {
@@ -71,10 +74,13 @@ class FileStore implements ObjectStore {
     checkObjectKey(to);
     signal.throwIfAborted();
     const asked = `copy ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
-    await this.#withDraft(async (draft) => {
+    const copying = this.#withDraft(async (draft) => {
       await this.#unlessAbsent(from, asked, () => linkOrCopy(join(this.#root, pathOf(from)), draft));
+      signal.throwIfAborted();
       await asking(asked, () => putInPlace(draft, this.#root, pathOf(to)));
     });
+    // A disk that hangs cannot be told to stop.
+    await unlessAborted(() => copying, signal);
   }
 
   async remove(key: string, signal = NEVER): Promise<void> {
@@ -82,7 +88,10 @@ class FileStore implements ObjectStore {
     signal.throwIfAborted();
     const path = pathOf(key);
     await asking(`remove ${JSON.stringify(key)}`, async () => {
-      if (!(await unlinkIfThere(join(this.#root, path)))) return;
+      if (!(await unlinkIfThere(join(this.#root, path)))) {
+        await access(this.#root);
+        return;
+      }
       await syncFolder(dirname(join(this.#root, path)));
       await pruneFolders(this.#root, path);
     });
@@ -117,6 +126,14 @@ class FileStore implements ObjectStore {
       });
     }
     return count;
+  }
+
+  async check(signal = NEVER): Promise<void> {
+    signal.throwIfAborted();
+    await asking(`use the folder ${this.#root}`, () => access(this.#root, READ_AND_WRITE));
+    await this.#withDraft(async (draft) => {
+      await asking(`write to the folder ${this.#unfinished}`, () => writeFile(draft, "", { mode: 0o600 }));
+    });
   }
 
   async close(): Promise<void> {}

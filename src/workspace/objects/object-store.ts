@@ -30,7 +30,8 @@ export type ObjectStore = {
    */
   get(key: string, range?: ByteRange | null, signal?: AbortSignal): Promise<ObjectContent>;
   /**
-   * Stores the same bytes under a second key, atomically, without reading them here. Both live on alone.
+   * Stores the same bytes under a second key, atomically, without reading them here. Both live on alone. Aborted, it
+   * rejects at once, and may still be made a little later.
    * @throws ObjectNotFoundError
    */
   copy(from: string, to: string, signal?: AbortSignal): Promise<void>;
@@ -49,6 +50,8 @@ export type ObjectStore = {
    * @returns how many
    */
   removeLeftovers(before: Date, signal?: AbortSignal): Promise<number>;
+  /** For who starts: that objects can be read now and, as far as that is told without storing one, be stored. */
+  check(signal?: AbortSignal): Promise<void>;
   /** Nothing may be asked afterwards. */
   close(): Promise<void>;
 };

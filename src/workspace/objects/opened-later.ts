@@ -23,6 +23,7 @@ export function openedLater(open: () => Promise<ObjectStore>): ObjectStore {
       yield* (await opened()).list(...args);
     },
     removeLeftovers: async (...args) => (await opened()).removeLeftovers(...args),
+    check: async (...args) => (await opened()).check(...args),
     close: async () => {
       const store = await opening?.catch(() => null);
       await store?.close();

@@ -10,7 +10,7 @@ export type S3Call<T> = {
   /** Where the range begins that is asked for. */
   readonly start?: number;
   readonly deadlineMs: number;
-  /** Absent: a call that decides whether something is stored, and is not given up half-way. */
+  /** Absent: a call that decides whether a put is stored, and is not given up half-way. */
   readonly signal?: AbortSignal;
   readonly send: (options: { readonly abortSignal: AbortSignal }) => Promise<T>;
 };

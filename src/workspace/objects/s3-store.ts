@@ -105,6 +105,7 @@ class S3Store implements ObjectStore {
       const { CopyObjectResult } = await this.#s3.call({
         asked,
         key: from,
+        signal,
         send: (options) => this.#s3.client.send(command, options),
       });
       requireETag(CopyObjectResult, asked);
@@ -193,6 +194,13 @@ class S3Store implements ObjectStore {
     }
     if (failures.length > 0) throw failures[0];
     return count;
+  }
+
+  async check(signal = NEVER): Promise<void> {
+    // Of what S3 can be asked about a bucket, this says why not.
+    const command = new ListObjectsV2Command({ ...this.#s3.bucket, MaxKeys: 1 });
+    const asked = `list the bucket ${JSON.stringify(this.#s3.bucket.Bucket)}`;
+    await this.#s3.call({ asked, signal, send: (options) => this.#s3.client.send(command, options) });
   }
 
   async close(): Promise<void> {

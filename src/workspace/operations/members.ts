@@ -6,6 +6,7 @@ import { id, time } from "../../operations/fields.ts";
 import { SPACE_ROLES } from "../model/roles.ts";
 import { findMember, listMembers, removeMember, type StoredMember, setMember } from "../store/members.ts";
 import { lockSpace } from "../store/spaces.ts";
+import { User, userBody } from "./user-schema.ts";
 import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
 
 const tag = "Spaces";
@@ -16,12 +17,9 @@ const memberParams = z.strictObject({ space_id: id, user_id: id });
 const role = z
   .enum(SPACE_ROLES)
   .describe(
-    "`ADMIN`: everything, members included. `EDITOR`: read, download, upload, rename. `VIEWER`: read, download.",
+    "`ADMIN`: everything, members included. `EDITOR`: read, download, upload, rename; edit, publish and run " +
+      "workflows. `VIEWER`: read, download.",
   );
-
-const User = z
-  .object({ id, email: z.string(), name: z.string(), image_url: z.string().nullable() })
-  .meta({ id: "User", description: "A person of the account." });
 
 const Member = z
   .object({ user: User, role, is_owner: z.boolean(), created_at: time.describe("Member since.") })
@@ -119,7 +117,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
 function memberBody(member: StoredMember): z.output<typeof Member> {
   const { userId, email, name, imageUrl } = member;
   return {
-    user: { id: userId, email, name, image_url: imageUrl },
+    user: userBody({ id: userId, email, name, imageUrl }),
     role: member.role,
     is_owner: member.isOwner,
     created_at: member.createdAt.toISOString(),

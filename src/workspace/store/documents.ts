@@ -91,7 +91,7 @@ export async function listDocuments(
   belowId: string | null,
   limit: number,
 ): Promise<DocumentPage | null> {
-  // By the index, which a condition that can be of either kind would not.
+  // By the index, which a condition that can be of either kind would not, nor a count in no order.
   const inFolder = folderId === null ? "$4::uuid is null" : "d.folder_id = $4";
   const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder}`;
   type Row = { is_seen: boolean; counted: number } & StoredDocument;
@@ -100,7 +100,8 @@ export async function listDocuments(
      from (
        select ${IS_SEEN} as is_seen,
          (select count(*)::integer from (
-           select from workspace.documents as d where ${inPlace} limit ${COUNTED_MAX}) as capped) as counted
+           select from workspace.documents as d where ${inPlace} order by d.id limit ${COUNTED_MAX}) as capped
+         ) as counted
      ) as about
      left join (
        select ${DOCUMENT} from workspace.documents as d ${WITH_NAMES}

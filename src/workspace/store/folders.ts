@@ -79,6 +79,20 @@ export async function hasFolder(
   return rowCount === 1;
 }
 
+/** Those of the ids that are folders of the space. */
+export async function findFolders(
+  database: Pool | ClientBase,
+  accountId: string,
+  spaceId: string,
+  ids: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const { rows } = await database.query<{ id: string }>(
+    "select id from workspace.folders where account_id = $1 and space_id = $2 and id = any ($3)",
+    [accountId, spaceId, ids],
+  );
+  return new Set(rows.map(({ id }) => id));
+}
+
 /** Null: there is one of that name already. The place exists. */
 export async function insertFolder(
   tx: ClientBase,

@@ -21,8 +21,7 @@ export type StoredSpace = {
 
 const SPACE = `s.id, o.idp_user_id as "idpUserId", s.name, s.storage_prefix as "storagePrefix",
   s.created_at as "createdAt", m.role, s.owner_id = m.user_id as "isOwner",
-  (select count(*)::integer from workspace.documents as d
-   where d.account_id = s.account_id and d.space_id = s.id) as "documentCount",
+  s.document_count as "documentCount",
   (select count(*)::integer from workspace.space_members as n
    where n.account_id = s.account_id and n.space_id = s.id) as "memberCount"`;
 

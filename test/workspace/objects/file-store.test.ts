@@ -70,13 +70,14 @@ test("what is not an object's file is no object", async () => {
   expect(await keysIn(store)).toEqual([KEY]);
 });
 
-test("a disk that has gone is an outage, and no object is said to be missing", async () => {
+test("a disk that has gone is an outage, and no object is said to be missing, or removed", async () => {
   await putBytes(store, KEY, Buffer.from("x"));
   await rename(join(folder, "keys"), join(folder, "away"));
   for (const ended of await Promise.allSettled([
     store.get(KEY),
     store.stat(KEY),
     store.copy(KEY, "spaces/b"),
+    store.remove(KEY),
   ])) {
     expect(ended).toMatchObject({ status: "rejected", reason: expect.any(ObjectStoreAwayError) });
   }
@@ -86,6 +87,15 @@ test("a disk that has gone is an outage, and no object is said to be missing", a
     /could not store "spaces\/plans\/a": ENOENT/,
   );
   expect((await readBytes(store, KEY)).toString()).toBe("x");
+});
+
+test.each(["keys", "unfinished"])("who starts is told that the folder %s cannot be used", async (name) => {
+  await rm(join(folder, name), { recursive: true });
+  await writeFile(join(folder, name), "");
+  await chmod(join(folder, name), 0o600);
+  await expect(store.check()).rejects.toThrow(
+    new RegExp(`could not (?:use|write to) the folder ${join(folder, name)}: (?:EACCES|ENOTDIR)`),
+  );
 });
 
 test("a file where the folder should be is told when the store is opened", async () => {

@@ -72,6 +72,13 @@ describe.each(storeKinds)("an object in $name", ({ isHere, partBytes, open }) =>
       },
     );
 
+    test("can be stored, which is found out without storing one", async () => {
+      await store.check();
+      expect(await keysIn(store)).toEqual([]);
+      expect(await store.removeLeftovers(TOMORROW)).toBe(0);
+      await expect(store.check(AbortSignal.abort(new Error("never mind")))).rejects.toThrow("never mind");
+    });
+
     test("has ranges across its parts", async () => {
       const bytes = uniqueBytes(2 * partBytes + 1);
       await putBytes(store, KEY, bytes);

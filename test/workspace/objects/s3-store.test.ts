@@ -143,6 +143,7 @@ describe.skipIf(program === null)(`S3 (${program === null ? S3_SERVER_WANTED : "
       putBytes(store, KEY, Buffer.from("x")),
       store.copy(KEY, "spaces/b"),
       keysIn(store),
+      store.check(),
     ]);
     for (const ended of all) {
       expect(ended).toMatchObject({ status: "rejected", reason: expect.any(ObjectStoreAwayError) });
@@ -263,6 +264,7 @@ describe("a server that is no S3", () => {
     const store = storeAt();
     await expect(keysIn(store)).rejects.toThrow(ObjectStoreAwayError);
     const asked = [
+      store.check(),
       putBytes(store, KEY, Buffer.from("x")),
       store.get(KEY),
       store.stat(KEY),

@@ -7,7 +7,7 @@ import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import { claimMove } from "../../../src/workspace/store/moves.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
-import { startTestApi, type TestApi } from "../../support/sealpost-api.ts";
+import { startTestApi, type TestApi, type TestWorld } from "../../support/sealpost-api.ts";
 import { documentsOf } from "./documents.ts";
 
 const NEVER = new AbortController().signal;
@@ -22,9 +22,9 @@ export type StillApi = {
   close(): Promise<void>;
 };
 
-export async function startStillApi(): Promise<StillApi> {
+export async function startStillApi(world: TestWorld = {}): Promise<StillApi> {
   const database = await createTestDatabase();
-  const api = await startTestApi(database);
+  const api = await startTestApi(database, {}, world);
   const objects = await openFileStore(join(api.stateDir, "objects"));
   const close = async () => {
     await api.close();
@@ -72,7 +72,7 @@ export async function settle(pool: Pool, objects: ObjectStore): Promise<void> {
 
 export async function keysInStore(objects: ObjectStore): Promise<string[]> {
   const keys: string[] = [];
-  for await (const page of objects.list("")) keys.push(...page.map(({ key }) => key));
+  for await (const page of objects.list("spaces/")) keys.push(...page.map(({ key }) => key));
   return keys.sort();
 }
 

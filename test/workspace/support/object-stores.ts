@@ -83,6 +83,7 @@ export function passedOn(store: ObjectStore): ObjectStore {
     stat: (...args) => store.stat(...args),
     list: (...args) => store.list(...args),
     removeLeftovers: (...args) => store.removeLeftovers(...args),
+    check: (...args) => store.check(...args),
     close: () => store.close(),
   };
 }

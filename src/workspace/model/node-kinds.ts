@@ -1,0 +1,62 @@
+import { z } from "zod";
+import { DAY_SECONDS } from "../../model/time.ts";
+
+export const WAIT_SECONDS_MAX = 30 * DAY_SECONDS;
+export const TOP_WORDS_MAX = 50;
+const TOP_WORDS_DEFAULT = 10;
+
+/** Times that PostgreSQL and four digits of a year have. */
+const UNTIL_MIN_MS = 0;
+const UNTIL_MAX_MS = Date.UTC(10_000, 0) - 1;
+
+const until = z.iso
+  .datetime({ offset: true })
+  .refine((text) => Date.parse(text) >= UNTIL_MIN_MS && Date.parse(text) <= UNTIL_MAX_MS, {
+    error: "Must be between the years 1970 and 9999.",
+  });
+
+/** Each kind of node with its parameters. What a kind does is another matter: see the runs. */
+export const nodeParameters = {
+  /** Where a run begins, with its input for an item. */
+  manual_trigger: z.strictObject({}),
+  /** An item for each document that lies there. */
+  documents: z.strictObject({
+    folder_id: z
+      .guid()
+      .toLowerCase()
+      .nullable()
+      .default(null)
+      .describe("A folder of the space; null: the space's top."),
+  }),
+  /** Hands its items on later. */
+  wait: z
+    .strictObject({
+      for_seconds: z.int().min(1).max(WAIT_SECONDS_MAX).optional(),
+      until: until.optional().describe("A time gone by is no wait."),
+    })
+    .refine((wait) => (wait.for_seconds === undefined) !== (wait.until === undefined), {
+      error: "Give for_seconds or until, one of them.",
+    })
+    .describe("Either for_seconds or until."),
+  /** Looks at each document. */
+  analyze: z.strictObject({
+    top_words: z
+      .int()
+      .min(1)
+      .max(TOP_WORDS_MAX)
+      .default(TOP_WORDS_DEFAULT)
+      .describe("How many of the most frequent words it tells."),
+  }),
+} as const satisfies Readonly<Record<string, z.ZodType>>;
+
+export type NodeKind = keyof typeof nodeParameters;
+
+export const NODE_KINDS = Object.keys(nodeParameters) as readonly NodeKind[];
+
+/** Those at which runs begin. */
+export const TRIGGER_KINDS = ["manual_trigger"] as const satisfies readonly NodeKind[];
+export type TriggerKind = (typeof TRIGGER_KINDS)[number];
+
+export function isTriggerKind(kind: NodeKind): kind is TriggerKind {
+  return TRIGGER_KINDS.some((one) => one === kind);
+}

@@ -1,0 +1,200 @@
+import type { ClientBase, Pool } from "pg";
+import type { Definition } from "../model/definition.ts";
+import type { NodeKind } from "../model/node-kinds.ts";
+import type { SpaceRole } from "../model/roles.ts";
+import type { RunStatus } from "../model/runs.ts";
+import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
+import type { SpaceUser } from "./spaces.ts";
+import { type StoredUser, userOfRow } from "./users.ts";
+
+/** A workflow as a member of its space sees it, without what it does. */
+export type ListedWorkflow = {
+  readonly id: string;
+  readonly spaceId: string;
+  readonly name: string;
+  readonly summary: string;
+  readonly enabled: boolean;
+  readonly draftRevision: number;
+  readonly draftUpdatedAt: Date;
+  /** True also where nothing is published. */
+  readonly draftDiffers: boolean;
+  /** Of the draft's nodes. */
+  readonly kinds: readonly NodeKind[];
+  readonly createdBy: StoredUser;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+  /** The member's. */
+  readonly role: SpaceRole;
+  readonly isCreator: boolean;
+  /** The current version: its id; null, and so the rest of these: nothing is published. */
+  readonly versionId: string | null;
+  readonly version: number | null;
+  readonly changeNote: string | null;
+  readonly publishedBy: StoredUser | null;
+  readonly publishedAt: Date | null;
+  /** Null: it was never run, or not for as long as runs are kept. */
+  readonly lastRun: { readonly id: string; readonly status: RunStatus; readonly createdAt: string } | null;
+};
+
+/** With what it does. */
+export type StoredWorkflow = ListedWorkflow & {
+  readonly draft: Definition;
+  /** The current version's. */
+  readonly definition: Definition | null;
+};
+
+const LISTED = `w.id, w.space_id as "spaceId", w.name, w.summary, w.enabled, w.draft_revision as "draftRevision",
+  w.draft_updated_at as "draftUpdatedAt", w.draft is distinct from v.definition as "draftDiffers",
+  jsonb_path_query_array(w.draft, '$.nodes[*].kind') as kinds, ${userOfRow("c")} as "createdBy",
+  w.created_at as "createdAt", w.updated_at as "updatedAt", m.role, w.created_by = m.user_id as "isCreator",
+  v.id as "versionId", v.version, v.change_note as "changeNote",
+  case when v.id is not null then ${userOfRow("p")} end as "publishedBy", v.created_at as "publishedAt",
+  (select json_build_object('id', r.id, 'status', r.status, 'createdAt', r.created_at)
+   from workspace.runs as r where r.account_id = w.account_id and r.workflow_id = w.id
+   order by r.id desc limit 1) as "lastRun"`;
+
+/** Of the member $2. */
+const WORKFLOWS = `workspace.workflows as w
+  join workspace.space_members as m on m.account_id = w.account_id and m.space_id = w.space_id and m.user_id = $2
+  join sealpost.users as c on c.account_id = w.account_id and c.id = w.created_by
+  left join workspace.workflow_versions as v
+    on v.account_id = w.account_id and v.workflow_id = w.id and v.version = w.current_version
+  left join sealpost.users as p on p.account_id = v.account_id and p.id = v.created_by`;
+
+/** Null: there is no such workflow, or the user is not a member of its space. */
+export async function findWorkflow(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  workflowId: string,
+): Promise<StoredWorkflow | null> {
+  const { rows } = await database.query<StoredWorkflow>({
+    name: "find_workflow",
+    text: `select ${LISTED}, w.draft, v.definition from ${WORKFLOWS} where w.account_id = $1 and w.id = $3`,
+    values: [accountId, userId, workflowId],
+  });
+  return rows[0] ?? null;
+}
+
+/** The same, locked until the transaction ends: changes of one workflow take turns. */
+export async function lockWorkflow(
+  tx: ClientBase,
+  user: SpaceUser,
+  workflowId: string,
+): Promise<StoredWorkflow | null> {
+  await tx.query("select from workspace.workflows where account_id = $1 and id = $2 for no key update", [
+    user.accountId,
+    workflowId,
+  ]);
+  return await findWorkflow(tx, user, workflowId);
+}
+
+export type WorkflowPage = CappedTotal & {
+  readonly workflows: readonly ListedWorkflow[];
+  /** The next page begins below this id; null: there is none. */
+  readonly nextBelowId: string | null;
+};
+
+/**
+ * The workflows of a space, newest first. Null: there is no such space, or whoever asks is not a member.
+ * @param belowId null: from the newest
+ */
+export async function listWorkflows(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+  belowId: string | null,
+  limit: number,
+): Promise<WorkflowPage | null> {
+  const { rows } = await database.query<{ is_seen: boolean; counted: number } & ListedWorkflow>({
+    name: "list_workflows",
+    text: `
+      select page.*, about.*
+      from (
+        select
+          exists (select from workspace.space_members
+            where account_id = $1 and user_id = $2 and space_id = $3) as is_seen,
+          (select count(*)::integer from (
+            select from workspace.workflows where account_id = $1 and space_id = $3 limit ${COUNTED_MAX}
+          ) as capped) as counted
+      ) as about
+      left join (
+        select ${LISTED} from ${WORKFLOWS}
+        where w.account_id = $1 and w.space_id = $3
+          and w.id < coalesce($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        order by w.id desc limit $5
+      ) as page on true
+      order by page.id desc`,
+    values: [accountId, userId, spaceId, belowId, limit + 1],
+  });
+  const { is_seen, counted } = rows[0]!;
+  if (!is_seen) return null;
+  const { page: workflows, nextId: nextBelowId } = cutPage(rows, "id", limit);
+  return { workflows, nextBelowId, ...cappedTotal(counted) };
+}
+
+/** A workflow with a first draft. The space exists. */
+export async function insertWorkflow(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+  { name, draft }: Pick<StoredWorkflow, "name" | "draft">,
+): Promise<string> {
+  const { rows } = await tx.query<{ id: string }>(
+    `insert into workspace.workflows (account_id, space_id, name, draft, created_by)
+     values ($1, $2, $3, $4, $5) returning id`,
+    [accountId, spaceId, name, draft, userId],
+  );
+  return rows[0]!.id;
+}
+
+/** @param changes null: it stays as it is */
+export async function updateWorkflow(
+  tx: ClientBase,
+  accountId: string,
+  workflowId: string,
+  { name, summary }: { readonly name: string | null; readonly summary: string | null },
+): Promise<void> {
+  await tx.query(
+    `update workspace.workflows
+     set name = coalesce($3, name), summary = coalesce($4, summary), updated_at = now()
+     where account_id = $1 and id = $2`,
+    [accountId, workflowId, name, summary],
+  );
+}
+
+/** The draft is replaced, which was seen at that revision. The workflow is locked. */
+export async function saveDraft(
+  tx: ClientBase,
+  accountId: string,
+  { id, draftRevision }: Pick<StoredWorkflow, "id" | "draftRevision">,
+  draft: Definition,
+): Promise<void> {
+  const { rowCount } = await tx.query(
+    `update workspace.workflows
+     set draft = $4, draft_revision = draft_revision + 1, draft_updated_at = now(), updated_at = now()
+     where account_id = $1 and id = $2 and draft_revision = $3`,
+    [accountId, id, draftRevision, draft],
+  );
+  if (rowCount !== 1) throw new Error(`The draft of workflow ${id} was to be at revision ${draftRevision}.`);
+}
+
+/** Makes the draft the next version, and that the current one. The workflow is locked. */
+export async function insertVersion(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  workflowId: string,
+  changeNote: string | null,
+): Promise<void> {
+  await tx.query(
+    `with published as (
+       insert into workspace.workflow_versions
+         (account_id, workflow_id, version, definition, change_note, created_by)
+       select account_id, id, coalesce(current_version, 0) + 1, draft, $3, $4
+       from workspace.workflows where account_id = $1 and id = $2
+       returning version
+     )
+     update workspace.workflows set current_version = published.version, updated_at = now()
+     from published where account_id = $1 and id = $2`,
+    [accountId, workflowId, changeNote, userId],
+  );
+}
