@@ -132,6 +132,7 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   const mover = new Mover({
     pool,
     objects,
+    keptMs: config.movedObjectRetentionSeconds * 1_000,
     now: context.now,
     onMoved: (count) => counted.moved.of({}).add(count),
     onRemoved: (count) => counted.removed.of({}).add(count),

@@ -273,6 +273,11 @@ export const variables = {
     "365",
     "How long the audit log is kept, in days.",
   ),
+  MOVED_OBJECT_RETENTION_SECONDS: withDefault(
+    kinds.wholeNumber(300, 90 * DAY_SECONDS),
+    "86400",
+    "How long the old object of a renamed document is kept, in seconds; longer than a backup takes.",
+  ),
   IDEMPOTENCY_RETENTION_SECONDS: withDefault(
     kinds.wholeNumber(60, 30 * DAY_SECONDS),
     "86400",

@@ -36,6 +36,7 @@ describe("an empty environment", () => {
       analysisRetentionSeconds: 604_800,
       logRetentionDays: 30,
       auditRetentionDays: 365,
+      movedObjectRetentionSeconds: 86_400,
       idempotencyRetentionSeconds: 86_400,
       unsafeAllowedTargets: null,
     });
@@ -102,6 +103,7 @@ describe.each([
   ["PORT", ["0", "65535"], ["-1", "65536", "80.5", "0x50", "1e3", " 80", "٣"]],
   ["RETRY_ATTEMPTS", ["1", "8"], ["0", "9"]],
   ["ANALYSIS_RETENTION_SECONDS", ["604800"], ["604799"]],
+  ["MOVED_OBJECT_RETENTION_SECONDS", ["300"], ["299"]],
   ["API_KEY_BRAND", ["svc", "a1"], ["1a", "Svc", "a_b", "a".repeat(17)]],
   ["DATABASE_URL", ["postgres://a@b/c", "postgresql://localhost/db?host=%2Fsock"], ["mysql://a@b/c", "db"]],
   ["PUBLIC_URL", ["https://api.example.com", "http://localhost:8080/"], ["ftp://a", "https://a/?b", "a"]],
