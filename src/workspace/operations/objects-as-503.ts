@@ -3,8 +3,8 @@ import { Problem, TemporarilyUnavailable } from "../../api/problems.ts";
 import { ObjectShareError, ObjectStoreAwayError } from "../objects/object-errors.ts";
 
 /**
- * Passes a result through; when the object store is away, rejects with an error that is answered as 503, and when whoever
- * asks has its share of it, with 429.
+ * Passes a result through; when the object store is away, rejects with an error that is answered as 503, and when
+ * whoever asks has its share of it, with 429.
  */
 export async function objectsAs503<T>(
   work: Promise<T>,
