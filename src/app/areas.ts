@@ -22,7 +22,7 @@ import { Runner, type RunnerWork } from "../workspace/running/runner.ts";
 import { hasSpaces } from "../workspace/store/account-spaces.ts";
 import { countMoves } from "../workspace/store/moves.ts";
 import { readStoreId, settleStoreId } from "../workspace/store/object-store-id.ts";
-import { countUnfinishedRuns, hasUnfinishedRuns } from "../workspace/store/runs.ts";
+import { countUnfinishedRuns, hasRuns } from "../workspace/store/runs.ts";
 import { countReadySteps } from "../workspace/store/steps.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -149,7 +149,7 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   const steps = keepStepProcess({
     context,
     log,
-    isWanted: () => hasUnfinishedRuns(pool),
+    isWanted: () => hasRuns(pool),
     onMessage: (message) => countRunNews(runs, message),
   });
   return async () => {

@@ -221,7 +221,6 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     "object_store",
     ...["workflows", "workflow_versions", "runs", "node_runs", "node_items", "run_events"],
     ...["pages", "page_versions", "page_links"],
-    ...["workflows", "workflow_versions"],
   ].map((name) => `workspace.${name}`),
   makeThings: async (api, owner) => {
     const { body } = await api.ask("POST", "/v1/spaces", { key: owner.key, body: { name: "Theirs" } });

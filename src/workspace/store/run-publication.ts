@@ -8,7 +8,7 @@ export type RunPublication = Publication & { readonly traceparent: string | null
 
 /**
  * Publishes in the transaction; one that is refused leaves it as it was. Returns the delivery's id.
- * @param isLast what the database says besides refusals counts as one, too: trying again did not help
+ * @param isLast whatever fails counts as a refusal: trying again did not help
  */
 export async function publishInside(
   tx: ClientBase,
@@ -26,7 +26,7 @@ export async function publishInside(
     await tx.query("rollback to savepoint publication");
     return error instanceof PublishRefusedError
       ? { code: error.code, message: refusalText(error) }
-      : { code: "database_error", message: error.message };
+      : { code: "database_error", message: "The database could not do it. Report it if it goes on." };
   }
 }
 

@@ -210,11 +210,10 @@ export async function addRunItems(
   );
 }
 
-/** Whether anybody has a run that goes on. */
-export async function hasUnfinishedRuns(pool: Pool): Promise<boolean> {
+/** Whether anybody has one, ended or not. */
+export async function hasRuns(pool: Pool): Promise<boolean> {
   const { rows } = await pool.query<{ is_there: boolean }>(
-    `select exists (select from workspace.node_runs where is_ready)
-       or exists (select from workspace.node_runs where not is_ready and next_at is not null) as is_there`,
+    "select exists (select from workspace.runs) as is_there",
   );
   return rows[0]!.is_there;
 }
