@@ -36,9 +36,9 @@ export function knownStore(store: ObjectStore, ids: StoreIds): ObjectStore {
     }
   };
   return {
-    put: async (key, body, sizeBytes, signal = NEVER) => {
+    put: async (key, body, sizeBytes, signal = NEVER, sharer) => {
       await unlessAborted(() => identity.establish(), signal);
-      await store.put(key, body, sizeBytes, signal);
+      await store.put(key, body, sizeBytes, signal, sharer);
     },
     get: (key, range, signal) => reading(() => store.get(key, range, signal), signal),
     copy: (from, to, signal) => reading(() => store.copy(from, to, signal), signal),

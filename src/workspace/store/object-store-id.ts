@@ -17,9 +17,7 @@ export async function readStoreId(pool: Pool): Promise<KnownStoreId> {
   return rows[0]!;
 }
 
-/**
- * Writes down what `findId` resolves with, where there is no id yet, one process at a time. Returns the one there is.
- */
+/** Keeps what `findId` resolves with, where there is none yet, by one process at a time. Returns the one there is. */
 export async function settleStoreId(pool: Pool, findId: () => Promise<string>): Promise<string> {
   return await inTransaction(pool, async (tx) => {
     const { rows } = await tx.query<{ id: string | null }>(
