@@ -62,7 +62,9 @@ async function measure(bench: Bench, tell: (line: string) => void, hasRuns: bool
   const publisher = bench.startPublisher(database);
   await bench.behave({ isTiming: true });
   const stopping = new AbortController();
-  const going = hasRuns ? keepRunning(database, api.url, stopping.signal) : Promise.resolve(0);
+  // Made beforehand in either case: what it costs is no run's.
+  const start = await prepareRuns(database, api.url);
+  const going = hasRuns ? keepRunning(database, start, stopping.signal) : Promise.resolve(0);
   const timed = await timeStream(bench, publisher, {
     accountIds: bench.server.accountIds,
     perSecond: PER_SECOND,
@@ -77,12 +79,15 @@ async function measure(bench: Bench, tell: (line: string) => void, hasRuns: bool
   for (const line of dispatcher.lines) tell(line);
   await database.drop();
   await rm(stateDir, { recursive: true });
+  if (hasRuns && ended === 0) throw new Error("No run has ended meanwhile: nothing was measured.");
   tell(`${hasRuns ? `beside ${ended} runs` : "without runs"}: p50 ${timed.p50Ms} ms`);
   return { ...timed, ended };
 }
 
-/** Of an account without an endpoint: what the runs publish goes nowhere. Returns how many have ended. */
-async function keepRunning({ pool }: BenchDatabase, url: string, signal: AbortSignal): Promise<number> {
+type StartRun = () => Promise<unknown>;
+
+/** Of an account without an endpoint: what the runs publish goes nowhere. */
+async function prepareRuns({ pool }: BenchDatabase, url: string): Promise<StartRun> {
   const ask = await openWorkspace(pool, url);
   const space_id = (await ask("POST", "/v1/spaces", { name: "bench" })).id;
   const type = "text/plain";
@@ -102,6 +107,11 @@ async function keepRunning({ pool }: BenchDatabase, url: string, signal: AbortSi
   };
   await ask("PUT", `/v1/workflows/${id}/draft`, { revision: 1, definition });
   await ask("POST", `/v1/workflows/${id}/publish`);
+  return () => ask("POST", `/v1/workflows/${id}/runs`);
+}
+
+/** Returns how many have ended. */
+async function keepRunning({ pool }: BenchDatabase, start: StartRun, signal: AbortSignal): Promise<number> {
   const count =
     "count(*) filter (where completed_at is null)::integer as going, count(*)::integer as started";
   for (;;) {
@@ -110,7 +120,7 @@ async function keepRunning({ pool }: BenchDatabase, url: string, signal: AbortSi
     );
     const { going, started } = rows[0]!;
     if (signal.aborted) return started - going;
-    for (let n = going; n < RUNS; n++) await ask("POST", `/v1/workflows/${id}/runs`);
+    for (let n = going; n < RUNS; n++) await start();
     await wait(LOOK_EVERY_MS);
   }
 }
