@@ -6,7 +6,7 @@ import { ObjectNotFoundError, ObjectStoreAwayError } from "./object-errors.ts";
 import type { ObjectStore } from "./object-store.ts";
 
 /** Under which a store says which one it is. Who copies all objects copies it with them: the copy is the same store. */
-const STORE_ID_KEY = "store-id";
+export const STORE_ID_KEY = "store-id";
 const ID_BYTES_MAX = 100;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
