@@ -34,6 +34,7 @@ beforeAll(async () => {
     // No name of the README's is looked up in the world: every attempt fails at once, and is the only one.
     TARGET_DNS_SERVERS: "127.0.0.1:1",
     RETRY_ATTEMPTS: "1",
+    PAGES_URL: "http://localhost:8080",
   };
   running = await Promise.all([startProcess("serve", env), startProcess("dispatch", env)]);
   api = running[0]!;
@@ -42,7 +43,8 @@ beforeAll(async () => {
   staffKey = (await createTestKey(database.pool, null, ["staff:read", "webhooks:read", "webhooks:replay"]))
     .apiKey;
   const { id: userId } = await createTestUser(database.pool, accountId);
-  const scopes = ["spaces:read", "spaces:write", "workflows:read", "workflows:write"];
+  const both = ["spaces", "pages", "workflows"].flatMap((of) => [`${of}:read`, `${of}:write`]);
+  const scopes = [...both, "workflows:run"];
   const wish = { accountId, userId, name: null, scopes, expiresInSeconds: null };
   userKey = (await createApiKey(database.pool, readConfig({}), wish)).apiKey;
   shell = startShell();
@@ -125,6 +127,23 @@ test("every command is answered as the README says", async () => {
   const spaces = { items: [{ id: ids.SPACE_ID, role: "ADMIN", member_count: 2 }], total: 1 };
   expect(await runNext("/v1/spaces -H")).toMatchObject({ status: 200, body: spaces });
 
+  const idOf = (answer: Answer) => (answer.body as Record<string, string>).id!;
+  const written = await runNext("/v1/pages -H");
+  expect(written).toMatchObject({ status: 201, body: { title: "Results", revision: 1 } });
+  ids.PAGE_ID = idOf(written);
+  const current = await runNext("/publish");
+  expect(current).toMatchObject({ status: 201, body: { number: 1 } });
+  ids.VERSION_ID = idOf(current);
+  const opened = await runNext("/links");
+  expect(opened).toMatchObject({ status: 201, body: { max_visits: 50, pinned: false } });
+  ids.LINK_ID = idOf(opened);
+  const { url } = opened.body as Record<string, string>;
+  const shown = await fetch(url!.replace(":8080", `:${new URL(api.url).port}`));
+  expect(await shown.text()).toContain("<p><strong>3</strong> of 4 contracts are signed.</p>");
+  expect(await runNext("/draft")).toMatchObject({ status: 200, body: { revision: 2, draft_differs: true } });
+  expect(await runNext("/retarget")).toMatchObject({ status: 200, body: { pinned: true } });
+  expect(await runNext("-X PATCH")).toMatchObject({ status: 200, body: { pinned: false, visit_count: 1 } });
+
   const workflow = await runNext("/v1/workflows -H");
   expect(workflow).toMatchObject({ status: 201, body: { name: "Untitled", node_count: 1 } });
   ids.WORKFLOW_ID = (workflow.body as Record<string, string>).id!;
@@ -132,6 +151,13 @@ test("every command is answered as the README says", async () => {
   expect(await runNext("/draft -H")).toMatchObject({ status: 200, body: saved });
   const version = { version: 1, change_note: "Counts words" };
   expect(await runNext("/publish -H")).toMatchObject({ status: 200, body: { current_version: version } });
+  const run = await runNext("/runs -H");
+  expect(run).toMatchObject({ status: 202, body: { status: "QUEUED", input: { note: "first" } } });
+  ids.RUN_ID = (run.body as Record<string, string>).id!;
+  expect(await runNext("/v1/workflow-runs/")).toMatchObject({ status: 200, body: { id: ids.RUN_ID } });
+  expect(await runNext("/nodes/words/items")).toMatchObject({ status: 200, body: { next_cursor: null } });
+  const events = { items: expect.arrayContaining([expect.objectContaining({ kind: "run.created" })]) };
+  expect(await runNext("/events?after=0")).toMatchObject({ status: 200, body: events });
   expect(left).toEqual([]);
 });
 

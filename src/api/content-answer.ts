@@ -6,7 +6,7 @@ import { withDeadline } from "./deadline.ts";
 import { matchesEntityTag, quoteEntityTag } from "./entity-tags.ts";
 import { BODY_SLICE_BYTES } from "./limits.ts";
 import type { Content } from "./operation-io.ts";
-import { Problem } from "./problems.ts";
+import { Problem, TemporarilyUnavailable } from "./problems.ts";
 
 export type ContentAnswer = {
   readonly content: Content;
@@ -16,6 +16,8 @@ export type ContentAnswer = {
   readonly progressWithinMs: number;
   /** Takes a place among the downloads; returns what gives it back. @throws when there is none */
   readonly takePlace: () => () => void;
+  /** Calls back when nobody reads the answer any more, at once if it is so already. */
+  readonly onGone: (end: () => void) => void;
   /** The source failed in the middle: the client sees a broken connection, and only this tells why. */
   readonly onSourceFailure: (error: unknown) => void;
 };
@@ -46,7 +48,7 @@ export async function sendContent(
   };
   const isSent = request.method !== "HEAD" && bytes > 0;
   // Opened before anything is answered, so that a source that is not there is an error like any other.
-  const body = isSent ? await openBody(request, reply, answer, { first, last }) : undefined;
+  const body = isSent ? await openBody(request, answer, { first, last }) : undefined;
   return reply
     .code(range === null ? 200 : 206)
     .headers(headers)
@@ -83,17 +85,27 @@ function rangeOf({ method, headers }: FastifyRequest, { bytes }: Content, etag: 
 
 async function openBody(
   request: FastifyRequest,
-  reply: FastifyReply,
-  { content, waitMs, progressWithinMs, takePlace, onSourceFailure }: ContentAnswer,
+  { content, waitMs, progressWithinMs, takePlace, onGone, onSourceFailure }: ContentAnswer,
   range: ByteRange,
 ): Promise<Readable> {
   const giveBack = takePlace();
   const opening = content.open(range);
+  // Whoever leaves may leave before it is open.
+  const letGo = () => {
+    opening.then((source) => source.destroy()).catch(() => undefined);
+  };
+  let isGone = false;
+  // Not left to the generators: they hear of it only when the source gives something.
+  onGone(() => {
+    isGone = true;
+    letGo();
+  });
   try {
     const source = await withDeadline(waitMs, "the content", opening);
     const chunks = exactly(source, range.last - range.first + 1, progressWithinMs);
     // A source may fail only when it is read.
     const begun = await withDeadline(waitMs, "the content", chunks.next());
+    if (isGone) throw new Error("Nobody reads it.");
     const body = Readable.from(continued(begun, chunks), {
       objectMode: false,
       highWaterMark: BODY_SLICE_BYTES,
@@ -104,14 +116,14 @@ async function openBody(
       if (!socket.destroyed) onSourceFailure(error);
       socket.destroy();
     });
+    body.once("close", letGo);
     body.once("close", giveBack);
-    // Not left to the generators: they hear of it only when the source gives something.
-    reply.raw.once("close", () => source.destroy());
     return body;
   } catch (error) {
     giveBack();
-    opening.then((source) => source.destroy()).catch(() => undefined);
-    throw error;
+    letGo();
+    // A source that was let go fails, which is no fault.
+    throw isGone ? new TemporarilyUnavailable("the reader went away", { cause: error }) : error;
   }
 }
 

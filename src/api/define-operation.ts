@@ -29,8 +29,8 @@ export function operationDefiners<DomainCode extends string = never>(): Operatio
       return operation(declaration, "write", work, audit as ErasedAudit);
     },
     upload: (declaration) => {
-      const { receive, handle, audit } = declaration;
-      const work = { kind: "upload", receive, handle } as Work;
+      const { receive, handle, refused, audit } = declaration;
+      const work = { kind: "upload", receive, handle, refused } as Work;
       return operation(declaration, "write", work, audit as ErasedAudit);
     },
     retired: (declaration) => {

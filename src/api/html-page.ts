@@ -24,15 +24,23 @@ export function sendPage(
   return sendHtml(reply, page);
 }
 
-/** Sends the page to whoever asked. Its form, if it has one, can be sent to this server. */
+export type HtmlOptions = {
+  /** It has a form, which can be sent to this server. */
+  readonly hasForm?: boolean;
+  /** Others wrote it: whatever it holds, it is of no origin and runs nothing. */
+  readonly isSandboxed?: boolean;
+};
+
+/** Sends the page to whoever asked. */
 export function sendHtml(
   reply: FastifyReply,
   page: HtmlPage,
-  { hasForm = false }: { readonly hasForm?: boolean } = {},
+  { hasForm = false, isSandboxed = false }: HtmlOptions = {},
 ): FastifyReply {
+  const sandbox = isSandboxed ? `sandbox${hasForm ? " allow-forms" : ""}; ` : "";
   reply.headers({
     "content-type": "text/html; charset=utf-8",
-    "content-security-policy": hasForm ? FORM_PAGE_POLICY : STATIC_PAGE_POLICY,
+    "content-security-policy": sandbox + (hasForm ? FORM_PAGE_POLICY : STATIC_PAGE_POLICY),
   });
   return reply.send(Buffer.from(whole(page)));
 }

@@ -57,6 +57,8 @@ export type IdempotentWrites = {
     upload: {
       receive(): Promise<Received>;
       perform(tx: Transaction, received: Received): Promise<Performed>;
+      /** After a Problem of `perform`; never where it is not known whether the transaction was committed. */
+      refused(received: Received): Promise<void>;
     },
   ): Promise<WriteResult>;
 };
@@ -117,7 +119,7 @@ export function createIdempotentWrites(options: {
       }
     },
 
-    aroundUpload: async (write, waitMs, { receive, perform }) => {
+    aroundUpload: async (write, waitMs, { receive, perform, refused }) => {
       const { claim, holdsSecret } = write;
       const lease = { token: newToken(), leaseMs: CALL_CLAIM_MS };
       const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease));
@@ -135,10 +137,16 @@ export function createIdempotentWrites(options: {
       };
       try {
         const received = await receive();
-        const response = await places.run(claim.accountId, write.places, ANSWER_WITHIN_MS, () =>
-          store.transaction((tx) => work(received, tx)),
-        );
-        return { response, isReplayed: false };
+        try {
+          const response = await places.run(claim.accountId, write.places, ANSWER_WITHIN_MS, () =>
+            store.transaction((tx) => work(received, tx)),
+          );
+          return { response, isReplayed: false };
+        } catch (error) {
+          if (error instanceof Problem)
+            await refused(received).catch((failure: unknown) => onInternalError(failure, write.requestId));
+          throw error;
+        }
       } catch (error) {
         await release(write, lease.token);
         throw error;

@@ -119,8 +119,10 @@ export const SEND_CHECKED_EVERY_MS = 5_000;
 export const UNSLICED_BODY_BYTES_MAX = 65_536;
 export const BODY_SLICE_BYTES = 16_384;
 
-/** A body that is streamed, or the source of an answer that is, ends when no byte has moved for this long. */
+/** A body that is streamed, or the source of an answer that is, ends when it has not moved on for this long. */
 export const STREAM_PROGRESS_WITHIN_MS = 30_000;
+/** What of a body that is streamed has to come within that, as of a response: about 0.5 KiB/s. It holds a place. */
+export const RECEIVED_BYTES_MIN = 16_384;
 /** Time for an upload to end once all of its bytes are here: a store puts a large object together. */
 export const UPLOAD_ENDS_WITHIN_MS = 120_000;
 

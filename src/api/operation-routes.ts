@@ -19,6 +19,7 @@ import type { TransferPlaces } from "./transfer-places.ts";
 export type Streaming = {
   readonly downloads: TransferPlaces;
   readonly progressWithinMs: number;
+  readonly receivedBytesMin: number;
   /** A source failed when its answer was under way. */
   readonly onSourceFailure: (error: unknown, requestId: string) => void;
 };
@@ -51,6 +52,11 @@ export function addOperationRoute(
     const { params, query, headers } = request;
     const body = request.body as Buffer | undefined;
     refuseMediaType(headers, body?.length ?? 0);
+    const onGone = (end: () => void) => {
+      // It may have gone while its key was looked up.
+      if (request.raw.socket.destroyed) end();
+      else reply.raw.once("close", end);
+    };
     const asked: Asked = {
       params,
       query,
@@ -59,14 +65,10 @@ export function addOperationRoute(
       requestId: request.id,
       traceparent: readTraceparent(headers.traceparent),
       waitMs: msLeft(contextOf(request)),
-      onGone: (end) => {
-        // It may have gone while its key was looked up.
-        if (request.raw.socket.destroyed) end();
-        else reply.raw.once("close", end);
-      },
+      onGone,
     };
     const stream =
-      streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), progressWithinMs);
+      streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), streaming);
     const { response, isReplayed } = await perform(principal, stream ? { ...asked, stream } : asked);
     const { content } = response;
     if (content === undefined) return send(request, reply, response, isReplayed);
@@ -76,6 +78,7 @@ export function addOperationRoute(
       waitMs: asked.waitMs,
       progressWithinMs,
       takePlace: () => downloads.take(principal.accountId ?? principal.caller.keyId),
+      onGone,
       onSourceFailure: (error) => onSourceFailure(error, request.id),
     });
   }

@@ -120,6 +120,7 @@ export type Work =
       readonly kind: "upload";
       receive(request: ErasedRequest): Promise<unknown>;
       handle(request: ErasedRequest, tx: Transaction, received: unknown): Promise<ErasedResult>;
+      refused(request: ErasedRequest, received: unknown): Promise<void>;
     }
   | { readonly kind: "retired" };
 
@@ -281,6 +282,11 @@ export type UploadDeclaration<Params, Query, Response, Code extends string, Rece
     tx: Transaction,
     received: Received,
   ) => Promise<ResultOf<Response>>;
+  /** `handle` has thrown a Problem, and its transaction is undone: lets go what was received. */
+  readonly refused: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, ReceivedBody, Code>,
+    received: Received,
+  ) => Promise<void>;
 };
 
 /** A retired operation: always 410. */

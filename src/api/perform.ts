@@ -113,6 +113,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     const uploading = idempotentWrites.aroundUpload(writeOf(valid, asked), waitMs, {
       receive: () => receiveAll(work, valid, stream),
       perform: async (tx, received) => performed(await work.handle(valid, tx, received)),
+      refused: (received) => work.refused(valid, received),
     });
     uploading.then(giveBack, giveBack);
     try {

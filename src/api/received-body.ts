@@ -7,6 +7,9 @@ import { sendContinue } from "./expect-continue.ts";
 import type { AnnouncedBody, ReceivedBody } from "./operation-io.ts";
 import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
 
+/** How many bytes have to come within which time, but for the last. */
+export type BodyProgress = { readonly progressWithinMs: number; readonly receivedBytesMin: number };
+
 /** A streamed body on its way from the connection to its operation. */
 export class IncomingBody implements ReceivedBody {
   /** What makes it the same body when it comes again. */
@@ -15,27 +18,27 @@ export class IncomingBody implements ReceivedBody {
   readonly bytes: number;
   readonly sha256: Buffer;
   readonly #request: IncomingMessage;
-  readonly #progressWithinMs: number;
+  readonly #progress: BodyProgress;
   readonly #opened = Promise.withResolvers<void>();
   readonly #complete = Promise.withResolvers<void>();
   #checked: CheckedBytes | null = null;
   #isClosed = false;
 
-  constructor(request: IncomingMessage, announced: AnnouncedBody, progressWithinMs: number) {
+  constructor(request: IncomingMessage, announced: AnnouncedBody, progress: BodyProgress) {
     const { mediaType, bytes, sha256 } = announced;
     this.announced = { mediaType, bytes, digest: contentDigest(sha256) };
     this.mediaType = mediaType;
     this.bytes = bytes;
     this.sha256 = sha256;
     this.#request = request;
-    this.#progressWithinMs = progressWithinMs;
+    this.#progress = progress;
   }
 
   open(): Readable {
     if (this.#checked !== null) throw new Error("A body is read once.");
     if (this.#isClosed) throw new Error("The request is over.");
     const request = this.#request;
-    const checked = new CheckedBytes(this, this.#progressWithinMs, this.#complete.resolve);
+    const checked = new CheckedBytes(this, this.#progress, this.#complete.resolve);
     this.#checked = checked;
     this.#opened.resolve();
     const goneAway = () => {
@@ -90,20 +93,28 @@ class CheckedBytes extends Transform {
   readonly #hash = createHash("sha256");
   readonly #onComplete: () => void;
   readonly #stalled: NodeJS.Timeout;
+  readonly #progress: BodyProgress;
   #bytes = 0;
+  /** Since the time began anew. */
+  #movedBytes = 0;
 
-  constructor(announced: AnnouncedBody, progressWithinMs: number, onComplete: () => void) {
+  constructor(announced: AnnouncedBody, progress: BodyProgress, onComplete: () => void) {
     super();
+    this.#progress = progress;
     this.#announced = announced;
     this.#onComplete = onComplete;
-    this.#stalled = setTimeout(() => this.destroy(this.#whoStalled(progressWithinMs)), progressWithinMs);
+    this.#stalled = setTimeout(() => this.destroy(this.#whoStalled()), progress.progressWithinMs);
     this.once("close", () => clearTimeout(this.#stalled));
     // Whoever reads it sees the error; nobody does when it fails after its reader has.
     this.on("error", () => undefined);
   }
 
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
-    this.#stalled.refresh();
+    this.#movedBytes += chunk.length;
+    if (this.#movedBytes >= this.#progress.receivedBytesMin) {
+      this.#stalled.refresh();
+      this.#movedBytes = 0;
+    }
     this.#hash.update(chunk);
     this.#bytes += chunk.length;
     if (this.#bytes < this.#announced.bytes) done(null, chunk);
@@ -129,9 +140,10 @@ class CheckedBytes extends Transform {
   }
 
   /** Bytes that wait here are waited for by nobody: whoever keeps them does not take them. */
-  #whoStalled(withinMs: number): Error {
-    const seconds = withinMs / 1000;
+  #whoStalled(): Error {
+    const { progressWithinMs, receivedBytesMin } = this.#progress;
+    const seconds = progressWithinMs / 1000;
     if (this.readableLength > 0) return new TemporarilyUnavailable(`nothing was stored for ${seconds} s`);
-    return invalidRequest("body", `No byte came for ${seconds} s.`);
+    return invalidRequest("body", `Fewer than ${receivedBytesMin} bytes came in ${seconds} s.`);
   }
 }

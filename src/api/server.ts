@@ -71,6 +71,7 @@ export type TransferLimits = {
   readonly uploadsMax: number;
   readonly downloadsMax: number;
   readonly progressWithinMs: number;
+  readonly receivedBytesMin: number;
   readonly renewEveryMs: number;
 };
 
@@ -78,6 +79,7 @@ export const TRANSFER_LIMITS: TransferLimits = {
   uploadsMax: limits.UPLOADS_MAX,
   downloadsMax: limits.DOWNLOADS_MAX,
   progressWithinMs: limits.STREAM_PROGRESS_WITHIN_MS,
+  receivedBytesMin: limits.RECEIVED_BYTES_MIN,
   renewEveryMs: limits.CLAIM_RENEWED_EVERY_MS,
 };
 
@@ -167,6 +169,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const streaming = {
     downloads: new TransferPlaces("downloads", transferLimits.downloadsMax),
     progressWithinMs: transferLimits.progressWithinMs,
+    receivedBytesMin: transferLimits.receivedBytesMin,
     onSourceFailure: onInternalError,
   };
   const performs = new Map<string, Perform>();

@@ -5,7 +5,7 @@ import type { Logger } from "pino";
 import type { AccountNews } from "../api/account-news.ts";
 import { apiKeyPrefix } from "../api/api-keys.ts";
 import type { IsTrustedProxy } from "../api/connections.ts";
-import type { AddRoutes } from "../api/kernel.ts";
+import type { AddedRoute, AddRoutes } from "../api/kernel.ts";
 import type { ErasedResult, Operation } from "../api/operation.ts";
 import { TemporarilyUnavailable } from "../api/problems.ts";
 import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
@@ -16,8 +16,10 @@ import { createConsole } from "../console/console.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
+import type { FindOrigin } from "../model/analysis-origin.ts";
 import { askToConfirm, confirm, INVALID_LINK } from "../notices/confirmations.ts";
 import { CONFIRMATION_PATH } from "../notices/mail-sending.ts";
+import type { ApiPart } from "../operations/api-part.ts";
 import { auditedOperations } from "../operations/audit.ts";
 import { codeGroups } from "../operations/explained-codes.ts";
 import { receiversGuide } from "../operations/guide.ts";
@@ -92,7 +94,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     now,
   };
   const onAway = seldom((err: Error) => log.warn({ err }, "an area cannot do its work"));
-  const parts = apiPartsOf({ config, dependencies, onAway });
+  const parts = apiPartsOf({ config, dependencies, outageAs503, onAway });
   const { operations, problems } = createSealpostRegistry(dependencies, parts);
   // A series that starts at 1 shows no increase to rate().
   for (const [code, { isRaised = true }] of Object.entries(problems)) {
@@ -155,16 +157,37 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
     },
-    ...(hasWebhooks && {
-      addRoutes: createDeliveryConsole(options, auditedOperations(operations), outageAs503),
-    }),
+    addRoutes: inOrder([
+      ...(hasWebhooks ? [createDeliveryConsole(options, operations, originsOf(parts), outageAs503)] : []),
+      ...parts.flatMap((part) => part.addRoutes ?? []),
+    ]),
   });
+}
+
+function inOrder(each: readonly AddRoutes[]): AddRoutes {
+  return async (app, kernel) => {
+    const added: AddedRoute[] = [];
+    for (const addRoutes of each) added.push(...(await addRoutes(app, kernel)));
+    return added;
+  };
+}
+
+/** The first that knows it tells. */
+function originsOf(parts: readonly ApiPart[]): FindOrigin {
+  return async (accountId, analysisId) => {
+    for (const { findOrigin } of parts) {
+      const origin = (await findOrigin?.(accountId, analysisId)) ?? null;
+      if (origin !== null) return origin;
+    }
+    return null;
+  };
 }
 
 /** Its screens are of the webhooks. */
 function createDeliveryConsole(
   { config, pool, publicUrl, log, now }: ApiServerOptions,
-  audited: readonly string[],
+  operations: readonly Operation[],
+  findOrigin: FindOrigin,
   outageAs503: OutageAs503,
 ): AddRoutes {
   return createConsole({
@@ -172,7 +195,8 @@ function createDeliveryConsole(
     publicUrl,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     attemptsMax: config.retryAttempts,
-    audited,
+    audited: auditedOperations(operations),
+    findOrigin: (accountId, analysisId) => outageAs503(findOrigin(accountId, analysisId)),
     ancestors: config.consoleAncestors ?? [],
     readAssertion: createReadAssertion(config, now, (err) => log.warn({ err }, "staff's keys cannot be had")),
     now,

@@ -1,24 +1,38 @@
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
-import { DISPATCHER_CONNECTIONS } from "../dispatch/process.ts";
+import { DISPATCHER_CONNECTIONS, STEP_CONNECTIONS } from "../dispatch/process.ts";
 import type { ProcessMetrics } from "../dispatch/process-metrics.ts";
 import { createMovingMetrics, type MovingMetrics } from "../metrics/moving-metrics.ts";
+import { createRunMetrics, type RunMetrics } from "../metrics/run-metrics.ts";
 import type { Area } from "../model/areas.ts";
+import { DAY_MS } from "../model/time.ts";
 import type { ApiPart } from "../operations/api-part.ts";
 import { webhooksPart } from "../operations/operations.ts";
 import type { Dependencies } from "../operations/sealpost-operation.ts";
 import { createGeneralPool } from "../store/pools.ts";
+import { UNFINISHED_STATUSES } from "../workspace/model/runs.ts";
 import { Mover } from "../workspace/moving/mover.ts";
+import { knownStore } from "../workspace/objects/known-store.ts";
+import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { openObjectStore } from "../workspace/objects/open-object-store.ts";
 import { openedLater } from "../workspace/objects/opened-later.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
+import { Runner, type RunnerWork } from "../workspace/running/runner.ts";
 import { hasSpaces } from "../workspace/store/account-spaces.ts";
 import { countMoves } from "../workspace/store/moves.ts";
+import { readStoreId, settleStoreId } from "../workspace/store/object-store-id.ts";
+import { countUnfinishedRuns, hasRuns } from "../workspace/store/runs.ts";
+import { countReadySteps } from "../workspace/store/steps.ts";
+import type { OutageAs503 } from "./outage-as-503.ts";
+import type { ProcessContext } from "./process-context.ts";
+import { databaseUrlOf } from "./state-folder.ts";
+import { keepStepProcess } from "./step-process.ts";
 
 export type AreaOptions = {
   readonly config: Config;
   readonly dependencies: Dependencies;
+  readonly outageAs503: OutageAs503;
   /** What an area needs besides the database did not answer. */
   readonly onAway: (error: Error) => void;
 };
@@ -26,11 +40,25 @@ export type AreaOptions = {
 /** What each area adds to the API. This file alone knows the workspace; a test builds the service without it. */
 const apiParts: Readonly<Record<Area, (options: AreaOptions) => ApiPart>> = {
   webhooks: ({ dependencies }) => webhooksPart(dependencies),
-  workspace: ({ config, dependencies: { pool }, onAway }) => {
-    const objects = openedLater(() => openObjectStore(config));
-    return workspacePart({ pool, objects, onObjectsAway: onAway });
-  },
+  workspace: ({ config, dependencies: { pool, unsafeAllowedTargets }, outageAs503, onAway }) =>
+    workspacePart({
+      pool,
+      objects: openObjects(config, pool),
+      onObjectsAway: onAway,
+      unsafeAllowedTargets,
+      pagesUrl: config.pagesUrl,
+      outageAs503,
+    }),
 };
+
+/** Opened when it is first used, and used once it is known to be the one that all processes have. */
+function openObjects(config: Config, pool: Pool): ObjectStore {
+  const ids = {
+    read: () => readStoreId(pool),
+    settle: (findId: () => Promise<string>) => settleStoreId(pool, findId),
+  };
+  return openedLater(async () => knownStore(await openObjectStore(config), ids));
+}
 
 /** In the order of the areas. */
 export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
@@ -39,11 +67,10 @@ export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
 
 export type AreaWorkOptions = {
   readonly config: Config;
+  readonly context: ProcessContext;
   readonly databaseUrl: string;
   readonly log: Logger;
   readonly metrics: ProcessMetrics;
-  /** Milliseconds since the epoch. */
-  readonly wallClockMs: () => number;
 };
 
 /**
@@ -56,7 +83,7 @@ export function startAreaChecks({
 }: Pick<AreaWorkOptions, "config" | "log">): () => Promise<void> {
   if (!config.areas.includes("workspace")) return async () => undefined;
   const stopping = new AbortController();
-  const checking = checkObjects(config, stopping.signal).catch((err: unknown) => {
+  const checking = checkObjects(config, log, stopping.signal).catch((err: unknown) => {
     if (stopping.signal.aborted) return;
     const mend =
       config.objectStoreUrl === null ? "the folder STATE_DIR/objects" : "OBJECT_STORE_URL and its keys";
@@ -68,18 +95,25 @@ export function startAreaChecks({
   };
 }
 
-async function checkObjects(config: Config, signal: AbortSignal): Promise<void> {
-  const objects = await openObjectStore(config);
+async function checkObjects(config: Config, log: Logger, signal: AbortSignal): Promise<void> {
+  const pool = createGeneralPool({
+    databaseUrl: await databaseUrlOf(config),
+    cell: config.cell,
+    connectionsMax: 1,
+    applicationName: "sealpost objects",
+    onError: (err) => log.warn({ err }, "a database connection broke"),
+  });
+  const objects = openObjects(config, pool);
   try {
     await objects.check(signal);
   } finally {
-    await objects.close();
+    await Promise.all([objects.close(), pool.end()]);
   }
 }
 
 /** Starts what areas have to do beside a dispatcher. Returns what ends it. */
 export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
-  const { config, databaseUrl, log, metrics, wallClockMs: now } = options;
+  const { config, context, databaseUrl, log, metrics } = options;
   if (!config.areas.includes("workspace")) return async () => undefined;
   const pool = createGeneralPool({
     databaseUrl,
@@ -91,12 +125,15 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   });
   metrics.database.watch("objects", pool);
   const counted = createMovingMetrics(metrics.registry);
+  const runs = createRunMetrics(metrics.registry);
   metrics.registry.onRead(() => setMovingGauges(pool, counted));
-  const objects = openedLater(() => openObjectStore(config));
+  metrics.registry.onRead(() => setRunGauges(pool, runs));
+  const objects = openObjects(config, pool);
   const mover = new Mover({
     pool,
     objects,
-    now,
+    keptMs: config.movedObjectRetentionSeconds * 1_000,
+    now: context.now,
     onMoved: (count) => counted.moved.of({}).add(count),
     onRemoved: (count) => counted.removed.of({}).add(count),
     onLost: ({ accountId, documentId }) => {
@@ -109,10 +146,73 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
     },
   });
   mover.start();
+  const steps = keepStepProcess({
+    context,
+    log,
+    isWanted: () => hasRuns(pool),
+    onMessage: (message) => countRunNews(runs, message),
+  });
   return async () => {
-    await mover.stop();
+    await Promise.all([mover.stop(), steps.stop()]);
     await Promise.all([objects.close(), pool.end()]);
   };
+}
+
+export type AreaStepOptions = {
+  readonly config: Config;
+  readonly context: ProcessContext;
+  readonly databaseUrl: string;
+  readonly log: Logger;
+};
+
+/** Does what areas have for a process of its own, beside a dispatcher's. Returns what ends it. */
+export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOptions): () => Promise<void> {
+  const pool = createGeneralPool({
+    databaseUrl,
+    cell: config.cell,
+    connectionsMax: STEP_CONNECTIONS,
+    applicationName: "sealpost steps",
+    onError: (err) => log.warn({ err }, "a database connection broke"),
+  });
+  const objects = openObjects(config, pool);
+  const tell = (news: RunNews) => context.sendToParent(news);
+  const runner = new Runner({
+    pool,
+    objects,
+    random: context.random,
+    retentionMs: config.logRetentionDays * DAY_MS,
+    onEnded: (ended) => tell({ ended }),
+    onError: (fault, err) => {
+      tell({ fault });
+      log.warn({ work: fault, err }, "runs: an error of the database or the object store; trying again");
+    },
+  });
+  runner.start();
+  return async () => {
+    await runner.stop();
+    await Promise.all([objects.close(), pool.end()]);
+  };
+}
+
+/** What the steps' process tells the dispatcher, which has the metrics. */
+type RunNews = { readonly ended: "SUCCEEDED" | "FAILED" } | { readonly fault: RunnerWork };
+
+function countRunNews(runs: RunMetrics, message: unknown): void {
+  const news = message as RunNews;
+  if ("ended" in news) runs.ended.of({ status: news.ended }).add();
+  else runs.faults.of({ work: news.fault }).add();
+}
+
+/** Never rejects. */
+async function setRunGauges(pool: Pool, { unfinished, ready, oldest }: RunMetrics): Promise<void> {
+  try {
+    const [counts, steps] = [await countUnfinishedRuns(pool), await countReadySteps(pool)];
+    for (const status of UNFINISHED_STATUSES) unfinished.of({ status }).set(counts.get(status) ?? 0);
+    ready.of({}).set(steps.ready);
+    oldest.of({}).set(steps.oldestSeconds);
+  } catch {
+    for (const gauge of [unfinished, ready, oldest]) gauge.clear();
+  }
 }
 
 /** Never rejects. */

@@ -20,7 +20,7 @@ import { createQueueMetrics } from "../metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../metrics/registry.ts";
 import { DAY_MS } from "../model/time.ts";
 import { createGaugePool, createGeneralPool } from "../store/pools.ts";
-import { startAreaChecks, startAreaWork } from "./areas.ts";
+import { startAreaChecks, startAreaSteps, startAreaWork } from "./areas.ts";
 import { createCapacityGauges } from "./capacity-gauges.ts";
 import { refuseOtherCells } from "./database.ts";
 import { createQueueGauges } from "./database-gauges.ts";
@@ -31,6 +31,7 @@ import { startNotices } from "./notices.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
+import { giveWay } from "./step-process.ts";
 import { version } from "./version.ts";
 
 /** Exit codes of the quarantine's process. Busy is EX_TEMPFAIL of sysexits.h: another such process is running. */
@@ -55,10 +56,12 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const monitoring = await startDispatchMonitoring(options, feedMetrics, resources);
   startFeed(options, feedMetrics, resources);
   const observer = startObserving(options, resources);
+  // All of it at once: what an area waits for holds up no webhooks, which are claimed no more from the first moment.
+  const stops: (() => Promise<void>)[] = [];
+  resources.defer(async () => void (await Promise.all(stops.map((stop) => stop()))));
   const dispatching = startDispatching({ ...options, observer });
-  resources.defer(async () => void (await Promise.all([dispatching.stop(), quarantine.stop()])));
-  resources.defer(startAreaChecks(options));
-  resources.defer(startAreaWork(options));
+  stops.push(dispatching.stop, () => quarantine.stop());
+  stops.push(startAreaChecks(options), startAreaWork({ ...options, context }));
   context.sendToParent({ ready: true, metrics: monitoring.url });
   const { dispatchInFlightMax: inFlightMax } = config;
   log.info(
@@ -87,6 +90,23 @@ export async function runQuarantine(
     options.log.error({ err }, "the quarantine's process failed");
     return FAILED;
   }
+}
+
+/** Does what areas compute: the child process of a dispatcher with lower priority. */
+export async function runAreaSteps(context: ProcessContext): Promise<void> {
+  giveWay();
+  const shutdown = context.createShutdownSignal();
+  const config = readConfig(context.env);
+  const databaseUrl = await databaseUrlOf(config);
+  await refuseOtherCells(databaseUrl, config);
+  const stop = startAreaSteps({
+    config,
+    context,
+    databaseUrl,
+    log: createProcessLog(config, context, "dispatch"),
+  });
+  if (!shutdown.aborted) await once(shutdown, "abort");
+  await stop();
 }
 
 /** The exit code is enough: the rows have the results, and a child that dies leaves its lease behind. */

@@ -1,5 +1,5 @@
 import type { Command } from "@commander-js/extra-typings";
-import { runDispatcher, runQuarantine } from "../app/dispatch.ts";
+import { runAreaSteps, runDispatcher, runQuarantine } from "../app/dispatch.ts";
 import { createAnnounce } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { runApi } from "../app/serve.ts";
@@ -28,9 +28,14 @@ export function addProcessCommands(program: Command, context: ProcessContext): v
       "post only these, one at a time, then exit (dispatchers start this themselves)",
       collectIds,
     )
+    .option(
+      "--area-steps",
+      "compute what areas have to, and post nothing (dispatchers start this themselves)",
+    )
     .option("--json", "no effect: logs are always JSON")
-    .action(async ({ alone }) => {
-      if (alone === undefined) await runDispatcher(context);
+    .action(async ({ alone, areaSteps }) => {
+      if (areaSteps === true) await runAreaSteps(context);
+      else if (alone === undefined) await runDispatcher(context);
       else context.setExitCode(await runQuarantine(context, alone));
     });
 }

@@ -84,6 +84,11 @@ export function isOrigin(text: string): boolean {
   return hasProtocol(text, ["http:", "https:"]) && new URL(text).origin === text;
 }
 
+/** An origin, and nothing else. */
+export function origin(): VariableKind<string> {
+  return kind("an origin such as https://pages.example.com", z.string().refine(isOrigin));
+}
+
 /** A comma-separated list of at least one item; spaces around items are allowed. */
 export function list(expected: string, accepts: (item: string) => boolean): VariableKind<readonly string[]> {
   const schema = z

@@ -93,7 +93,7 @@ function findConflicts(config: Partial<Config>): string[] {
       problems.push("OBJECT_STORE_URL's endpoint must be an https URL when ENVIRONMENT is production.");
     }
   }
-  problems.push(...findStaffConflicts(config));
+  problems.push(...findStaffConflicts(config), ...findPagesConflicts(config));
   if (isAbove(config.connectTimeoutMs, config.attemptDeadlineMs)) {
     problems.push(
       `CONNECT_TIMEOUT_MS is ${config.connectTimeoutMs} but must be at most ATTEMPT_DEADLINE_MS, ` +
@@ -106,6 +106,25 @@ function findConflicts(config: Partial<Config>): string[] {
       `LOG_RETENTION_DAYS is ${config.logRetentionDays} but must be at least ` +
         `ANALYSIS_RETENTION_SECONDS, which is ${config.analysisRetentionSeconds}.`,
     );
+  }
+  return problems;
+}
+
+/** Users write pages, and a host's cookies are sent to all of its ports. */
+function findPagesConflicts({ pagesUrl, publicUrl, host, environment }: Partial<Config>): string[] {
+  if (typeof pagesUrl !== "string") return [];
+  const { hostname, protocol } = new URL(pagesUrl);
+  const problems: string[] = [];
+  const consoleHost = publicUrl ? new URL(publicUrl).hostname : host;
+  if (hostname === consoleHost) {
+    problems.push(
+      `PAGES_URL is of the host ${hostname} but must be of another one than ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
+        "pages must not share a host with the API and the console. On your own machine, take localhost for " +
+        "one and 127.0.0.1 for the other.",
+    );
+  }
+  if (environment === "production" && protocol === "http:") {
+    problems.push("PAGES_URL must be an https URL when ENVIRONMENT is production.");
   }
   return problems;
 }

@@ -114,6 +114,11 @@ export const variables = {
     kinds.baseUrl(),
     "URL under which clients reach the API, without `/v1`. Unset: the address it listens on.",
   ),
+  PAGES_URL: optional(
+    kinds.origin(),
+    "Origin under which links to pages of the workspace open, such as `https://pages.example.com`: of another host " +
+      "than `PUBLIC_URL` ([how](docs/operating.md#links-to-pages)). Unset: no links to pages.",
+  ),
   DOCS_URL: optional(kinds.baseUrl(), "Base URL of the error pages. Unset: `PUBLIC_URL`."),
   SECRETS_KEY: optional(
     kinds.aesKey(),
@@ -267,6 +272,11 @@ export const variables = {
     kinds.wholeNumber(1, 3_650),
     "365",
     "How long the audit log is kept, in days.",
+  ),
+  MOVED_OBJECT_RETENTION_SECONDS: withDefault(
+    kinds.wholeNumber(300, 90 * DAY_SECONDS),
+    "86400",
+    "How long the old object of a renamed document is kept, in seconds; longer than a backup takes.",
   ),
   IDEMPOTENCY_RETENTION_SECONDS: withDefault(
     kinds.wholeNumber(60, 30 * DAY_SECONDS),

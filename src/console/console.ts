@@ -5,6 +5,7 @@ import type { AddedRoute, AddRoutes, Kernel } from "../api/kernel.ts";
 import { routerPath } from "../api/operation-registry.ts";
 import { Problem } from "../api/problems.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "../api/request-context.ts";
+import type { FindOrigin } from "../model/analysis-origin.ts";
 import { type Assets, addAssets } from "./assets.ts";
 import { addEmbedScript, createFramers, type Framers } from "./embedding.ts";
 import { addEntry } from "./entry.ts";
@@ -36,6 +37,7 @@ export type ConsoleOptions = {
   readonly ancestors: readonly string[];
   /** Of support staff, by a proxy in front; null: there is none. */
   readonly readAssertion: ReadAssertion | null;
+  readonly findOrigin: FindOrigin;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
@@ -155,7 +157,7 @@ const held = new WeakMap<FastifyRequest, Seen>();
 
 function viewOf(
   kernel: Kernel,
-  { sessions, publicUrl, analysisRetentionMs, attemptsMax, audited, now }: ConsoleOptions,
+  { sessions, publicUrl, analysisRetentionMs, attemptsMax, audited, findOrigin, now }: ConsoleOptions,
   { session, accountId, base }: Seen,
   request: FastifyRequest,
   screen: Screen,
@@ -210,6 +212,7 @@ function viewOf(
     analysisRetentionMs,
     attemptsMax,
     audited,
+    findOrigin: async (analysisId) => (accountId === null ? null : await findOrigin(accountId, analysisId)),
     nowMs: now(),
   };
 }

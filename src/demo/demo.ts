@@ -54,9 +54,10 @@ export async function runDemo(context: ProcessContext, options: DemoOptions): Pr
   }
 }
 
-function printSummary({ deliveries, faults, environment }: ScenarioResult, output: DemoOutput): void {
+function printSummary(result: ScenarioResult, output: DemoOutput): void {
+  const { deliveries, faults } = result;
   output.heading("Summary");
-  const table = summaryTable(deliveries, environment.receivers);
+  const table = summaryTable(result);
   output.announce("summary", { deliveries: deliveries.map(summaryFields), faults }, table);
   const hasPassed = faults.length === 0;
   const verdict = hasPassed

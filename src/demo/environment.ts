@@ -19,6 +19,7 @@ import { createAccount } from "../store/accounts.ts";
 import { setEndpoint } from "../store/endpoints.ts";
 import { EXAMPLE_PIPELINE_ROLE, prepareExamplePipeline } from "../store/example-pipeline.ts";
 import { createThrowAwayDatabase } from "../store/throw-away-database.ts";
+import { insertUser } from "../store/users.ts";
 import { type DemoReceivers, startDemoReceivers } from "./receivers.ts";
 import { createTemporaryFolder } from "./temporary-folder.ts";
 
@@ -35,6 +36,10 @@ export type DemoEnvironment = {
   readonly signingSecret: string;
   readonly apiUrl: string;
   readonly apiKey: string;
+  /** Acts for a user of the account. */
+  readonly userKey: string;
+  /** Whether the service has that area. */
+  readonly hasWorkspace: boolean;
   readonly receivers: DemoReceivers;
   /** Connects as the pipeline's role, with no rights but its own. */
   readonly pipelinePool: Pool;
@@ -84,6 +89,7 @@ export async function startDemoEnvironment(options: StartOptions): Promise<DemoE
   return {
     ...prepared,
     apiUrl,
+    hasWorkspace: config.areas.some((area: string) => area === "workspace"),
     receivers,
     pipelinePool: openPool(pipelineUrl(databaseUrl), resources),
     caFile: caFileIn(folder.path),
@@ -150,9 +156,19 @@ async function prepare(pool: Pool, databaseUrl: string, config: Config, receiver
     scopes: accountScopes,
     expiresInSeconds: null,
   });
+  const { accountId } = account;
+  const who = { accountId, idpUserId: "demo|ada", email: "ada@example.com", name: "Ada", imageUrl: null };
+  const { id: userId } = (await insertUser(pool, who))!;
+  const { apiKey: userKey } = await createApiKey(pool, config, {
+    accountId,
+    userId,
+    name: "Demo of the workspace",
+    scopes: accountScopes,
+    expiresInSeconds: null,
+  });
   receivers.trust(account.signingSecret);
-  await setEndpoint(pool, account.accountId, receivers.url("steady"));
-  return { ...account, apiKey };
+  await setEndpoint(pool, accountId, receivers.url("steady"));
+  return { ...account, apiKey, userKey };
 }
 
 function openPool(databaseUrl: string, resources: AsyncDisposableStack): Pool {

@@ -1,5 +1,5 @@
 import { analyses, type DemoAnalysis, type ReceiverName, receivers, rolledBackAnalysis } from "./analyses.ts";
-import { createApiClient } from "./api-client.ts";
+import { type ApiDelivery, createApiClient } from "./api-client.ts";
 import { type DemoDelivery, findFaults } from "./checks.ts";
 import { createDeliveryWatch } from "./delivery-watch.ts";
 import {
@@ -12,6 +12,7 @@ import {
 import { FORGED_ANALYSIS_ID, postForgery } from "./forgery.ts";
 import type { DemoOutput } from "./output.ts";
 import { createDemoPipeline } from "./pipeline.ts";
+import { playWorkspace } from "./workspace-act.ts";
 
 const ID_COLUMNS = 14;
 const URL_COLUMNS = 45;
@@ -21,18 +22,25 @@ export type ScenarioOptions = Omit<StartOptions, "onStep"> & { readonly output: 
 export type ScenarioResult = {
   readonly environment: DemoEnvironment;
   readonly deliveries: readonly DemoDelivery[];
+  /** Of the workflow's run; null: there is none. */
+  readonly runDelivery: ApiDelivery | null;
   /** What did not go as expected, in sentences. */
   readonly faults: readonly string[];
 };
 
-/** The whole demo, on the real service: publish, deliver and retry, replay, forge, and check the results. */
+/** The whole demo, on the real service: publish, deliver and retry, replay, forge, run a workflow, and check it all. */
 export async function runScenario(options: ScenarioOptions): Promise<ScenarioResult> {
   const { output, signal } = options;
   output.heading("Sealpost notifies customers' servers when the analysis of a document has finished.");
   const environment = await start(options);
   const api = createApiClient(environment.apiUrl, environment.apiKey, signal);
   const hostnames = new Map(analyses.map(({ id, receiver }) => [id, receivers[receiver].hostname]));
-  const watch = createDeliveryWatch(api, output, (id) => hostnames.get(id) ?? "?", signal);
+  const watch = createDeliveryWatch(
+    api,
+    output,
+    (id) => hostnames.get(id) ?? receivers.steady.hostname,
+    signal,
+  );
 
   const published = await publish(environment, output);
   output.heading("Delivering: each POST is signed, and each receiver verifies the signature");
@@ -44,6 +52,10 @@ export async function runScenario(options: ScenarioOptions): Promise<ScenarioRes
   const last = faults.length > 0 ? first : await watch.untilEnded(ids);
 
   faults.push(...(await forge(environment, options)));
+  const workspace = environment.hasWorkspace
+    ? await playWorkspace({ environment, output, api, watch, signal })
+    : { delivery: null, faults: [] };
+  faults.push(...workspace.faults);
   const deliveries = published.map(({ analysis, deliveryId }) => ({
     analysis,
     deliveryId,
@@ -51,7 +63,7 @@ export async function runScenario(options: ScenarioOptions): Promise<ScenarioRes
     last: last.find(({ id }) => id === deliveryId)!,
   }));
   faults.push(...(await findFaults(deliveries, environment.receivers, api)));
-  return { environment, deliveries, faults };
+  return { environment, deliveries, runDelivery: workspace.delivery, faults };
 }
 
 async function start({ output, ...options }: ScenarioOptions): Promise<DemoEnvironment> {

@@ -1,12 +1,15 @@
 import { textTable } from "../app/output.ts";
 import { receivers, rolledBackAnalysis } from "./analyses.ts";
+import type { ApiDelivery } from "./api-client.ts";
 import type { DemoDelivery } from "./checks.ts";
 import type { DemoReceivers } from "./receivers.ts";
+import type { ScenarioResult } from "./scenario.ts";
 
 const HEAD = ["analysis", "receiver", "first run", "final", "POSTs", "signatures"] as const;
 
 /** What happened to each analysis, as a table. */
-export function summaryTable(deliveries: readonly DemoDelivery[], demoReceivers: DemoReceivers): string {
+export function summaryTable({ deliveries, runDelivery, environment }: ScenarioResult): string {
+  const demoReceivers = environment.receivers;
   const rows = deliveries.map(({ analysis, deliveryId, first, last }) => {
     const received = demoReceivers.received.get(deliveryId);
     return [
@@ -26,7 +29,17 @@ export function summaryTable(deliveries: readonly DemoDelivery[], demoReceivers:
     "0",
     "–",
   ];
-  return textTable(HEAD, [...rows, rolledBack]);
+  return textTable(HEAD, [
+    ...rows,
+    rolledBack,
+    ...(runDelivery === null ? [] : [runRow(runDelivery, demoReceivers)]),
+  ]);
+}
+
+function runRow({ id, status, attempts_count }: ApiDelivery, { received }: DemoReceivers): string[] {
+  const verified = received.get(id)?.verified ?? 0;
+  const valid = `${verified} of ${attempts_count} valid`;
+  return ["workflow’s run", receivers.steady.hostname, status, status, `${attempts_count}`, valid];
 }
 
 /** The same as JSON fields. */

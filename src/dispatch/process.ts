@@ -48,6 +48,9 @@ export const DISPATCHER_CONNECTIONS = {
   feed: 1,
 } as const;
 
+/** Of the process that a dispatcher has for what areas compute: one for each step, one to look and to hold leases. */
+export const STEP_CONNECTIONS = 3;
+
 export type DispatchProcessOptions = DeliveringOptions & {
   readonly databaseUrl: string;
   readonly log: Logger;

@@ -9,6 +9,7 @@ import { createNoticeMetrics } from "./notice-metrics.ts";
 import { createQueueMetrics } from "./queue-metrics.ts";
 import type { Declared } from "./registry.ts";
 import { createMetricsRegistry } from "./registry.ts";
+import { createRunMetrics } from "./run-metrics.ts";
 
 /** Every metric of every process. */
 export function declaredMetrics(): readonly Declared[] {
@@ -21,6 +22,7 @@ export function declaredMetrics(): readonly Declared[] {
   createDatabaseMetrics(registry);
   createNoticeMetrics(registry);
   createMovingMetrics(registry);
+  createRunMetrics(registry);
   createBuildMetrics(registry);
   return registry.declared;
 }

@@ -10,6 +10,8 @@ export const scopes = [
   "documents:write",
   "keys:write",
   "operations:read",
+  "pages:read",
+  "pages:write",
   "spaces:read",
   "spaces:write",
   "staff:read",
@@ -18,6 +20,7 @@ export const scopes = [
   "webhooks:secrets",
   "webhooks:write",
   "workflows:read",
+  "workflows:run",
   "workflows:write",
 ] as const;
 

@@ -72,6 +72,16 @@ export async function findApiKey(database: Pool | ClientBase, digest: Buffer): P
   return rows[0] ? fromColumns(rows[0].key) : null;
 }
 
+/** Whether a key is good now: a transaction that began long after its request asks again. */
+export async function isApiKeyGood(tx: ClientBase, id: string): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `select from sealpost.api_keys
+     where id = $1 and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())`,
+    [id],
+  );
+  return rowCount === 1;
+}
+
 const NOTE_USE = `
 update sealpost.api_keys set last_used_at = now()
 where id = $1 and (last_used_at is null or last_used_at < now() - interval '1 minute')`;

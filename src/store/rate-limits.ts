@@ -27,6 +27,16 @@ export function createRequestCounter(
   };
 }
 
+/** Takes back one request from each of these buckets: it was not one of those that are limited. */
+export async function uncountRequest(pool: Pool, buckets: readonly string[]): Promise<void> {
+  await pool.query(
+    `update sealpost.rate_limits set points = points - 1
+     where key in (select key from sealpost.rate_limits where key = any ($1::text[]) and points > 0
+       order by key for update)`,
+    [buckets.map((bucket) => bucket.slice(0, KEY_CHARS_MAX))],
+  );
+}
+
 type Count = (bucket: string) => Promise<Counted>;
 
 /** Of the table; a longer one would be refused, and the others of its turn with it. */

@@ -303,6 +303,38 @@ describe("a source", () => {
   });
 });
 
+describe("a reader that goes away", () => {
+  const half = Buffer.alloc(200_000, "x");
+
+  test("before the source is open has it let go, and gives its place back", async () => {
+    const [opening, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const openSource = async () => {
+      opening.resolve();
+      await gate.promise;
+      return source([half, half]);
+    };
+    await start({ bytes: 2 * half.length, open: openSource }, { downloadsMax: 2 });
+    const { socket } = await open();
+    await opening.promise;
+    socket.destroy();
+    await expect.poll(() => api.connections.open).toBe(0);
+    gate.resolve();
+    await expect.poll(() => opened).toMatchObject([{ destroyed: true }]);
+    expect(api.faults).toEqual([]);
+    await expect.poll(async () => (await (await get()).bytes()).length).toBe(2 * half.length);
+  });
+
+  test("with requests that wait behind one another has the sources of all let go", async () => {
+    await start({ bytes: 1e12, open: async () => source(Array(10).fill(half)) });
+    const { socket } = await open();
+    for (let n = 1; n < 4; n++) socket.write(rawHead(`GET ${PATH}`, { authorization: `Bearer ${api.key}` }));
+    socket.pause();
+    await expect.poll(() => opened.length).toBe(4);
+    socket.destroy();
+    await expect.poll(() => opened).toMatchObject(Array(4).fill({ destroyed: true }));
+  });
+});
+
 test("a reader that hardly reads is cut off, and its source let go", async () => {
   const endless = async function* () {
     for (;;) yield Buffer.alloc(100_000);

@@ -40,7 +40,7 @@ describe("a file", () => {
 
   test("that comes slowly may take its time, as long as it comes", async () => {
     const progressWithinMs = 400;
-    api = await start({ progressWithinMs });
+    api = await start({ progressWithinMs, receivedBytesMin: 1 });
     const { socket, ended } = await open();
     socket.write(head({ connection: "close" }));
     const startedAt = performance.now();
@@ -138,7 +138,19 @@ describe("a body that is not what was announced leaves nothing behind:", () => {
     const { socket, ended } = await open();
     socket.write(head({ connection: "close" }));
     socket.write(BYTES.subarray(0, 5));
-    expect(await ended).toMatch(/^HTTP\/1\.1 400 .*"path":"body","message":"No byte came for 0.1 s."/s);
+    expect(await ended).toMatch(
+      /^HTTP\/1\.1 400 .*"path":"body","message":"Fewer than 16384 bytes came in 0.1 s."/s,
+    );
+    nothingLeft();
+  });
+
+  test("a client that sends a byte now and then", async () => {
+    api = await start({ progressWithinMs: 300, receivedBytesMin: 10 });
+    const { socket, ended } = await open();
+    socket.write(head({ connection: "close" }));
+    const sending = globalThis.setInterval(() => socket.write("x"), 50);
+    expect(await ended).toMatch(/^HTTP\/1\.1 400 .*"Fewer than 10 bytes came in 0.3 s."/s);
+    clearInterval(sending);
     nothingLeft();
   });
 

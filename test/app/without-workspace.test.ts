@@ -37,6 +37,9 @@ export function startAreaChecks(_options: object): () => Promise<void> {
 export function startAreaWork(_options: object): () => Promise<void> {
   return async () => undefined;
 }
+export function startAreaSteps(_options: object): () => Promise<void> {
+  return async () => undefined;
+}
 export async function findMoveHindrance(): Promise<string | null> {
   return null;
 }

@@ -50,7 +50,7 @@ export type Bench = BenchOptions & {
   /** The real `dispatch` with its own defaults, logging to a file. */
   startDefaultDispatcher(database: BenchDatabase): Promise<RunningDispatcher>;
   /** The real `serve`, logging to a file, with its rate limit raised … */
-  startApi(database: BenchDatabase): Promise<RunningApi>;
+  startApi(database: BenchDatabase, env?: Readonly<Record<string, string>>): Promise<RunningApi>;
   /** … and with its own defaults. */
   startDefaultApi(database: BenchDatabase): Promise<RunningApi>;
   startPublisher(database: BenchDatabase): AskedProcess;
@@ -145,7 +145,8 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
         env: { LOG_LEVEL: "info" },
         outputFile: logFile,
       }),
-    startApi: (database) => startServe(database, { RATE_LIMIT_REQUESTS: String(RAISED_RATE_LIMIT) }),
+    startApi: (database, env = {}) =>
+      startServe(database, { RATE_LIMIT_REQUESTS: String(RAISED_RATE_LIMIT), ...env }),
     startDefaultApi: (database) => startServe(database, {}),
     startPublisher: ({ publisherUrl }) =>
       keepTrack(startAsked("publisher-process.ts", { databaseUrl: publisherUrl })),

@@ -29,6 +29,7 @@ import { move } from "./cases/move.ts";
 import { observing } from "./cases/observing.ts";
 import { profile } from "./cases/profile.ts";
 import { retention } from "./cases/retention.ts";
+import { runs } from "./cases/runs.ts";
 import { scaleOut } from "./cases/scale-out.ts";
 import { sqlBatches } from "./cases/sql-batches.ts";
 import { sqlSingle } from "./cases/sql-single.ts";
@@ -56,6 +57,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   move,
   apiReads,
   feed,
+  runs,
   observing,
 ];
 const { values: wishes } = parseArgs({

@@ -72,7 +72,7 @@ describe("the demo", { timeout: patience(120_000) }, () => {
     expect(events).toContainEqual({ event: "verdict", is_right: true });
     const headers = { authorization: `Bearer ${api_key}` };
     const response = await fetch(`${url}/v1/webhooks/deliveries`, { headers });
-    expect(await response.json()).toMatchObject({ total: 6 });
+    expect(await response.json()).toMatchObject({ total: 7 });
 
     const attempts = events.filter(({ event }) => event === "attempt");
     const outcomesOf = (analysisId: string) =>
@@ -83,6 +83,14 @@ describe("the demo", { timeout: patience(120_000) }, () => {
     expect(outcomesOf("draft-1007")).toEqual([]);
     expect(events.find(({ event }) => event === "replayed")).toMatchObject({ status: 202 });
     expect(events.find(({ event }) => event === "forgery")).toMatchObject({ status: 400 });
+
+    const nodes = events.filter(({ event }) => event === "node_ended");
+    expect(nodes.map(({ node_name, status, items }) => [node_name, status, items])).toEqual([
+      ["Start", "SUCCEEDED", 1],
+      ["Documents", "SUCCEEDED", 3],
+      ["Analysis", "SUCCEEDED", 3],
+    ]);
+    expect(outcomesOf(String(nodes[0]?.run_id))).toEqual([204]);
 
     child.kill("SIGINT");
     expect(await finished).toMatchObject({ code: 0, stderr: "" });

@@ -36,6 +36,7 @@ describe("an empty environment", () => {
       analysisRetentionSeconds: 604_800,
       logRetentionDays: 30,
       auditRetentionDays: 365,
+      movedObjectRetentionSeconds: 86_400,
       idempotencyRetentionSeconds: 86_400,
       unsafeAllowedTargets: null,
     });
@@ -102,9 +103,15 @@ describe.each([
   ["PORT", ["0", "65535"], ["-1", "65536", "80.5", "0x50", "1e3", " 80", "٣"]],
   ["RETRY_ATTEMPTS", ["1", "8"], ["0", "9"]],
   ["ANALYSIS_RETENTION_SECONDS", ["604800"], ["604799"]],
+  ["MOVED_OBJECT_RETENTION_SECONDS", ["300"], ["299"]],
   ["API_KEY_BRAND", ["svc", "a1"], ["1a", "Svc", "a_b", "a".repeat(17)]],
   ["DATABASE_URL", ["postgres://a@b/c", "postgresql://localhost/db?host=%2Fsock"], ["mysql://a@b/c", "db"]],
   ["PUBLIC_URL", ["https://api.example.com", "http://localhost:8080/"], ["ftp://a", "https://a/?b", "a"]],
+  [
+    "PAGES_URL",
+    ["https://pages.example.com", "http://localhost:8080"],
+    ["pages.example.com", "https://pages.example.com/", "https://a.example/b", "ftp://a"],
+  ],
   ["TARGET_DNS_SERVERS", ["10.0.0.2", "10.0.0.2:53, ::1,[::1]:53"], ["dns.example.com", "10.0.0.2:0", ","]],
   ["OWN_ADDRESSES", ["198.51.100.7, 2001:db8::/64"], ["198.51.100.0/33", "localhost"]],
   [
@@ -146,6 +153,33 @@ describe("production", () => {
     const env = { SECRETS_KEY: secretsKey, UNSAFE_ALLOWED_TARGETS: "localhost:8443" };
     expect(problemsOf({ ...env, ENVIRONMENT: "development" })).toEqual([]);
     expect(problemsOf({ ...env, ENVIRONMENT: "production" })).toHaveLength(1);
+  });
+});
+
+describe("PAGES_URL is of another host than the console", () => {
+  test.each([
+    { PAGES_URL: "http://127.0.0.1:9090" },
+    { PAGES_URL: "https://api.example.com:8443", PUBLIC_URL: "https://API.example.com/service" },
+  ])("as %j is not", (env) => {
+    const [problem = "", ...others] = problemsOf(env);
+    expect(others).toEqual([]);
+    expect(problem).toContain("must be of another one");
+    expect(problem).toContain("PUBLIC_URL" in env ? "PUBLIC_URL" : "HOST");
+  });
+
+  test.each([
+    { PAGES_URL: "http://localhost:8080" },
+    { PAGES_URL: "https://pages.example.com", PUBLIC_URL: "https://api.example.com" },
+  ])("as %j is", (env) => {
+    expect(problemsOf(env)).toEqual([]);
+  });
+
+  test("and in production has TLS", () => {
+    const env = { ENVIRONMENT: "production", SECRETS_KEY: secretsKey };
+    expect(problemsOf({ ...env, PAGES_URL: "http://pages.example.com" })).toEqual([
+      "PAGES_URL must be an https URL when ENVIRONMENT is production.",
+    ]);
+    expect(problemsOf({ ...env, PAGES_URL: "https://pages.example.com" })).toEqual([]);
   });
 });
 

@@ -175,6 +175,7 @@ describe.skipIf(!HAS_BROWSER)("the console in a browser", () => {
     const { page, context } = await open();
     await page.goto(`${api.url}/console/a/${api.account.accountId}/deliveries?status_code=9`);
     expect(await page.locator("h1").textContent()).toBe("Invalid request");
+    expect(await page.locator("main").textContent()).not.toContain("`errors`");
     const nowhere = await page.goto(
       `${api.url}/console/a/${api.account.accountId}/deliveries/01a202fb-dbd9-7000-aca3-48e0de76fa5b`,
     );

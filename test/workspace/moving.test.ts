@@ -1,9 +1,12 @@
+import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ErasedRequest, Work } from "../../src/api/operation.ts";
 import type { Content } from "../../src/api/operation-io.ts";
+import { ObjectStoreAwayError } from "../../src/workspace/objects/object-errors.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import { contentOperations } from "../../src/workspace/operations/document-content.ts";
+import { changeRows, rowOf, rowsOf } from "../support/installation.ts";
 import { BYTES } from "./support/documents.ts";
 import {
   endKeeping,
@@ -17,6 +20,8 @@ import {
   startStillApi,
 } from "./support/moving.ts";
 import { passedOn } from "./support/object-stores.ts";
+
+const HOUR_MS = 3_600_000;
 
 let still: StillApi;
 let { database, api, documents, objects } = {} as StillApi;
@@ -170,6 +175,116 @@ test("an upload that is under way while its document and its space are renamed i
   expect(await keyOf(id)).toMatch(/^spaces\/after\/.*\/after$/);
   expect((await documents.download(id)).bytes).toEqual(BYTES);
 });
+
+test("an object that cannot be copied holds up no other, and is tried again, later each time", async () => {
+  const { id: space_id } = await documents.newSpace("one bad");
+  const ids: unknown[] = [];
+  for (let n = 0; n < 30; n++) ids.push((await documents.uploaded({ space_id, file_name: `${n}` })).id);
+  const bad = await keyOf(ids[3]);
+  const copied: string[] = [];
+  const faulty: ObjectStore = {
+    ...passedOn(objects),
+    copy: async (from, ...rest) => {
+      if (from === bad) throw new ObjectStoreAwayError("copy it", new Error("EIO"));
+      copied.push(from);
+      await objects.copy(from, ...rest);
+    },
+  };
+  const errors: Error[] = [];
+  const hooks = { onUncopied: (error: Error) => void errors.push(error) };
+  const { body: space } = await documents.renameSpace(space_id, "one bad, renamed");
+  while (await moveOnce(database.pool, faulty, hooks));
+  for (const [n, id] of ids.entries()) {
+    expect((await keyOf(id)).startsWith(String(space.storage_prefix)), `${n}`).toBe(n !== 3);
+  }
+  expect(copied).toHaveLength(29);
+  const waits: number[] = [];
+  for (let n = 0; n < 9; n++) {
+    const move = await rowOf(database.pool, "workspace.moves", { space_id });
+    expect([move.document_id, move.failures]).toEqual([ids[3], n + 1]);
+    waits.push(move.next_at.getTime() - Date.now());
+    await endLeases(database.pool);
+    await moveOnce(database.pool, faulty, hooks);
+  }
+  expect(waits[0]).toBeLessThan(30_000);
+  for (const [n, wait] of waits.entries()) expect(wait).toBeGreaterThan((waits[n - 1] ?? 0) - 1_000);
+  expect(waits.at(-1)).toBeGreaterThan(HOUR_MS / 2);
+  expect(waits.at(-1)).toBeLessThanOrEqual(HOUR_MS);
+  expect([copied.length, errors.length]).toEqual([29, 10]);
+  await endLeases(database.pool);
+  await moveAll();
+  expect((await keyOf(ids[3])).startsWith(String(space.storage_prefix))).toBe(true);
+});
+
+test("a store that is away is no fault of an object's: the step is taken again as it was", async () => {
+  const { id: space_id } = await documents.newSpace("away");
+  const { id } = await documents.uploaded({ space_id });
+  await documents.renameSpace(space_id, "away, renamed");
+  const away = async () => {
+    throw new ObjectStoreAwayError("answer", new Error("ECONNREFUSED"));
+  };
+  const store: ObjectStore = { ...passedOn(objects), copy: away, stat: away };
+  await expect(moveOnce(database.pool, store)).rejects.toThrow("ECONNREFUSED");
+  const move = await rowOf(database.pool, "workspace.moves", { space_id });
+  expect(move).toMatchObject({ document_id: null, failures: 0 });
+  await endLeases(database.pool);
+  await moveAll();
+  expect((await documents.download(id)).bytes).toEqual(BYTES);
+});
+
+test("a lost object is looked for again, and follows its name when it is restored", async () => {
+  const { id: space_id } = await documents.newSpace("lost");
+  const { id } = await documents.uploaded({ space_id });
+  const { id: other } = await documents.uploaded({ space_id, file_name: "other" });
+  const old = await keyOf(id);
+  await objects.remove(old);
+  const { body: space } = await documents.renameSpace(space_id, "lost and found");
+  const lost: string[] = [];
+  const hooks = { onLost: ({ documentId }: { documentId: string }) => void lost.push(documentId) };
+  for (let n = 0; n < 3; n++) {
+    await endLeases(database.pool);
+    while (await moveOnce(database.pool, objects, hooks));
+  }
+  expect(lost).toEqual([id, id, id]);
+  expect((await keyOf(other)).startsWith(String(space.storage_prefix))).toBe(true);
+  await objects.put(old, Readable.from([BYTES]), BYTES.length);
+  await endLeases(database.pool);
+  await moveAll();
+  expect((await keyOf(id)).startsWith(String(space.storage_prefix))).toBe(true);
+  expect((await documents.download(id)).bytes).toEqual(BYTES);
+});
+
+test("a lost object is given up after 200 tries", async () => {
+  const { id: space_id } = await documents.newSpace("gone");
+  const { id } = await documents.uploaded({ space_id });
+  const key = await keyOf(id);
+  await objects.remove(key);
+  await documents.rename(id, "renamed");
+  await changeRows(database.pool, "workspace.moves", { space_id }, { failures: 198 });
+  await moveOnce(database.pool, objects, { onLost: () => undefined });
+  expect(await rowOf(database.pool, "workspace.moves", { space_id })).toMatchObject({ failures: 199 });
+  await endLeases(database.pool);
+  await moveOnce(database.pool, objects, { onLost: () => undefined });
+  expect(await rowsOf(database.pool, "workspace.moves", { space_id })).toEqual([]);
+  await objects.put(key, Readable.from([BYTES]), BYTES.length);
+});
+
+test.each([
+  [0, 300],
+  [86_400_000, 86_400],
+])(
+  "the old object of what was moved is kept for %i ms, and five minutes at least",
+  async (keptMs, seconds) => {
+    const { id: space_id } = await documents.newSpace("kept");
+    const { storage_key, id } = await documents.uploaded({ space_id });
+    await documents.rename(id, "renamed");
+    while (await moveOnce(database.pool, objects, { keptMs }));
+    const { remove_at } = await rowOf(database.pool, "workspace.loose_objects", { storage_key });
+    const left = (remove_at.getTime() - Date.now()) / 1_000;
+    expect(left).toBeGreaterThan(seconds - 60);
+    expect(left).toBeLessThanOrEqual(seconds);
+  },
+);
 
 test("20 who rename a space and a document at once come one after the other", async () => {
   const { id: space_id } = await documents.newSpace("at once");

@@ -1,7 +1,9 @@
 import type { z } from "zod";
+import type { AnalysisOrigin } from "../../model/analysis-origin.ts";
 import type { DeliveryWithAttempts } from "../../operations/delivery-schema.ts";
 import { keyField } from "../forms.ts";
 import { type Html, html } from "../html.ts";
+import { originLine } from "../origin-line.ts";
 import { timelineOf } from "../run-timeline.ts";
 import type { Screen, View } from "../screen.ts";
 import { statusOf } from "../status.ts";
@@ -19,7 +21,9 @@ export const deliveryScreen: Screen = {
   path: "/deliveries/{delivery_id}",
   show: async (view) => {
     const delivery = await view.ask<Shown>("webhooks.deliveries.get", { params: view.params });
-    return { title: delivery.analysis_id, main: page(view, delivery) };
+    // Whoever may read the analysis may know what made it.
+    const origin = view.may("analyses:read") ? await view.findOrigin(delivery.analysis_id) : null;
+    return { title: delivery.analysis_id, main: page(view, delivery, origin) };
   },
 };
 
@@ -34,7 +38,7 @@ export const replayDelivery: Screen = {
   },
 };
 
-function page(view: View, delivery: Shown): Html {
+function page(view: View, delivery: Shown, origin: AnalysisOrigin | null): Html {
   const runs = [...Map.groupBy(delivery.attempts, ({ run }) => run)].reverse();
   const next = delivery.next_attempt_at;
   const until = readableUntil(delivery.created_at, view.analysisRetentionMs, view.session.timeZone);
@@ -44,6 +48,7 @@ function page(view: View, delivery: Shown): Html {
 ${isReplayable && replayForm(view, delivery)}</div>
 ${view.query.replayed === "1" && delivery.status === "pending" && queued(delivery)}
 <p class="explanation">${delivery.explanation}</p>
+${origin !== null && originLine(origin)}
 <dl class="facts">
 <div><dt>Event</dt><dd>${delivery.event}</dd></div>
 <div><dt>Published</dt><dd>${momentOf(delivery.created_at, view.session.timeZone)}</dd></div>

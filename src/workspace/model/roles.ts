@@ -10,6 +10,7 @@ export type SpacePermission =
   | "upload"
   | "delete"
   | "rename"
+  | "edit_pages"
   | "manage_members"
   | "edit_workflows"
   | "run_workflows"
@@ -18,8 +19,8 @@ export type SpacePermission =
 const forWorkflows = ["edit_workflows", "run_workflows", "publish_workflows"] as const;
 
 const permissions: Readonly<Record<SpaceRole, readonly SpacePermission[]>> = {
-  ADMIN: ["read", "download", "upload", "delete", "rename", "manage_members", ...forWorkflows],
-  EDITOR: ["read", "download", "upload", "rename", ...forWorkflows],
+  ADMIN: ["read", "download", "upload", "delete", "rename", "edit_pages", "manage_members", ...forWorkflows],
+  EDITOR: ["read", "download", "upload", "rename", "edit_pages", ...forWorkflows],
   VIEWER: ["read", "download"],
 };
 

@@ -1,7 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../store/transaction.ts";
 import { isInPlace, newObjectKey } from "../model/object-keys.ts";
-import { ObjectNotFoundError } from "../objects/object-errors.ts";
+import { STORE_ID_KEY } from "../objects/known-store.ts";
+import { ObjectNotFoundError, ObjectStoreAwayError } from "../objects/object-errors.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { giveUpKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import {
@@ -9,6 +10,8 @@ import {
   endMove,
   isStillAt,
   type KeySwitch,
+  moveLater,
+  postponeMove,
   readMovePage,
   type StoredMove,
   switchKeys,
@@ -17,12 +20,18 @@ import { lockStoragePrefix } from "../store/spaces.ts";
 
 /** Copied at a time, before their rows are switched in one transaction. */
 const OBJECTS_PER_STEP = 25;
+/** Of an object that is missing: somebody has eight days to restore it. One that cannot be copied is tried for ever. */
+const LOST_TRIES_MAX = 200;
 
 export type Moving = {
   readonly pool: Pool;
   readonly objects: ObjectStore;
-  /** A document has no object where its row says. Nothing can be moved; somebody has to look. */
+  /** How long the old object of what was moved is kept. */
+  readonly keptMs: number;
+  /** A document has no object where its row says, told each time that it is looked for; somebody has to look. */
   readonly onLost: (document: { readonly accountId: string; readonly documentId: string }) => void;
+  /** An object cannot be copied, though the store is there. It is tried again. */
+  readonly onUncopied: (error: ObjectStoreAwayError) => void;
   readonly signal: AbortSignal;
 };
 
@@ -41,17 +50,21 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
   const newKeys = stored.map(({ newKey }) => newKey);
   if (newKeys.length > 0) await reserveKeys(pool, move.accountId, newKeys);
   try {
-    const copied = await copyAll(moving, move, stored);
+    const { copied, failed, lost } = await copyAll(moving, move, stored);
     signal.throwIfAborted();
     const switches = [...copied, ...wanted.filter(({ hasContent }) => !hasContent)];
     const isEnd = page.length < OBJECTS_PER_STEP;
     const afterId = page.at(-1)?.documentId ?? move.afterId;
     return await inTransaction(pool, async (tx) => {
-      const { isStale, count } = await switchAll(tx, move, switches, newKeys);
+      const { isStale, count } = await switchAll(tx, moving, move, switches, newKeys);
       // Whoever renamed the space has asked for this again, and a reservation that has run out is made again.
       if (isStale) await continueMove(tx, move, move.afterId);
-      else if (isEnd) await endMove(tx, move);
-      else await continueMove(tx, move, afterId);
+      else if (move.documentId !== null && isTriedAgain(move, failed, lost)) await postponeMove(tx, move);
+      else {
+        if (move.documentId === null) await moveLater(tx, move, idsOf([...failed, ...lost]));
+        if (isEnd) await endMove(tx, move);
+        else await continueMove(tx, move, afterId);
+      }
       return count;
     });
   } catch (error) {
@@ -61,31 +74,65 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
   }
 }
 
-/** Those whose objects are there. */
-async function copyAll(
-  { pool, objects, onLost, signal }: Moving,
-  { accountId }: StoredMove,
-  stored: readonly KeySwitch[],
-): Promise<readonly KeySwitch[]> {
+type Copies = {
+  readonly copied: readonly KeySwitch[];
+  readonly failed: readonly KeySwitch[];
+  readonly lost: readonly KeySwitch[];
+};
+
+/** @throws ObjectStoreAwayError when nothing can be copied because the store is away */
+async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwitch[]): Promise<Copies> {
+  const { pool, objects, onLost, onUncopied, signal } = moving;
+  const { accountId } = move;
   const copies = await Promise.allSettled(
     stored.map(({ storageKey, newKey }) => objects.copy(storageKey, newKey, signal)),
   );
-  const copied: KeySwitch[] = [];
+  signal.throwIfAborted();
+  const [copied, failed, lost]: [KeySwitch[], KeySwitch[], KeySwitch[]] = [[], [], []];
+  const errors: ObjectStoreAwayError[] = [];
   for (const [index, copy] of copies.entries()) {
     const document = stored[index]!;
     if (copy.status === "fulfilled") copied.push(document);
-    else if (!(copy.reason instanceof ObjectNotFoundError)) throw copy.reason;
+    else if (copy.reason instanceof ObjectStoreAwayError) {
+      failed.push(document);
+      errors.push(copy.reason);
+    } else if (!(copy.reason instanceof ObjectNotFoundError)) throw copy.reason;
     // Otherwise somebody else has moved it meanwhile.
     else if (await isStillAt(pool, accountId, document)) {
+      lost.push(document);
       onLost({ accountId, documentId: document.documentId });
     }
   }
-  return copied;
+  if (errors.length > 0 && copied.length === 0) await expectStore(moving);
+  for (const error of errors) onUncopied(error);
+  return { copied, failed, lost };
+}
+
+/** Whatever it has there: an outage of the store is no fault of an object's. */
+async function expectStore({ objects, signal }: Moving): Promise<void> {
+  try {
+    await objects.stat(STORE_ID_KEY, signal);
+  } catch (error) {
+    if (!(error instanceof ObjectNotFoundError)) throw error;
+  }
+}
+
+function isTriedAgain(
+  { failures }: StoredMove,
+  failed: readonly unknown[],
+  lost: readonly unknown[],
+): boolean {
+  return failed.length > 0 || (lost.length > 0 && failures + 1 < LOST_TRIES_MAX);
+}
+
+function idsOf(documents: readonly KeySwitch[]): string[] {
+  return documents.map(({ documentId }) => documentId);
 }
 
 /** @param newKeys all that were reserved: those that no document gets are given up */
 async function switchAll(
   tx: ClientBase,
+  { keptMs }: Moving,
   move: StoredMove,
   switches: readonly KeySwitch[],
   newKeys: readonly string[],
@@ -100,6 +147,7 @@ async function switchAll(
   const usedKeys = new Set(used.map(({ newKey }) => newKey));
   const unused = newKeys.filter((key) => !usedKeys.has(key));
   const left = used.filter(({ hasContent }) => hasContent).map(({ storageKey }) => storageKey);
-  if (unused.length + left.length > 0) await giveUpKeys(tx, accountId, [...unused, ...left]);
+  if (unused.length > 0) await giveUpKeys(tx, accountId, unused);
+  if (left.length > 0) await giveUpKeys(tx, accountId, left, keptMs);
   return { isStale: isStale || possible.length < switches.length, count: used.length };
 }

@@ -20,6 +20,8 @@ export type MoverWork = "move" | "remove" | "clean";
 export type MoverOptions = {
   readonly pool: Pool;
   readonly objects: ObjectStore;
+  /** How long the old object of what was moved is kept. */
+  readonly keptMs: number;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
   readonly onMoved: (count: number) => void;
@@ -57,12 +59,13 @@ export class Mover {
 
   async #move(): Promise<void> {
     const { signal } = this.#stopping;
-    const { pool, objects, onMoved, onLost, lookEveryMs = LOOK_EVERY_MS } = this.#options;
+    const { pool, objects, keptMs, onMoved, onLost, onError, lookEveryMs = LOOK_EVERY_MS } = this.#options;
+    const onUncopied = (error: Error) => onError("move", error);
     while (!signal.aborted) {
       const hasMore = await this.#try("move", async () => {
         const move = await claimMove(pool, STEP_LEASE_MS);
         if (move === null) return false;
-        onMoved(await advanceMove({ pool, objects, onLost, signal }, move));
+        onMoved(await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move));
         return true;
       });
       if (!hasMore) await abortableDelay(lookEveryMs, signal);

@@ -6,7 +6,9 @@ export const NEVER: AbortSignal = new AbortController().signal;
 
 /** Reads a body into buffers of the caller's, and makes sure that it has exactly as many bytes as were said. */
 export class BodyReader {
-  readonly #chunks: AsyncIterator<Uint8Array>;
+  readonly #body: AsyncIterable<Uint8Array>;
+  /** Null: nobody has read yet. */
+  #chunks: AsyncIterator<Uint8Array> | null = null;
   readonly #sizeBytes: number;
   /** What of the last chunk had no room. */
   #rest: Uint8Array = new Uint8Array();
@@ -16,8 +18,7 @@ export class BodyReader {
     if (!Number.isSafeInteger(sizeBytes) || sizeBytes < 0) throw new RangeError(`No size: ${sizeBytes}`);
     // The iterator listens once it is asked, and meets then what came before: until then nobody would.
     if (body instanceof Readable) body.on("error", () => undefined);
-    // Its `return` is never called: that would destroy a stream, and with it the connection that is to be answered on.
-    this.#chunks = body[Symbol.asyncIterator]();
+    this.#body = body;
     this.#sizeBytes = sizeBytes;
   }
 
@@ -51,7 +52,11 @@ export class BodyReader {
 
   /** The next chunk, or null at the end. */
   async #read(signal: AbortSignal): Promise<Uint8Array | null> {
-    const { done, value } = await unlessAborted(() => this.#chunks.next(), signal);
+    signal.throwIfAborted();
+    // Its `return` is never called: that would destroy a stream, and with it the connection that is to be answered on.
+    this.#chunks ??= this.#body[Symbol.asyncIterator]();
+    const chunks = this.#chunks;
+    const { done, value } = await unlessAborted(() => chunks.next(), signal);
     if (done) return null;
     this.#receivedBytes += value.length;
     return value;

@@ -2,7 +2,10 @@ import { constants } from "node:fs";
 import { copyFile, link, mkdir, open, rename, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 
-/** Others may remove the folder while it is still empty, each time one of their own objects was its last. */
+/**
+ * Others may remove the folder while it is still empty, each time one of their own objects was its last. Node's `mkdir`
+ * says then that it is missing, or that what is in its place is no folder.
+ */
 const TRIES_MAX = 100;
 
 /**
@@ -17,7 +20,8 @@ export async function putInPlace(file: string, root: string, path: string): Prom
       await rename(file, target);
       break;
     } catch (error) {
-      if (!isAbsent(error) || tries === TRIES_MAX) throw error;
+      const isGone = isAbsent(error) || (error as NodeJS.ErrnoException).code === "ENOTDIR";
+      if (!isGone || tries === TRIES_MAX) throw error;
     }
   }
   for (const folder of foldersUp(root, path)) await syncFolder(folder);

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { constants } from "node:fs";
 import { access, type FileHandle, mkdir, open, readdir, rm, unlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { BodyReader, NEVER } from "./body-reader.ts";
+import { BodyReader, NEVER, unlessAborted } from "./body-reader.ts";
 import { BLOCK_BYTES, fileBody } from "./file-body.ts";
 import { isAbsent, linkOrCopy, nullIfAbsent, pruneFolders, putInPlace, syncFolder } from "./file-folders.ts";
 import { factsOf, listFiles } from "./file-listing.ts";
@@ -74,10 +74,13 @@ class FileStore implements ObjectStore {
     checkObjectKey(to);
     signal.throwIfAborted();
     const asked = `copy ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
-    await this.#withDraft(async (draft) => {
+    const copying = this.#withDraft(async (draft) => {
       await this.#unlessAbsent(from, asked, () => linkOrCopy(join(this.#root, pathOf(from)), draft));
+      signal.throwIfAborted();
       await asking(asked, () => putInPlace(draft, this.#root, pathOf(to)));
     });
+    // A disk that hangs cannot be told to stop.
+    await unlessAborted(() => copying, signal);
   }
 
   async remove(key: string, signal = NEVER): Promise<void> {
@@ -85,7 +88,10 @@ class FileStore implements ObjectStore {
     signal.throwIfAborted();
     const path = pathOf(key);
     await asking(`remove ${JSON.stringify(key)}`, async () => {
-      if (!(await unlinkIfThere(join(this.#root, path)))) return;
+      if (!(await unlinkIfThere(join(this.#root, path)))) {
+        await access(this.#root);
+        return;
+      }
       await syncFolder(dirname(join(this.#root, path)));
       await pruneFolders(this.#root, path);
     });

@@ -31,6 +31,15 @@ export class BodyLengthError extends Error {
   }
 }
 
+/** Whoever asks is storing as much at once as it may. Once some of that is stored, there is room again. */
+export class ObjectShareError extends Error {
+  override readonly name = "ObjectShareError";
+
+  constructor(asked: string) {
+    super(`The object store could not ${asked}: whoever asks has its share of the memory already`);
+  }
+}
+
 /** The store did not answer, or could not do what it was asked for: the same again may well succeed. */
 export class ObjectStoreAwayError extends Error {
   override readonly name = "ObjectStoreAwayError";

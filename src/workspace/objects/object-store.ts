@@ -11,11 +11,18 @@ export type ObjectStore = {
   /**
    * Stores `sizeBytes` bytes of `body`, atomically: who reads meets all of them, or what was there before. When it
    * rejects, nothing is stored; after an outage it cannot always be known, and all of it may be. What `body` throws is
-   * thrown as it is. The body is read by its iterator and not destroyed: that, and how long it may stand still, is the
-   * caller's.
-   * @throws BodyLengthError
+   * thrown as it is. The body is read by its iterator, once there is room for it, and not destroyed: that, and how long
+   * it may stand still, is the caller's.
+   * @param sharer who has at most half of the memory that puts share; absent: nobody
+   * @throws BodyLengthError, or ObjectShareError when the sharer has its half
    */
-  put(key: string, body: AsyncIterable<Uint8Array>, sizeBytes: number, signal?: AbortSignal): Promise<void>;
+  put(
+    key: string,
+    body: AsyncIterable<Uint8Array>,
+    sizeBytes: number,
+    signal?: AbortSignal,
+    sharer?: string,
+  ): Promise<void>;
   /**
    * What is stored now, whatever happens to the key while it is read.
    * @param range both ends inclusive; what is beyond the object's end is left out. Null: everything
@@ -23,7 +30,8 @@ export type ObjectStore = {
    */
   get(key: string, range?: ByteRange | null, signal?: AbortSignal): Promise<ObjectContent>;
   /**
-   * Stores the same bytes under a second key, atomically, without reading them here. Both live on alone.
+   * Stores the same bytes under a second key, atomically, without reading them here. Both live on alone. Aborted, it
+   * rejects at once, and may still be made a little later.
    * @throws ObjectNotFoundError
    */
   copy(from: string, to: string, signal?: AbortSignal): Promise<void>;

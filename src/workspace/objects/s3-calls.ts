@@ -10,7 +10,7 @@ export type S3Call<T> = {
   /** Where the range begins that is asked for. */
   readonly start?: number;
   readonly deadlineMs: number;
-  /** Absent: a call that decides whether something is stored, and is not given up half-way. */
+  /** Absent: a call that decides whether a put is stored, and is not given up half-way. */
   readonly signal?: AbortSignal;
   readonly send: (options: { readonly abortSignal: AbortSignal }) => Promise<T>;
 };
@@ -35,16 +35,17 @@ export async function callS3<T>(call: S3Call<T>): Promise<T> {
   }
 }
 
-/** A proxy's page may say 200, too; S3 names what it has stored, or reads. */
-export function requireETag(answer: { readonly ETag?: string | undefined }, asked: string): void {
-  if (answer.ETag === undefined) throw new ObjectStoreAwayError(asked, new Error("what answered is no S3"));
+/** A proxy's page may say 200, too; S3 names what it has stored, copied, or reads. */
+export function requireETag(answer: { readonly ETag?: string | undefined } | undefined, asked: string): void {
+  if (answer?.ETag === undefined) throw new ObjectStoreAwayError(asked, new Error("what answered is no S3"));
 }
+
+const NOT_THERE = new Set(["NoSuchKey", "NotFound", "NoSuchUpload"]);
 
 function storeErrorOf(error: unknown, { asked, key, start }: S3Call<unknown>): Error {
   const cause = withoutSecrets(error);
   if (key !== undefined && error instanceof S3ServiceException) {
-    if (error.name === "NoSuchKey" || error.name === "NotFound")
-      return new ObjectNotFoundError(key, { cause });
+    if (NOT_THERE.has(error.name)) return new ObjectNotFoundError(key, { cause });
     if (error.name === "InvalidRange") return new ObjectRangeError(key, start ?? 0, { cause });
   }
   return new ObjectStoreAwayError(asked, cause);

@@ -1,6 +1,6 @@
 import { S3Client } from "@aws-sdk/client-s3";
 import { ByteBudget } from "./byte-budget.ts";
-import { ObjectStoreAwayError } from "./object-errors.ts";
+import { ObjectShareError, ObjectStoreAwayError } from "./object-errors.ts";
 import { callS3, type S3Call } from "./s3-calls.ts";
 import type { S3Limits } from "./s3-limits.ts";
 
@@ -14,8 +14,11 @@ export type S3Options = {
   readonly secretAccessKey: string;
 };
 
-/** A memory that a part is read into, until it is let go. */
+/** A memory that a part is read into, until it is let go; that once more does nothing. */
 export type Held = { readonly bytes: Uint8Array; readonly letGo: () => void };
+
+/** What memory is for: completes "The object store could not …"; and whose share it is, null: nobody's. */
+export type Holding = { readonly asked: string; readonly sharer: string | null };
 
 /** A bucket, and how it is spoken to. */
 export class S3 {
@@ -63,8 +66,8 @@ export class S3 {
     return { Bucket: this.#bucket };
   }
 
-  async call<T>(call: Omit<S3Call<T>, "deadlineMs">): Promise<T> {
-    return await callS3({ ...call, deadlineMs: this.limits.callMs });
+  async call<T>(call: Omit<S3Call<T>, "deadlineMs"> & { readonly deadlineMs?: number }): Promise<T> {
+    return await callS3({ deadlineMs: this.limits.callMs, ...call });
   }
 
   /** Takes memory back that S3 has got whole, for the next part: otherwise much of it waits for the collector. */
@@ -72,20 +75,31 @@ export class S3 {
     if (bytes.length === this.limits.partBytes && this.#spare.length < SPARE_MAX) this.#spare.push(bytes);
   }
 
-  /** Memory for a part, as soon as there is some. */
-  async hold(bytes: number, asked: string, signal: AbortSignal): Promise<Held> {
+  /** Memory for a part, as soon as there is some. @throws ObjectShareError, ObjectStoreAwayError */
+  async hold(bytes: number, { asked, sharer }: Holding, signal: AbortSignal): Promise<Held> {
     const patience = AbortSignal.timeout(this.limits.heldWaitMs);
     try {
-      const letGo = await this.#budget.take(bytes, AbortSignal.any([signal, patience]));
-      const spare = bytes === this.limits.partBytes ? this.#spare.pop() : undefined;
-      return { bytes: spare ?? Buffer.allocUnsafeSlow(bytes), letGo };
+      const letGo = await this.#budget.take(bytes, sharer, AbortSignal.any([signal, patience]));
+      return this.#held(bytes, letGo);
     } catch (error) {
       signal.throwIfAborted();
+      if (!this.#budget.hasShare({ bytes, sharer })) throw new ObjectShareError(asked);
       const cause = new Error(
         `too many are being stored at once for ${this.limits.heldBytesMax} bytes of memory`,
       );
       throw new ObjectStoreAwayError(asked, Object.assign(cause, { cause: error }));
     }
+  }
+
+  /** The same where there is some at once, or null. */
+  tryHold(bytes: number, { sharer }: Holding): Held | null {
+    const letGo = this.#budget.tryTake(bytes, sharer);
+    return letGo && this.#held(bytes, letGo);
+  }
+
+  #held(bytes: number, letGo: () => void): Held {
+    const spare = bytes === this.limits.partBytes ? this.#spare.pop() : undefined;
+    return { bytes: spare ?? Buffer.allocUnsafeSlow(bytes), letGo };
   }
 }
 

@@ -10,6 +10,8 @@ export const s3Limits = {
   answerMs: 30_000,
   /** For one call with all its attempts and its whole answer, but for an object's body. */
   callMs: 75_000,
+  /** For putting an object together from its parts, less than an upload's end may take. */
+  completeMs: 100_000,
   /** How long somebody waits for the next bytes of an object. While nobody asks for them, time does not count. */
   stallMs: 30_000,
   /** Of one call. What S3 answers with 500, 503 and 429, and broken connections, are tried again after a pause. */
@@ -18,10 +20,13 @@ export const s3Limits = {
   connectionsMax: 1_024,
   /** Held in memory until S3 has it, because a part is sent again when it fails. S3 takes 5 MiB or more. */
   partBytes: 8 * MEBIBYTE,
-  /** For parts of all puts together: a put holds up to two, the one that fills and the one that is sent. */
+  /**
+   * For parts of all puts together, half of it for one account: a put holds one from its start to its end, and where
+   * there is memory left a second, which fills while the first is sent.
+   */
   heldBytesMax: 128 * MEBIBYTE,
-  /** How long a put waits for its place among them. */
-  heldWaitMs: 30_000,
+  /** How long a put waits for its place among them: less than its request has until its body is wanted. */
+  heldWaitMs: 2_500,
   /** What S3 copies in a call, within `answerMs`; its own limit is 5 GB. */
   copyPartBytes: 256 * MEBIBYTE,
   /** Of one copy at a time. */

@@ -8,7 +8,7 @@ import {
 } from "@aws-sdk/client-s3";
 import type { BodyReader } from "./body-reader.ts";
 import { requireETag } from "./s3-calls.ts";
-import type { S3 } from "./s3-connection.ts";
+import type { Held, Holding, S3 } from "./s3-connection.ts";
 
 /** S3's limit for one object. */
 const PARTS_MAX = 10_000;
@@ -20,20 +20,27 @@ type Part = {
   readonly isLast: boolean;
 };
 
-/** Sends a body part by part. While one is sent, the next is read: two are in memory at a time. */
+/**
+ * Sends a body part by part. While one is sent, the next is read, if there is memory for two; the memory for one is
+ * there from the start to the end, so that nobody who has begun waits for others.
+ */
 export async function putInParts(
   s3: S3,
-  to: { readonly key: string; readonly sizeBytes: number; readonly asked: string },
+  to: Holding & { readonly key: string; readonly sizeBytes: number },
   reader: BodyReader,
   signal: AbortSignal,
 ): Promise<void> {
   const { key, sizeBytes, asked } = to;
+  const partBytes = partBytesOf(sizeBytes, s3.limits.partBytes);
+  const free = [await s3.hold(partBytes, to, signal)];
+  const held = new Set(free);
   await withUpload(s3, { key, asked, ChecksumAlgorithm: "CRC32" }, signal, async (UploadId) => {
     // Ends reading when sending fails, and sending when reading does.
     const failed = new AbortController();
     const either = AbortSignal.any([signal, failed.signal]);
     const done: CompletedPart[] = [];
-    const send = async ({ number }: Part, Body: Uint8Array) => {
+    const send = async ({ number, bytes }: Part, memory: Held) => {
+      const Body = memory.bytes.subarray(0, bytes);
       const input = {
         ...s3.target(key),
         UploadId,
@@ -47,21 +54,30 @@ export async function putInParts(
         send: (options) => s3.client.send(new UploadPartCommand(input), options),
       });
       done.push({ PartNumber: number, ETag, ChecksumCRC32 });
-      s3.reuse(Body);
+      if (held.size === 1) free.push(memory);
+      else {
+        held.delete(memory);
+        s3.reuse(memory.bytes);
+        memory.letGo();
+      }
     };
     let sending = Promise.resolve();
+    const nextMemory = async () => {
+      if (free.length === 0) {
+        const second = s3.tryHold(partBytes, to);
+        if (second !== null) held.add(second);
+        if (second !== null) return second;
+        await sending;
+      }
+      return free.pop()!;
+    };
     try {
       for (const part of partsOf(sizeBytes, s3.limits.partBytes)) {
-        const held = await s3.hold(part.bytes, asked, either);
-        try {
-          await reader.fill(held.bytes, either);
-          if (part.isLast) await reader.end(either);
-          await sending;
-        } catch (error) {
-          held.letGo();
-          throw error;
-        }
-        sending = send(part, held.bytes).finally(held.letGo);
+        const memory = await nextMemory();
+        await reader.fill(memory.bytes.subarray(0, part.bytes), either);
+        if (part.isLast) await reader.end(either);
+        await sending;
+        sending = send(part, memory);
         sending.catch((error) => failed.abort(error));
       }
       await sending;
@@ -72,6 +88,8 @@ export async function putInParts(
       throw error;
     }
     return done;
+  }).finally(() => {
+    for (const memory of held) memory.letGo();
   });
 }
 
@@ -102,6 +120,7 @@ export async function copyInParts(
           signal,
           send: (options) => s3.client.send(new UploadPartCopyCommand(input), options),
         });
+        requireETag(CopyPartResult, asked);
         done.push({ PartNumber: number, ETag: CopyPartResult?.ETag });
       }
     };
@@ -129,7 +148,13 @@ async function withUpload(
     const Parts = (await work(UploadId)).sort((left, right) => left.PartNumber! - right.PartNumber!);
     signal.throwIfAborted();
     const complete = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts } });
-    requireETag(await s3.call({ asked, send: (options) => s3.client.send(complete, options) }), asked);
+    const { completeMs } = s3.limits;
+    const whole = await s3.call({
+      asked,
+      deadlineMs: completeMs,
+      send: (options) => s3.client.send(complete, { ...options, requestTimeout: completeMs }),
+    });
+    requireETag(whole, asked);
   } catch (error) {
     const giveUp = new AbortMultipartUploadCommand(upload);
     // If this fails too, the parts are left over, and removed as such.
@@ -138,9 +163,13 @@ async function withUpload(
   }
 }
 
+function partBytesOf(sizeBytes: number, partBytesMin: number): number {
+  return Math.max(partBytesMin, Math.ceil(sizeBytes / PARTS_MAX));
+}
+
 /** At least `partBytesMin` each but for the last, and no more of them than S3 takes. */
 function* partsOf(sizeBytes: number, partBytesMin: number): Generator<Part> {
-  const partBytes = Math.max(partBytesMin, Math.ceil(sizeBytes / PARTS_MAX));
+  const partBytes = partBytesOf(sizeBytes, partBytesMin);
   for (let start = 0, number = 1; start < sizeBytes; start += partBytes, number++) {
     const bytes = Math.min(partBytes, sizeBytes - start);
     yield { number, start, bytes, isLast: start + bytes === sizeBytes };

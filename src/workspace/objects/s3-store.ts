@@ -13,7 +13,7 @@ import {
   PutObjectCommand,
 } from "@aws-sdk/client-s3";
 import { BodyReader, NEVER } from "./body-reader.ts";
-import { ObjectNotFoundError } from "./object-errors.ts";
+import { ObjectNotFoundError, ObjectStoreAwayError } from "./object-errors.ts";
 import { checkObjectKey } from "./object-key.ts";
 import type { ByteRange, ListedObject, ObjectContent, ObjectFacts, ObjectStore } from "./object-store.ts";
 import { PAGE_OBJECTS_MAX } from "./object-store.ts";
@@ -37,15 +37,21 @@ class S3Store implements ObjectStore {
     this.#s3 = s3;
   }
 
-  async put(key: string, body: AsyncIterable<Uint8Array>, sizeBytes: number, signal = NEVER): Promise<void> {
+  async put(
+    key: string,
+    body: AsyncIterable<Uint8Array>,
+    sizeBytes: number,
+    signal = NEVER,
+    sharer: string | null = null,
+  ): Promise<void> {
     checkObjectKey(key);
     const reader = new BodyReader(body, sizeBytes);
     const asked = `store ${JSON.stringify(key)}`;
     if (sizeBytes > this.#s3.limits.partBytes) {
-      await putInParts(this.#s3, { key, sizeBytes, asked }, reader, signal);
+      await putInParts(this.#s3, { key, sizeBytes, asked, sharer }, reader, signal);
       return;
     }
-    const held = await this.#s3.hold(sizeBytes, asked, signal);
+    const held = await this.#s3.hold(sizeBytes, { asked, sharer }, signal);
     try {
       await reader.fill(held.bytes, signal);
       await reader.end(signal);
@@ -71,9 +77,14 @@ class S3Store implements ObjectStore {
       signal,
       send: (options) => this.#s3.client.send(command, options),
     });
-    requireETag(answer, asked);
     const bodyBytes = answer.ContentLength ?? 0;
     const body = s3Body(answer.Body as Readable, bodyBytes, this.#s3.limits.stallMs, asked);
+    try {
+      requireETag(answer, asked);
+    } catch (error) {
+      body.destroy();
+      throw error;
+    }
     const part = partOf(answer.ContentRange);
     return { sizeBytes: part?.sizeBytes ?? bodyBytes, range: part?.range ?? null, body };
   }
@@ -89,10 +100,24 @@ class S3Store implements ObjectStore {
     const path = `${Bucket}/${from.split("/").map(encodeURIComponent).join("/")}`;
     if (sizeBytes > this.#s3.limits.copyPartBytes) {
       await copyInParts(this.#s3, { path, etag, sizeBytes }, { key: to, asked }, signal);
-      return;
+    } else {
+      const command = new CopyObjectCommand({ ...this.#s3.target(to), CopySource: path });
+      const { CopyObjectResult } = await this.#s3.call({
+        asked,
+        key: from,
+        signal,
+        send: (options) => this.#s3.client.send(command, options),
+      });
+      requireETag(CopyObjectResult, asked);
     }
-    const command = new CopyObjectCommand({ ...this.#s3.target(to), CopySource: path });
-    await this.#s3.call({ asked, key: from, send: (options) => this.#s3.client.send(command, options) });
+    // Whoever copies removes the first: what is said to be made is looked at.
+    const made = await this.#head(to, asked, signal).catch((error: unknown) => {
+      if (!(error instanceof ObjectNotFoundError)) throw error;
+      throw new ObjectStoreAwayError(asked, error);
+    });
+    if (made.sizeBytes !== sizeBytes) {
+      throw new ObjectStoreAwayError(asked, new Error(`it has ${made.sizeBytes} bytes, not ${sizeBytes}`));
+    }
   }
 
   async remove(key: string, signal = NEVER): Promise<void> {
@@ -138,6 +163,7 @@ class S3Store implements ObjectStore {
   async removeLeftovers(before: Date, signal = NEVER): Promise<number> {
     const asked = "remove what was left behind";
     let count = 0;
+    const failures: unknown[] = [];
     let markers: { readonly KeyMarker?: string; readonly UploadIdMarker?: string } | null = {};
     while (markers !== null) {
       const input = { ...this.#s3.bucket, ...URL_ENCODED, ...markers };
@@ -148,12 +174,25 @@ class S3Store implements ObjectStore {
       });
       for (const { Key = "", UploadId, Initiated } of page.Uploads ?? []) {
         if (Initiated === undefined || Initiated >= before) continue;
-        const command = new AbortMultipartUploadCommand({ ...this.#s3.target(decoded(Key, page)), UploadId });
-        await this.#s3.call({ asked, signal, send: (options) => this.#s3.client.send(command, options) });
-        count += 1;
+        const key = decoded(Key, page);
+        const command = new AbortMultipartUploadCommand({ ...this.#s3.target(key), UploadId });
+        try {
+          await this.#s3.call({
+            asked,
+            key,
+            signal,
+            send: (options) => this.#s3.client.send(command, options),
+          });
+          count += 1;
+        } catch (error) {
+          signal.throwIfAborted();
+          // Somebody else who cleans has removed it.
+          if (!(error instanceof ObjectNotFoundError)) failures.push(error);
+        }
       }
       markers = nextMarkers(page);
     }
+    if (failures.length > 0) throw failures[0];
     return count;
   }
 

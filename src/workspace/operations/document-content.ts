@@ -4,8 +4,9 @@ import { z } from "zod";
 import type { ByteRange } from "../../api/byte-ranges.ts";
 import type { Operation } from "../../api/operation.ts";
 import { type AnnouncedBody, contentResponse, jsonResponse, streamBody } from "../../api/operation-io.ts";
-import { type FieldError, TemporarilyUnavailable } from "../../api/problems.ts";
+import { type FieldError, Problem, TemporarilyUnavailable } from "../../api/problems.ts";
 import { id } from "../../operations/fields.ts";
+import { isApiKeyGood } from "../../store/api-keys.ts";
 import { DOCUMENT_BYTES_MAX } from "../model/documents.ts";
 import { isInPlace, newObjectKey } from "../model/object-keys.ts";
 import { ObjectNotFoundError } from "../objects/object-errors.ts";
@@ -67,7 +68,10 @@ export function contentOperations({
         const key = newObjectKey({ ...document, documentId: document.id });
         await reserveKeys(pool, document.accountId, [key]);
         try {
-          const putting = objects.put(key, body.open(), body.bytes, AbortSignal.timeout(PUT_WITHIN_MS));
+          // Opened when the store has room for it: a client that waits to be told to go on sends nothing before.
+          const opened = { [Symbol.asyncIterator]: () => body.open()[Symbol.asyncIterator]() };
+          const within = AbortSignal.timeout(PUT_WITHIN_MS);
+          const putting = objects.put(key, opened, body.bytes, within, document.accountId);
           await objectsAs503(putting, onObjectsAway);
         } catch (error) {
           // If this fails too, the key is given up when its time is over.
@@ -77,20 +81,23 @@ export function contentOperations({
         return key;
       },
       handle: async (request, tx, key) => {
-        const { accountId, params } = request;
+        const { accountId, params, caller } = request;
+        // It may have come for hours.
+        if (!(await isApiKeyGood(tx, caller.keyId))) throw new Problem("unauthorized");
         const user = userOf(request);
         const document = await lockDocument(tx, user, params.document_id);
         requireUploadable(document, request);
         if (!(await takeReserved(tx, accountId, [key])).has(key)) {
           throw new TemporarilyUnavailable("an upload took longer than its key was reserved for");
         }
-        await setUploaded(tx, document, key);
+        await setUploaded(tx, document, user.userId, key);
         // Renamed meanwhile, it or its space.
         if (!isInPlace(key, { ...document, documentId: document.id })) {
           await askForMove(tx, accountId, document.spaceId, document.id);
         }
         return { body: documentBody((await findDocument(tx, user, document.id))!) };
       },
+      refused: async ({ accountId }, key) => await giveUpKeys(pool, accountId, [key]),
     }),
     read({
       key: "documents.download",
@@ -170,7 +177,8 @@ async function openObject({ pool, objects, user, document, range }: Opening): Pr
     } catch (error) {
       if (!(error instanceof ObjectNotFoundError)) throw error;
       const found = await findDocument(pool, user, document.id);
-      if (found === null || found.storageKey === key) throw error;
+      if (found === null) throw new Problem("not_found");
+      if (found.storageKey === key) throw error;
       key = found.storageKey;
     }
   }

@@ -32,6 +32,42 @@ export const workspaceProblems = {
     meaning: "The document was created, and nothing has been uploaded to it yet.",
     remedy: "Upload its content first, or wait until whoever has created it does.",
   },
+  page_changed: {
+    status: 409,
+    title: "Page changed",
+    meaning: "The page was saved since the revision that the request names.",
+    remedy: "Get the page, put both texts together, and send that with the page's `revision`.",
+  },
+  page_not_published: {
+    status: 409,
+    title: "Page not published",
+    meaning: "Nothing has been published of the page, so a link to it would show nothing.",
+    remedy: "Publish the page first.",
+  },
+  pages_not_configured: {
+    status: 409,
+    title: "Pages not configured",
+    meaning: "This installation has no host that pages are shown on, so no link to one could be opened.",
+    remedy: "Operators: set PAGES_URL to an origin whose host is not the API's.",
+  },
+  page_link_revoked: {
+    status: 409,
+    title: "Page link revoked",
+    meaning: "The link was revoked, which is for good.",
+    remedy: "Make a new link to the page.",
+  },
+  page_link_expired: {
+    status: 409,
+    title: "Page link expired",
+    meaning: "The link's `expires_at` is over.",
+    remedy: "Give it a later `expires_at` first, or make a new link to the page.",
+  },
+  page_version_mismatch: {
+    status: 422,
+    title: "Page version mismatch",
+    meaning: "The link's page has no published version of this id.",
+    remedy: "List the versions of the link's page, and send the `id` of one of them.",
+  },
   draft_revision_outdated: {
     status: 409,
     title: "Draft revision outdated",
@@ -52,6 +88,24 @@ export const workspaceProblems = {
     meaning: "The workflow's draft was saved under other rules, and what `errors` tells is not allowed now.",
     remedy: "Mend what `errors` tells, save the draft, and publish it then.",
     hasErrors: true,
+  },
+  workflow_not_published: {
+    status: 409,
+    title: "Workflow not published",
+    meaning: "No version of the workflow was published yet, so there is nothing to run.",
+    remedy: "Publish the workflow's draft first.",
+  },
+  too_many_workflow_runs: {
+    status: 409,
+    title: "Too many workflow runs",
+    meaning: "The account has as many runs that have not ended as it may have, those that wait included.",
+    remedy: "Wait until one of them has ended, or cancel one.",
+  },
+  workflow_run_ended: {
+    status: 409,
+    title: "Workflow run ended",
+    meaning: "The run has succeeded, failed or been cancelled.",
+    remedy: "Get the run to see how it ended. To have its work done again, start another run.",
   },
 } as const satisfies ProblemCatalogue;
 

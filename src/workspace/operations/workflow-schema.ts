@@ -3,6 +3,7 @@ import { displayName, id, lineOfText, time } from "../../operations/fields.ts";
 import { Definition } from "../model/definition.ts";
 import { isTriggerKind, TRIGGER_KINDS } from "../model/node-kinds.ts";
 import { allows, SPACE_ROLES } from "../model/roles.ts";
+import { RUN_STATUSES } from "../model/runs.ts";
 import {
   CHANGE_NOTE_CHARS_MAX,
   SUMMARY_CHARS_MAX,
@@ -39,7 +40,7 @@ const ListedVersion = z.object({
 });
 const Version = ListedVersion.extend({ definition: Definition });
 
-const LastRun = z.object({ id, status: z.string(), created_at: time });
+const LastRun = z.object({ id, status: z.enum(RUN_STATUSES), created_at: time });
 
 const none = z.array(z.unknown()).max(0);
 
@@ -56,7 +57,7 @@ const listedFields = {
   current_version: ListedVersion.nullable().describe("What was published last; null: nothing was."),
   node_count: z.int().min(1).describe("Of the draft."),
   trigger_kinds: z.array(z.enum(TRIGGER_KINDS)).describe("Of the draft: how runs can begin."),
-  last_run: LastRun.nullable(),
+  last_run: LastRun.nullable().describe("The newest; null: none that is still kept."),
   created_at: time,
   updated_at: time,
   draft_updated_at: time,
@@ -104,7 +105,7 @@ export const Publication = z.strictObject({
 });
 
 export function listedWorkflowBody(workflow: ListedWorkflow): z.output<typeof ListedWorkflowSchema> {
-  const { role, kinds } = workflow;
+  const { role, kinds, lastRun } = workflow;
   const { versionId, version, changeNote, publishedBy, publishedAt } = workflow;
   const published = publishedBy === null ? null : userBody(publishedBy);
   return {
@@ -129,7 +130,11 @@ export function listedWorkflowBody(workflow: ListedWorkflow): z.output<typeof Li
           },
     node_count: kinds.length,
     trigger_kinds: [...new Set(kinds.filter(isTriggerKind))],
-    last_run: null,
+    last_run: lastRun && {
+      id: lastRun.id,
+      status: lastRun.status,
+      created_at: new Date(lastRun.createdAt).toISOString(),
+    },
     created_at: workflow.createdAt.toISOString(),
     updated_at: workflow.updatedAt.toISOString(),
     draft_updated_at: workflow.draftUpdatedAt.toISOString(),

@@ -2,14 +2,15 @@ import type { Pool } from "pg";
 import { operationDefiners } from "../../api/define-operation.ts";
 import type { Caller, HandlerCode } from "../../api/operation.ts";
 import type { Problem } from "../../api/problems.ts";
+import type { UnsafeAllowedTargets } from "../../egress/rules/unsafe-allowed-targets.ts";
 import { allows, type SpacePermission, type SpaceRole } from "../model/roles.ts";
 import type { ObjectStoreAwayError } from "../objects/object-errors.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import type { SpaceUser } from "../store/spaces.ts";
 import type { WorkspaceCode } from "./problems.ts";
 
-/** The ways to declare an operation of the workspace. */
-export const { read, write, upload } = operationDefiners<WorkspaceCode>();
+/** The ways to declare an operation of the workspace. Of the webhooks' codes, its runs raise one. */
+export const { read, write, upload } = operationDefiners<WorkspaceCode | "target_refused">();
 
 /** What the operations depend on. */
 export type WorkspaceDependencies = {
@@ -18,6 +19,10 @@ export type WorkspaceDependencies = {
   readonly objects: ObjectStore;
   /** Whoever asks then gets 503, and only this tells why. */
   readonly onObjectsAway: (error: ObjectStoreAwayError) => void;
+  /** Where webhooks may go although it is private. */
+  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  /** The origin that links to pages lead to; null: they lead nowhere. */
+  readonly pagesUrl: string | null;
 };
 
 /** The user that the caller acts for. The operation has declared `needsUser`. */

@@ -1,40 +1,69 @@
 import type { ApiPart } from "../../operations/api-part.ts";
+import { findRunOrigin } from "../store/run-origins.ts";
+import { createPasswordTries } from "../visiting/password-tries.ts";
+import { startRendering } from "../visiting/rendering.ts";
+import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
+import { visit } from "../visiting/visits.ts";
 import { contentOperations } from "./document-content.ts";
 import { documentOperations } from "./documents.ts";
 import { folderOperations } from "./folders.ts";
 import { memberOperations } from "./members.ts";
+import { pageLinkOperations } from "./page-links.ts";
+import { pageOperations } from "./pages.ts";
 import { workspaceProblems } from "./problems.ts";
+import { runReadOperations } from "./run-reads.ts";
+import { runOperations } from "./runs.ts";
 import { spaceOperations } from "./spaces.ts";
 import { workflowDraftOperations } from "./workflow-drafts.ts";
 import { workflowOperations } from "./workflows.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
+export type WorkspacePartOptions = WorkspaceDependencies & {
+  /** For pages, which run no operation. */
+  readonly outageAs503: <T>(work: Promise<T>) => Promise<T>;
+};
+
 /** What the workspace adds to the API. It closes the object store. */
-export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
+export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOptions): ApiPart {
+  const { pool, objects, pagesUrl } = dependencies;
+  const rendering = startRendering(pool);
+  const visiting = { pool, rendering, tryPassword: createPasswordTries(pool) };
   return {
     about:
       "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
-      "others a role in it, create and upload documents, and make workflows that work on them.",
+      "others a role in it, create and upload documents, make workflows that work on them, and run those. Write " +
+      "pages there, and show them to anybody by a link.",
     operations: [
       ...spaceOperations(dependencies),
       ...memberOperations(dependencies),
       ...folderOperations(dependencies),
       ...documentOperations(dependencies),
       ...contentOperations(dependencies),
+      ...pageOperations(dependencies),
+      ...pageLinkOperations(dependencies),
       ...workflowOperations(dependencies),
       ...workflowDraftOperations(),
+      ...runOperations(dependencies),
+      ...runReadOperations(dependencies),
     ],
     problems: workspaceProblems,
     pages: [],
-    close: () => dependencies.objects.close(),
+    findOrigin: (accountId, analysisId) => findRunOrigin(pool, accountId, analysisId),
+    addRoutes: createVisitingRoutes({
+      pagesUrl,
+      visit: (visitor) => outageAs503(visit(visiting, visitor)),
+    }),
+    close: async () => void (await Promise.all([objects.close(), rendering.close()])),
     sends: [],
     tags: [
       { name: "Spaces", description: "Rooms for documents, and who may do what in them." },
       { name: "Documents", description: "Files in spaces, and the folders that they lie in." },
+      { name: "Pages", description: "Texts in spaces, and the links by which anybody can read them." },
       {
         name: "Workflows",
         description: "What is done with documents: a draft, and versions published of it.",
       },
+      { name: "Workflow runs", description: "Workflows at work: what they do, and what comes of it." },
     ],
   };
 }

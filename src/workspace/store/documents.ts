@@ -143,16 +143,18 @@ export async function insertDocument(
   return rowCount === 1 ? "inserted" : "name_taken";
 }
 
-/** The document has its content, under that key. Its space is locked, and it was seen to have none. */
+/** The document has its content, under that key, from that user. Its space is locked, and it was seen to have none. */
 export async function setUploaded(
   tx: ClientBase,
   { accountId, id }: Pick<StoredDocument, "accountId" | "id">,
+  userId: string,
   storageKey: string,
 ): Promise<void> {
   const { rowCount } = await tx.query(
-    `update workspace.documents set status = 'UPLOADED', has_content = true, storage_key = $3
+    `update workspace.documents
+     set status = 'UPLOADED', has_content = true, storage_key = $3, uploaded_by = $4
      where account_id = $1 and id = $2 and status = 'PENDING_UPLOAD'`,
-    [accountId, id, storageKey],
+    [accountId, id, storageKey, userId],
   );
   if (rowCount !== 1) throw new Error(`Document ${id} was to be without content.`);
 }

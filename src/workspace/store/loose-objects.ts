@@ -4,8 +4,8 @@ import { DAY_MS } from "../../model/time.ts";
 /** How long whoever reserves a key may take to bring it to a document. */
 export const RESERVED_MS = DAY_MS;
 /**
- * How long an object is kept that no document has any more: whoever has just read its key finds it, and a put that was
- * given up has ended.
+ * How long an object is kept at least that no document has any more: whoever has just read its key finds it, and a
+ * put that was given up has ended.
  */
 const KEPT_MS = 300_000;
 /** Who removes objects has this long; then somebody else does, too. */
@@ -38,17 +38,18 @@ export async function takeReserved(
   return new Set(rows.map((row) => row.storage_key));
 }
 
-/** Nobody brings these keys to a document any more; what is there is removed after a while. */
+/** Nobody brings these keys to a document any more; what is there is removed after `keptMs`, or after `KEPT_MS`. */
 export async function giveUpKeys(
   database: Pool | ClientBase,
   accountId: string,
   keys: readonly string[],
+  keptMs = KEPT_MS,
 ): Promise<void> {
   await database.query(
     `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at)
      select $1, unnest($2::text[]), false, now() + $3::float8 * interval '1 millisecond'
      on conflict (account_id, storage_key) do update set is_reserved = false, remove_at = excluded.remove_at`,
-    [accountId, keys, KEPT_MS],
+    [accountId, keys, Math.max(keptMs, KEPT_MS)],
   );
 }
 

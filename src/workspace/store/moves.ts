@@ -11,7 +11,16 @@ export type StoredMove = {
   readonly documentId: string | null;
   /** Documents up to here are done. */
   readonly afterId: string;
+  /** Tries since it was asked for in which the document's object could not be had. */
+  readonly failures: number;
 };
+
+/** After the first failed try; twice as long after each next one, up to the most. */
+const RETRY_MS = 30_000;
+const RETRY_MS_MAX = 3_600_000;
+/** `next_at` after that many failed tries. */
+const retryAt = (failures: string) =>
+  `now() + least(${RETRY_MS} * 2.0 ^ (least(${failures}, 20) - 1), ${RETRY_MS_MAX}) * interval '1 millisecond'`;
 
 /** Has the objects of a space moved to where its prefix says, or one document's. @param documentId null: all */
 export async function askForMove(
@@ -23,7 +32,8 @@ export async function askForMove(
   await tx.query(
     `insert into workspace.moves (account_id, space_id, document_id) values ($1, $2, $3)
      on conflict (account_id, space_id, document_id) do update
-     set asked = moves.asked + 1, after_id = excluded.after_id, next_at = excluded.next_at`,
+     set asked = moves.asked + 1, after_id = excluded.after_id, next_at = excluded.next_at,
+       failures = excluded.failures`,
     [accountId, spaceId, documentId],
   );
 }
@@ -40,7 +50,7 @@ export async function claimMove(pool: Pool, leaseMs: number): Promise<StoredMove
       update workspace.moves as m set next_at = now() + $1::float8 * interval '1 millisecond'
       from due where m.account_id = due.account_id and m.id = due.id
       returning m.account_id as "accountId", m.id, m.asked, m.space_id as "spaceId",
-        m.document_id as "documentId", m.after_id as "afterId"`,
+        m.document_id as "documentId", m.after_id as "afterId", m.failures`,
     values: [leaseMs],
   });
   return rows[0] ?? null;
@@ -109,6 +119,30 @@ export async function continueMove(
   await database.query(
     "update workspace.moves set after_id = $4, next_at = now() where account_id = $1 and id = $2 and asked = $3",
     [accountId, id, asked, afterId],
+  );
+}
+
+/** Has these documents of a space moved by themselves, after a while: the space goes on without them. */
+export async function moveLater(
+  tx: ClientBase,
+  { accountId, id }: StoredMove,
+  documentIds: readonly string[],
+): Promise<void> {
+  await tx.query(
+    `insert into workspace.moves (account_id, space_id, document_id, asked_at, failures, next_at)
+     select account_id, space_id, unnest($3::uuid[]), asked_at, 1, ${retryAt("1")} from workspace.moves
+     where account_id = $1 and id = $2
+     on conflict (account_id, space_id, document_id) do nothing`,
+    [accountId, id, documentIds],
+  );
+}
+
+/** Tries the move of a document again after a while. Nothing happens to one that was asked for again. */
+export async function postponeMove(tx: ClientBase, { accountId, id, asked }: StoredMove): Promise<void> {
+  await tx.query(
+    `update workspace.moves set failures = failures + 1, next_at = ${retryAt("failures + 1")}
+     where account_id = $1 and id = $2 and asked = $3`,
+    [accountId, id, asked],
   );
 }
 

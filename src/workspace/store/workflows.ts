@@ -2,6 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
+import type { RunStatus } from "../model/runs.ts";
 import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
@@ -31,6 +32,8 @@ export type ListedWorkflow = {
   readonly changeNote: string | null;
   readonly publishedBy: StoredUser | null;
   readonly publishedAt: Date | null;
+  /** Null: it was never run, or not for as long as runs are kept. */
+  readonly lastRun: { readonly id: string; readonly status: RunStatus; readonly createdAt: string } | null;
 };
 
 /** With what it does. */
@@ -45,7 +48,10 @@ const LISTED = `w.id, w.space_id as "spaceId", w.name, w.summary, w.enabled, w.d
   jsonb_path_query_array(w.draft, '$.nodes[*].kind') as kinds, ${userOfRow("c")} as "createdBy",
   w.created_at as "createdAt", w.updated_at as "updatedAt", m.role, w.created_by = m.user_id as "isCreator",
   v.id as "versionId", v.version, v.change_note as "changeNote",
-  case when v.id is not null then ${userOfRow("p")} end as "publishedBy", v.created_at as "publishedAt"`;
+  case when v.id is not null then ${userOfRow("p")} end as "publishedBy", v.created_at as "publishedAt",
+  (select json_build_object('id', r.id, 'status', r.status, 'createdAt', r.created_at)
+   from workspace.runs as r where r.account_id = w.account_id and r.workflow_id = w.id
+   order by r.id desc limit 1) as "lastRun"`;
 
 /** Of the member $2. */
 const WORKFLOWS = `workspace.workflows as w

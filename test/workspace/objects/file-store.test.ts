@@ -70,13 +70,14 @@ test("what is not an object's file is no object", async () => {
   expect(await keysIn(store)).toEqual([KEY]);
 });
 
-test("a disk that has gone is an outage, and no object is said to be missing", async () => {
+test("a disk that has gone is an outage, and no object is said to be missing, or removed", async () => {
   await putBytes(store, KEY, Buffer.from("x"));
   await rename(join(folder, "keys"), join(folder, "away"));
   for (const ended of await Promise.allSettled([
     store.get(KEY),
     store.stat(KEY),
     store.copy(KEY, "spaces/b"),
+    store.remove(KEY),
   ])) {
     expect(ended).toMatchObject({ status: "rejected", reason: expect.any(ObjectStoreAwayError) });
   }

@@ -1,18 +1,24 @@
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { inspect } from "node:util";
+import { CreateMultipartUploadCommand, S3Client } from "@aws-sdk/client-s3";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ObjectNotFoundError, ObjectStoreAwayError } from "../../../src/workspace/objects/object-errors.ts";
+import {
+  ObjectNotFoundError,
+  ObjectShareError,
+  ObjectStoreAwayError,
+} from "../../../src/workspace/objects/object-errors.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
 import { openS3Store } from "../../../src/workspace/objects/s3-store.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../../support/database-proxy.ts";
 import { patience } from "../../support/time-limits.ts";
-import { digest, keysIn, putBytes, readBytes, uniqueBytes } from "../support/object-bodies.ts";
+import { digest, inChunks, keysIn, putBytes, readBytes, uniqueBytes } from "../support/object-bodies.ts";
 import { findS3Server, S3_SERVER_WANTED, type S3Server, startS3Server } from "../support/s3-server.ts";
 
 const program = findS3Server();
@@ -152,8 +158,48 @@ describe.skipIf(program === null)(`S3 (${program === null ? S3_SERVER_WANTED : "
     await store.close();
   });
 
+  test("has room for others, however many of one's puts are slow", async () => {
+    const store = openS3Store(server.options, {
+      heldBytesMax: 4 * PART_BYTES,
+      partBytes: PART_BYTES,
+      heldWaitMs: 200,
+    });
+    const hanging = new AbortController();
+    let begun = 0;
+    async function* slow() {
+      begun += 1;
+      await once(hanging.signal, "abort");
+      yield* [];
+    }
+    const slowly = (n: number) =>
+      store.put(`spaces/slow-${n}`, slow(), 2 * PART_BYTES, hanging.signal, "ada");
+    const running = [slowly(1), slowly(2)];
+    const ends = Promise.allSettled(running);
+    await expect(slowly(3)).rejects.toThrow(ObjectShareError);
+    expect(begun).toBe(2);
+    const bytes = uniqueBytes(3 * PART_BYTES + 1);
+    await store.put("spaces/other", inChunks(bytes), bytes.length, undefined, "bob");
+    expect(digest(await readBytes(store, "spaces/other"))).toBe(digest(bytes));
+    hanging.abort(new Error("enough"));
+    await ends;
+    await store.put("spaces/again", inChunks(bytes), bytes.length, undefined, "ada");
+    await store.close();
+  });
+
+  test("is cleaned by several at once", async () => {
+    const { endpoint, region, accessKeyId, secretAccessKey, bucket } = server.options;
+    const credentials = { accessKeyId, secretAccessKey };
+    const client = new S3Client({ endpoint: endpoint!, region, forcePathStyle: true, credentials });
+    for (let n = 0; n < 30; n++)
+      await client.send(new CreateMultipartUploadCommand({ Bucket: bucket, Key: `spaces/left-${n}` }));
+    const counts = await Promise.all(Array.from({ length: 3 }, () => calm.removeLeftovers(TOMORROW)));
+    expect(Math.max(...counts)).toBeGreaterThan(0);
+    expect(await calm.removeLeftovers(TOMORROW)).toBe(0);
+    client.destroy();
+  });
+
   test("takes more puts at once than there is memory for, one after the other", async () => {
-    const limits = { partBytes: PART_BYTES, heldBytesMax: 2 * PART_BYTES };
+    const limits = { partBytes: PART_BYTES, heldBytesMax: 2 * PART_BYTES, heldWaitMs: 30_000 };
     const store = openS3Store(server.options, limits);
     const bodies = Array.from({ length: 8 }, () => uniqueBytes(2 * PART_BYTES + 1));
     await Promise.all(bodies.map((bytes, n) => putBytes(store, `spaces/at-once-${n}`, bytes)));
@@ -230,5 +276,30 @@ describe("a server that is no S3", () => {
     }
     await store.close();
     server.close();
+  });
+
+  test.each([
+    ["nothing", ""],
+    ["a page of a proxy's", "<html><body>It works</body></html>"],
+    ["XML of something else", '<?xml version="1.0"?><Something/>'],
+    ["half a result", '<?xml version="1.0"?><CopyObjectResult><ETag>"0123"</ETag></CopyObjectResult>'],
+  ])("and answers a copy with 200 and %s has not made it", async (_, answer) => {
+    const web = createHttpServer((request, response) => {
+      request.resume();
+      const isSource = request.url?.includes("spaces/a");
+      const isCopy = request.headers["x-amz-copy-source"] !== undefined;
+      if (isCopy) response.end(answer);
+      else
+        response
+          .setHeader("etag", '"0123"')
+          .setHeader("content-length", isSource ? 5 : 4)
+          .end();
+    });
+    await once(web.listen(0, "127.0.0.1"), "listening");
+    endpoint = `http://127.0.0.1:${(web.address() as AddressInfo).port}`;
+    const store = storeAt();
+    await expect(store.copy(KEY, "spaces/b")).rejects.toThrow(ObjectStoreAwayError);
+    await store.close();
+    web.close();
   });
 });

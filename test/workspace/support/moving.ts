@@ -1,7 +1,7 @@
 // Steps of movers, and what is left when all is moved and removed.
 import { join } from "node:path";
 import type { Pool } from "pg";
-import { advanceMove } from "../../../src/workspace/moving/move-step.ts";
+import { advanceMove, type Moving } from "../../../src/workspace/moving/move-step.ts";
 import { removeLoose } from "../../../src/workspace/moving/removal.ts";
 import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
@@ -33,14 +33,19 @@ export async function startStillApi(world: TestWorld = {}): Promise<StillApi> {
   return { database, api, documents: documentsOf(api.ask), objects, close };
 }
 
+export type MoveHooks = Partial<Pick<Moving, "keptMs" | "onLost" | "onUncopied" | "signal">>;
+
 /** One step of a mover. False: there was nothing to do. */
-export async function moveOnce(pool: Pool, objects: ObjectStore, signal = NEVER): Promise<boolean> {
+export async function moveOnce(pool: Pool, objects: ObjectStore, hooks: MoveHooks = {}): Promise<boolean> {
   const move = await claimMove(pool, LEASE_MS);
   if (move === null) return false;
   const onLost = ({ documentId }: { documentId: string }) => {
     throw new Error(`The object of ${documentId} is lost.`);
   };
-  await advanceMove({ pool, objects, onLost, signal }, move);
+  const onUncopied = (error: Error) => {
+    throw error;
+  };
+  await advanceMove({ pool, objects, keptMs: 0, onLost, onUncopied, signal: NEVER, ...hooks }, move);
   return true;
 }
 
@@ -72,7 +77,7 @@ export async function settle(pool: Pool, objects: ObjectStore): Promise<void> {
 
 export async function keysInStore(objects: ObjectStore): Promise<string[]> {
   const keys: string[] = [];
-  for await (const page of objects.list("")) keys.push(...page.map(({ key }) => key));
+  for await (const page of objects.list("spaces/")) keys.push(...page.map(({ key }) => key));
   return keys.sort();
 }
 

@@ -1,0 +1,39 @@
+import type { MetricsRegistry } from "./registry.ts";
+
+export type RunMetrics = ReturnType<typeof createRunMetrics>;
+
+/** The metrics of workflow runs, in dispatchers. */
+export function createRunMetrics(registry: MetricsRegistry) {
+  return {
+    ended: registry.counter({
+      name: "sealpost_workflow_runs_ended_total",
+      help: "Workflow runs that this dispatcher has brought to their end. Cancelled ones end in the API.",
+      unit: "runs",
+      labels: { status: ["SUCCEEDED", "FAILED"] },
+    }),
+    faults: registry.counter({
+      name: "sealpost_workflow_faults_total",
+      help: "Errors of the database or the object store while taking steps of workflow runs; each is retried.",
+      unit: "faults",
+      labels: { work: ["look", "step", "clean"] },
+    }),
+    unfinished: registry.gauge({
+      name: "sealpost_workflow_runs_unfinished",
+      help: "Workflow runs that have not ended.",
+      unit: "runs",
+      labels: { status: ["QUEUED", "ACTIVE", "WAITING"] },
+    }),
+    ready: registry.gauge({
+      name: "sealpost_workflow_steps_ready",
+      help: "Steps of workflow runs that could be taken at once and nobody has taken yet, up to 1,000.",
+      unit: "steps",
+      labels: {},
+    }),
+    oldest: registry.gauge({
+      name: "sealpost_workflow_steps_oldest_seconds",
+      help: "How long the oldest of those steps has been waiting for somebody to take it; 0: there is none.",
+      unit: "seconds",
+      labels: {},
+    }),
+  };
+}

@@ -1,0 +1,19 @@
+/** What made an analysis, where a part of this service did. */
+export type AnalysisOrigin = {
+  /** For people, such as the workflow's name. */
+  readonly name: string;
+  /** Of the run that made it. */
+  readonly runId: string;
+  /** In the order in which they were taken. */
+  readonly steps: readonly OriginStep[];
+};
+
+export type OriginStep = {
+  readonly name: string;
+  readonly hasFailed: boolean;
+  /** That it handed on. */
+  readonly itemCount: number;
+};
+
+/** Null: nobody here knows what made it. */
+export type FindOrigin = (accountId: string, analysisId: string) => Promise<AnalysisOrigin | null>;

@@ -1,0 +1,54 @@
+import type { NodeOf } from "../model/definition.ts";
+import type { NodeKind } from "../model/node-kinds.ts";
+import type { NodeErrorCode } from "../model/runs.ts";
+import type { Item } from "../store/node-items.ts";
+
+/** An item that a node is given, and where it is in the input: what is read behind that place follows it. */
+export type InputItem = { readonly item: Item; readonly place: InputPlace };
+
+/** In the output of a node's source (by its place among the edges into the node), up to this item. */
+export type InputPlace = { readonly source: number; readonly index: number };
+
+/** What a step of a node is about, and what it is given. */
+export type NodeStepInput<Kind extends NodeKind> = {
+  readonly node: NodeOf<Kind>;
+  readonly accountId: string;
+  readonly spaceId: string;
+  /** What the run was started with. */
+  readonly runInput: Item;
+  /** What the step before this one left; null: this is the first. */
+  readonly position: unknown;
+  /** The database's times. */
+  readonly startedAt: Date;
+  readonly now: Date;
+  /** Aborts when the process ends, or the step has become somebody else's. */
+  readonly signal: AbortSignal;
+  /** The next items of the input; fewer than asked for when there are no more. @param place null: from the first */
+  readonly readInput: (place: InputPlace | null, countMax: number) => Promise<readonly InputItem[]>;
+};
+
+/**
+ * What a step came to. A step takes about a second at most and hands on what it has done: one that is cut, with its
+ * process or its machine, is all that is done again.
+ */
+export type NodeStepResult =
+  /** There is more to do: `position` is what the next step begins with. */
+  | { readonly kind: "progressed"; readonly items: readonly Item[]; readonly position: unknown }
+  /** There is nothing to do until then; `position` stays. */
+  | { readonly kind: "waiting"; readonly until: Date }
+  | { readonly kind: "succeeded"; readonly items: readonly Item[] };
+
+/** What a kind of node does. What it throws is tried again, but for a `NodeFailedError`. */
+export type NodeStep<Kind extends NodeKind> = (input: NodeStepInput<Kind>) => Promise<NodeStepResult>;
+
+/** The node cannot do its work, however often it tries. */
+export class NodeFailedError extends Error {
+  override readonly name = "NodeFailedError";
+  readonly code: NodeErrorCode;
+
+  /** @param message what is wrong and what to do, for whoever has made the workflow */
+  constructor(code: NodeErrorCode, message: string) {
+    super(message);
+    this.code = code;
+  }
+}

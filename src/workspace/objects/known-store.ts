@@ -1,0 +1,161 @@
+import { randomUUID } from "node:crypto";
+import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
+import { NEVER, unlessAborted } from "./body-reader.ts";
+import { ObjectNotFoundError, ObjectStoreAwayError } from "./object-errors.ts";
+import type { ObjectStore } from "./object-store.ts";
+
+/** Under which a store says which one it is. Who copies all objects copies it with them: the copy is the same store. */
+export const STORE_ID_KEY = "store-id";
+const ID_BYTES_MAX = 100;
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** What all processes know of the store together. */
+export type StoreIds = {
+  /** @returns id null: none yet. sampleKeys: of some objects that are stored all the same */
+  read(): Promise<{ readonly id: string | null; readonly sampleKeys: readonly string[] }>;
+  /** Makes what `findId` resolves with the id, where there is none yet. Returns the one that is. */
+  settle(findId: () => Promise<string>): Promise<string>;
+};
+
+/**
+ * A store that is away until it is known to be the one that all processes use. In another one (a disk that is not
+ * mounted, another STATE_DIR or bucket) every object would be missing, and what is to be removed would stay for ever.
+ */
+export function knownStore(store: ObjectStore, ids: StoreIds): ObjectStore {
+  const identity = new Identity(store, ids);
+  const check = (signal = NEVER) => unlessAborted(() => identity.check(), signal);
+  // A missing object may be a store that is missing since.
+  const reading = async <T>(work: () => Promise<T>, signal = NEVER): Promise<T> => {
+    await check(signal);
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof ObjectNotFoundError) await unlessAborted(() => identity.checkAgain(), signal);
+      throw error;
+    }
+  };
+  return {
+    put: async (key, body, sizeBytes, signal = NEVER, sharer) => {
+      await unlessAborted(() => identity.establish(), signal);
+      await store.put(key, body, sizeBytes, signal, sharer);
+    },
+    get: (key, range, signal) => reading(() => store.get(key, range, signal), signal),
+    copy: (from, to, signal) => reading(() => store.copy(from, to, signal), signal),
+    remove: async (key, signal) => {
+      await check(signal);
+      await store.remove(key, signal);
+    },
+    stat: (key, signal) => reading(() => store.stat(key, signal), signal),
+    list: async function* (prefix, signal) {
+      await check(signal);
+      yield* store.list(prefix, signal);
+    },
+    removeLeftovers: async (before, signal) => {
+      await check(signal);
+      return await store.removeLeftovers(before, signal);
+    },
+    check: async (signal) => {
+      await store.check(signal);
+      await check(signal);
+    },
+    close: () => store.close(),
+  };
+}
+
+class Identity {
+  readonly #store: ObjectStore;
+  readonly #ids: StoreIds;
+  #isKnown = false;
+  #checking: Promise<void> | null = null;
+
+  constructor(store: ObjectStore, ids: StoreIds) {
+    this.#store = store;
+    this.#ids = ids;
+  }
+
+  /** Before the store is used; while nothing has been stored anywhere, any store will do. */
+  async check(): Promise<void> {
+    if (this.#isKnown) return;
+    this.#checking ??= this.#compareOrSettle().finally(() => {
+      this.#checking = null;
+    });
+    await this.#checking;
+  }
+
+  async checkAgain(): Promise<void> {
+    this.#isKnown = false;
+    await this.check();
+  }
+
+  /** Before something is stored: what has the first object is the store of all. */
+  async establish(): Promise<void> {
+    await this.check();
+    if (!this.#isKnown) await this.#settle([]);
+  }
+
+  async #compareOrSettle(): Promise<void> {
+    const { id, sampleKeys } = await this.#ids.read();
+    if (id !== null) await this.#expect(id);
+    // Stored by a version that knew no ids.
+    else if (sampleKeys.length > 0) await this.#settle(sampleKeys);
+  }
+
+  async #settle(sampleKeys: readonly string[]): Promise<void> {
+    const id = await this.#ids.settle(async () => {
+      const found = await this.#find();
+      if (found !== null) return found;
+      if (sampleKeys.length > 0 && !(await this.#hasSome(sampleKeys))) {
+        throw otherStore("it has none of the documents that were uploaded");
+      }
+      const id = randomUUID();
+      const bytes = Buffer.from(`${id}\n`);
+      await this.#store.put(STORE_ID_KEY, Readable.from([bytes]), bytes.length);
+      return id;
+    });
+    await this.#expect(id);
+  }
+
+  async #expect(id: string): Promise<void> {
+    const found = await this.#find();
+    if (found !== id) {
+      const says = found === null ? "it has no id" : `its id is ${found}`;
+      throw otherStore(`${says}, and that of the store with the documents is ${id}`);
+    }
+    this.#isKnown = true;
+  }
+
+  /** What the store says; null: nothing. */
+  async #find(): Promise<string | null> {
+    try {
+      const { body } = await this.#store.get(STORE_ID_KEY, { start: 0, end: ID_BYTES_MAX - 1 });
+      const id = (await text(body)).trim();
+      if (!UUID.test(id)) throw otherStore(`its object ${STORE_ID_KEY} is no UUID`);
+      return id;
+    } catch (error) {
+      if (error instanceof ObjectNotFoundError) return null;
+      throw error;
+    }
+  }
+
+  async #hasSome(keys: readonly string[]): Promise<boolean> {
+    for (const key of keys) {
+      const isThere = await this.#store.stat(key).then(
+        () => true,
+        (error: unknown) => {
+          if (error instanceof ObjectNotFoundError) return false;
+          throw error;
+        },
+      );
+      if (isThere) return true;
+    }
+    return false;
+  }
+}
+
+function otherStore(found: string): ObjectStoreAwayError {
+  const todo =
+    "Is a disk not mounted, or has this process another STATE_DIR or OBJECT_STORE_URL than the others? " +
+    "To move documents to another store, see docs/objects.md";
+  return new ObjectStoreAwayError("be used", new Error(`it is another one: ${found}. ${todo}`));
+}

@@ -1,0 +1,203 @@
+import { z } from "zod";
+import type { Operation } from "../../api/operation.ts";
+import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
+import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
+import { id } from "../../operations/fields.ts";
+import { findPage } from "../store/page-drafts.ts";
+import { changeLink, findLink, insertLink, listLinks, lockLink, pinLink } from "../store/page-links.ts";
+import { hasVersion } from "../store/page-versions.ts";
+import { hashPassword } from "../visiting/passwords.ts";
+import { digestToken, LINK_PATH, newToken } from "../visiting/tokens.ts";
+import { LinkChanges, LinkSettings, linkBody, NewPageLink, PageLink, Retargeting } from "./page-schema.ts";
+import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
+
+const tag = "Pages";
+const pagePath = "/v1/pages/{page_id}/links";
+const path = "/v1/page-links";
+const pageParams = z.strictObject({ page_id: id });
+const params = z.strictObject({ link_id: id });
+
+/** Links by which anybody can open a page. */
+export function pageLinkOperations({
+  pool,
+  pagesUrl,
+}: Pick<WorkspaceDependencies, "pool" | "pagesUrl">): readonly Operation[] {
+  const cursors = createCursors(id);
+  return [
+    write({
+      key: "pages.links_create",
+      tag,
+      summary: "Add a link to a page",
+      description:
+        "Makes a link that shows the page's newest version to whoever has its `url`, which is told once. For ADMINs " +
+        "and EDITORs: other members get 403. 409 if nothing has been published, or this installation opens no links.",
+      method: "POST",
+      path: pagePath,
+      scope: "pages:write",
+      needsUser: true,
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      holdsSecret: true,
+      params: pageParams,
+      body: jsonBody(LinkSettings),
+      audit: ({ params }, { body: { id: link_id, label, expires_at, max_visits, has_password } }) => ({
+        ...params,
+        link_id,
+        label,
+        expires_at,
+        max_visits,
+        has_password,
+      }),
+      response: jsonResponse(201, NewPageLink),
+      errors: ["not_found", "access_denied", "page_not_published", "pages_not_configured"],
+      handle: async (request, tx) => {
+        const { label, expires_at = null, max_visits = null, password = null } = request.body;
+        const user = userOf(request);
+        const page = await findPage(tx, user, request.params.page_id);
+        requirePermission(page?.role ?? null, "edit_pages", request);
+        if (pagesUrl === null) throw request.problem("pages_not_configured");
+        if (page!.currentVersion === null) throw request.problem("page_not_published");
+        const passwordHash = password === null ? null : await hashPassword(password);
+        const token = newToken();
+        const settings = { label, expiresAt: expires_at, maxVisits: max_visits, passwordHash };
+        const linkId = await insertLink(tx, user, page!.id, digestToken(token), settings);
+        const body = linkBody((await findLink(tx, user, linkId))!);
+        return { body: { ...body, url: `${pagesUrl}${LINK_PATH}/${token}` } };
+      },
+    }),
+    read({
+      key: "pages.links_list",
+      tag,
+      summary: "List links to a page",
+      description:
+        "The links to a page, newest first, without their URLs. 404 if you are not a member of its space.",
+      method: "GET",
+      path: pagePath,
+      scope: "pages:read",
+      needsUser: true,
+      params: pageParams,
+      query: z.strictObject(pageQuery),
+      response: jsonResponse(200, pageOf(PageLink), totalCappedHeader),
+      errors: ["not_found"],
+      handle: async (request) => {
+        const { page_id: pageId } = request.params;
+        const { cursor, limit } = request.query;
+        const user = userOf(request);
+        const filter = [user, pageId];
+        const page = await listLinks(pool, user, pageId, cursors.read(cursor, filter), limit);
+        if (page === null) throw request.problem("not_found");
+        const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, filter);
+        const body = { items: page.links.map(linkBody), next_cursor, total: page.total };
+        return { body, headers: totalHeaders(page.isTotalCapped) };
+      },
+    }),
+    read({
+      key: "pages.links_get",
+      tag,
+      summary: "Get a link to a page",
+      description: "One link, without its URL. 404 if you are not a member of its page's space.",
+      method: "GET",
+      path: `${path}/{link_id}`,
+      scope: "pages:read",
+      needsUser: true,
+      params,
+      response: jsonResponse(200, PageLink),
+      errors: ["not_found"],
+      handle: async (request) => {
+        const link = await findLink(pool, userOf(request), request.params.link_id);
+        if (link === null) throw request.problem("not_found");
+        return { body: linkBody(link) };
+      },
+    }),
+    write({
+      key: "pages.links_update",
+      tag,
+      summary: "Change a link to a page",
+      description:
+        "Changes what is given. `pinned: false`: it follows new versions again. `status: REVOKED`: it never opens " +
+        "again. For ADMINs and EDITORs: other members get 403. 409 if it was revoked before.",
+      method: "PATCH",
+      path: `${path}/{link_id}`,
+      scope: "pages:write",
+      needsUser: true,
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params,
+      body: jsonBody(LinkChanges),
+      audit: ({ params, body: { password, ...changes } }) => ({
+        ...params,
+        ...changes,
+        ...(password === undefined ? {} : { has_password: password !== null }),
+      }),
+      response: jsonResponse(200, PageLink),
+      errors: ["not_found", "access_denied", "page_link_revoked"],
+      handle: async (request, tx) => {
+        const {
+          label,
+          expires_at: expiresAt,
+          max_visits: maxVisits,
+          password,
+          pinned,
+          status,
+        } = request.body;
+        const user = userOf(request);
+        const passwordHash = typeof password === "string" ? await hashPassword(password) : password;
+        const link = await lockLink(tx, user, request.params.link_id);
+        requirePermission(link?.role ?? null, "edit_pages", request);
+        if (link!.status === "REVOKED") throw request.problem("page_link_revoked");
+        await changeLink(tx, user.accountId, link!.id, {
+          label,
+          expiresAt,
+          maxVisits,
+          passwordHash,
+          isFollowing: pinned === false,
+          isRevoked: status === "REVOKED",
+        });
+        return { body: linkBody((await findLink(tx, user, link!.id))!) };
+      },
+    }),
+    write({
+      key: "pages.links_retarget",
+      tag,
+      summary: "Point a link at another version",
+      description:
+        "The link shows this version of its page, and is pinned to it: it does not follow new versions until it is " +
+        "changed to `pinned: false`. For ADMINs and EDITORs: other members get 403. 422 for what is no version of " +
+        "its page, 409 if the link was revoked or has expired.",
+      method: "POST",
+      path: `${path}/{link_id}/retarget`,
+      scope: "pages:write",
+      needsUser: true,
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params,
+      body: jsonBody(Retargeting),
+      audit: ({ params, body }) => ({ ...params, ...body }),
+      response: jsonResponse(200, PageLink),
+      errors: [
+        "not_found",
+        "access_denied",
+        "page_link_revoked",
+        "page_link_expired",
+        "page_version_mismatch",
+      ],
+      handle: async (request, tx) => {
+        const { page_version_id: versionId } = request.body;
+        const user = userOf(request);
+        const link = await lockLink(tx, user, request.params.link_id);
+        requirePermission(link?.role ?? null, "edit_pages", request);
+        const { id: linkId, pageId, status, isExpired } = link!;
+        if (status === "REVOKED") throw request.problem("page_link_revoked");
+        if (isExpired) throw request.problem("page_link_expired");
+        if (!(await hasVersion(tx, user.accountId, pageId, versionId))) {
+          throw request.problem("page_version_mismatch");
+        }
+        await pinLink(tx, user.accountId, linkId, versionId);
+        return { body: linkBody((await findLink(tx, user, linkId))!) };
+      },
+    }),
+  ];
+}

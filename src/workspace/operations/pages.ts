@@ -1,0 +1,185 @@
+import { z } from "zod";
+import type { Operation } from "../../api/operation.ts";
+import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
+import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
+import { id } from "../../operations/fields.ts";
+import { findPage, insertPage, listPages, lockPage, saveDraft } from "../store/page-drafts.ts";
+import { insertVersion, listVersions } from "../store/page-versions.ts";
+import { lockSpace } from "../store/spaces.ts";
+import {
+  DRAFT_BODY_BYTES_MAX,
+  NewPage,
+  Page,
+  PageVersion,
+  PageWithText,
+  Publication,
+  pageBody,
+  SavedDraft,
+  versionBody,
+} from "./page-schema.ts";
+import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
+
+const tag = "Pages";
+const path = "/v1/pages";
+const params = z.strictObject({ page_id: id });
+const DRAFT_BODY = { bytesMax: DRAFT_BODY_BYTES_MAX };
+
+/** Texts that are written in a space, and what is published of them. */
+export function pageOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
+  const cursors = createCursors(id);
+  const numbers = createCursors(z.int());
+  return [
+    read({
+      key: "pages.list",
+      tag,
+      summary: "List pages",
+      description: "The pages of a space, newest first, without their texts. 404 if you are not a member.",
+      method: "GET",
+      path,
+      scope: "pages:read",
+      needsUser: true,
+      query: z.strictObject({ ...pageQuery, space_id: id }),
+      response: jsonResponse(200, pageOf(Page), totalCappedHeader),
+      errors: ["not_found"],
+      handle: async (request) => {
+        const { cursor, limit, space_id: spaceId } = request.query;
+        const user = userOf(request);
+        const filter = [user, spaceId];
+        const page = await listPages(pool, user, spaceId, cursors.read(cursor, filter), limit);
+        if (page === null) throw request.problem("not_found");
+        const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, filter);
+        const body = { items: page.pages.map(pageBody), next_cursor, total: page.total };
+        return { body, headers: totalHeaders(page.isTotalCapped) };
+      },
+    }),
+    write({
+      key: "pages.create",
+      tag,
+      summary: "Add a page",
+      description:
+        "Begins a page in a space. Nobody else sees it until it is published and has a link. For ADMINs and EDITORs: " +
+        "other members get 403.",
+      method: "POST",
+      path,
+      scope: "pages:write",
+      needsUser: true,
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      body: jsonBody(NewPage, DRAFT_BODY),
+      audit: ({ body: { space_id } }, { body: { id: page_id, title } }) => ({ space_id, page_id, title }),
+      response: jsonResponse(201, Page),
+      errors: ["not_found", "access_denied"],
+      handle: async (request, tx) => {
+        const { space_id: spaceId, ...draft } = request.body;
+        const user = userOf(request);
+        requirePermission(await lockSpace(tx, user, spaceId), "edit_pages", request);
+        const pageId = await insertPage(tx, user, spaceId, draft);
+        return { body: pageBody((await findPage(tx, user, pageId))!) };
+      },
+    }),
+    read({
+      key: "pages.get",
+      tag,
+      summary: "Get a page",
+      description: "One page, with what is being written. 404 if you are not a member of its space.",
+      method: "GET",
+      path: `${path}/{page_id}`,
+      scope: "pages:read",
+      needsUser: true,
+      params,
+      response: jsonResponse(200, PageWithText),
+      errors: ["not_found"],
+      handle: async (request) => {
+        const page = await findPage(pool, userOf(request), request.params.page_id);
+        if (page === null) throw request.problem("not_found");
+        return { body: { ...pageBody(page), markdown: page.markdown } };
+      },
+    }),
+    write({
+      key: "pages.save",
+      tag,
+      summary: "Save a page",
+      description:
+        "Replaces what is being written, if nobody has saved since the revision that it is based on: 409 otherwise. " +
+        "No link shows it until it is published. For ADMINs and EDITORs: other members get 403.",
+      method: "PUT",
+      path: `${path}/{page_id}/draft`,
+      scope: "pages:write",
+      needsUser: true,
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params,
+      body: jsonBody(SavedDraft, DRAFT_BODY),
+      audit: ({ params: { page_id } }, { body: { title, revision } }) => ({ page_id, title, revision }),
+      response: jsonResponse(200, Page),
+      errors: ["not_found", "access_denied", "page_changed"],
+      handle: async (request, tx) => {
+        const { revision, ...draft } = request.body;
+        const user = userOf(request);
+        const page = await lockPage(tx, user, request.params.page_id);
+        requirePermission(page?.role ?? null, "edit_pages", request);
+        if (page!.revision !== revision) throw request.problem("page_changed");
+        await saveDraft(tx, user.accountId, page!.id, draft);
+        return { body: pageBody((await findPage(tx, user, page!.id))!) };
+      },
+    }),
+    write({
+      key: "pages.publish",
+      tag,
+      summary: "Publish a page",
+      description:
+        "Makes a version of what is being written, which never changes. Links that are not pinned show it from now " +
+        "on. For ADMINs and EDITORs: other members get 403.",
+      method: "POST",
+      path: `${path}/{page_id}/publish`,
+      scope: "pages:write",
+      needsUser: true,
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params,
+      body: jsonBody(Publication, { isOptional: true }),
+      audit: ({ params: { page_id } }, { body: { id: page_version_id, number } }) => ({
+        page_id,
+        page_version_id,
+        number,
+      }),
+      response: jsonResponse(201, PageVersion),
+      errors: ["not_found", "access_denied", "page_changed"],
+      handle: async (request, tx) => {
+        const { revision } = request.body;
+        const user = userOf(request);
+        const page = await lockPage(tx, user, request.params.page_id);
+        requirePermission(page?.role ?? null, "edit_pages", request);
+        if (revision !== undefined && page!.revision !== revision) throw request.problem("page_changed");
+        return { body: versionBody(await insertVersion(tx, user, page!.id)) };
+      },
+    }),
+    read({
+      key: "pages.versions.list",
+      tag,
+      summary: "List versions of a page",
+      description: "What was published of a page, newest first. 404 if you are not a member of its space.",
+      method: "GET",
+      path: `${path}/{page_id}/versions`,
+      scope: "pages:read",
+      needsUser: true,
+      params,
+      query: z.strictObject(pageQuery),
+      response: jsonResponse(200, pageOf(PageVersion)),
+      errors: ["not_found"],
+      handle: async (request) => {
+        const { page_id: pageId } = request.params;
+        const { cursor, limit } = request.query;
+        const user = userOf(request);
+        const filter = [user, pageId];
+        const page = await listVersions(pool, user, pageId, numbers.read(cursor, filter), limit);
+        if (page === null) throw request.problem("not_found");
+        const next_cursor = page.nextBelow === null ? null : numbers.write(page.nextBelow, filter);
+        return { body: { items: page.versions.map(versionBody), next_cursor, total: page.total } };
+      },
+    }),
+  ];
+}

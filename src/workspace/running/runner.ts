@@ -1,0 +1,146 @@
+import type { Pool } from "pg";
+import { abortableDelay } from "../../schedule/backoff.ts";
+import { createNodeSteps } from "../nodes/node-steps.ts";
+import type { ObjectStore } from "../objects/object-store.ts";
+import { removeEndedRuns } from "../store/run-retention.ts";
+import { type ClaimedStep, claimStep, readySteps, renewLease } from "../store/steps.ts";
+import { takeStep } from "./step.ts";
+import type { StepEnd } from "./step-end.ts";
+
+/**
+ * How soon a new run, or the end of a wait, is noticed. A NOTIFY would be sooner, but every transaction that sends one
+ * waits for all others that do, webhooks' included.
+ */
+const LOOK_EVERY_MS = 200;
+/** Nobody else takes a step that is being taken; one whose process has died is taken again then. */
+const LEASE_MS = 15_000;
+const RENEW_EVERY_MS = 5_000;
+/** Few: webhooks come first. While one is at a document of its account, another account's has the other place. */
+const STEPS_AT_ONCE = 2;
+const CLEAN_EVERY_MS = 3_600_000;
+const FIRST_ACCOUNT = "00000000-0000-0000-0000-000000000000";
+
+export type RunnerWork = "look" | "step" | "clean";
+
+export type RunnerOptions = {
+  readonly pool: Pool;
+  readonly objects: ObjectStore;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+  /** How long ended runs are kept. */
+  readonly retentionMs: number;
+  readonly onEnded: (status: "SUCCEEDED" | "FAILED") => void;
+  readonly onError: (work: RunnerWork, error: unknown) => void;
+  /** Absent: a fifth of a second. */
+  readonly lookEveryMs?: number;
+  /** Absent: 15 s. */
+  readonly leaseMs?: number;
+};
+
+/**
+ * Takes the steps of runs. Any number of processes may run one: the rows of `workspace.node_runs` are the truth, and
+ * each step is one process's.
+ */
+export class Runner {
+  readonly #options: RunnerOptions;
+  readonly #stopping = new AbortController();
+  readonly #taking = new Set<Promise<void>>();
+  #loops: Promise<unknown> = Promise.resolve();
+  /** Whose step was taken last: the next account is next. */
+  #accountId = FIRST_ACCOUNT;
+  #lookedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(options: RunnerOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#loops = Promise.all([this.#run(), this.#clean()]);
+  }
+
+  /** Steps that are being taken are given back. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#loops;
+    await Promise.all(this.#taking);
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopping;
+    const { pool, lookEveryMs = LOOK_EVERY_MS } = this.#options;
+    while (!signal.aborted) {
+      if (performance.now() - this.#lookedAt >= lookEveryMs) {
+        this.#lookedAt = performance.now();
+        await this.#try("look", () => readySteps(pool));
+      }
+      while (this.#taking.size < STEPS_AT_ONCE && !signal.aborted) {
+        const step = await this.#try("look", () => this.#claim());
+        if (!step) break;
+        this.#take(step);
+      }
+      const wait = new AbortController();
+      const looking = abortableDelay(lookEveryMs, AbortSignal.any([signal, wait.signal]));
+      // With places left nothing more is to be had now, but a step that ends may have made the next one.
+      await Promise.race([looking, ...this.#taking]);
+      wait.abort();
+    }
+  }
+
+  async #claim(): Promise<ClaimedStep | null> {
+    const { pool, leaseMs = LEASE_MS } = this.#options;
+    let step = await claimStep(pool, this.#accountId, leaseMs);
+    if (step === null && this.#accountId !== FIRST_ACCOUNT) {
+      step = await claimStep(pool, FIRST_ACCOUNT, leaseMs);
+    }
+    this.#accountId = step?.accountId ?? FIRST_ACCOUNT;
+    return step;
+  }
+
+  #take(step: ClaimedStep): void {
+    const { pool, leaseMs = LEASE_MS } = this.#options;
+    const lost = new AbortController();
+    const renew = () =>
+      renewLease(pool, step, leaseMs).then(
+        (isOurs) => isOurs || lost.abort(),
+        // Whoever records it finds out whose it is.
+        () => undefined,
+      );
+    const renewing = setInterval(renew, Math.min(RENEW_EVERY_MS, leaseMs / 3));
+    const taking = this.#try("step", () => this.#takeStep(step, lost.signal)).then((end) => {
+      clearInterval(renewing);
+      this.#taking.delete(taking);
+      if (end === "run_succeeded") this.#options.onEnded("SUCCEEDED");
+      if (end === "run_failed") this.#options.onEnded("FAILED");
+    });
+    this.#taking.add(taking);
+  }
+
+  #takeStep(step: ClaimedStep, lost: AbortSignal): Promise<StepEnd> {
+    const { pool, objects, random, onError } = this.#options;
+    const nodeSteps = createNodeSteps(pool, objects);
+    const onFault = (_: ClaimedStep, error: unknown) => onError("step", error);
+    return takeStep(
+      { pool, nodeSteps, random, onFault },
+      step,
+      AbortSignal.any([this.#stopping.signal, lost]),
+    );
+  }
+
+  async #clean(): Promise<void> {
+    const { signal } = this.#stopping;
+    const { pool, retentionMs } = this.#options;
+    while (!signal.aborted) {
+      while ((await this.#try("clean", () => removeEndedRuns(pool, retentionMs))) && !signal.aborted);
+      await abortableDelay(CLEAN_EVERY_MS, signal);
+    }
+  }
+
+  async #try<T>(work: RunnerWork, does: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await does();
+    } catch (error) {
+      if (!this.#stopping.signal.aborted) this.#options.onError(work, error);
+      return undefined;
+    }
+  }
+}

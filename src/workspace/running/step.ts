@@ -1,0 +1,101 @@
+import type { Pool } from "pg";
+import { backoffMs } from "../../schedule/backoff.ts";
+import { inTransaction } from "../../store/transaction.ts";
+import type { DefinitionNode } from "../model/definition.ts";
+import { STEP_ATTEMPTS_MAX } from "../model/runs.ts";
+import { NodeFailedError, type NodeStepInput, type NodeStepResult } from "../nodes/node-step.ts";
+import type { NodeSteps } from "../nodes/node-steps.ts";
+import { type ClaimedStep, giveBackStep, readStep, type StepFacts } from "../store/steps.ts";
+import { createInputReader } from "./node-input.ts";
+import type { StepEnd } from "./step-end.ts";
+import { recordFailure, recordResult, recordRetry, recordStart } from "./step-record.ts";
+
+const RETRY_BACKOFF = { baseMs: 1_000, maxMs: 300_000 };
+
+export type StepWork = {
+  readonly pool: Pool;
+  readonly nodeSteps: NodeSteps;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+  /** The step failed for reasons that are not its node's, and is tried again, or was for the last time. */
+  readonly onFault: (step: ClaimedStep, error: unknown) => void;
+};
+
+const EXHAUSTED = new NodeFailedError(
+  "attempts_exhausted",
+  `The node could not do its work in ${STEP_ATTEMPTS_MAX} attempts. Start the run again; report it if that fails, too.`,
+);
+
+/**
+ * Takes a step that was claimed: reads what it is about, does what its node does, and records what that came to, which
+ * only the owner of the lease can.
+ */
+export async function takeStep(work: StepWork, step: ClaimedStep, signal: AbortSignal): Promise<StepEnd> {
+  const { pool } = work;
+  const facts = await readStep(pool, step);
+  if (facts === null) return "lost";
+  // Whatever it does, it ends its process before it has done it.
+  if (step.attempt > STEP_ATTEMPTS_MAX) return await fail(work, step, facts, EXHAUSTED);
+  try {
+    const startedAt = facts.nodeStatus === "ACTIVE" ? facts.startedAt : await start(pool, step, facts);
+    if (startedAt === null) return "lost";
+    const result = await doStep(work, step, { ...facts, startedAt }, signal);
+    return await inTransaction(pool, (tx) => recordResult(tx, step, facts, result));
+  } catch (error) {
+    if (signal.aborted) {
+      await giveBackStep(pool, step);
+      return "given_back";
+    }
+    if (error instanceof NodeFailedError) return await fail(work, step, facts, error);
+    work.onFault(step, error);
+    if (step.attempt >= STEP_ATTEMPTS_MAX) return await fail(work, step, facts, EXHAUSTED);
+    const delayMs = backoffMs(step.attempt - 1, RETRY_BACKOFF, work.random());
+    return await inTransaction(pool, (tx) => recordRetry(tx, step, facts, delayMs));
+  }
+}
+
+function start(pool: Pool, step: ClaimedStep, facts: StepFacts): Promise<Date | null> {
+  return inTransaction(pool, (tx) => recordStart(tx, step, facts));
+}
+
+function fail(
+  { pool }: StepWork,
+  step: ClaimedStep,
+  facts: StepFacts,
+  error: NodeFailedError,
+): Promise<StepEnd> {
+  return inTransaction(pool, (tx) => recordFailure(tx, step, facts, error));
+}
+
+async function doStep(
+  { pool, nodeSteps }: StepWork,
+  step: ClaimedStep,
+  facts: StepFacts & { readonly startedAt: Date },
+  signal: AbortSignal,
+): Promise<NodeStepResult> {
+  const { accountId } = step;
+  const { definition, nodeId, spaceId, input: runInput, position, startedAt, now } = facts;
+  const node = definition.nodes.find(({ id }) => id === nodeId)!;
+  const readInput = createInputReader(pool, step, definition, nodeId);
+  const common = { accountId, spaceId, runInput, position, startedAt, now, signal, readInput };
+  return await stepOf(nodeSteps, node, common);
+}
+
+function stepOf(
+  nodeSteps: NodeSteps,
+  node: DefinitionNode,
+  common: Omit<NodeStepInput<never>, "node">,
+): Promise<NodeStepResult> {
+  switch (node.kind) {
+    case "manual_trigger":
+      return nodeSteps.manual_trigger({ ...common, node });
+    case "documents":
+      return nodeSteps.documents({ ...common, node });
+    case "wait":
+      return nodeSteps.wait({ ...common, node });
+    case "analyze":
+      return nodeSteps.analyze({ ...common, node });
+    default:
+      throw new Error(`A node of unknown kind: ${JSON.stringify(node satisfies never)}`);
+  }
+}

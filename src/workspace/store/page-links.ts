@@ -1,0 +1,190 @@
+import type { ClientBase, Pool } from "pg";
+import type { LinkStatus } from "../model/page-links.ts";
+import type { SpaceRole } from "../model/roles.ts";
+import { IS_PAGE_SEEN, type Person } from "./page-drafts.ts";
+import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
+import type { SpaceUser } from "./spaces.ts";
+
+export type StoredLink = {
+  readonly id: string;
+  readonly pageId: string;
+  /** What it shows: the version that it is pinned to, or the page's current one. */
+  readonly versionId: string;
+  readonly versionNumber: number;
+  readonly isPinned: boolean;
+  readonly label: string;
+  readonly status: LinkStatus;
+  readonly hasPassword: boolean;
+  /** Counts the passwords, and their removals. */
+  readonly authVersion: number;
+  readonly expiresAt: Date | null;
+  readonly isExpired: boolean;
+  readonly maxVisits: number | null;
+  readonly visitCount: number;
+  readonly lastVisitedAt: Date | null;
+  readonly createdBy: Person;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+};
+
+/** Pages with links have versions. */
+export const SHOWN_VERSION = `join lateral (
+    select v.id, v.number from workspace.page_versions as v
+    where v.account_id = l.account_id and v.page_id = l.page_id
+      and (l.pinned_version_id is null or v.id = l.pinned_version_id)
+    order by v.number desc limit 1
+  ) as v on true`;
+
+const LINK = `l.id, l.page_id as "pageId", v.id as "versionId", v.number as "versionNumber",
+  l.pinned_version_id is not null as "isPinned", l.label, l.status, l.password_hash is not null as "hasPassword",
+  l.auth_version as "authVersion", l.expires_at as "expiresAt", coalesce(l.expires_at <= now(), false) as "isExpired",
+  l.max_visits as "maxVisits", l.visit_count::float8 as "visitCount", l.last_visited_at as "lastVisitedAt",
+  json_build_object('id', u.id, 'name', u.name, 'email', u.email) as "createdBy", l.created_at as "createdAt",
+  l.updated_at as "updatedAt"`;
+
+const LINKS = `workspace.page_links as l ${SHOWN_VERSION}
+  join sealpost.users as u on u.account_id = l.account_id and u.id = l.created_by`;
+
+/** With what the one who asks is in the space of its page. */
+export type FoundLink = StoredLink & { readonly role: SpaceRole };
+
+/** Null: there is no such link, or the user is not a member of its page's space. */
+export async function findLink(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  linkId: string,
+): Promise<FoundLink | null> {
+  const { rows } = await database.query<FoundLink>({
+    name: "find_page_link",
+    text: `
+      select ${LINK}, m.role
+      from ${LINKS}
+      join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
+      join workspace.space_members as m
+        on m.account_id = p.account_id and m.space_id = p.space_id and m.user_id = $2
+      where l.account_id = $1 and l.id = $3`,
+    values: [accountId, userId, linkId],
+  });
+  return rows[0] ?? null;
+}
+
+/** The same, locked until the transaction ends: changes of one link, and its visits, take turns. */
+export async function lockLink(tx: ClientBase, user: SpaceUser, linkId: string): Promise<FoundLink | null> {
+  await tx.query("select from workspace.page_links where account_id = $1 and id = $2 for no key update", [
+    user.accountId,
+    linkId,
+  ]);
+  return await findLink(tx, user, linkId);
+}
+
+export type LinkPage = CappedTotal & {
+  readonly links: readonly StoredLink[];
+  /** The next page begins below this id; null: there is none. */
+  readonly nextBelowId: string | null;
+};
+
+/**
+ * The links of a page, newest first. Null: there is no such page, or whoever asks is not a member of its space.
+ * @param belowId null: from the newest
+ */
+export async function listLinks(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  pageId: string,
+  belowId: string | null,
+  limit: number,
+): Promise<LinkPage | null> {
+  const { rows } = await database.query<{ is_seen: boolean; counted: number } & StoredLink>(
+    `select page.*, about.*
+     from (
+       select ${IS_PAGE_SEEN} as is_seen,
+         (select count(*)::integer from (
+           select from workspace.page_links where account_id = $1 and page_id = $3 limit ${COUNTED_MAX}
+         ) as capped) as counted
+     ) as about
+     left join (
+       select ${LINK} from ${LINKS}
+       where l.account_id = $1 and l.page_id = $3
+         and l.id < coalesce($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+       order by l.id desc limit $5
+     ) as page on true
+     order by page.id desc`,
+    [accountId, userId, pageId, belowId, limit + 1],
+  );
+  const { is_seen, counted } = rows[0]!;
+  if (!is_seen) return null;
+  const { page: links, nextId: nextBelowId } = cutPage(rows, "id", limit);
+  return { links, nextBelowId, ...cappedTotal(counted) };
+}
+
+/** What its maker chooses. Null: no limit, no password. */
+export type LinkSettings = {
+  readonly label: string;
+  /** ISO 8601. */
+  readonly expiresAt: string | null;
+  readonly maxVisits: number | null;
+  readonly passwordHash: string | null;
+};
+
+/** A link that follows new versions. Returns its id. The page has a version, and the user may edit it. */
+export async function insertLink(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  pageId: string,
+  tokenDigest: Uint8Array,
+  { label, expiresAt, maxVisits, passwordHash }: LinkSettings,
+): Promise<string> {
+  const { rows } = await tx.query<{ id: string }>(
+    `insert into workspace.page_links (account_id, page_id, token_digest, label, expires_at, max_visits,
+       password_hash, created_by)
+     values ($1, $2, $3, $4, $5, $6, $7, $8) returning id`,
+    [accountId, pageId, tokenDigest, label, expiresAt, maxVisits, passwordHash, userId],
+  );
+  return rows[0]!.id;
+}
+
+export type LinkChanges = { readonly [Name in keyof LinkSettings]?: LinkSettings[Name] | undefined } & {
+  readonly isFollowing: boolean;
+  readonly isRevoked: boolean;
+};
+
+/** Changes what is given; what is undefined stays. The link is locked. */
+export async function changeLink(
+  tx: ClientBase,
+  accountId: string,
+  linkId: string,
+  { label, expiresAt, maxVisits, passwordHash, isFollowing, isRevoked }: LinkChanges,
+): Promise<void> {
+  await tx.query(
+    `update workspace.page_links set
+       label = coalesce($3, label),
+       expires_at = case when $4 then $5 else expires_at end,
+       max_visits = case when $6 then $7 else max_visits end,
+       password_hash = case when $8 then $9 else password_hash end,
+       auth_version = auth_version + case when $8 then 1 else 0 end,
+       pinned_version_id = case when $10 then null else pinned_version_id end,
+       status = case when $11 then 'REVOKED' else status end,
+       updated_at = now()
+     where account_id = $1 and id = $2`,
+    [
+      ...[accountId, linkId, label ?? null],
+      ...[expiresAt !== undefined, expiresAt ?? null],
+      ...[maxVisits !== undefined, maxVisits ?? null],
+      ...[passwordHash !== undefined, passwordHash ?? null],
+      ...[isFollowing, isRevoked],
+    ],
+  );
+}
+
+/** The link shows this version of its page from now on. It is locked. */
+export async function pinLink(
+  tx: ClientBase,
+  accountId: string,
+  linkId: string,
+  versionId: string,
+): Promise<void> {
+  await tx.query(
+    `update workspace.page_links set pinned_version_id = $3, updated_at = now() where account_id = $1 and id = $2`,
+    [accountId, linkId, versionId],
+  );
+}

@@ -1,0 +1,96 @@
+import type { ClientBase, Pool } from "pg";
+import { IS_PAGE_SEEN, type Person } from "./page-drafts.ts";
+import { cutPage } from "./pages.ts";
+import type { SpaceUser } from "./spaces.ts";
+
+export type StoredVersion = {
+  readonly id: string;
+  readonly pageId: string;
+  /** From 1, without a gap. */
+  readonly number: number;
+  readonly title: string;
+  readonly revision: number;
+  readonly publishedBy: Person;
+  readonly publishedAt: Date;
+};
+
+const VERSION = `v.id, v.page_id as "pageId", v.number, v.title, v.revision,
+  json_build_object('id', u.id, 'name', u.name, 'email', u.email) as "publishedBy", v.published_at as "publishedAt"`;
+
+const BY_USER = "join sealpost.users as u on u.account_id = v.account_id and u.id = v.published_by";
+
+/** Publishes what is being written. The page is locked. */
+export async function insertVersion(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  pageId: string,
+): Promise<StoredVersion> {
+  const { rows } = await tx.query<StoredVersion>(
+    `with v as (
+       insert into workspace.page_versions (account_id, page_id, number, title, markdown, revision, published_by)
+       select account_id, id, numbers.next, title, markdown, revision, $3
+       from workspace.pages, lateral (
+         select coalesce(max(number), 0) + 1 as next from workspace.page_versions
+         where account_id = $1 and page_id = $2
+       ) as numbers
+       where account_id = $1 and id = $2
+       returning *
+     )
+     select ${VERSION} from v ${BY_USER}`,
+    [accountId, pageId, userId],
+  );
+  return rows[0]!;
+}
+
+export type VersionPage = {
+  readonly versions: readonly StoredVersion[];
+  /** The next page begins below this number; null: there is none. */
+  readonly nextBelow: number | null;
+  readonly total: number;
+};
+
+/**
+ * The versions of a page, newest first. Null: there is no such page, or whoever asks is not a member of its space.
+ * @param below null: from the newest
+ */
+export async function listVersions(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  pageId: string,
+  below: number | null,
+  limit: number,
+): Promise<VersionPage | null> {
+  const { rows } = await database.query<{ is_seen: boolean; total: number } & StoredVersion>(
+    `select page.*, about.*
+     from (
+       select ${IS_PAGE_SEEN} as is_seen,
+         (select coalesce(max(number), 0) from workspace.page_versions
+           where account_id = $1 and page_id = $3) as total
+     ) as about
+     left join (
+       select ${VERSION} from workspace.page_versions as v ${BY_USER}
+       where v.account_id = $1 and v.page_id = $3 and ($4::integer is null or v.number < $4)
+       order by v.number desc limit $5
+     ) as page on true
+     order by page.number desc`,
+    [accountId, userId, pageId, below, limit + 1],
+  );
+  const { is_seen, total } = rows[0]!;
+  if (!is_seen) return null;
+  const { page: versions, nextId } = cutPage(rows, "id", limit);
+  return { versions, nextBelow: nextId === null ? null : versions.at(-1)!.number, total };
+}
+
+/** Whether it is a version of that page. */
+export async function hasVersion(
+  tx: ClientBase,
+  accountId: string,
+  pageId: string,
+  versionId: string,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    "select from workspace.page_versions where account_id = $1 and page_id = $2 and id = $3",
+    [accountId, pageId, versionId],
+  );
+  return rowCount === 1;
+}

@@ -1,0 +1,204 @@
+import type { ClientBase, Pool } from "pg";
+import type { Definition } from "../model/definition.ts";
+import type { RunStatus } from "../model/runs.ts";
+
+/** A node run whose next step is one process's, until its lease ends. */
+export type ClaimedStep = {
+  readonly accountId: string;
+  readonly runId: string;
+  /** The node run. */
+  readonly sequence: number;
+  readonly leaseToken: string;
+  /** 1 and how often this step has failed, or was cut. */
+  readonly attempt: number;
+};
+
+/** Steps that are made ready at a time. */
+const READY_PER_STATEMENT = 500;
+
+/** Waits that are over, retries that are due, and steps that were cut may be taken again. */
+export async function readySteps(pool: Pool): Promise<void> {
+  await pool.query({
+    name: "ready_steps",
+    text: `
+      with due as (
+        select account_id, run_id, sequence from workspace.node_runs
+        where not is_ready and next_at <= now() order by next_at limit ${READY_PER_STATEMENT}
+        for no key update skip locked
+      )
+      update workspace.node_runs as n set is_ready = true
+      from due where (n.account_id, n.run_id, n.sequence) = (due.account_id, due.run_id, due.sequence)`,
+  });
+}
+
+const NEXT_ACCOUNT = (after: string) => `
+select account_id from workspace.node_runs where is_ready and account_id > ${after} order by account_id limit 1`;
+
+/**
+ * The step that waits longest of the next account behind this one that has any: accounts take turns, however many steps
+ * each has. One that nobody records is taken again after `leaseMs`. Null: no account behind this one has any.
+ */
+export async function claimStep(
+  pool: Pool,
+  afterAccountId: string,
+  leaseMs: number,
+): Promise<ClaimedStep | null> {
+  const { rows } = await pool.query<ClaimedStep>({
+    name: "claim_step",
+    // As many accounts are looked at as it takes to find one whose steps are not all being claimed by others.
+    text: `
+      with recursive accounts as (
+        (${NEXT_ACCOUNT("$1::uuid")})
+        union all
+        select following.account_id from accounts
+        cross join lateral (${NEXT_ACCOUNT("accounts.account_id")}) as following
+      ), taken as (
+        select step.* from accounts cross join lateral (
+          select account_id, run_id, sequence from workspace.node_runs as n
+          where n.is_ready and n.account_id = accounts.account_id
+          order by n.next_at limit 1 for no key update skip locked
+        ) as step
+        limit 1
+      )
+      update workspace.node_runs as n
+      set is_ready = false, next_at = now() + $2::float8 * interval '1 millisecond',
+        attempt = n.attempt + (n.lease_token is not null)::integer, lease_token = gen_random_uuid()
+      from taken where (n.account_id, n.run_id, n.sequence) = (taken.account_id, taken.run_id, taken.sequence)
+      returning n.account_id as "accountId", n.run_id as "runId", n.sequence, n.lease_token as "leaseToken", n.attempt`,
+    values: [afterAccountId, leaseMs],
+  });
+  return rows[0] ?? null;
+}
+
+const OF_STEP = "account_id = $1 and run_id = $2 and sequence = $3 and lease_token = $4";
+
+function keyOf({ accountId, runId, sequence, leaseToken }: ClaimedStep): unknown[] {
+  return [accountId, runId, sequence, leaseToken];
+}
+
+/** False: the step is somebody else's, or its run has ended. */
+export async function renewLease(pool: Pool, step: ClaimedStep, leaseMs: number): Promise<boolean> {
+  const { rowCount } = await pool.query({
+    name: "renew_lease",
+    text: `
+      update workspace.node_runs set is_ready = false, next_at = now() + $5::float8 * interval '1 millisecond'
+      where ${OF_STEP}`,
+    values: [...keyOf(step), leaseMs],
+  });
+  return rowCount === 1;
+}
+
+/** Gives a step back that was not taken to its end: it is not this step's fault. */
+export async function giveBackStep(pool: Pool, step: ClaimedStep): Promise<void> {
+  await pool.query(
+    `update workspace.node_runs set is_ready = true, next_at = now(), lease_token = null where ${OF_STEP}`,
+    keyOf(step),
+  );
+}
+
+/** What a step is about. */
+export type StepFacts = {
+  readonly runStatus: RunStatus;
+  readonly workflowId: string;
+  readonly spaceId: string;
+  readonly definition: Definition;
+  readonly input: Readonly<Record<string, unknown>>;
+  readonly webhookUrl: string | null;
+  readonly traceparent: string | null;
+  readonly nodeId: string;
+  readonly nodeStatus: RunStatus;
+  /** How far it is; null: at the beginning. */
+  readonly position: unknown;
+  /** The database's times; the start is null until the first step begins. */
+  readonly startedAt: Date | null;
+  readonly now: Date;
+};
+
+/** Null: the step is somebody else's, or its run has ended. */
+export async function readStep(database: Pool | ClientBase, step: ClaimedStep): Promise<StepFacts | null> {
+  const { rows } = await database.query<StepFacts>({
+    name: "read_step",
+    text: `
+      select r.status as "runStatus", r.workflow_id as "workflowId", r.space_id as "spaceId", v.definition, r.input,
+        r.webhook_url as "webhookUrl", r.traceparent, n.node_id as "nodeId", n.status as "nodeStatus", n.position,
+        n.started_at as "startedAt", now()
+      from workspace.node_runs as n
+      join workspace.runs as r on r.account_id = n.account_id and r.id = n.run_id
+      join workspace.workflow_versions as v
+        on v.account_id = r.account_id and v.workflow_id = r.workflow_id and v.version = r.version
+      where n.account_id = $1 and n.run_id = $2 and n.sequence = $3 and n.lease_token = $4`,
+    values: keyOf(step),
+  });
+  return rows[0] ?? null;
+}
+
+/** Where a step has brought its node run. */
+export type NodeChange = {
+  readonly status: RunStatus;
+  readonly position: unknown;
+  readonly attempt: number;
+  /** Handed on by this step. */
+  readonly items: number;
+  readonly errorItems: number;
+  readonly errorCode: string | null;
+  readonly errorMessage: string | null;
+  /** When the next step may be taken: so many milliseconds from now, or at a time; null: there is none. */
+  readonly next: { readonly inMs: number } | { readonly at: Date } | null;
+};
+
+/**
+ * The node run begins, or goes on after a wait. Its run is locked. Returns when it has begun; null: the step is
+ * somebody else's.
+ */
+export async function startNodeRun(tx: ClientBase, step: ClaimedStep): Promise<Date | null> {
+  const { rows } = await tx.query<{ started_at: Date }>({
+    name: "start_node_run",
+    text: `
+      update workspace.node_runs set status = 'ACTIVE', started_at = coalesce(started_at, now()), wake_at = null
+      where ${OF_STEP} returning started_at`,
+    values: keyOf(step),
+  });
+  return rows[0]?.started_at ?? null;
+}
+
+/** The step has ended, and the lease with it. Its run is locked. False: the step is somebody else's. */
+export async function changeNodeRun(tx: ClientBase, step: ClaimedStep, change: NodeChange): Promise<boolean> {
+  const { next } = change;
+  const { rowCount } = await tx.query({
+    name: "change_node_run",
+    text: `
+      update workspace.node_runs
+      set status = $5, position = $6, attempt = $7, item_count = item_count + $8,
+        error_item_count = error_item_count + $9, error_code = $10, error_message = $11,
+        next_at = coalesce($12::timestamptz, now() + $13::float8 * interval '1 millisecond'),
+        wake_at = case when $5 = 'WAITING' then $12::timestamptz end,
+        completed_at = case when $12::timestamptz is null and $13::float8 is null then now() end,
+        is_ready = $13::float8 is not distinct from 0, lease_token = null
+      where ${OF_STEP}`,
+    values: [
+      ...keyOf(step),
+      change.status,
+      change.position === null ? null : JSON.stringify(change.position),
+      change.attempt,
+      change.items,
+      change.errorItems,
+      change.errorCode,
+      change.errorMessage,
+      next !== null && "at" in next ? next.at : null,
+      next !== null && "inMs" in next ? next.inMs : null,
+    ],
+  });
+  return rowCount === 1;
+}
+
+export type WaitingSteps = { readonly ready: number; readonly oldestSeconds: number };
+
+/** Steps that nobody has taken yet, up to a thousand. */
+export async function countReadySteps(pool: Pool): Promise<WaitingSteps> {
+  const { rows } = await pool.query<WaitingSteps>(
+    `select count(*)::integer as ready,
+       coalesce(extract(epoch from now() - min(next_at)), 0)::float8 as "oldestSeconds"
+     from (select next_at from workspace.node_runs where is_ready limit 1000) as counted`,
+  );
+  return rows[0]!;
+}

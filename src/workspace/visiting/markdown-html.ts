@@ -1,0 +1,37 @@
+// Runs in a thread of its own; see rendering.ts.
+import MarkdownIt from "markdown-it";
+import sanitizeHtml from "sanitize-html";
+
+/**
+ * Not marked, which shows our own texts: some 256 KiB from a hostile author keep it busy for minutes, and this one for
+ * seconds.
+ */
+const markdown = new MarkdownIt("default", { html: false, linkify: true });
+// Nothing is loaded from anywhere: of an image its description is left.
+markdown.renderer.rules.image = (tokens, at, options, env, self) =>
+  markdown.utils.escapeHtml(self.renderInlineAsText(tokens[at]?.children ?? [], options, env));
+
+/** Where a link may lead: elsewhere. There is nothing beside a page. */
+const LEADING = /^(?:https?:\/\/|mailto:)/i;
+const REL = "nofollow noopener noreferrer";
+
+/** What the renderer writes, and nothing else, should it ever write more. The page's title is its one h1. */
+const SANITIZED: sanitizeHtml.IOptions = {
+  allowedTags: [
+    ...["a", "blockquote", "br", "code", "del", "em", "hr", "li", "ol", "p", "pre", "s", "strong", "ul"],
+    ...["h1", "h2", "h3", "h4", "h5", "h6", "table", "tbody", "td", "th", "thead", "tr"],
+  ],
+  allowedAttributes: { a: ["href", "rel"], ol: ["start"], pre: ["tabindex"] },
+  allowedSchemes: ["http", "https", "mailto"],
+  transformTags: {
+    a: (tagName, { href = "" }) => ({ tagName, attribs: LEADING.test(href) ? { href, rel: REL } : {} }),
+    // What scrolls can be reached by the keyboard.
+    pre: sanitizeHtml.simpleTransform("pre", { tabindex: "0" }),
+    ...Object.fromEntries([5, 4, 3, 2, 1].map((level) => [`h${level}`, `h${level + 1}`])),
+  },
+};
+
+/** HTML that does nothing but show the text. */
+export function renderMarkdown(text: string): string {
+  return sanitizeHtml(markdown.render(text), SANITIZED);
+}

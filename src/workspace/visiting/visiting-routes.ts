@@ -1,0 +1,145 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { type HtmlPage, sendHtml } from "../../api/html-page.ts";
+import type { AddRoutes, Kernel } from "../../api/kernel.ts";
+import { Problem } from "../../api/problems.ts";
+import { beginRequest } from "../../api/request-context.ts";
+import { LINK_PATH } from "./tokens.ts";
+import { LINK_OVER, note, passwordForm, shownPage, UNKNOWN_LINK } from "./visit-pages.ts";
+import type { Visit, Visitor } from "./visits.ts";
+
+/** A password of 200 characters, each of four bytes, each of them escaped. */
+const FORM_BYTES_MAX = 4_096;
+/** Said to whoever finds others waiting. */
+const ASK_AGAIN_AFTER_SECONDS = 10;
+
+export type VisitingOptions = {
+  /** The one host whose pages these are, and which has no others; null: there are none. */
+  readonly pagesUrl: string | null;
+  readonly visit: (visitor: Visitor) => Promise<Visit>;
+};
+
+type WithToken = { Params: { token: string } };
+
+/** `GET /p/{token}` shows a page, or asks for its password, which `POST /p/{token}` brings. */
+export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddRoutes {
+  return async (app, kernel) => {
+    if (pagesUrl === null) return [];
+    const { hostname } = new URL(pagesUrl);
+    const isPagesHost = (request: FastifyRequest) => request.hostname.toLowerCase() === hostname;
+    const url = `${LINK_PATH}/:token`;
+    // Users write what this host shows, so it shows nothing of ours; and no other host shows what they write.
+    app.addHook("onRequest", async (request, reply) => {
+      const path = request.routeOptions.url ?? "";
+      if (SHOWN_EVERYWHERE.has(path) || isPagesHost(request) === (path === url)) return;
+      beginRequest(request, "page");
+      await kernel.admit(request, reply);
+      throw new Problem("not_found");
+    });
+    const onRequest = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+      beginRequest(request, "page");
+      reply.headers(PAGE_HEADERS);
+      await kernel.admit(request, reply);
+    };
+    const errorHandler = (error: unknown, request: FastifyRequest, reply: FastifyReply) =>
+      sendProblem(kernel, error, request, reply);
+    app.route<WithToken>({
+      method: ["GET", "HEAD"],
+      url,
+      onRequest,
+      errorHandler,
+      handler: async (request, reply) =>
+        sendVisit(reply, await visit(visitorOf(request, request.method === "HEAD", null))),
+    });
+    app.route<WithToken>({
+      method: "POST",
+      url,
+      bodyLimit: FORM_BYTES_MAX,
+      onRequest,
+      errorHandler,
+      handler: async (request, reply) =>
+        sendVisit(reply, await visit(visitorOf(request, false, passwordIn(request)))),
+    });
+    const path = `${LINK_PATH}/{token}`;
+    return [
+      { method: "GET", path },
+      { method: "POST", path },
+    ];
+  };
+}
+
+/** What balancers and browsers ask every host for. */
+const SHOWN_EVERYWHERE: ReadonlySet<string> = new Set(["/healthz", "/readyz", "/favicon.ico"]);
+
+const PAGE_HEADERS = {
+  "cache-control": "no-store",
+  // The link is a secret: no other site is told where its visitor came from.
+  "referrer-policy": "no-referrer",
+  "x-robots-tag": "noindex",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+};
+
+function visitorOf(
+  { params, ip }: FastifyRequest<WithToken>,
+  isAsking: boolean,
+  password: string | null,
+): Visitor {
+  return { token: params.token, password, address: ip, isAsking };
+}
+
+/** Of the page's own form. */
+function passwordIn({ headers, body }: FastifyRequest): string {
+  const type = headers["content-type"] ?? "";
+  if (!/^application\/x-www-form-urlencoded\b/i.test(type)) throw new Problem("unsupported_media_type");
+  return new URLSearchParams(String(body ?? "")).get("password") ?? "";
+}
+
+function sendVisit(reply: FastifyReply, visit: Visit): FastifyReply {
+  switch (visit.kind) {
+    case "open":
+      return send(reply, 200, visit.shown === null ? EMPTY : shownPage(visit.shown));
+    case "unknown":
+      return send(reply, 404, UNKNOWN_LINK);
+    case "over":
+      return send(reply, 410, LINK_OVER);
+    case "asks":
+      return sendForm(reply, 200, null);
+    case "wrong":
+      return sendForm(reply, 403, "That is not the password.");
+    case "limited": {
+      const minutes = Math.ceil(visit.retryAfterSeconds / 60);
+      reply.header("retry-after", String(visit.retryAfterSeconds));
+      return sendForm(
+        reply,
+        429,
+        `There were too many wrong passwords. Try again in ${minutes} minute${minutes === 1 ? "" : "s"}.`,
+      );
+    }
+    case "busy":
+      reply.header("retry-after", String(ASK_AGAIN_AFTER_SECONDS));
+      return sendForm(reply, 503, "Many are opening pages right now. Try again in a moment.");
+  }
+}
+
+const EMPTY: HtmlPage = { title: "", body: "" };
+
+function send(reply: FastifyReply, status: number, page: HtmlPage): FastifyReply {
+  return sendHtml(reply.code(status), page, { isSandboxed: true });
+}
+
+function sendForm(reply: FastifyReply, status: number, fault: string | null): FastifyReply {
+  return sendHtml(reply.code(status), passwordForm(fault), { isSandboxed: true, hasForm: true });
+}
+
+/** Visitors are people: they get a page, not a problem document. */
+function sendProblem(
+  kernel: Kernel,
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const { status, title, headers } = kernel.describe(error, request);
+  const again = status === 429 || status >= 500 ? "Try again in a moment." : "Go back and try again.";
+  reply.headers(headers);
+  return send(reply, status, note(title, again));
+}

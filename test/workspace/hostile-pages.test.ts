@@ -1,0 +1,196 @@
+// What a hostile author writes, in a browser.
+import type { AddressInfo } from "node:net";
+import Fastify, { type FastifyInstance } from "fastify";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { sendHtml } from "../../src/api/html-page.ts";
+import { renderMarkdown } from "../../src/workspace/visiting/markdown-html.ts";
+import { HAS_BROWSER, startBrowser, type TestBrowser } from "../support/browser.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { type PageWorld, pageWorld } from "./page-world.ts";
+
+const ELSEWHERE = "http://elsewhere.localhost:1";
+
+/** Each tells of itself, if it is let, by a dialog, another address or a request. */
+const HTML: Readonly<Record<string, string>> = {
+  script: `<script>alert(1); location = "${ELSEWHERE}/script"</script>`,
+  handler: `<img src=x onerror="alert(1)">`,
+  svg: `<svg onload="alert(1)"><script>alert(1)</script></svg>`,
+  frame: `<iframe src="${ELSEWHERE}/frame" srcdoc="<script>parent.alert(1)</script>"></iframe>`,
+  style: `<style>body { background: url("${ELSEWHERE}/style") }</style>`,
+  "style attribute": `<p style="background: url('${ELSEWHERE}/attribute')">a</p>`,
+  stylesheet: `<link rel="stylesheet" href="${ELSEWHERE}/stylesheet">`,
+  refresh: `<meta http-equiv="refresh" content="0;url=${ELSEWHERE}/refresh">`,
+  base: `<base href="${ELSEWHERE}/">`,
+  form: `<form action="${ELSEWHERE}/form"><input name="password" autofocus onfocus="alert(1)"></form>`,
+  object: `<object data="${ELSEWHERE}/object"></object><embed src="${ELSEWHERE}/embed">`,
+  video: `<video autoplay src="${ELSEWHERE}/video" onerror="alert(1)"></video>`,
+  "out of the text": `</main></body></html><script>alert(1)</script>`,
+  details: `<details open ontoggle="alert(1)">a</details>`,
+};
+
+/** Markdown's own ways, and how others have got around a filter. */
+const MARKDOWN: Readonly<Record<string, string>> = {
+  ...HTML,
+  "javascript link": "[a](javascript:alert(1)) [b](JaVaScRiPt:alert(1)) [c](java&#x73;cript:alert(1))",
+  "javascript autolink": "<javascript:alert(1)> <vbscript:alert(1)>",
+  "javascript reference": "[a]\n\n[a]: javascript:alert(1)",
+  "javascript with a tab": "[a](<java\tscript:alert(1)>) [b](&#1;javascript:alert(1))",
+  "data link": "[a](data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==)",
+  "file link": "[a](file:///etc/passwd) [b](blob:http://x/y) [c](filesystem:http://x/y)",
+  image: `![a](${ELSEWHERE}/image.png) ![b](data:image/svg+xml,<svg/onload=alert(1)>)`,
+  "image that breaks out": `![" onerror="alert(1)](${ELSEWHERE}/x" onerror="alert(1))`,
+  "link that breaks out": `[a](http://x/"onmouseover="alert(1)) <http://x/"onclick="alert(1)>`,
+  "title that breaks out": `[a](http://x 'a" onmouseover="alert(1)')`,
+  "info that breaks out": '```"><script>alert(1)</script>\ncode\n```',
+  "table that breaks out": "|a|\n|-|\n|<script>alert(1)</script>|",
+  "linked image": `[![<img src=x onerror=alert(1)>](${ELSEWHERE}/y)](javascript:alert(1))`,
+  entities: "&lt;script&gt;alert(1)&lt;/script&gt; &#60;img src=x onerror=alert(1)&#62;",
+  "half a tag": "<img src=x onerror=alert(1) ",
+  comment: "<!-- --><script>alert(1)</script>-->",
+};
+
+const TAGS = "a|blockquote|br|code|em|h[2-6]|hr|li|ol|p|pre|s|strong|table|tbody|td|th|thead|tr|ul";
+const LEADING = 'href="(?:https?://|mailto:)[^"]*"|rel="nofollow noopener noreferrer"';
+const ALLOWED_TAG = new RegExp(`^</?(?:${TAGS})(?: (?:${LEADING}|tabindex="0"|start="\\d+"))* ?/?>$`);
+
+test.each(Object.entries(MARKDOWN))("%s becomes text", (_, markdown) => {
+  const html = renderMarkdown(markdown);
+  for (const [tag] of html.matchAll(/<[^>]*>/g)) expect(tag).toMatch(ALLOWED_TAG);
+});
+
+test("what people write is set as they mean it", () => {
+  const html = renderMarkdown(
+    [
+      "# One\n\n**b** _e_ ~~s~~ `c` <https://a.example> [l](https://b.example)",
+      "- 1\n- 2\n\n|a|\n|-|\n|b|\n\n![A cat](cat.png)",
+    ].join("\n\n"),
+  );
+  const rel = 'rel="nofollow noopener noreferrer"';
+  expect(html).toContain("<h2>One</h2>\n<p><strong>b</strong> <em>e</em> <s>s</s> <code>c</code>");
+  expect(html).toContain(`<a href="https://a.example" ${rel}>https://a.example</a>`);
+  expect(html).toContain(`<a href="https://b.example" ${rel}>l</a>`);
+  expect(html).toContain("<table>");
+  expect(html).toContain("<p>A cat</p>");
+});
+
+test.each([
+  ["emphasis", `${"*".repeat(131_072)}a${"*".repeat(131_071)}`],
+  ["quotes", "> ".repeat(131_072)],
+  ["brackets", "![[]()".repeat(43_690)],
+  ["strikethrough", "~~a~".repeat(65_536)],
+  ["a table", "|a".repeat(131_072)],
+])("256 KiB of %s are rendered, and in a thread of their own", async (_, markdown) => {
+  const { link } = await world.linked({}, markdown);
+  const answered = world.open(link);
+  // Meanwhile others are answered.
+  expect((await fetch(new URL("/healthz", api.url))).status).toBe(200);
+  expect([200, 503]).toContain((await answered).status);
+});
+
+let database: TestDatabase;
+let api: TestApi;
+let world: PageWorld;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startTestApi(database);
+  world = pageWorld(api);
+});
+afterAll(async () => {
+  await api.close();
+  await database.drop();
+});
+
+describe.runIf(HAS_BROWSER)("in Chromium", () => {
+  let browser: TestBrowser;
+  /** Shows what it is told to; everybody else whom pages ask is here, too. */
+  let server: FastifyInstance;
+  let port: number;
+  let shown = { body: "", policy: "none" };
+  const asked: string[] = [];
+  beforeAll(async () => {
+    server = Fastify();
+    server.addHook("onRequest", async ({ host, url }) => {
+      if (url !== "/page" && url !== "/favicon.ico") asked.push(`asked ${host.split(":")[0]}${url}`);
+    });
+    server.get("/page", (_, reply) => {
+      const { body, policy } = shown;
+      if (policy === "none") return reply.type("text/html").send(body);
+      return sendHtml(reply, { title: "Hostile", body }, { isSandboxed: policy === "sandbox" });
+    });
+    await server.listen({ host: "127.0.0.1", port: 0 });
+    ({ port } = server.server.address() as AddressInfo);
+    browser = await startBrowser();
+  });
+  afterAll(async () => {
+    await browser.close();
+    await server.close();
+  });
+
+  const elsewhere = (text: string) => text.replaceAll(ELSEWHERE, `http://elsewhere.localhost:${port}`);
+
+  /** Opens an address; returns what the page did there. */
+  async function watch(address: string): Promise<string[]> {
+    const { context, page } = await browser.newViewer();
+    asked.length = 0;
+    const done: string[] = [];
+    page.on("dialog", async (dialog) => {
+      done.push(`said ${dialog.message()}`);
+      await dialog.dismiss();
+    });
+    await page.goto(address);
+    const links = page.locator("a[href^=javascript]");
+    if ((await links.count()) > 0) await links.first().click();
+    // Another page in between: what the first has begun has arrived.
+    await page.goto("about:blank");
+    await context.close();
+    return [...done, ...asked];
+  }
+
+  const watchHtml = async (body: string, policy: "none" | "ours" | "sandbox") => {
+    shown = { body: elsewhere(body), policy };
+    return await watch(`http://pages.localhost:${port}/page`);
+  };
+
+  const addressOf = (link: Json) => {
+    const address = new URL(String(link.url));
+    address.port = new URL(api.url).port;
+    return address.href;
+  };
+
+  test("a page of everything hostile does nothing but stand there", async () => {
+    const { link } = await world.linked({}, elsewhere(Object.values(MARKDOWN).join("\n\n")));
+    expect(await watch(addressOf(link))).toEqual([]);
+    expect(await world.linkOf(link.id)).toMatchObject({ visit_count: 1 });
+  });
+
+  test("what is watched for happens where nothing prevents it", async () => {
+    expect(await watchHtml("<script>alert(1)</script>", "none")).toEqual(["said 1"]);
+    expect(await watchHtml(HTML.style!, "none")).toEqual(["asked elsewhere.localhost/style"]);
+    expect(await watchHtml('<a href="javascript:alert(1)">a</a>', "none")).toEqual(["said 1"]);
+  });
+
+  // A refresh leads elsewhere under any policy, as a link would.
+  test.each(Object.keys(HTML).filter((name) => name !== "refresh"))(
+    "a %s does nothing even if it got through: the page's policy is a line of its own, and so is its sandbox",
+    async (name) => {
+      const body = `${HTML[name]}<a href="javascript:alert(1)">a</a>`;
+      for (const policy of ["ours", "sandbox"] as const) expect(await watchHtml(body, policy)).toEqual([]);
+    },
+  );
+
+  test("a password is typed in and sent, without a script", async () => {
+    const { link } = await world.linked({ password: "correct horse" }, "Confidential.");
+    const { context, page } = await browser.newViewer({ javaScriptEnabled: false });
+    await page.goto(addressOf(link));
+    await page.getByLabel("Password").fill("incorrect horse");
+    await page.getByRole("button").click();
+    await page.getByRole("alert").waitFor();
+    expect(await page.getByRole("alert").textContent()).toBe("That is not the password.");
+    await page.getByLabel("Password").fill("correct horse");
+    await page.getByRole("button").click();
+    await page.getByText("Confidential.").waitFor();
+    expect(await context.cookies()).toEqual([]);
+    await context.close();
+  });
+});

@@ -1,0 +1,52 @@
+// Real processes that run workflows: the API in the test's own, dispatchers in others.
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setEndpoint } from "../../../src/store/endpoints.ts";
+import { writeSettings } from "../../../src/store/publications.ts";
+import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
+import { unsafeAllowed } from "../../support/dispatching.ts";
+import { type Receiver, type ReceiverOptions, startReceiver } from "../../support/receiver.ts";
+import { startTestApi, type TestApi } from "../../support/sealpost-api.ts";
+import { type RunningProcess, startProcess } from "../../support/sealpost-processes.ts";
+import { documentsOf } from "./documents.ts";
+import { runsOf } from "./runs.ts";
+
+export type RunSite = {
+  readonly database: TestDatabase;
+  readonly api: TestApi;
+  readonly receiver: Receiver;
+  readonly documents: ReturnType<typeof documentsOf>;
+  readonly runs: ReturnType<typeof runsOf>;
+  startDispatcher(env?: Record<string, string>): Promise<RunningProcess>;
+  close(): Promise<void>;
+};
+
+/** The account's endpoint is the receiver. Nothing works on runs until a dispatcher is started. */
+export async function openRunSite(options: ReceiverOptions = {}): Promise<RunSite> {
+  const database = await createTestDatabase();
+  const receiver = await startReceiver(options);
+  const folder = await mkdtemp(join(tmpdir(), "sealpost-runs-"));
+  const caFile = join(folder, "ca.pem");
+  await writeFile(caFile, receiver.caPem);
+  const unsafeAllowedTargets = unsafeAllowed([receiver]);
+  const env = { TARGET_CA_FILE: caFile, UNSAFE_ALLOWED_TARGETS: unsafeAllowedTargets.join(",") };
+  await writeSettings(database.pool, { analysisBytesMax: 1_048_576, unsafeAllowedTargets });
+  const api = await startTestApi(database, env);
+  await setEndpoint(database.pool, api.account.accountId, receiver.url("/endpoint").href);
+  const processEnv = { ...env, STATE_DIR: api.stateDir };
+  return {
+    database,
+    api,
+    receiver,
+    documents: documentsOf(api.ask),
+    runs: runsOf(api.ask),
+    startDispatcher: (more = {}) => startProcess("dispatch", database, { ...processEnv, ...more }),
+    close: async () => {
+      await api.close();
+      await receiver.close();
+      await database.drop();
+      await rm(folder, { recursive: true });
+    },
+  };
+}
