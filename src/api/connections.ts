@@ -116,7 +116,8 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
     request.resume();
     const announced = Number(request.headers["content-length"] ?? Number.NaN);
     const withinMs = announced <= limits.REFUSED_BODY_BYTES_MAX ? receiveWithinMs : lingerMs;
-    const lingering = setTimeout(() => request.socket.destroy(), withinMs);
+    // A request whose client was never told to send its body tells of no end, and its process must not wait for one.
+    const lingering = setTimeout(() => request.socket.destroy(), withinMs).unref();
     request.once("close", () => {
       clearTimeout(lingering);
       // It was not idle when the server closed those that were.

@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openS3Store } from "../../src/workspace/objects/s3-store.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { openRaw, type RawConnection, rawHead } from "../support/raw-http.ts";
 import { startTestApi } from "../support/sealpost-api.ts";
-import { documentsOf } from "./support/documents.ts";
+import { digestOf, documentsOf } from "./support/documents.ts";
 import { endKeeping, keysInRows, keysInStore, moveOnce, removeAll } from "./support/moving.ts";
 import { findS3Server, S3_SERVER_WANTED, startS3Server } from "./support/s3-server.ts";
 
@@ -42,6 +43,31 @@ test.skipIf(program === null)(
     expect([got.status, got.bytes.equals(CONTENT)]).toEqual([200, true]);
     const part = await documents.download(id, { headers: { range: "bytes=8388600-8388620" } });
     expect([part.status, part.bytes]).toEqual([206, CONTENT.subarray(8_388_600, 8_388_621)]);
+
+    // Of one account, so many are in memory at a time; others are told so before they send anything.
+    const connections: RawConnection[] = [];
+    for (let n = 0; n < 9; n++) {
+      const made = await documents.created({ space_id, file_name: `slow ${n}`, file_size: CONTENT.length });
+      const connection = await openRaw(Number(new URL(api.url).port));
+      resources.defer(() => void connection.socket.destroy());
+      connections.push(connection);
+      connection.socket.write(
+        rawHead(`PUT /v1/documents/${made.id}/content`, {
+          authorization: `Bearer ${api.account.key}`,
+          expect: "100-continue",
+          connection: "close",
+          "idempotency-key": `slow-${n}`,
+          "content-type": "text/plain",
+          "content-length": CONTENT.length,
+          "content-digest": digestOf(CONTENT),
+        }),
+      );
+      if (n < 8) await expect.poll(connection.received).toMatch(/^HTTP\/1\.1 100 /);
+    }
+    expect(await connections[8]!.ended).toMatch(/^HTTP\/1\.1 429 .*retry-after: 5\r\n.*"rate_limited"/s);
+    for (const { socket } of connections) socket.destroy();
+    // The memory is free again.
+    await documents.uploaded({ space_id, file_name: "after" }, CONTENT);
 
     await endKeeping(database.pool, false);
     await removeAll(database.pool, objects);
