@@ -218,7 +218,6 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
   },
   tables: [
     ...["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"],
-    "object_store",
     ...["workflows", "workflow_versions", "runs", "node_runs", "node_items", "run_events"],
     ...["pages", "page_versions", "page_links"],
   ].map((name) => `workspace.${name}`),
