@@ -141,10 +141,15 @@ async function withUpload(
   work: (uploadId: string) => Promise<CompletedPart[]>,
 ): Promise<void> {
   const begin = new CreateMultipartUploadCommand({ ...s3.target(key), ...checksum });
-  const { UploadId } = await s3.call({ asked, signal, send: (options) => s3.client.send(begin, options) });
+  const { tidyMs } = s3.limits;
+  // One that begins although nobody waits for it any more is given up, for which its id must be known.
+  const { UploadId } = await withLateSignal(signal, tidyMs, (late) =>
+    s3.call({ asked, signal: late, send: (options) => s3.client.send(begin, options) }),
+  );
   if (UploadId === undefined) throw new TypeError("S3 has begun an upload without an id.");
   const upload = { ...s3.target(key), UploadId };
   try {
+    signal.throwIfAborted();
     const Parts = (await work(UploadId)).sort((left, right) => left.PartNumber! - right.PartNumber!);
     signal.throwIfAborted();
     const complete = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts } });
@@ -158,8 +163,31 @@ async function withUpload(
   } catch (error) {
     const giveUp = new AbortMultipartUploadCommand(upload);
     // If this fails too, the parts are left over, and removed as such.
-    await s3.call({ asked, send: (options) => s3.client.send(giveUp, options) }).catch(() => undefined);
+    await s3
+      .call({ asked, deadlineMs: tidyMs, send: (options) => s3.client.send(giveUp, options) })
+      .catch(() => undefined);
     throw error;
+  }
+}
+
+/** Calls `act` with a signal that aborts `lateMs` after `signal` does. */
+async function withLateSignal<T>(
+  signal: AbortSignal,
+  lateMs: number,
+  act: (late: AbortSignal) => Promise<T>,
+): Promise<T> {
+  signal.throwIfAborted();
+  const late = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
+  const start = () => {
+    timer = setTimeout(() => late.abort(signal.reason), lateMs);
+  };
+  signal.addEventListener("abort", start, { once: true });
+  try {
+    return await act(late.signal);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", start);
   }
 }
 

@@ -129,6 +129,16 @@ describe.each(storeKinds)("an object in $name", ({ isHere, partBytes, open }) =>
         await aborting;
       });
 
+      test("that is aborted while it begins", async () => {
+        const reason = new Error("nobody waits for it any more");
+        for (let ms = 0; ms < 20; ms += 1) {
+          const body = new PassThrough();
+          const putting = store.put(KEY, body, sizeBytes, abortedAfter(ms, reason));
+          await expect(putting).rejects.toBe(reason);
+        }
+        await expectUntouched(Promise.reject(reason), reason);
+      });
+
       test.each(cuts)("whose stream is destroyed after %i bytes", async (cut) => {
         const body = new PassThrough({ highWaterMark: sizeBytes });
         body.write(sent.subarray(0, cut));
@@ -236,3 +246,10 @@ describe.each(storeKinds)("an object in $name", ({ isHere, partBytes, open }) =>
     });
   });
 });
+
+/** A signal that aborts so much later. */
+function abortedAfter(ms: number, reason: Error): AbortSignal {
+  const controller = new AbortController();
+  setTimeout(() => controller.abort(reason), ms);
+  return controller.signal;
+}
