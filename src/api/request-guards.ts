@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { isUuid } from "../model/uuid.ts";
 import type { ApiKey, Authenticate } from "./api-keys.ts";
 import { withDeadline } from "./deadline.ts";
 import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
@@ -128,7 +129,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
     if (named === null) throw new Problem("account_required");
     const waitMs = msLeft(contextOf(request));
     const find = () => withDeadline(waitMs, "the account", accountExists(named));
-    if (!UUID.test(named) || !(await waitingFor(request, find))) throw new Problem("not_found");
+    if (!isUuid(named) || !(await waitingFor(request, find))) throw new Problem("not_found");
     return named;
   }
 
@@ -169,8 +170,6 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
     addRateLimitHeaders,
   };
 }
-
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {
   reply.header("ratelimit", headers.ratelimit);

@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from "@commander-js/extra-typings";
 import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../model/display-name.ts";
 import { DAY_SECONDS } from "../model/time.ts";
+import { isUuid } from "../model/uuid.ts";
 
 /** A whole number in decimal digits, from `min` to `max` inclusive. */
 export function parseWholeNumber(min: number, max: number): (text: string) => number {
@@ -27,7 +28,8 @@ export function parseSeconds(max: number): (text: string) => number {
 
 /** A UUID. */
 export function parseId(text: string): string {
-  if (/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)) return text.toLowerCase();
+  const id = text.toLowerCase();
+  if (isUuid(id)) return id;
   throw new InvalidArgumentError("It must be an id such as 019aa3f0-7d2c-7c3a-9b1e-3f6f2f6f0a11.");
 }
 

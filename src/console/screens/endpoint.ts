@@ -1,3 +1,4 @@
+import { isUuid } from "../../model/uuid.ts";
 import { keyField, unless } from "../forms.ts";
 import { type Html, html } from "../html.ts";
 import type { Screen, View } from "../screen.ts";
@@ -30,12 +31,10 @@ ${await secretSection(view)}`,
   },
 };
 
-const DELIVERY_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** What the form that led here did. */
 function said({ query, base }: View, endpoint: Endpoint | null): Html | null {
   const { done, tested } = query;
-  if (typeof tested === "string" && DELIVERY_ID.test(tested) && endpoint !== null) {
+  if (typeof tested === "string" && isUuid(tested) && endpoint !== null) {
     return html`<p class="said" role="status">A test event is on its way:
 <a href="${base}/deliveries/${tested}">see its delivery</a>.</p>`;
   }

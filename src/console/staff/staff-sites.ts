@@ -1,5 +1,6 @@
 import type { FastifyRequest } from "fastify";
 import type { ConsoleSession } from "../../model/console.ts";
+import { isUuid } from "../../model/uuid.ts";
 import type { SessionStore } from "../session.ts";
 import { accountIdOf, findByCookie, type Site } from "../site.ts";
 import type { ReadAssertion } from "./assertion.ts";
@@ -31,14 +32,12 @@ export function staffAccountSite(options: StaffOptions): Site {
       const session = await findStaffSession(options, request);
       if (session === null) return null;
       const accountId = accountIdOf(request);
-      const accountName = UUID.test(accountId) ? await options.sessions.findAccountName(accountId) : null;
+      const accountName = isUuid(accountId) ? await options.sessions.findAccountName(accountId) : null;
       if (accountName === null) return { session, accountId: null, base: STAFF_PATH, isAccountUnknown: true };
       return { session: { ...session, accountName }, accountId, base: `${STAFF_PATH}/a/${accountId}` };
     },
   };
 }
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /**
  * A session that a proxy vouched for is good for as long as it vouches: each request brings an assertion of the same

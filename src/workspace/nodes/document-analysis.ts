@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { MIMEType } from "node:util";
 import type { Pool } from "pg";
+import { isUuid } from "../../model/uuid.ts";
 import type { ItemErrorCode } from "../model/runs.ts";
 import { ObjectNotFoundError } from "../objects/object-errors.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
@@ -47,13 +48,11 @@ export async function analyzeDocument(
   };
 }
 
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
 async function find(
   { pool }: Where,
   { accountId, spaceId, documentId }: Which,
 ): Promise<ReadDocument | null> {
-  if (typeof documentId !== "string" || !UUID.test(documentId)) return null;
+  if (typeof documentId !== "string" || !isUuid(documentId.toLowerCase())) return null;
   return await readDocument(pool, accountId, spaceId, documentId);
 }
 

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
+import { isUuid } from "../../model/uuid.ts";
 import { NEVER, unlessAborted } from "./body-reader.ts";
 import { ObjectNotFoundError, ObjectStoreAwayError } from "./object-errors.ts";
 import type { ObjectStore } from "./object-store.ts";
@@ -8,7 +9,6 @@ import type { ObjectStore } from "./object-store.ts";
 /** Under which a store says which one it is. Who copies all objects copies it with them: the copy is the same store. */
 export const STORE_ID_KEY = "store-id";
 const ID_BYTES_MAX = 100;
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** What all processes know of the store together. */
 export type StoreIds = {
@@ -130,7 +130,7 @@ class Identity {
     try {
       const { body } = await this.#store.get(STORE_ID_KEY, { start: 0, end: ID_BYTES_MAX - 1 });
       const id = (await text(body)).trim();
-      if (!UUID.test(id)) throw otherStore(`its object ${STORE_ID_KEY} is no UUID`);
+      if (!isUuid(id)) throw otherStore(`its object ${STORE_ID_KEY} is no UUID`);
       return id;
     } catch (error) {
       if (error instanceof ObjectNotFoundError) return null;

@@ -1,8 +1,7 @@
 import type { Pool } from "pg";
 import type { AnalysisOrigin, OriginStep } from "../../model/analysis-origin.ts";
+import { isUuid } from "../../model/uuid.ts";
 import { isTriggerKind, type NodeKind } from "../model/node-kinds.ts";
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 type Row = { readonly name: string; readonly steps: readonly (OriginStep & { readonly kind: NodeKind })[] };
 
@@ -34,7 +33,7 @@ export async function findRunOrigin(
   accountId: string,
   analysisId: string,
 ): Promise<AnalysisOrigin | null> {
-  if (!UUID.test(analysisId)) return null;
+  if (!isUuid(analysisId)) return null;
   const { rows } = await pool.query<Row>(FIND, [accountId, analysisId]);
   const row = rows[0];
   if (row === undefined) return null;
