@@ -42,6 +42,8 @@ export function totalHeaders(isCapped: boolean): { readonly "Total-Capped"?: str
 export type Cursors<Position> = {
   /** `filter`: the list's query, account included, without cursor and limit. */
   write(position: Position, filter: unknown): string;
+  /** For a page's `next_cursor`: null behind the last. */
+  next(position: Position | null, filter: unknown): string | null;
   /** Null for the first page. Throws 400 for a cursor of another filter, or of no list at all. */
   read(cursor: string | undefined, filter: unknown): Position | null;
 };
@@ -55,9 +57,11 @@ const VERSION = 1;
  */
 export function createCursors<Position>(position: z.ZodType<Position>): Cursors<Position> {
   const written = z.tuple([z.literal(VERSION), z.string(), position]);
+  const write = (last: Position, filter: unknown) =>
+    Buffer.from(JSON.stringify([VERSION, digestFilter(filter), last])).toString("base64url");
   return {
-    write: (last, filter) =>
-      Buffer.from(JSON.stringify([VERSION, digestFilter(filter), last])).toString("base64url"),
+    write,
+    next: (last, filter) => (last === null ? null : write(last, filter)),
     read: (cursor, filter) => {
       if (cursor === undefined) return null;
       const read = written.safeParse(decoded(cursor));

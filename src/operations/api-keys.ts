@@ -76,7 +76,7 @@ export function apiKeyOperations(dependencies: Dependencies): readonly Operation
       handle: async ({ accountId, query }) => {
         const belowId = cursors.read(query.cursor, accountId);
         const { keys, nextBelowId, total } = await listAccountKeys(pool, accountId, belowId, query.limit);
-        const next_cursor = nextBelowId === null ? null : cursors.write(nextBelowId, accountId);
+        const next_cursor = cursors.next(nextBelowId, accountId);
         return { body: { items: keys.map(keyBody), next_cursor, total } };
       },
     }),

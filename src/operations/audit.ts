@@ -96,7 +96,7 @@ export function auditOperations({ pool }: Dependencies, others: readonly Operati
       createdBefore: asked.created_before === undefined ? null : momentOf(asked.created_before),
     };
     const { nextBelowId, ...page } = await listAuditEntries(pool, filter, belowId, limit);
-    return { ...page, next_cursor: nextBelowId === null ? null : cursors.write(nextBelowId, asWritten) };
+    return { ...page, next_cursor: cursors.next(nextBelowId, asWritten) };
   }
 
   return [

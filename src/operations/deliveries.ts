@@ -53,7 +53,7 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
           ? { secretRotatedAtMs: await findLastRotation(logPool, accountId) }
           : {};
         const items = page.deliveries.map((delivery) => deliveryBody(delivery, analysisRetentionMs, known));
-        const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, asWritten);
+        const next_cursor = cursors.next(page.nextBelowId, asWritten);
         return { body: { items, next_cursor, total: page.total }, headers: totalHeaders(page.isTotalCapped) };
       },
     }),

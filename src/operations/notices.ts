@@ -57,7 +57,7 @@ export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Op
       handle: async ({ accountId, query: { cursor, limit, kind } }) => {
         const filter = [accountId, kind ?? null];
         const page = await listNotices(pool, accountId, kind ?? null, cursors.read(cursor, filter), limit);
-        const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, filter);
+        const next_cursor = cursors.next(page.nextBelowId, filter);
         const body = { items: page.notices.map(noticeBody), next_cursor, total: page.total };
         return { body, headers: totalHeaders(page.isTotalCapped) };
       },

@@ -47,7 +47,7 @@ export function pageOperations({ pool }: Pick<WorkspaceDependencies, "pool">): r
         const filter = [user, spaceId];
         const page = await listPages(pool, user, spaceId, cursors.read(cursor, filter), limit);
         if (page === null) throw request.problem("not_found");
-        const next_cursor = page.nextBelowId === null ? null : cursors.write(page.nextBelowId, filter);
+        const next_cursor = cursors.next(page.nextBelowId, filter);
         const body = { items: page.pages.map(pageBody), next_cursor, total: page.total };
         return { body, headers: totalHeaders(page.isTotalCapped) };
       },
