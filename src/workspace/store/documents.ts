@@ -4,6 +4,7 @@ import type { SpaceRole } from "../model/roles.ts";
 import type { FolderPlace } from "./folders.ts";
 import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage, IS_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { type StoredUser, userOfRow } from "./users.ts";
 
 export type StoredDocument = {
   readonly id: string;
@@ -12,7 +13,7 @@ export type StoredDocument = {
   readonly spaceId: string;
   /** Null: at the top of its space. */
   readonly folderId: string | null;
-  readonly uploadedBy: { readonly id: string; readonly name: string };
+  readonly uploadedBy: StoredUser;
   readonly fileName: string;
   readonly contentType: string;
   readonly fileSize: number;
@@ -25,7 +26,7 @@ export type StoredDocument = {
 };
 
 const DOCUMENT = `d.id, d.account_id as "accountId", w.id as "workspaceId", d.space_id as "spaceId",
-  d.folder_id as "folderId", json_build_object('id', u.id, 'name', u.name) as "uploadedBy",
+  d.folder_id as "folderId", ${userOfRow("u")} as "uploadedBy",
   d.file_name as "fileName", d.content_type as "contentType", d.file_size::float8 as "fileSize",
   d.storage_key as "storageKey", d.status, d.created_at as "createdAt",
   d.live_content_type as "liveContentType", d.has_content as "hasContent"`;

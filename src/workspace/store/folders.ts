@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { cutPage, IS_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { type StoredUser, userOfRow } from "./users.ts";
 
 export type StoredFolder = {
   readonly id: string;
@@ -8,12 +9,12 @@ export type StoredFolder = {
   /** Null: at the top of its space. */
   readonly parentId: string | null;
   readonly name: string;
-  readonly createdBy: { readonly id: string; readonly name: string };
+  readonly createdBy: StoredUser;
   readonly createdAt: Date;
 };
 
 const FOLDER = `f.id, f.space_id as "spaceId", f.parent_id as "parentId", f.name,
-  json_build_object('id', u.id, 'name', u.name) as "createdBy", f.created_at as "createdAt"`;
+  ${userOfRow("u")} as "createdBy", f.created_at as "createdAt"`;
 
 const FOLDERS = `workspace.folders as f
   join sealpost.users as u on u.account_id = f.account_id and u.id = f.created_by`;

@@ -2,9 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import type { SpaceRole } from "../model/roles.ts";
 import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage, IS_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
-
-/** A user, as what they have made names them. */
-export type Person = { readonly id: string; readonly name: string; readonly email: string };
+import { type StoredUser, userOfRow } from "./users.ts";
 
 export type StoredPage = {
   readonly id: string;
@@ -14,7 +12,7 @@ export type StoredPage = {
   readonly revision: number;
   /** Null: nothing has been published. */
   readonly currentVersion: CurrentVersion | null;
-  readonly createdBy: Person;
+  readonly createdBy: StoredUser;
   readonly createdAt: Date;
   readonly updatedAt: Date;
 };
@@ -29,7 +27,7 @@ export type CurrentVersion = {
 };
 
 const PAGE = `p.id, p.space_id as "spaceId", p.title, p.revision, v.current as "currentVersion",
-  json_build_object('id', u.id, 'name', u.name, 'email', u.email) as "createdBy", p.created_at as "createdAt",
+  ${userOfRow("u")} as "createdBy", p.created_at as "createdAt",
   p.updated_at as "updatedAt"`;
 
 const WITH_VERSION = `join sealpost.users as u on u.account_id = p.account_id and u.id = p.created_by

@@ -1,9 +1,10 @@
 import type { ClientBase, Pool } from "pg";
 import type { LinkStatus } from "../model/page-links.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { IS_PAGE_SEEN, type Person } from "./page-drafts.ts";
+import { IS_PAGE_SEEN } from "./page-drafts.ts";
 import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { type StoredUser, userOfRow } from "./users.ts";
 
 export type StoredLink = {
   readonly id: string;
@@ -22,7 +23,7 @@ export type StoredLink = {
   readonly maxVisits: number | null;
   readonly visitCount: number;
   readonly lastVisitedAt: Date | null;
-  readonly createdBy: Person;
+  readonly createdBy: StoredUser;
   readonly createdAt: Date;
   readonly updatedAt: Date;
 };
@@ -39,7 +40,7 @@ const LINK = `l.id, l.page_id as "pageId", v.id as "versionId", v.number as "ver
   l.pinned_version_id is not null as "isPinned", l.label, l.status, l.password_hash is not null as "hasPassword",
   l.auth_version as "authVersion", l.expires_at as "expiresAt", coalesce(l.expires_at <= now(), false) as "isExpired",
   l.max_visits as "maxVisits", l.visit_count::float8 as "visitCount", l.last_visited_at as "lastVisitedAt",
-  json_build_object('id', u.id, 'name', u.name, 'email', u.email) as "createdBy", l.created_at as "createdAt",
+  ${userOfRow("u")} as "createdBy", l.created_at as "createdAt",
   l.updated_at as "updatedAt"`;
 
 const LINKS = `workspace.page_links as l ${SHOWN_VERSION}

@@ -1,7 +1,8 @@
 import type { ClientBase, Pool } from "pg";
-import { IS_PAGE_SEEN, type Person } from "./page-drafts.ts";
+import { IS_PAGE_SEEN } from "./page-drafts.ts";
 import { cutPage } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { type StoredUser, userOfRow } from "./users.ts";
 
 export type StoredVersion = {
   readonly id: string;
@@ -10,12 +11,12 @@ export type StoredVersion = {
   readonly number: number;
   readonly title: string;
   readonly revision: number;
-  readonly publishedBy: Person;
+  readonly publishedBy: StoredUser;
   readonly publishedAt: Date;
 };
 
 const VERSION = `v.id, v.page_id as "pageId", v.number, v.title, v.revision,
-  json_build_object('id', u.id, 'name', u.name, 'email', u.email) as "publishedBy", v.published_at as "publishedAt"`;
+  ${userOfRow("u")} as "publishedBy", v.published_at as "publishedAt"`;
 
 const BY_USER = "join sealpost.users as u on u.account_id = v.account_id and u.id = v.published_by";
 
