@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import type { SpaceRole } from "../model/roles.ts";
-import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage, IS_SEEN } from "./pages.ts";
+import { type CappedTotal, cappedTotal, countedUpToMax, IS_MEMBER, isBelow, readListPage } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -86,27 +86,17 @@ export async function listPages(
   belowId: string | null,
   limit: number,
 ): Promise<PagePage | null> {
-  const { rows } = await database.query<{ is_seen: boolean; counted: number } & StoredPage>(
-    `select page.*, about.*
-     from (
-       select ${IS_SEEN} as is_seen,
-         (select count(*)::integer from (
-           select from workspace.pages where account_id = $1 and space_id = $3 limit ${COUNTED_MAX}
-         ) as capped) as counted
-     ) as about
-     left join (
-       select ${PAGE} from workspace.pages as p ${WITH_VERSION}
-       where p.account_id = $1 and p.space_id = $3
-         and p.id < coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-       order by p.id desc limit $6
-     ) as page on true
-     order by page.id desc`,
-    [accountId, userId, spaceId, null, belowId, limit + 1],
-  );
-  const { is_seen, counted } = rows[0]!;
-  if (!is_seen) return null;
-  const { page: pages, nextId: nextBelowId } = cutPage(rows, "id", limit);
-  return { pages, nextBelowId, ...cappedTotal(counted) };
+  const list = await readListPage<StoredPage>(database, {
+    isSeen: IS_MEMBER,
+    counted: countedUpToMax("workspace.pages where account_id = $1 and space_id = $3"),
+    rows: `
+      select ${PAGE} from workspace.pages as p ${WITH_VERSION}
+      where p.account_id = $1 and p.space_id = $3 and ${isBelow("p.id", "$4")}`,
+    order: ["id", "desc"],
+    values: [accountId, userId, spaceId, belowId],
+    limit,
+  });
+  return list && { pages: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 /** What is being written. */

@@ -1,8 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 import type { LinkStatus } from "../model/page-links.ts";
 import type { SpaceRole } from "../model/roles.ts";
+import { type CappedTotal, cappedTotal, countedUpToMax, isBelow, readListPage } from "./lists.ts";
 import { IS_PAGE_SEEN } from "./page-drafts.ts";
-import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -95,27 +95,17 @@ export async function listLinks(
   belowId: string | null,
   limit: number,
 ): Promise<LinkPage | null> {
-  const { rows } = await database.query<{ is_seen: boolean; counted: number } & StoredLink>(
-    `select page.*, about.*
-     from (
-       select ${IS_PAGE_SEEN} as is_seen,
-         (select count(*)::integer from (
-           select from workspace.page_links where account_id = $1 and page_id = $3 limit ${COUNTED_MAX}
-         ) as capped) as counted
-     ) as about
-     left join (
-       select ${LINK} from ${LINKS}
-       where l.account_id = $1 and l.page_id = $3
-         and l.id < coalesce($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-       order by l.id desc limit $5
-     ) as page on true
-     order by page.id desc`,
-    [accountId, userId, pageId, belowId, limit + 1],
-  );
-  const { is_seen, counted } = rows[0]!;
-  if (!is_seen) return null;
-  const { page: links, nextId: nextBelowId } = cutPage(rows, "id", limit);
-  return { links, nextBelowId, ...cappedTotal(counted) };
+  const list = await readListPage<StoredLink>(database, {
+    isSeen: IS_PAGE_SEEN,
+    counted: countedUpToMax("workspace.page_links where account_id = $1 and page_id = $3"),
+    rows: `
+      select ${LINK} from ${LINKS}
+      where l.account_id = $1 and l.page_id = $3 and ${isBelow("l.id", "$4")}`,
+    order: ["id", "desc"],
+    values: [accountId, userId, pageId, belowId],
+    limit,
+  });
+  return list && { links: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 /** What its maker chooses. Null: no limit, no password. */
