@@ -7,12 +7,12 @@ import { type AnnouncedBody, contentResponse, jsonResponse, streamBody } from ".
 import { type FieldError, Problem, TemporarilyUnavailable } from "../../api/problems.ts";
 import { id } from "../../operations/fields.ts";
 import { isApiKeyGood } from "../../store/api-keys.ts";
+import { isInPlace, newObjectKey } from "../model/document-keys.ts";
 import { DOCUMENT_BYTES_MAX } from "../model/documents.ts";
-import { isInPlace, newObjectKey } from "../model/object-keys.ts";
 import { ObjectNotFoundError } from "../objects/object-errors.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { type FoundDocument, findDocument, lockDocument, setUploaded } from "../store/documents.ts";
-import { giveUpKeys, RESERVED_MS, reserveKeys, takeReserved } from "../store/loose-objects.ts";
+import { RESERVED_MS, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import { askForMove } from "../store/moves.ts";
 import type { SpaceUser } from "../store/spaces.ts";
 import { Document, documentBody } from "./document-schema.ts";
@@ -74,8 +74,8 @@ export function contentOperations({
           const putting = objects.put(key, opened, body.bytes, within, document.accountId);
           await objectsAs503(putting, onObjectsAway);
         } catch (error) {
-          // If this fails too, the key is given up when its time is over.
-          await giveUpKeys(pool, document.accountId, [key]).catch(() => undefined);
+          // If this fails too, the key is released when its time is over.
+          await releaseKeys(pool, document.accountId, [key]).catch(() => undefined);
           throw error;
         }
         return key;
@@ -97,7 +97,7 @@ export function contentOperations({
         }
         return { body: documentBody((await findDocument(tx, user, document.id))!) };
       },
-      refused: async ({ accountId }, key) => await giveUpKeys(pool, accountId, [key]),
+      refused: async ({ accountId }, key) => await releaseKeys(pool, accountId, [key]),
     }),
     read({
       key: "documents.download",
