@@ -2,9 +2,9 @@ import { z } from "zod";
 import { displayName, id, moment, time } from "../../operations/fields.ts";
 import { ACCESS_MODES, LINK_STATES, LINK_STATUSES, linkState } from "../model/page-links.ts";
 import { isMarkdown, MARKDOWN_BYTES_MAX } from "../model/pages.ts";
-import type { StoredPage } from "../store/page-drafts.ts";
 import type { StoredLink } from "../store/page-links.ts";
 import type { StoredVersion } from "../store/page-versions.ts";
+import type { StoredPage } from "../store/pages.ts";
 import { PASSWORD_CHARS_MAX } from "../visiting/passwords.ts";
 import { Person, personBody } from "./user-schema.ts";
 

@@ -2,7 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import type { LinkStatus } from "../model/page-links.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { type CappedTotal, cappedTotal, countedUpToMax, isBelow, readListPage } from "./lists.ts";
-import { IS_PAGE_SEEN } from "./page-drafts.ts";
+import { IS_PAGE_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 

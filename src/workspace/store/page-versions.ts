@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { readListPage } from "./lists.ts";
-import { IS_PAGE_SEEN } from "./page-drafts.ts";
+import { IS_PAGE_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
