@@ -9,7 +9,7 @@ import { id } from "../../operations/fields.ts";
 import { isApiKeyGood } from "../../store/api-keys.ts";
 import { isInPlace, newObjectKey } from "../model/document-keys.ts";
 import { DOCUMENT_BYTES_MAX } from "../model/documents.ts";
-import { ObjectNotFoundError } from "../objects/object-errors.ts";
+import { readMovedObject } from "../objects/moved-object.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { type FoundDocument, findDocument, lockDocument, setUploaded } from "../store/documents.ts";
 import { RESERVED_MS, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
@@ -168,18 +168,12 @@ type Opening = {
   readonly range: ByteRange;
 };
 
-/** It may be moved between the reading of its row and that of its object; then the row says where it is now. */
 async function openObject({ pool, objects, user, document, range }: Opening): Promise<Readable> {
-  let key = document.storageKey;
-  for (;;) {
-    try {
-      return (await objects.get(key, { start: range.first, end: range.last })).body;
-    } catch (error) {
-      if (!(error instanceof ObjectNotFoundError)) throw error;
-      const found = await findDocument(pool, user, document.id);
-      if (found === null) throw new Problem("not_found");
-      if (found.storageKey === key) throw error;
-      key = found.storageKey;
-    }
-  }
+  const open = (key: string) => objects.get(key, { start: range.first, end: range.last });
+  const findKey = async () => {
+    const found = await findDocument(pool, user, document.id);
+    if (found === null) throw new Problem("not_found");
+    return found.storageKey;
+  };
+  return (await readMovedObject(document.storageKey, open, findKey)).body;
 }
