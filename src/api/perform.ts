@@ -200,8 +200,14 @@ export function refuseCaller(
   { scope, isAcrossAccounts, needsUser }: Operation,
   { scopes, isStaff, userId }: Pick<Caller, "scopes" | "isStaff" | "userId">,
 ): void {
-  const isRightKind = (!isAcrossAccounts || isStaff) && (!needsUser || userId !== null);
-  if (!scopes.has(scope) || !isRightKind) throw new Problem("access_denied");
+  const lacks = [
+    ...(scopes.has(scope) ? [] : [`It lacks the scope ${scope}.`]),
+    ...(isAcrossAccounts && !isStaff ? ["It is no staff key."] : []),
+    ...(needsUser && userId === null ? ["It acts for no user."] : []),
+  ];
+  if (lacks.length === 0) return;
+  const path = "header.authorization";
+  throw new Problem("access_denied", { errors: lacks.map((message) => ({ path, message })) });
 }
 
 function placesFor(body: Buffer | undefined): number {

@@ -132,7 +132,12 @@ class CheckedBytes extends Transform {
     const came = this.#hash.digest();
     this.isComplete = came.equals(this.#announced.sha256);
     if (!this.isComplete) {
-      done(invalidRequest("header.content-digest", `The body has ${contentDigest(came)}`));
+      done(
+        invalidRequest(
+          "header.content-digest",
+          `The body, of which nothing was kept, has ${contentDigest(came)}.`,
+        ),
+      );
       return;
     }
     this.#onComplete();

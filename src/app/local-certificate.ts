@@ -82,8 +82,9 @@ async function writeFiles(
     await writeFile(keyFileOf(caFile), `${keyPem.trimEnd()}\n${certPem}`, { mode: 0o600, flag: "wx" });
     await writeFile(caFile, ca);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new UsageError(`The file of --ca-file cannot be written (${code}).`, { cause: error });
+    const { code, path = caFile } = error as NodeJS.ErrnoException;
+    const message = `${path} cannot be written (${code}). Name another file with --ca-file.`;
+    throw new UsageError(message, { cause: error });
   }
 }
 

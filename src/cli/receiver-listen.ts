@@ -17,8 +17,8 @@ address as your endpoint:
 
 A Sealpost on the same machine reaches it directly when it trusts the certificate and allows the target:
 
-  sealpost receiver listen --port 4000 --secret-file secret.txt --https --ca-file /tmp/receiver-ca.pem
-  export TARGET_CA_FILE=/tmp/receiver-ca.pem UNSAFE_ALLOWED_TARGETS=localhost:4000
+  sealpost receiver listen --port 4000 --secret-file secret.txt --https --ca-file receiver-ca.pem
+  export TARGET_CA_FILE=receiver-ca.pem UNSAFE_ALLOWED_TARGETS=localhost:4000
   sealpost start
   sealpost endpoint set --account ID --url https://localhost:4000/webhooks`;
 

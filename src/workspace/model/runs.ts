@@ -52,8 +52,8 @@ export const UNFINISHED_RUNS_MAX = 1_000;
 export const RUN_ITEMS_MAX = 100_000;
 export const RUN_ITEM_BYTES_MAX = 64 * 1_024 ** 2;
 
-/** Times that a step is tried; with their waits a quarter of an hour: an object store restarts in less. */
-export const STEP_ATTEMPTS_MAX = 10;
+/** Times that a step is tried; with their waits a quarter of an hour or more: an object store restarts in less. */
+export const STEP_ATTEMPTS_MAX = 15;
 
 /** What a webhook has room for besides the rest of its analysis. */
 export const RUN_SUMMARY_BYTES_MAX = 65_536;

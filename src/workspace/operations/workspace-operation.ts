@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { operationDefiners } from "../../api/define-operation.ts";
 import type { Caller, HandlerCode } from "../../api/operation.ts";
-import type { Problem } from "../../api/problems.ts";
+import type { FieldError, Problem } from "../../api/problems.ts";
 import type { UnsafeAllowedTargets } from "../../egress/rules/unsafe-allowed-targets.ts";
 import { allows, type SpacePermission, type SpaceRole } from "../model/roles.ts";
 import type { ObjectStoreAwayError } from "../objects/object-errors.ts";
@@ -31,7 +31,7 @@ export function userOf({ accountId, caller }: { accountId: string; caller: Calle
   return { accountId, userId: caller.userId };
 }
 
-type Request = { problem(code: HandlerCode): Problem };
+type Request = { problem(code: HandlerCode, errors?: readonly FieldError[]): Problem };
 
 /** @throws Problem: not a member's space is no space, and a member's role may not be enough */
 export function requirePermission(
@@ -40,5 +40,7 @@ export function requirePermission(
   { problem }: Request,
 ): asserts role is SpaceRole {
   if (role === null) throw problem("not_found");
-  if (!allows(role, permission)) throw problem("access_denied");
+  if (allows(role, permission)) return;
+  const message = `Its user's role in the space, ${role}, is not enough.`;
+  throw problem("access_denied", [{ path: "header.authorization", message }]);
 }
