@@ -17,7 +17,12 @@ export const NewRun = z.strictObject({
     .nullable()
     .optional()
     .describe("Where to tell of the run's end: a public https:// URL. Overrides the account's endpoint."),
-  version: z.int().min(1).optional().describe("A published version; absent: the current one."),
+  version: z
+    .int()
+    .min(1)
+    .max(2_147_483_647)
+    .optional()
+    .describe("A published version; absent: the current one."),
 });
 
 const count = z.int().min(0);
@@ -168,7 +173,8 @@ export function runBody(run: FoundRun, nodeRuns: readonly StoredNodeRun[]): z.ou
 function nodeRunBody(nodeRun: StoredNodeRun, { definition }: FoundRun): z.output<typeof NodeRun> {
   const { nodeId, startedAt, completedAt, wakeAt, errorCode } = nodeRun;
   const { kind, name } = definition.nodes.find(({ id }) => id === nodeId)!;
-  const durationMs = startedAt === null || completedAt === null ? null : +completedAt - +startedAt;
+  // A clock may be set back.
+  const durationMs = startedAt && completedAt && Math.max(+completedAt - +startedAt, 0);
   return {
     id: nodeRun.id,
     node_id: nodeId,

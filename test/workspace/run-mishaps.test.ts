@@ -1,0 +1,138 @@
+// What comes between a run and its end, and requests that no run has an answer for.
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { createAnalyzeStep } from "../../src/workspace/nodes/analyze.ts";
+import type { NodeSteps } from "../../src/workspace/nodes/node-steps.ts";
+import { openFileStore } from "../../src/workspace/objects/file-store.ts";
+import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { documentsOf } from "./support/documents.ts";
+import { chain, claimNext, endWaits, runsOf, stepAll, take } from "./support/runs.ts";
+
+let database: TestDatabase;
+let api: TestApi;
+let runs: ReturnType<typeof runsOf>;
+let objects: ObjectStore;
+let space: Json;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startTestApi(database);
+  runs = runsOf(api.ask);
+  space = await documentsOf(api.ask).newSpace();
+  objects = await openFileStore(join(api.stateDir, "objects"));
+});
+afterAll(async () => {
+  await api.close();
+  await database.drop();
+});
+beforeEach(async () => {
+  expect(await claimNext(database.pool)).toBeNull();
+});
+
+const stepping = () => ({ pool: database.pool, objects });
+
+/** As if the database refused to record that a node begins, or goes on. */
+async function refuseStarts(during: () => Promise<unknown>): Promise<void> {
+  await database.pool.query(
+    `create function workspace.refuse() returns trigger language plpgsql as $$ begin raise 'not now'; end $$;
+     create trigger refuse before update of started_at on workspace.node_runs
+     for each row execute function workspace.refuse()`,
+  );
+  await during();
+  await database.pool.query("drop trigger refuse on workspace.node_runs; drop function workspace.refuse()");
+}
+
+test("a node whose beginning could not be recorded begins when it is tried again", async () => {
+  const definition = chain({ kind: "wait", parameters: { for_seconds: 3_600 } });
+  const { id } = await runs.started(await runs.newWorkflow(space.id, definition));
+  const faults: unknown[] = [];
+  await refuseStarts(() => stepAll({ ...stepping(), faults }));
+  expect(faults).toHaveLength(1);
+  expect(await runs.get(id)).toMatchObject({
+    status: "QUEUED",
+    node_runs: [{ status: "QUEUED", attempt: 2, started_at: null }],
+  });
+  await endWaits(database.pool);
+  await stepAll(stepping());
+  const waiting = await runs.get(id);
+  expect(waiting.status).toBe("WAITING");
+  await database.pool.query(
+    `update workspace.node_runs set next_at = now(), started_at = started_at - interval '1 hour'
+     where wake_at is not null`,
+  );
+  await refuseStarts(() => stepAll({ ...stepping(), faults }));
+  expect(faults).toHaveLength(2);
+  expect(await runs.get(id)).toMatchObject({ status: "WAITING", wake_at: waiting.wake_at });
+  await endWaits(database.pool);
+  expect(await stepAll(stepping())).toBe("run_succeeded");
+  expect((await runs.events(id)).map(({ kind }) => kind)).toEqual([
+    ...["run.created", "node.retried", "run.started", "node.started", "node.succeeded"],
+    ...["node.started", "node.waiting", "run.waiting", "node.retried", "node.resumed", "node.succeeded"],
+    "run.succeeded",
+  ]);
+});
+
+test("whoever cancels a run while a node begins ends it after that", async () => {
+  const { id } = await runs.started(await runs.newWorkflow(space.id, chain()));
+  const step = (await claimNext(database.pool))!;
+  const client = await database.pool.connect();
+  await client.query("begin; lock table workspace.space_members in access exclusive mode");
+  const cancelling = runs.cancel(id);
+  // A write that shares its transaction with others waits for 50 ms, and then in one of its own.
+  const waiting = () =>
+    database.pool.query(
+      `select from pg_stat_activity
+       where datname = current_database() and wait_event_type = 'Lock' and now() - query_start > interval '100 ms'`,
+    );
+  await expect.poll(async () => (await waiting()).rowCount).toBe(1);
+  const manual_trigger: NodeSteps["manual_trigger"] = async () => {
+    await client.query("commit");
+    client.release();
+    await cancelling;
+    return { kind: "succeeded", items: [{}] };
+  };
+  expect(await take({ ...stepping(), nodeSteps: { manual_trigger } }, step)).toBe("lost");
+  const { status, body } = await cancelling;
+  expect([status, body.status]).toEqual([200, "CANCELLED"]);
+  const [nodeRun] = body.node_runs as Json[];
+  for (const { started_at, completed_at } of [body, nodeRun!]) {
+    expect(Date.parse(String(completed_at))).toBeGreaterThanOrEqual(Date.parse(String(started_at)));
+  }
+  const times = (await runs.events(id)).map(({ created_at }) => created_at);
+  expect(times).toEqual([...times].sort());
+});
+
+test("documents are analysed, however long it takes to read which", async () => {
+  const workflow = await runs.newWorkflow(space.id, chain({ kind: "analyze" }));
+  const { id } = await runs.started(workflow, { input: { a: 1 } });
+  const step = createAnalyzeStep(database.pool, objects);
+  const analyze: NodeSteps["analyze"] = (input) =>
+    step({
+      ...input,
+      readInput: async (...which) => {
+        await sleep(501);
+        return await input.readInput(...which);
+      },
+    });
+  const faults: unknown[] = [];
+  expect(await stepAll({ ...stepping(), nodeSteps: { analyze }, faults })).toBe("run_succeeded");
+  expect(faults).toEqual([]);
+  expect(await runs.items(id, "node-0")).toEqual([{ a: 1, analysis: null }]);
+});
+
+test("numbers that no column holds are refused: a version, and a place in a list", async () => {
+  const workflow = await runs.newWorkflow(space.id, chain({ kind: "documents" }));
+  const { status, body } = await runs.start(workflow, { version: 2_147_483_648 });
+  expect([status, body.code]).toEqual([400, "invalid_request"]);
+  const documents = documentsOf(api.ask);
+  for (const file_name of ["one", "two"]) await documents.uploaded({ space_id: space.id, file_name });
+  const { id } = await runs.started(workflow);
+  await stepAll(stepping());
+  const page = await runs.itemPage(id, "node-0", "?limit=1");
+  const [version, digest] = JSON.parse(Buffer.from(String(page.body.next_cursor), "base64url").toString());
+  const forged = Buffer.from(JSON.stringify([version, digest, 2_147_483_648])).toString("base64url");
+  const answer = await runs.itemPage(id, "node-0", `?limit=1&cursor=${forged}`);
+  expect([answer.status, answer.body.code]).toEqual([400, "invalid_request"]);
+});
