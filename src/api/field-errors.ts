@@ -77,6 +77,7 @@ const TYPES: Readonly<Record<string, string>> = {
   null: "null",
   number: "a number",
   object: "an object",
+  record: "an object",
   string: "a string",
 };
 

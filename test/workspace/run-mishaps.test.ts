@@ -44,6 +44,16 @@ async function refuseStarts(during: () => Promise<unknown>): Promise<void> {
   await database.pool.query("drop trigger refuse on workspace.node_runs; drop function workspace.refuse()");
 }
 
+/** So many transactions wait for a lock. A write that shares one with others does for 50 ms, and then in its own. */
+async function untilWaiting(count: number): Promise<void> {
+  const waiting = () =>
+    database.pool.query(
+      `select from pg_stat_activity
+       where datname = current_database() and wait_event_type = 'Lock' and now() - query_start > interval '100 ms'`,
+    );
+  await expect.poll(async () => (await waiting()).rowCount).toBe(count);
+}
+
 test("a node whose beginning could not be recorded begins when it is tried again", async () => {
   const definition = chain({ kind: "wait", parameters: { for_seconds: 3_600 } });
   const { id } = await runs.started(await runs.newWorkflow(space.id, definition));
@@ -80,13 +90,7 @@ test("whoever cancels a run while a node begins ends it after that", async () =>
   const client = await database.pool.connect();
   await client.query("begin; lock table workspace.space_members in access exclusive mode");
   const cancelling = runs.cancel(id);
-  // A write that shares its transaction with others waits for 50 ms, and then in one of its own.
-  const waiting = () =>
-    database.pool.query(
-      `select from pg_stat_activity
-       where datname = current_database() and wait_event_type = 'Lock' and now() - query_start > interval '100 ms'`,
-    );
-  await expect.poll(async () => (await waiting()).rowCount).toBe(1);
+  await untilWaiting(1);
   const manual_trigger: NodeSteps["manual_trigger"] = async () => {
     await client.query("commit");
     client.release();
@@ -102,6 +106,22 @@ test("whoever cancels a run while a node begins ends it after that", async () =>
   }
   const times = (await runs.events(id)).map(({ created_at }) => created_at);
   expect(times).toEqual([...times].sort());
+});
+
+test("whoever cancels a run while it ends comes too late", async () => {
+  const { id } = await runs.started(await runs.newWorkflow(space.id, chain()));
+  const client = await database.pool.connect();
+  await client.query("begin; lock table sealpost.bodies in share row exclusive mode");
+  const ending = stepAll(stepping());
+  await untilWaiting(1);
+  const cancelling = runs.cancel(id);
+  await untilWaiting(2);
+  await client.query("commit");
+  client.release();
+  expect(await ending).toBe("run_succeeded");
+  const { status, body } = await cancelling;
+  expect([status, body.code]).toEqual([409, "workflow_run_ended"]);
+  expect(await runs.get(id)).toMatchObject({ status: "SUCCEEDED", delivery_id: expect.any(String) });
 });
 
 test("documents are analysed, however long it takes to read which", async () => {
@@ -120,6 +140,21 @@ test("documents are analysed, however long it takes to read which", async () => 
   expect(await stepAll({ ...stepping(), nodeSteps: { analyze }, faults })).toBe("run_succeeded");
   expect(faults).toEqual([]);
   expect(await runs.items(id, "node-0")).toEqual([{ a: 1, analysis: null }]);
+});
+
+test("an input is an object, whose numbers have an end", async () => {
+  const workflow = await runs.newWorkflow(space.id, chain());
+  for (const [input, path, message] of [
+    ["[]", "body.input", "Must be an object."],
+    ['{"a":[1,{"b":-1e400}]}', "body.input.a.1.b", "No number is as large. Send it as text."],
+  ]) {
+    const body = `{"input":${input}}`;
+    const answer = await api.ask("POST", `/v1/workflows/${workflow}/runs`, { body });
+    expect([answer.status, answer.body.errors]).toEqual([400, [{ path, message }]]);
+  }
+  const { id } = await runs.started(workflow, { input: { a: 1.7e308, b: 2 ** 53, c: null } });
+  await stepAll(stepping());
+  expect(await runs.items(id, "trigger")).toEqual([{ a: 1.7e308, b: 2 ** 53, c: null }]);
 });
 
 test("numbers that no column holds are refused: a version, and a place in a list", async () => {

@@ -11,8 +11,26 @@ import { User, userBody } from "./user-schema.ts";
 
 const object = z.record(z.string(), z.unknown());
 
+/** A number beyond all (`1e400`) would be null in what the trigger hands on. */
+const input = object.superRefine((item, context) => {
+  for (const path of findEndless(item)) {
+    context.addIssue({ code: "custom", path, message: "No number is as large. Send it as text." });
+  }
+});
+
+/** The places of such numbers. A body has few enough levels. */
+function* findEndless(value: unknown): Generator<string[]> {
+  if (typeof value === "number" && !Number.isFinite(value)) yield [];
+  if (typeof value !== "object" || value === null) return;
+  for (const [name, member] of Object.entries(value)) {
+    for (const path of findEndless(member)) yield [name, ...path];
+  }
+}
+
 export const NewRun = z.strictObject({
-  input: object.optional().describe("The trigger's item; absent: {}."),
+  input: input
+    .optional()
+    .describe("The trigger's item; absent: {}. Numbers are doubles: send longer ones as text."),
   webhook_url: targetUrl
     .nullable()
     .optional()
