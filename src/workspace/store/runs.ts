@@ -233,11 +233,12 @@ export async function addRunItems(
   );
 }
 
-/** Whether anybody has one, ended or not. */
+/** Whether anybody has one, ended or not. Dispatchers ask five times a second until there is one. */
 export async function hasRuns(pool: Pool): Promise<boolean> {
-  const { rows } = await pool.query<{ is_there: boolean }>(
-    "select exists (select from workspace.runs) as is_there",
-  );
+  const { rows } = await pool.query<{ is_there: boolean }>({
+    name: "has_runs",
+    text: "select exists (select from workspace.runs) as is_there",
+  });
   return rows[0]!.is_there;
 }
 
