@@ -135,7 +135,7 @@ test("a step that takes long is held by whoever takes it, and given up when it i
   expect(await lease()).toMatchObject({ token, attempt: 1 });
   await database.pool.query(
     `update workspace.node_runs set lease_token = gen_random_uuid(), next_at = now() + interval '1 hour'
-     where run_id = $1`,
+     where run_id = $1 and node_id = 'node-0'`,
     [id],
   );
   await aborted.promise;
