@@ -2,27 +2,15 @@ import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { countVisit, openLink } from "../../src/workspace/store/page-visits.ts";
 import { digestToken } from "../../src/workspace/visiting/tokens.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { type PageWorld, pageWorld } from "./page-world.ts";
+import { api, database, type PageWorld, pageWorld, usePages, world } from "./page-world.ts";
 
 const HOST = "console.localhost";
 /** Whoever comes from elsewhere, as a proxy says. */
 const from = (address: string) => ({ "x-forwarded-for": address });
 const PASSWORD = "correct horse";
 
-let database: TestDatabase;
-let api: TestApi;
-let world: PageWorld;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  world = pageWorld(api);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+usePages();
 
 const visits = async (link: Json) => {
   const { visit_count, last_visited_at, state } = await world.linkOf(link.id);

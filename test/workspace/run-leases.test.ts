@@ -1,38 +1,17 @@
 // Whose a step is: leases, their tokens, and what nobody waits for.
-import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
+import { beforeEach, expect, test } from "vitest";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import { removeEndedRuns } from "../../src/workspace/store/run-retention.ts";
 import { giveBackStep } from "../../src/workspace/store/steps.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { countRows } from "../support/installation.ts";
-import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { documentsOf } from "./support/documents.ts";
+import { database, documents, objects, runs, space, stepping, useRuns } from "./run-world.ts";
 import { passedOn } from "./support/object-stores.ts";
-import { chain, claimNext, endWaits, runsOf, startTestRunner, stepAll, take } from "./support/runs.ts";
+import { chain, claimNext, endWaits, startTestRunner, stepAll, take } from "./support/runs.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-let runs: ReturnType<typeof runsOf>;
-let objects: ObjectStore;
-let space: Json;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  runs = runsOf(api.ask);
-  space = await documentsOf(api.ask).newSpace();
-  objects = await openFileStore(join(api.stateDir, "objects"));
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+useRuns();
 beforeEach(async () => {
   expect(await claimNext(database.pool)).toBeNull();
 });
-
-const stepping = () => ({ pool: database.pool, objects });
 
 test("whoever has lost a step does no work, and gives nothing back", async () => {
   const { id } = await runs.started(await runs.newWorkflow(space.id, chain()));
@@ -102,7 +81,7 @@ test("who looks for work waits for nobody else's, nor who removes what has ended
 });
 
 test("a step that takes long is held by whoever takes it, and given up when it is lost", async () => {
-  const { id: document_id } = await documentsOf(api.ask).uploaded({ space_id: space.id, file_name: "slow" });
+  const { id: document_id } = await documents.uploaded({ space_id: space.id, file_name: "slow" });
   const workflow = await runs.newWorkflow(space.id, chain({ kind: "analyze" }));
   const { id } = await runs.started(workflow, { input: { document_id } });
   const begun = Promise.withResolvers<void>();

@@ -1,37 +1,16 @@
 // What comes between a run and its end, and requests that no run has an answer for.
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { createAnalyzeStep } from "../../src/workspace/nodes/analyze.ts";
 import type { NodeSteps } from "../../src/workspace/nodes/node-steps.ts";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { documentsOf } from "./support/documents.ts";
-import { chain, claimNext, endWaits, runsOf, stepAll, take } from "./support/runs.ts";
+import type { Json } from "../support/sealpost-api.ts";
+import { api, database, documents, objects, runs, space, stepping, useRuns } from "./run-world.ts";
+import { chain, claimNext, endWaits, stepAll, take } from "./support/runs.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-let runs: ReturnType<typeof runsOf>;
-let objects: ObjectStore;
-let space: Json;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  runs = runsOf(api.ask);
-  space = await documentsOf(api.ask).newSpace();
-  objects = await openFileStore(join(api.stateDir, "objects"));
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+useRuns();
 beforeEach(async () => {
   expect(await claimNext(database.pool)).toBeNull();
 });
-
-const stepping = () => ({ pool: database.pool, objects });
 
 /** As if the database refused to record that a node begins, or goes on. */
 async function refuseStarts(during: () => Promise<unknown>): Promise<void> {
@@ -161,7 +140,6 @@ test("numbers that no column holds are refused: a version, and a place in a list
   const workflow = await runs.newWorkflow(space.id, chain({ kind: "documents" }));
   const { status, body } = await runs.start(workflow, { version: 2_147_483_648 });
   expect([status, body.code]).toEqual([400, "invalid_request"]);
-  const documents = documentsOf(api.ask);
   for (const file_name of ["one", "two"]) await documents.uploaded({ space_id: space.id, file_name });
   const { id } = await runs.started(workflow);
   await stepAll(stepping());
