@@ -1,7 +1,9 @@
 // What comes between a run and its end, and requests that no run has an answer for.
 import { setTimeout as sleep } from "node:timers/promises";
 import { beforeEach, expect, test } from "vitest";
+import { STEP_ATTEMPTS_MAX } from "../../src/workspace/model/runs.ts";
 import { createAnalyzeStep } from "../../src/workspace/nodes/analyze.ts";
+import { NodeFailedError } from "../../src/workspace/nodes/node-step.ts";
 import type { NodeSteps } from "../../src/workspace/nodes/node-steps.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { api, database, documents, objects, runs, space, stepping, useRuns } from "./run-world.ts";
@@ -101,6 +103,38 @@ test("whoever cancels a run while it ends comes too late", async () => {
   const { status, body } = await cancelling;
   expect([status, body.code]).toEqual([409, "workflow_run_ended"]);
   expect(await runs.get(id)).toMatchObject({ status: "SUCCEEDED", delivery_id: expect.any(String) });
+});
+
+test("a run waits also when a node beside one that waits has ended last", async () => {
+  const definition = chain({ kind: "wait", parameters: { for_seconds: 3_600 } }, { kind: "documents" });
+  definition.edges.splice(1, 1, { from: "trigger", to: "node-1" });
+  const { id } = await runs.started(await runs.newWorkflow(space.id, definition));
+  await stepAll(stepping());
+  expect(await runs.get(id)).toMatchObject({ status: "WAITING", wake_at: expect.any(String) });
+  expect((await runs.events(id)).at(-1)).toMatchObject({ kind: "run.waiting" });
+  expect((await runs.cancel(id)).status).toBe(200);
+});
+
+test("a node that fails ends its run, though nothing of it can be published for the last time", async () => {
+  const { id } = await runs.started(await runs.newWorkflow(space.id, chain()));
+  await database.pool.query("update workspace.node_runs set attempt = $2 where run_id = $1", [
+    id,
+    STEP_ATTEMPTS_MAX,
+  ]);
+  const manual_trigger: NodeSteps["manual_trigger"] = async () => {
+    throw new NodeFailedError("run_too_large", "as it is");
+  };
+  const rename = (from: string, to: string) =>
+    database.pool.query(`alter function sealpost.${from}(uuid[], json[], text[]) rename to ${to}`);
+  await rename("publish_analyses", "away");
+  expect(await stepAll({ ...stepping(), nodeSteps: { manual_trigger } })).toBe("run_failed");
+  await rename("away", "publish_analyses");
+  expect(await runs.get(id)).toMatchObject({
+    status: "FAILED",
+    error_code: "run_too_large",
+    error_details: { publication: [{ code: "database_error" }, { code: "database_error" }] },
+    delivery_id: null,
+  });
 });
 
 test("documents are analysed, however long it takes to read which", async () => {
