@@ -174,9 +174,9 @@ function inOrder(each: readonly AddRoutes[]): AddRoutes {
 
 /** The first that knows it tells. */
 function originsOf(parts: readonly ApiPart[]): FindOrigin {
-  return async (accountId, analysisId) => {
+  return async (accountId, published) => {
     for (const { findOrigin } of parts) {
-      const origin = (await findOrigin?.(accountId, analysisId)) ?? null;
+      const origin = (await findOrigin?.(accountId, published)) ?? null;
       if (origin !== null) return origin;
     }
     return null;
@@ -196,7 +196,7 @@ function createDeliveryConsole(
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     attemptsMax: config.retryAttempts,
     audited: auditedOperations(operations),
-    findOrigin: (accountId, analysisId) => outageAs503(findOrigin(accountId, analysisId)),
+    findOrigin: (accountId, published) => outageAs503(findOrigin(accountId, published)),
     ancestors: config.consoleAncestors ?? [],
     readAssertion: createReadAssertion(config, now, (err) => log.warn({ err }, "staff's keys cannot be had")),
     now,

@@ -151,6 +151,7 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
     log,
     isWanted: () => hasRuns(pool),
     onMessage: (message) => countRunNews(runs, message),
+    onDeath: () => runs.faults.of({ work: "process" }).add(),
   });
   return async () => {
     await Promise.all([mover.stop(), steps.stop()]);

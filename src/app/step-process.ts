@@ -20,6 +20,8 @@ export type StepProcessOptions = {
   /** Whether there is work for it. */
   readonly isWanted: () => Promise<boolean>;
   readonly onMessage: (message: unknown) => void;
+  /** It has ended, though nobody asked it to. */
+  readonly onDeath: () => void;
 };
 
 /**
@@ -68,7 +70,7 @@ async function untilWanted({ isWanted, log }: StepProcessOptions, signal: AbortS
   }
 }
 
-function tell({ log, onMessage }: StepProcessOptions, event: ChildEvent): void {
+function tell({ log, onMessage, onDeath }: StepProcessOptions, event: ChildEvent): void {
   switch (event.kind) {
     case "message":
       onMessage(event.message);
@@ -77,7 +79,13 @@ function tell({ log, onMessage }: StepProcessOptions, event: ChildEvent): void {
       log.info({ steps_pid: event.pid }, "the steps' process started");
       break;
     case "ended":
-      log.info({ how: event.how, restart_in_ms: event.restartInMs }, "the steps' process ended");
+      if (event.restartInMs === null) {
+        log.info({ how: event.how }, "the steps' process ended");
+      } else {
+        onDeath();
+        const { how, restartInMs: restart_in_ms } = event;
+        log.warn({ how, restart_in_ms }, "the steps' process died; starting it again");
+      }
       break;
     default:
       throw new Error(`An event of unknown kind: ${JSON.stringify(event satisfies never)}`);

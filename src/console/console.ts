@@ -212,7 +212,7 @@ function viewOf(
     analysisRetentionMs,
     attemptsMax,
     audited,
-    findOrigin: async (analysisId) => (accountId === null ? null : await findOrigin(accountId, analysisId)),
+    findOrigin: async (published) => (accountId === null ? null : await findOrigin(accountId, published)),
     nowMs: now(),
   };
 }

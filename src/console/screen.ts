@@ -1,4 +1,4 @@
-import type { AnalysisOrigin } from "../model/analysis-origin.ts";
+import type { AnalysisOrigin, PublishedAnalysis } from "../model/analysis-origin.ts";
 import type { ConsoleSession } from "../model/console.ts";
 import type { Html } from "./html.ts";
 
@@ -34,7 +34,7 @@ export type View = {
   /** What the audit log can tell of, by operations' keys and names like those. */
   readonly audited: readonly string[];
   /** Null: nobody here knows what made it. */
-  readonly findOrigin: (analysisId: string) => Promise<AnalysisOrigin | null>;
+  readonly findOrigin: (published: PublishedAnalysis) => Promise<AnalysisOrigin | null>;
   /** Milliseconds since the epoch. */
   readonly nowMs: number;
 };

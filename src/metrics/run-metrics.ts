@@ -13,9 +13,11 @@ export function createRunMetrics(registry: MetricsRegistry) {
     }),
     faults: registry.counter({
       name: "sealpost_workflow_faults_total",
-      help: "Errors of the database or the object store while taking steps of workflow runs; each is retried.",
+      help:
+        "Errors of the database or the object store while taking steps of workflow runs, and deaths of the process " +
+        "that takes them; each is retried.",
       unit: "faults",
-      labels: { work: ["look", "step", "clean"] },
+      labels: { work: ["look", "step", "clean", "process"] },
     }),
     unfinished: registry.gauge({
       name: "sealpost_workflow_runs_unfinished",

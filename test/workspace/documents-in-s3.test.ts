@@ -1,14 +1,9 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { expect, test } from "vitest";
-import { openS3Store } from "../../src/workspace/objects/s3-store.ts";
-import { createTestDatabase } from "../support/database.ts";
 import { openRaw, type RawConnection, rawHead } from "../support/raw-http.ts";
-import { startTestApi } from "../support/sealpost-api.ts";
 import { digestOf, documentsOf } from "./support/documents.ts";
 import { endKeeping, keysInRows, keysInStore, moveOnce, removeAll } from "./support/moving.ts";
-import { findS3Server, S3_SERVER_WANTED, startS3Server } from "./support/s3-server.ts";
+import { findS3Server, S3_SERVER_WANTED } from "./support/s3-server.ts";
+import { openS3Site } from "./support/s3-site.ts";
 
 const program = findS3Server();
 const CONTENT = Buffer.alloc(9_000_000, "What a document of two parts has. ");
@@ -17,21 +12,7 @@ test.skipIf(program === null)(
   `documents are uploaded to S3, moved there and downloaded (${S3_SERVER_WANTED})`,
   async () => {
     await using resources = new AsyncDisposableStack();
-    const folder = await mkdtemp(join(tmpdir(), "sealpost-s3-"));
-    resources.defer(() => rm(folder, { recursive: true }));
-    const server = await startS3Server(program ?? "", folder);
-    resources.defer(() => server.close());
-    const { bucket, endpoint, accessKeyId, secretAccessKey } = server.options;
-    const objects = openS3Store(server.options);
-    resources.defer(() => objects.close());
-    const database = await createTestDatabase();
-    resources.defer(() => database.drop());
-    const api = await startTestApi(database, {
-      OBJECT_STORE_URL: `s3://${bucket}?endpoint=${endpoint}&path_style=true`,
-      AWS_ACCESS_KEY_ID: accessKeyId,
-      AWS_SECRET_ACCESS_KEY: secretAccessKey,
-    });
-    resources.defer(() => api.close());
+    const { database, api, objects } = await openS3Site(program, resources);
     const documents = documentsOf(api.ask);
 
     const { id: space_id } = await documents.newSpace("in the cloud");

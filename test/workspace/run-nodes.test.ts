@@ -1,5 +1,6 @@
 // What each kind of node does.
 import { createHash } from "node:crypto";
+import { fc } from "@fast-check/vitest";
 import { describe, expect, test } from "vitest";
 import { analyzeText } from "../../src/workspace/nodes/text-analysis.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
@@ -269,5 +270,20 @@ describe("a text", () => {
       { word: "b", count: 2 },
       { word: "c", count: 1 },
     ]);
+  });
+
+  test("has those first that sorting all of them would put first", async () => {
+    const words = fc.array(fc.stringMatching(/^[a-d]{1,3}$/), { maxLength: 60 });
+    await fc.assert(
+      fc.asyncProperty(words, fc.integer({ min: 1, max: 8 }), async (all, countMax) => {
+        const counts = [...Map.groupBy(all, (word) => word)].map(([word, { length: count }]) => ({
+          word,
+          count,
+        }));
+        counts.sort((a, b) => b.count - a.count || (a.word < b.word ? -1 : 1));
+        const { top_words } = await analyzeText(all.join(" "), countMax);
+        expect(top_words).toEqual(counts.slice(0, countMax));
+      }),
+    );
   });
 });

@@ -75,3 +75,14 @@ test("an analysis that a pipeline has published has none, whatever its id is", a
   expect(page.status).toBe(200);
   expect(lineIn(page.text)).toBeUndefined();
 });
+
+test("nor has one that a pipeline has published under a run's id before the run could", async () => {
+  const { id: space_id } = await documents.newSpace("late");
+  const definition = chain({ kind: "wait", parameters: { for_seconds: 1 } });
+  const { id } = await runs.started(await runs.newWorkflow(space_id, definition));
+  const body = { analysis: { id, status: "succeeded" }, webhook_url: "https://hooks.example.com/" };
+  expect((await api.ask("POST", "/v1/analyses", { body })).status).toBe(202);
+  expect(await runs.ended(id)).toMatchObject({ error_code: "publish_refused", delivery_id: null });
+  const hand = await enter(api, { permissions: ["webhooks:read", "analyses:read"] });
+  expect(lineIn(await pageOf(hand, id))).toBeUndefined();
+});

@@ -22,7 +22,8 @@ export const deliveryScreen: Screen = {
   show: async (view) => {
     const delivery = await view.ask<Shown>("webhooks.deliveries.get", { params: view.params });
     // Whoever may read the analysis may know what made it.
-    const origin = view.may("analyses:read") ? await view.findOrigin(delivery.analysis_id) : null;
+    const published = { analysisId: delivery.analysis_id, deliveryId: delivery.id };
+    const origin = view.may("analyses:read") ? await view.findOrigin(published) : null;
     return { title: delivery.analysis_id, main: page(view, delivery, origin) };
   },
 };

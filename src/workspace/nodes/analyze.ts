@@ -23,7 +23,7 @@ export function createAnalyzeStep(pool: Pool, objects: ObjectStore): NodeStep<"a
       return analyzed(item, await analyzeDocument({ pool, objects }, document, options));
     };
     const items: Item[] = [];
-    while (items.length < input.length && performance.now() - startedMs < STEP_MS) {
+    do {
       signal.throwIfAborted();
       const next = input.slice(items.length, items.length + ITEMS_AT_ONCE);
       // None is left behind when another one fails: each holds a file or a connection.
@@ -32,7 +32,7 @@ export function createAnalyzeStep(pool: Pool, objects: ObjectStore): NodeStep<"a
         if (analysis.status === "rejected") throw analysis.reason;
         items.push(analysis.value);
       }
-    }
+    } while (items.length < input.length && performance.now() - startedMs < STEP_MS);
     const isEnd = items.length === input.length && input.length < ITEMS_PER_STEP;
     return isEnd
       ? { kind: "succeeded", items }

@@ -1,10 +1,12 @@
+export type WordCount = { readonly word: string; readonly count: number };
+
 export type TextAnalysis = {
   readonly lines: number;
   readonly words: number;
   /** ISO 639-1; null: it is too short to tell. */
   readonly language: string | null;
   /** In small letters, the most frequent first; of those that are as frequent, in the order of the alphabet. */
-  readonly top_words: readonly { readonly word: string; readonly count: number }[];
+  readonly top_words: readonly WordCount[];
 };
 
 /** No language's words are longer; what is, is data, and would make its item as long. */
@@ -23,13 +25,25 @@ export async function analyzeText(text: string, topWords: number): Promise<TextA
     const word = segment.toLowerCase();
     counts.set(word, (counts.get(word) ?? 0) + 1);
   }
-  const byCount = [...counts].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
   return {
     lines: countLines(text),
     words,
     language: await detectLanguage(text),
-    top_words: byCount.slice(0, topWords).map(([word, count]) => ({ word, count })),
+    top_words: mostFrequent(counts, topWords),
   };
+}
+
+/** Sorting all of them took a second where each word stands once, and few are wanted. */
+function mostFrequent(counts: ReadonlyMap<string, number>, countMax: number): readonly WordCount[] {
+  const top: WordCount[] = [];
+  for (const [word, count] of counts) {
+    const isBehind = (other: WordCount) =>
+      other.count > count || (other.count === count && other.word < word);
+    if (top.length === countMax && isBehind(top[countMax - 1]!)) continue;
+    top.splice(top.findLastIndex(isBehind) + 1, 0, { word, count });
+    if (top.length > countMax) top.pop();
+  }
+  return top;
 }
 
 /** The last one may end without a line break. */

@@ -7,7 +7,7 @@ import { id } from "../../operations/fields.ts";
 import { readItems } from "../store/node-items.ts";
 import { listNodeRuns } from "../store/node-runs.ts";
 import { readRunEvents } from "../store/run-events.ts";
-import { findRun } from "../store/runs.ts";
+import { findRun, isRunSeen } from "../store/runs.ts";
 import { NodeItem, nodeItemBody, RunEvents, runEventsBody } from "./run-schema.ts";
 import { read, userOf, type WorkspaceDependencies } from "./workspace-operation.ts";
 
@@ -17,7 +17,7 @@ const params = z.strictObject({ run_id: id });
 
 /** What goes on in a run: both grow at their end alone, so that whoever reads on meets everything once. */
 export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
-  const cursors = createCursors(z.int().min(0));
+  const cursors = createCursors(z.int().min(0).max(2_147_483_647));
   return [
     read({
       key: "workflows.runs.node_items",
@@ -87,7 +87,7 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
         const { after, limit } = request.query;
         const { run_id: runId } = request.params;
         const user = userOf(request);
-        if ((await findRun(pool, user, runId)) === null) throw request.problem("not_found");
+        if (!(await isRunSeen(pool, user, runId))) throw request.problem("not_found");
         return { body: runEventsBody(await readRunEvents(pool, user.accountId, runId, after, limit), after) };
       },
     }),

@@ -11,13 +11,36 @@ import { User, userBody } from "./user-schema.ts";
 
 const object = z.record(z.string(), z.unknown());
 
+/** A number beyond all (`1e400`) would be null in what the trigger hands on. */
+const input = object.superRefine((item, context) => {
+  for (const path of findEndless(item)) {
+    context.addIssue({ code: "custom", path, message: "No number is as large. Send it as text." });
+  }
+});
+
+/** The places of such numbers. A body has few enough levels. */
+function* findEndless(value: unknown): Generator<string[]> {
+  if (typeof value === "number" && !Number.isFinite(value)) yield [];
+  if (typeof value !== "object" || value === null) return;
+  for (const [name, member] of Object.entries(value)) {
+    for (const path of findEndless(member)) yield [name, ...path];
+  }
+}
+
 export const NewRun = z.strictObject({
-  input: object.optional().describe("The trigger's item; absent: {}."),
+  input: input
+    .optional()
+    .describe("The trigger's item; absent: {}. Numbers are doubles: send longer ones as text."),
   webhook_url: targetUrl
     .nullable()
     .optional()
     .describe("Where to tell of the run's end: a public https:// URL. Overrides the account's endpoint."),
-  version: z.int().min(1).optional().describe("A published version; absent: the current one."),
+  version: z
+    .int()
+    .min(1)
+    .max(2_147_483_647)
+    .optional()
+    .describe("A published version; absent: the current one."),
 });
 
 const count = z.int().min(0);
@@ -168,7 +191,8 @@ export function runBody(run: FoundRun, nodeRuns: readonly StoredNodeRun[]): z.ou
 function nodeRunBody(nodeRun: StoredNodeRun, { definition }: FoundRun): z.output<typeof NodeRun> {
   const { nodeId, startedAt, completedAt, wakeAt, errorCode } = nodeRun;
   const { kind, name } = definition.nodes.find(({ id }) => id === nodeId)!;
-  const durationMs = startedAt === null || completedAt === null ? null : +completedAt - +startedAt;
+  // A clock may be set back.
+  const durationMs = startedAt && completedAt && Math.max(+completedAt - +startedAt, 0);
   return {
     id: nodeRun.id,
     node_id: nodeId,

@@ -48,7 +48,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
     ],
     problems: workspaceProblems,
     pages: [],
-    findOrigin: (accountId, analysisId) => findRunOrigin(pool, accountId, analysisId),
+    findOrigin: (accountId, published) => findRunOrigin(pool, accountId, published),
     addRoutes: createVisitingRoutes({
       pagesUrl,
       visit: (visitor) => outageAs503(visit(visiting, visitor)),

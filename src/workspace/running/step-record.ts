@@ -123,7 +123,7 @@ async function settleStatus(
   await insertRunEvents(tx, accountId, runId, [{ kind: "run.waiting", nodeId: null }]);
 }
 
-/** The step is tried again in `delayMs`. */
+/** The step is tried again in `delayMs`. Whether it had begun, its row alone knows. */
 export async function recordRetry(
   tx: ClientBase,
   step: ClaimedStep,
@@ -134,7 +134,7 @@ export async function recordRetry(
   const { nodeId, position } = facts;
   await lockRun(tx, accountId, runId);
   const change = { items: 0, errorItems: 0, errorCode: null, errorMessage: null };
-  const retried = { status: "ACTIVE", position, attempt: attempt + 1, next: { inMs: delayMs } } as const;
+  const retried = { status: null, position, attempt: attempt + 1, next: { inMs: delayMs } } as const;
   if (!(await changeNodeRun(tx, step, { ...change, ...retried }))) return "lost";
   await insertRunEvents(tx, accountId, runId, [
     { kind: "node.retried", nodeId, details: { attempt: attempt + 1 } },

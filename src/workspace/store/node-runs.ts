@@ -66,7 +66,7 @@ export async function cancelNodeRuns(
 ): Promise<readonly string[]> {
   const { rows } = await tx.query<{ node_id: string }>(
     `update workspace.node_runs
-     set status = 'CANCELLED', completed_at = now(), wake_at = null, is_ready = false, next_at = null,
+     set status = 'CANCELLED', completed_at = clock_timestamp(), wake_at = null, is_ready = false, next_at = null,
        lease_token = null
      where account_id = $1 and run_id = $2 and next_at is not null returning node_id`,
     [accountId, runId],

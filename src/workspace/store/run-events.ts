@@ -30,8 +30,8 @@ export async function insertRunEvents(
         update workspace.runs set event_count = event_count + cardinality($3::text[])
         where account_id = $1 and id = $2 returning event_count - cardinality($3::text[]) as before
       )
-      insert into workspace.run_events (account_id, run_id, sequence, kind, node_id, details)
-      select $1, $2, counted.before + event.n, event.kind, event.node_id, event.details
+      insert into workspace.run_events (account_id, run_id, sequence, kind, node_id, details, created_at)
+      select $1, $2, counted.before + event.n, event.kind, event.node_id, event.details, clock_timestamp()
       from counted, unnest($3::text[], $4::text[], $5::json[]) with ordinality as event (kind, node_id, details, n)`,
     values: [
       accountId,

@@ -1,11 +1,11 @@
 import type { Pool } from "pg";
-import type { AnalysisOrigin, OriginStep } from "../../model/analysis-origin.ts";
+import type { AnalysisOrigin, OriginStep, PublishedAnalysis } from "../../model/analysis-origin.ts";
 import { isUuid } from "../../model/uuid.ts";
 import { isTriggerKind, type NodeKind } from "../model/node-kinds.ts";
 
 type Row = { readonly name: string; readonly steps: readonly (OriginStep & { readonly kind: NodeKind })[] };
 
-// A run publishes under its own id, once it has ended.
+// A run publishes under its own id, once it has ended; under the same, a pipeline may have been first.
 const FIND = `
 select workflow.name, coalesce(steps.taken, '[]') as steps
 from workspace.runs as run
@@ -25,16 +25,16 @@ cross join lateral (
   where (node_run.account_id, node_run.run_id) = (run.account_id, run.id)
     and node_run.status in ('SUCCEEDED', 'FAILED')
 ) as steps
-where run.account_id = $1 and run.id = $2 and run.status in ('SUCCEEDED', 'FAILED')`;
+where run.account_id = $1 and run.id = $2 and run.delivery_id = $3`;
 
 /** The run that published this analysis; null: it was none. */
 export async function findRunOrigin(
   pool: Pool,
   accountId: string,
-  analysisId: string,
+  { analysisId, deliveryId }: PublishedAnalysis,
 ): Promise<AnalysisOrigin | null> {
   if (!isUuid(analysisId)) return null;
-  const { rows } = await pool.query<Row>(FIND, [accountId, analysisId]);
+  const { rows } = await pool.query<Row>(FIND, [accountId, analysisId, deliveryId]);
   const row = rows[0];
   if (row === undefined) return null;
   const steps = row.steps.filter(({ kind }) => !isTriggerKind(kind));

@@ -61,6 +61,26 @@ export async function findRun(
   return rows[0] ?? null;
 }
 
+/** Whether there is such a run, and the user is a member of its space. */
+export async function isRunSeen(
+  pool: Pool,
+  { accountId, userId }: SpaceUser,
+  runId: string,
+): Promise<boolean> {
+  const { rows } = await pool.query<{ is_seen: boolean }>({
+    name: "is_run_seen",
+    text: `
+      select exists (
+        select from workspace.runs as r
+        join workspace.space_members as m
+          on m.account_id = r.account_id and m.space_id = r.space_id and m.user_id = $2
+        where r.account_id = $1 and r.id = $3
+      ) as is_seen`,
+    values: [accountId, userId, runId],
+  });
+  return rows[0]!.is_seen;
+}
+
 /** A workflow and the version of it that is to be run. */
 export type RunnableWorkflow = {
   readonly spaceId: string;
@@ -156,7 +176,10 @@ export type RunError = {
   readonly details: Readonly<Record<string, unknown>> | null;
 };
 
-/** A run that is locked gets this status, and its times with it. */
+/**
+ * A run that is locked gets this status, and its times with it. They are the clock's, as all are in a run: a
+ * transaction that waits for the lock may have begun before the one that has it.
+ */
 export async function setRunStatus(
   tx: ClientBase,
   accountId: string,
@@ -167,8 +190,8 @@ export async function setRunStatus(
     name: "set_run_status",
     text: `
       update workspace.runs set status = $3,
-        started_at = case when $3 = 'ACTIVE' then coalesce(started_at, now()) else started_at end,
-        completed_at = case when $3 in ('SUCCEEDED', 'FAILED', 'CANCELLED') then now() end
+        started_at = case when $3 = 'ACTIVE' then coalesce(started_at, clock_timestamp()) else started_at end,
+        completed_at = case when $3 in ('SUCCEEDED', 'FAILED', 'CANCELLED') then clock_timestamp() end
       where account_id = $1 and id = $2`,
     values: [accountId, runId, status],
   });
@@ -210,11 +233,12 @@ export async function addRunItems(
   );
 }
 
-/** Whether anybody has one, ended or not. */
+/** Whether anybody has one, ended or not. Dispatchers ask five times a second until there is one. */
 export async function hasRuns(pool: Pool): Promise<boolean> {
-  const { rows } = await pool.query<{ is_there: boolean }>(
-    "select exists (select from workspace.runs) as is_there",
-  );
+  const { rows } = await pool.query<{ is_there: boolean }>({
+    name: "has_runs",
+    text: "select exists (select from workspace.runs) as is_there",
+  });
   return rows[0]!.is_there;
 }
 

@@ -136,7 +136,8 @@ export async function readStep(database: Pool | ClientBase, step: ClaimedStep): 
 
 /** Where a step has brought its node run. */
 export type NodeChange = {
-  readonly status: RunStatus;
+  /** Null: it stays. */
+  readonly status: RunStatus | null;
   readonly position: unknown;
   readonly attempt: number;
   /** Handed on by this step. */
@@ -156,7 +157,8 @@ export async function startNodeRun(tx: ClientBase, step: ClaimedStep): Promise<D
   const { rows } = await tx.query<{ started_at: Date }>({
     name: "start_node_run",
     text: `
-      update workspace.node_runs set status = 'ACTIVE', started_at = coalesce(started_at, now()), wake_at = null
+      update workspace.node_runs
+      set status = 'ACTIVE', started_at = coalesce(started_at, clock_timestamp()), wake_at = null
       where ${OF_STEP} returning started_at`,
     values: keyOf(step),
   });
@@ -170,11 +172,11 @@ export async function changeNodeRun(tx: ClientBase, step: ClaimedStep, change: N
     name: "change_node_run",
     text: `
       update workspace.node_runs
-      set status = $5, position = $6, attempt = $7, item_count = item_count + $8,
+      set status = coalesce($5, status), position = $6, attempt = $7, item_count = item_count + $8,
         error_item_count = error_item_count + $9, error_code = $10, error_message = $11,
         next_at = coalesce($12::timestamptz, now() + $13::float8 * interval '1 millisecond'),
-        wake_at = case when $5 = 'WAITING' then $12::timestamptz end,
-        completed_at = case when $12::timestamptz is null and $13::float8 is null then now() end,
+        wake_at = case when $5 is null then wake_at when $5 = 'WAITING' then $12::timestamptz end,
+        completed_at = case when $12::timestamptz is null and $13::float8 is null then clock_timestamp() end,
         is_ready = $13::float8 is not distinct from 0, lease_token = null
       where ${OF_STEP}`,
     values: [

@@ -1,14 +1,18 @@
-// Runs whose dispatchers, with the processes of their steps, are killed again and again.
-import { readFile } from "node:fs/promises";
+// Runs while everything is killed again and again: the API, dispatchers, and the processes of their steps.
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
+import { ask } from "../../support/sealpost-api.ts";
 import type { RunningProcess } from "../../support/sealpost-processes.ts";
 import { patience } from "../../support/time-limits.ts";
-import { openRunSite } from "./run-processes.ts";
+import { childrenOf, openRunSite, type RunSite } from "./run-processes.ts";
 import { chain, publishedAnalyses } from "./runs.ts";
 
 const DISPATCHERS = 2;
 const DOCUMENTS = 3;
+/** Runs that are started just when everything is killed, so that some of their requests are cut. */
+const STARTED_AT_ONCE = 8;
+/** What whoever asks again may be told: the database is still at a request that was cut. All else is for good. */
+const PASSING: readonly unknown[] = ["idempotency_in_progress", "temporarily_unavailable"];
 
 export type KilledRuns = {
   readonly runs: number;
@@ -19,7 +23,7 @@ export type KilledRuns = {
   readonly endsLeases: boolean;
 };
 
-/** Each run ends once, is published once, and its webhook arrives. */
+/** Each run is started once, ends once, is published once, and its webhook arrives. */
 export async function expectRunsToSurvive({
   runs: count,
   liveMs,
@@ -36,12 +40,17 @@ export async function expectRunsToSurvive({
       { kind: "analyze" },
       { kind: "wait", parameters: { for_seconds: 1 } },
     );
-    const workflow = await runs.newWorkflow(space_id, definition);
-    const ids: string[] = [];
-    for (let n = 0; n < count; n++) ids.push((await runs.started(workflow, { input: { n } })).id);
+    const callers = callersOf(site, await runs.newWorkflow(space_id, definition));
     // A webhook that was cut is soon tried again.
     const env = { RETRY_WINDOW_SECONDS: "600" };
-    const startAll = () => Promise.all(Array.from({ length: DISPATCHERS }, () => site.startDispatcher(env)));
+    const startAll = async () => {
+      const [serve, ...dispatchers] = await Promise.all([
+        site.startServe(),
+        ...Array.from({ length: DISPATCHERS }, () => site.startDispatcher(env)),
+      ]);
+      callers.turnTo(serve);
+      return [serve, ...dispatchers];
+    };
     const countRowsWhere = async (table: string, where: string): Promise<number> =>
       Number(
         (await database.pool.query(`select count(*) as n from workspace.${table} where ${where}`)).rows[0].n,
@@ -52,12 +61,15 @@ export async function expectRunsToSurvive({
     let cut = 0;
     let processes = await startAll();
     let killed = 0;
-    for (; killed < kills && (await unfinished()) > 0; killed++) {
+    callers.startUpTo(Math.min(STARTED_AT_ONCE, count));
+    for (; killed < kills && (callers.asked() < count || (await unfinished()) > 0); killed++) {
       const before = await events();
       await expect
         .poll(async () => (await events()) > before || (await unfinished()) === 0, { timeout })
         .toBe(true);
       await sleep(liveMs);
+      callers.startUpTo(Math.min(callers.asked() + STARTED_AT_ONCE, count));
+      await sleep(killed % 10);
       await Promise.all(processes.map(killAll));
       cut += await countRowsWhere("node_runs", "lease_token is not null and next_at > now()");
       if (endsLeases) {
@@ -67,7 +79,10 @@ export async function expectRunsToSurvive({
       }
       processes = await startAll();
     }
+    callers.startUpTo(count);
+    const ids = await callers.started();
     await expect.poll(unfinished, { timeout, interval: 100 }).toBe(0);
+    expect([new Set(ids).size, await countRowsWhere("runs", "true")]).toEqual([count, count]);
     const arrived = () =>
       new Set(receiver.requests.map(({ body }) => JSON.parse(body.toString()).data.id as string)).size;
     await expect.poll(arrived, { timeout, interval: 100 }).toBe(count);
@@ -87,21 +102,53 @@ export async function expectRunsToSurvive({
     }
     await Promise.all(processes.map(({ end }) => end("SIGTERM")));
     console.log(
-      `${count} runs ended once each while all was killed ${killed} times, and ${cut} steps were cut`,
+      `${count} runs were started and ended once each while all was killed ${killed} times: ${cut} steps were cut, ` +
+        `and ${callers.cut()} requests`,
     );
   } finally {
     await site.close();
   }
 }
 
-/** The dispatcher, and the process of its steps, which would otherwise end by itself. */
-async function killAll({ child, end }: RunningProcess): Promise<void> {
-  const { pid } = child;
-  const children = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8").catch(() => "");
-  const ended = end("SIGKILL");
-  for (const one of children.split(" ").filter((text) => text !== "")) {
+/** Each asks for one run, and again with the same Idempotency-Key until it has an answer. */
+function callersOf({ api: { account } }: RunSite, workflowId: string) {
+  let url = "";
+  let cut = 0;
+  const asked: Promise<string>[] = [];
+  const start = async (n: number): Promise<string> => {
+    const options = { key: account.key, idempotencyKey: `run-${n}`, body: { input: { n } } };
+    for (;;) {
+      const answer = await ask(url, "POST", `/v1/workflows/${workflowId}/runs`, options).catch((error) => {
+        if (error.cause?.code !== "ECONNREFUSED") cut++;
+        return null;
+      });
+      if (answer?.status === 202) return String(answer.body.id);
+      if (answer !== null && !PASSING.includes(answer.body?.code)) {
+        throw new Error(`The API answers ${answer.status}: ${JSON.stringify(answer.body)}`);
+      }
+      await sleep(50);
+    }
+  };
+  return {
+    turnTo: ({ told }: RunningProcess) => {
+      url = String(told.listening);
+    },
+    startUpTo: (count: number) => {
+      while (asked.length < count) asked.push(start(asked.length));
+    },
+    asked: () => asked.length,
+    started: () => Promise.all(asked),
+    cut: () => cut,
+  };
+}
+
+/** With the process of its steps, which would otherwise end by itself. */
+async function killAll(running: RunningProcess): Promise<void> {
+  const children = await childrenOf(running);
+  const ended = running.end("SIGKILL");
+  for (const pid of children) {
     try {
-      process.kill(Number(one), "SIGKILL");
+      process.kill(pid, "SIGKILL");
     } catch {
       // It has ended.
     }

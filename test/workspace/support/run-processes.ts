@@ -1,5 +1,5 @@
 // Real processes that run workflows: the API in the test's own, dispatchers in others.
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setEndpoint } from "../../../src/store/endpoints.ts";
@@ -19,6 +19,8 @@ export type RunSite = {
   readonly documents: ReturnType<typeof documentsOf>;
   readonly runs: ReturnType<typeof runsOf>;
   startDispatcher(env?: Record<string, string>): Promise<RunningProcess>;
+  /** Another API on the same database. */
+  startServe(env?: Record<string, string>): Promise<RunningProcess>;
   close(): Promise<void>;
 };
 
@@ -42,6 +44,8 @@ export async function openRunSite(options: ReceiverOptions = {}): Promise<RunSit
     documents: documentsOf(api.ask),
     runs: runsOf(api.ask),
     startDispatcher: (more = {}) => startProcess("dispatch", database, { ...processEnv, ...more }),
+    startServe: (more = {}) =>
+      startProcess("serve", database, { ...processEnv, RATE_LIMIT_REQUESTS: "1000000", ...more }),
     close: async () => {
       await api.close();
       await receiver.close();
@@ -49,4 +53,13 @@ export async function openRunSite(options: ReceiverOptions = {}): Promise<RunSit
       await rm(folder, { recursive: true });
     },
   };
+}
+
+/** The processes that it has started, such as that of a dispatcher's steps. */
+export async function childrenOf({ child: { pid } }: RunningProcess): Promise<readonly number[]> {
+  const ids = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8").catch(() => "");
+  return ids
+    .split(" ")
+    .filter((text) => text !== "")
+    .map(Number);
 }
