@@ -9,8 +9,6 @@ import type { Visit, Visitor } from "./visits.ts";
 
 /** A password of 200 characters, each of four bytes, each of them escaped. */
 const FORM_BYTES_MAX = 4_096;
-/** Said to whoever finds others waiting. */
-const ASK_AGAIN_AFTER_SECONDS = 10;
 
 export type VisitingOptions = {
   /** The one host whose pages these are, and which has no others; null: there are none. */
@@ -115,9 +113,6 @@ function sendVisit(reply: FastifyReply, visit: Visit): FastifyReply {
         `There were too many wrong passwords. Try again in ${minutes} minute${minutes === 1 ? "" : "s"}.`,
       );
     }
-    case "busy":
-      reply.header("retry-after", String(ASK_AGAIN_AFTER_SECONDS));
-      return sendForm(reply, 503, "Many are opening pages right now. Try again in a moment.");
   }
 }
 

@@ -5,9 +5,9 @@ import type { TryPassword } from "./password-tries.ts";
 import type { Rendering, ShownVersion } from "./rendering.ts";
 import { digestToken, TOKEN } from "./tokens.ts";
 
-/** What a link leads to. `over`: it opens no more; `wrong`, `limited`, `busy`: of the password that was sent. */
+/** What a link leads to. `over`: it opens no more; `wrong`, `limited`: of the password that was sent. */
 export type Visit =
-  | { readonly kind: "unknown" | "over" | "asks" | "wrong" | "busy" }
+  | { readonly kind: "unknown" | "over" | "asks" | "wrong" }
   | { readonly kind: "limited"; readonly retryAfterSeconds: number }
   | { readonly kind: "open"; readonly shown: ShownVersion | null };
 
