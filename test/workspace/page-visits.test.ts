@@ -48,6 +48,8 @@ test("a page is written, published, linked and opened", async () => {
     /^sandbox; default-src 'none'; style-src 'sha256-[^;]+; base-uri/,
   );
   expect(headers["set-cookie"]).toBeUndefined();
+  // To the HTML standard, a sandboxed page that has one is a network error.
+  expect(headers).not.toHaveProperty("cross-origin-opener-policy");
   expect(await visits(link)).toEqual({
     visit_count: 1,
     last_visited_at: expect.any(String),
@@ -76,6 +78,17 @@ test("whoever only asks for the head of a page is not counted", async () => {
   expect([asked.status, asked.text]).toEqual([200, ""]);
   expect(await visits(link)).toMatchObject({ visit_count: 0, last_visited_at: null });
 });
+
+test.each([{ "sec-purpose": "prefetch" }, { "sec-purpose": "prefetch;prerender" }, { purpose: "prefetch" }])(
+  "a browser that loads a page ahead (%j) is not counted, and asks again",
+  async (headers) => {
+    const { link } = await world.linked({ max_visits: 1 });
+    const ahead = await world.open(link, { headers });
+    expect([ahead.status, ahead.headers["cache-control"]]).toEqual([503, "no-store"]);
+    expect(await visits(link)).toMatchObject({ visit_count: 0 });
+    expect((await world.open(link)).status).toBe(200);
+  },
+);
 
 test("a link that is over says so, and not why; an unknown one is not found", async () => {
   const changes: Json[] = [{ status: "REVOKED" }, { expires_at: "2020-01-01T00:00:00Z" }, { max_visits: 1 }];

@@ -4,7 +4,7 @@ import type { AddRoutes, Kernel } from "../../api/kernel.ts";
 import { Problem } from "../../api/problems.ts";
 import { beginRequest } from "../../api/request-context.ts";
 import { LINK_PATH } from "./tokens.ts";
-import { LINK_OVER, note, passwordForm, shownPage, UNKNOWN_LINK } from "./visit-pages.ts";
+import { LINK_OVER, NOT_AHEAD, note, passwordForm, shownPage, UNKNOWN_LINK } from "./visit-pages.ts";
 import type { Visit, Visitor } from "./visits.ts";
 
 /** A password of 200 characters, each of four bytes, each of them escaped. */
@@ -46,7 +46,9 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
       onRequest,
       errorHandler,
       handler: async (request, reply) =>
-        sendVisit(reply, await visit(visitorOf(request, request.method === "HEAD", null))),
+        isFetchedAhead(request)
+          ? send(reply, 503, NOT_AHEAD)
+          : sendVisit(reply, await visit(visitorOf(request, request.method === "HEAD", null))),
     });
     app.route<WithToken>({
       method: "POST",
@@ -68,12 +70,12 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
 /** What balancers and browsers ask every host for. */
 const SHOWN_EVERYWHERE: ReadonlySet<string> = new Set(["/healthz", "/readyz", "/favicon.ico"]);
 
+/** No cross-origin-opener-policy: to the HTML standard, a sandboxed page that has one is a network error. */
 const PAGE_HEADERS = {
   "cache-control": "no-store",
   // The link is a secret: no other site is told where its visitor came from.
   "referrer-policy": "no-referrer",
   "x-robots-tag": "noindex",
-  "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",
 };
 
@@ -83,6 +85,11 @@ function visitorOf(
   password: string | null,
 ): Visitor {
   return { token: params.token, password, address: ip, isAsking };
+}
+
+/** By a browser that guesses what its user opens next. It asks again then; this would be a visit, perhaps the last. */
+function isFetchedAhead({ headers }: FastifyRequest): boolean {
+  return /^prefetch\b/i.test(String(headers["sec-purpose"] ?? headers.purpose ?? ""));
 }
 
 /** Of the page's own form. */
