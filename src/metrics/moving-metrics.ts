@@ -19,8 +19,10 @@ export function createMovingMetrics(registry: MetricsRegistry) {
     }),
     lost: registry.counter({
       name: "sealpost_objects_lost_total",
-      help: "Documents without an object where their storage_key says, found when they were to be moved.",
-      unit: "documents",
+      help:
+        "Tries to move a document whose object is not where its storage_key says. One that stays missing counts " +
+        "each time, at last hourly.",
+      unit: "tries",
       labels: {},
     }),
     faults: registry.counter({

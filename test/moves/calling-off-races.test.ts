@@ -1,36 +1,16 @@
 import type { Pool } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { callOffMove } from "../../src/moves/calling-off.ts";
 import type { MovePart } from "../../src/moves/move.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
-import { createTestCells, type TestCells } from "../support/cells.ts";
-import {
-  begin,
-  countRows,
-  createTestAccount,
-  lockTable,
-  publish,
-  rowOf,
-  untilSomebodyWaits,
-} from "../support/installation.ts";
+import { killedAt } from "../support/cells.ts";
+import { begin, countRows, lockTable, publish, rowOf, untilSomebodyWaits } from "../support/installation.ts";
+import { accountId, cells, useMovableAccount } from "./movable-account.ts";
 
-let cells: TestCells;
-let accountId: string;
-beforeAll(async () => {
-  cells = await createTestCells();
-});
-afterAll(() => cells.drop());
+useMovableAccount();
 beforeEach(async () => {
-  ({ accountId } = await createTestAccount(cells.source, "https://hooks.example.com/"));
   await publish(cells.source.pool, accountId, '{"id":"1","status":"succeeded"}');
 });
-
-const killedAt = (place: MovePart) =>
-  cells.move(accountId, {
-    onProgress: (part) => {
-      if (part === place) throw new Error("killed");
-    },
-  });
 
 /** Nothing says of an account that is open here that it may be copied, or deleted. */
 async function expectHere(): Promise<void> {
@@ -50,7 +30,7 @@ async function countWaiting(pool: Pool): Promise<number> {
 
 describe("a move that is called off while another process", () => {
   it("is about to open the account ends there, and is nowhere said to be done", async () => {
-    await expect(moveAccount(killedAt("open"))).rejects.toThrow("killed");
+    await expect(moveAccount(cells.move(accountId, killedAt("open")))).rejects.toThrow("killed");
     // Whoever calls it off waits here first, and then before what it deletes last.
     const row = await begin(cells.target.pool, "select from sealpost.moves for update");
     const rows = await lockTable(cells.target.pool, "notice_mails");

@@ -4,15 +4,14 @@ import { callOffMove, deleteMoved } from "../../src/moves/calling-off.ts";
 import type { Move, MovePart } from "../../src/moves/move.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
 import { createMovePool } from "../../src/store/pools.ts";
-import { createTestCells, TARGET_KEY, type TestCells } from "../support/cells.ts";
+import { killedAt, TARGET_KEY } from "../support/cells.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { begin, countRows, createTestAccount, publish, rowOf } from "../support/installation.ts";
+import { begin, countRows, publish, rowOf } from "../support/installation.ts";
+import { accountId, cells, useMovableAccount } from "./movable-account.ts";
 
-let cells: TestCells;
+useMovableAccount();
 let third: { database: TestDatabase; cell: Move["target"] };
-let accountId: string;
 beforeAll(async () => {
-  cells = await createTestCells();
   const database = await createTestDatabase();
   const onError = () => undefined;
   const options = { databaseUrl: database.url, connectionsMax: 3, applicationName: "test move", onError };
@@ -21,22 +20,12 @@ beforeAll(async () => {
 afterAll(async () => {
   await third.cell.pool.end();
   await third.database.drop();
-  await cells.drop();
 });
 beforeEach(async () => {
-  ({ accountId } = await createTestAccount(cells.source, "https://hooks.example.com/"));
   await publish(cells.source.pool, accountId, '{"id":"1","status":"succeeded"}');
 });
 
 const openIn = ({ pool }: TestDatabase) => countRows(pool, "open_deliveries", { account_id: accountId });
-
-function killedAt(place: MovePart): Partial<Move> {
-  return {
-    onProgress: (part) => {
-      if (part === place) throw new Error("killed");
-    },
-  };
-}
 
 describe("a move to another target than it was begun with is refused", () => {
   it.each(["close", "copy", "finish", "never"] as const)("killed at: %s", async (place) => {

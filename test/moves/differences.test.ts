@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { clockRefusalOf, refuseDifferences, retentionRefusalOf } from "../../src/moves/differences.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
 import { readRetention, writeRetention } from "../../src/store/cell-keeping.ts";
-import { createTestCells, type TestCells } from "../support/cells.ts";
+import { createTestCells, killedAt, type TestCells } from "../support/cells.ts";
 import { createTestAccount, rowOf } from "../support/installation.ts";
 
 const DAY_MS = 86_400_000;
@@ -54,10 +54,7 @@ it("a move is refused before anything is closed, and goes on once it was begun",
   expect(await rowOf(cells.source.pool, "accounts", { id: accountId })).toMatchObject({ moved_to: null });
 
   await writeRetention(cells.target.pool, usual);
-  const onProgress = (part: string) => {
-    if (part === "copy") throw new Error("killed");
-  };
-  await expect(moveAccount({ ...move, onProgress })).rejects.toThrow("killed");
+  await expect(moveAccount({ ...move, ...killedAt("copy") })).rejects.toThrow("killed");
   await writeRetention(cells.target.pool, { ...usual, logRetentionMs: 7 * DAY_MS });
   await moveAccount(move);
 });

@@ -1,10 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { deleteMoved } from "../../src/moves/calling-off.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
 import { type FeedPosition, findFeedPlaces, sequenceEvents } from "../../src/store/feed.ts";
-import { createTestCells, type TestCells } from "../support/cells.ts";
 import type { TestDatabase } from "../support/database.ts";
 import {
   createTestAccount,
@@ -13,16 +12,9 @@ import {
   SECRETS_KEY,
   untilSomebodyWaits,
 } from "../support/installation.ts";
+import { accountId, cells, useMovableAccount } from "./movable-account.ts";
 
-let cells: TestCells;
-let accountId: string;
-beforeAll(async () => {
-  cells = await createTestCells();
-});
-afterAll(() => cells.drop());
-beforeEach(async () => {
-  ({ accountId } = await createTestAccount(cells.source, "https://hooks.example.com/"));
-});
+useMovableAccount();
 
 let serial = 0;
 const publishOne = ({ pool }: TestDatabase) =>

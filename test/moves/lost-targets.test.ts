@@ -1,32 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { callOffLostMove, callOffMove } from "../../src/moves/calling-off.ts";
-import type { Move, MovePart } from "../../src/moves/move.ts";
+import type { MovePart } from "../../src/moves/move.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
-import { createTestCells, TARGET_KEY, type TestCells } from "../support/cells.ts";
-import {
-  begin,
-  countRows,
-  createTestAccount,
-  publish,
-  rowOf,
-  untilSomebodyWaits,
-} from "../support/installation.ts";
+import { killedAt, TARGET_KEY } from "../support/cells.ts";
+import { begin, countRows, publish, rowOf, untilSomebodyWaits } from "../support/installation.ts";
+import { accountId, cells, useMovableAccount } from "./movable-account.ts";
 
-let cells: TestCells;
-let accountId: string;
-beforeAll(async () => {
-  cells = await createTestCells();
-});
-afterAll(() => cells.drop());
+useMovableAccount();
 beforeEach(async () => {
-  ({ accountId } = await createTestAccount(cells.source, "https://hooks.example.com/"));
   await publish(cells.source.pool, accountId, '{"id":"1","status":"succeeded"}');
-});
-
-const killedAt = (place: MovePart): Partial<Move> => ({
-  onProgress: (part) => {
-    if (part === place) throw new Error("killed");
-  },
 });
 
 async function kill(place: MovePart): Promise<void> {

@@ -8,7 +8,7 @@ import { sequenceEvents } from "../../src/store/feed.ts";
 import { claimIdempotencyKeys, storingResponses } from "../../src/store/idempotency.ts";
 import { findOlderTransactions } from "../../src/store/move-stilling.ts";
 import { findSigningSecrets } from "../../src/store/signing-secrets.ts";
-import { createTestCells, readAccount, TARGET_KEY, type TestCells } from "../support/cells.ts";
+import { createTestCells, killedAt, readAccount, TARGET_KEY, type TestCells } from "../support/cells.ts";
 import { claim, publishAt } from "../support/delivery-rows.ts";
 import {
   begin,
@@ -188,12 +188,12 @@ describe("moving an account", () => {
     const before = await readAccount(cells.source.pool, accountId);
     const open = await openOf(cells.source.pool, accountId);
     // Twice at each place, so that what a table has over one page is cut in the middle, too.
-    const killedAt = new Map<string, number>();
+    const kills = new Map<string, number>();
     const onProgress = (part: MovePart, detail: string | null) => {
       const place = `${part} ${detail ?? ""}`.trim();
-      const times = killedAt.get(place) ?? 0;
+      const times = kills.get(place) ?? 0;
       if (times === 2) return;
-      killedAt.set(place, times + 1);
+      kills.set(place, times + 1);
       throw new Error("killed");
     };
     for (let isDone = false; !isDone; ) {
@@ -206,7 +206,7 @@ describe("moving an account", () => {
       );
     }
     for (const part of ["prepare", "close", "park", "still", "copy deliveries", "open", "finish"]) {
-      expect(killedAt.get(part)).toBe(2);
+      expect(kills.get(part)).toBe(2);
     }
     expect(comparable(await readAccount(cells.target.pool, accountId))).toEqual(comparable(before));
     expect(await openOf(cells.target.pool, accountId)).toEqual(open);
@@ -214,10 +214,7 @@ describe("moving an account", () => {
 
   it("is unknown at the target until all is there", async () => {
     const { accountId } = await fill();
-    const onProgress = (part: MovePart) => {
-      if (part === "open") throw new Error("killed");
-    };
-    await expect(moveAccount(cells.move(accountId, { onProgress }))).rejects.toThrow("killed");
+    await expect(moveAccount(cells.move(accountId, killedAt("open")))).rejects.toThrow("killed");
     await expect(publish(cells.target.pool, accountId, ODD)).rejects.toMatchObject({ code: "SP001" });
     expect(await countRows(cells.target.pool, "open_deliveries")).toBe(0);
   });

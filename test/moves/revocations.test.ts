@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { MovePart } from "../../src/moves/move.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
 import { revokeApiKey } from "../../src/store/api-keys.ts";
-import { createTestCells, type TestCells } from "../support/cells.ts";
+import { createTestCells, killedAt, type TestCells } from "../support/cells.ts";
 import {
   createTestAccount,
   createTestKey,
@@ -25,10 +24,7 @@ it("a key that is revoked while the account is opened is revoked in both cells",
   await revokeApiKey(cells.source.pool, before!);
   // Its keys have been read by then.
   const held = await lockTable(cells.target.pool, "signing_secrets");
-  const onProgress = (part: MovePart) => {
-    if (part === "finish") throw new Error("killed");
-  };
-  const opening = expect(moveAccount(cells.move(accountId, { onProgress }))).rejects.toThrow("killed");
+  const opening = expect(moveAccount(cells.move(accountId, killedAt("finish")))).rejects.toThrow("killed");
   await untilSomebodyWaits(cells.target.pool);
   // Nobody knows it at the target yet.
   expect(await revokeApiKey(cells.target.pool, early!)).toBe(null);

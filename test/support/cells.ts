@@ -2,7 +2,7 @@
 
 import type pg from "pg";
 import { findMoveHindrance } from "../../src/app/areas.ts";
-import type { Cell, Move } from "../../src/moves/move.ts";
+import type { Cell, Move, MovePart } from "../../src/moves/move.ts";
 import { LOG_TABLES, OPENING_TABLES } from "../../src/store/move-tables.ts";
 import { createMovePool } from "../../src/store/pools.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
@@ -41,6 +41,15 @@ export async function createTestCells(): Promise<TestCells> {
       for (const { pool } of cells) await pool.end();
       await source.drop();
       await target.drop();
+    },
+  };
+}
+
+/** For a move: as if its process were killed at that part. */
+export function killedAt(place: MovePart): Partial<Move> {
+  return {
+    onProgress: (part) => {
+      if (part === place) throw new Error("killed");
     },
   };
 }

@@ -5,9 +5,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { sendHtml } from "../../src/api/html-page.ts";
 import { renderMarkdown } from "../../src/workspace/visiting/markdown-html.ts";
 import { HAS_BROWSER, startBrowser, type TestBrowser } from "../support/browser.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { type PageWorld, pageWorld } from "./page-world.ts";
+import type { Json } from "../support/sealpost-api.ts";
+import { api, usePages, world } from "./page-world.ts";
+
+usePages();
 
 const ELSEWHERE = "http://elsewhere.localhost:1";
 
@@ -112,19 +113,6 @@ test("an author's texts keep nobody else's page waiting for more than one of the
   expect((await world.open(quick)).status).toBe(200);
   expect(shown).toBeLessThan(6);
   expect(await opening).toEqual(Array(12).fill(200));
-});
-
-let database: TestDatabase;
-let api: TestApi;
-let world: PageWorld;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  world = pageWorld(api);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
 });
 
 describe.runIf(HAS_BROWSER)("in Chromium", () => {

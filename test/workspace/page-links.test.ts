@@ -1,21 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { expect, test } from "vitest";
 import { type Asked, type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { type PageWorld, pageWorld } from "./page-world.ts";
+import { api, database, usePages, world } from "./page-world.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-let world: PageWorld;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  world = pageWorld(api);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+usePages();
 
 const codeOf = ({ status, body }: Asked) => [status, body?.code ?? null];
 const update = (link: Json, body: Json) => api.ask("PATCH", `/v1/page-links/${link.id}`, { body });

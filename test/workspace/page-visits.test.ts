@@ -8,27 +8,15 @@ import { startRendering } from "../../src/workspace/visiting/rendering.ts";
 import { digestToken } from "../../src/workspace/visiting/tokens.ts";
 import { createTurns } from "../../src/workspace/visiting/turns.ts";
 import { visit } from "../../src/workspace/visiting/visits.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { type PageWorld, pageWorld } from "./page-world.ts";
+import { api, database, type PageWorld, pageWorld, usePages, world } from "./page-world.ts";
 
 const HOST = "console.localhost";
 /** Whoever comes from elsewhere, as a proxy says. */
 const from = (address: string) => ({ "x-forwarded-for": address });
 const PASSWORD = "correct horse";
 
-let database: TestDatabase;
-let api: TestApi;
-let world: PageWorld;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  world = pageWorld(api);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+usePages();
 
 const visits = async (link: Json) => {
   const { visit_count, last_visited_at, state } = await world.linkOf(link.id);

@@ -1,5 +1,25 @@
+// An API in which tests write pages, make links to them and open those.
 import { request } from "undici";
-import type { Json, TestAccount, TestApi } from "../support/sealpost-api.ts";
+import { afterAll, beforeAll } from "vitest";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+
+export let database: TestDatabase;
+export let api: TestApi;
+export let world: PageWorld;
+
+/** For every test of the file that calls it. */
+export function usePages(): void {
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    api = await startTestApi(database);
+    world = pageWorld(api);
+  });
+  afterAll(async () => {
+    await api.close();
+    await database.drop();
+  });
+}
 
 type Person = Pick<TestAccount, "key">;
 

@@ -1,27 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import {
-  type Asked,
-  type Json,
-  startTestApi,
-  type TestAccount,
-  type TestApi,
-} from "../support/sealpost-api.ts";
-import { type PageWorld, pageWorld } from "./page-world.ts";
+import { beforeAll, describe, expect, test } from "vitest";
+import type { Asked, Json, TestAccount } from "../support/sealpost-api.ts";
+import { api, database, usePages, world } from "./page-world.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-let world: PageWorld;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  world = pageWorld(api);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+usePages();
 
 const codeOf = ({ status, body }: Asked) => [status, body?.code ?? null];
 const getPage = async (id: string) => (await api.ask("GET", `/v1/pages/${id}`)).body;

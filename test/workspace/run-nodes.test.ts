@@ -1,37 +1,15 @@
 // What each kind of node does.
 import { createHash } from "node:crypto";
-import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { analyzeText } from "../../src/workspace/nodes/text-analysis.ts";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { documentsOf } from "./support/documents.ts";
+import type { Json } from "../support/sealpost-api.ts";
+import { api, database, documents, objects, runs, space, stepping, useRuns } from "./run-world.ts";
 import { moveOnce } from "./support/moving.ts";
 import { passedOn } from "./support/object-stores.ts";
-import { chain, endWaits, runsOf, stepAll, stepOnce } from "./support/runs.ts";
+import { chain, endWaits, stepAll, stepOnce } from "./support/runs.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-let runs: ReturnType<typeof runsOf>;
-let documents: ReturnType<typeof documentsOf>;
-let objects: ObjectStore;
-let space: Json;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  runs = runsOf(api.ask);
-  documents = documentsOf(api.ask);
-  space = await documents.newSpace();
-  objects = await openFileStore(join(api.stateDir, "objects"));
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
-
-const stepping = () => ({ pool: database.pool, objects });
+useRuns();
 
 /** Runs it to its end. */
 async function done(definition: ReturnType<typeof chain>, input: object = {}, space_id = space.id) {

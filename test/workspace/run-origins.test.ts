@@ -1,26 +1,17 @@
 // One line from documents to the receiver, on the page of the webhook that a run ends in.
-import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import { enter, type Hand } from "../support/console.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { documentsOf } from "./support/documents.ts";
-import { chain, runsOf, startTestRunner } from "./support/runs.ts";
+import type { Json } from "../support/sealpost-api.ts";
+import { api, database, documents, objects, runs, useRuns } from "./run-world.ts";
+import { chain, startTestRunner } from "./support/runs.ts";
 
 const NAME = "Read <tenders>";
 
-let database: TestDatabase;
-let api: TestApi;
 let runner: ReturnType<typeof startTestRunner>;
-let runs: ReturnType<typeof runsOf>;
 let runId: string;
+useRuns();
 beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  runner = startTestRunner(database.pool, await openFileStore(join(api.stateDir, "objects")));
-  runs = runsOf(api.ask);
-  const documents = documentsOf(api.ask);
+  runner = startTestRunner(database.pool, objects);
   const { id: space_id } = await documents.newSpace();
   for (const file_name of ["offer.md", "terms.md"])
     await documents.uploaded({ space_id, file_name }, Buffer.from("Read me."));
@@ -32,8 +23,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await runner.stop();
   expect(runner.errors).toEqual([]);
-  await api.close();
-  await database.drop();
 });
 
 /** The page of the delivery of that analysis. */

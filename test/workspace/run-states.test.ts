@@ -1,34 +1,16 @@
 // What a run is in, and how it ends.
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { writeSettings } from "../../src/store/publications.ts";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { type Json, startTestApi, type TestAccount } from "../support/sealpost-api.ts";
+import { api, database, runs, space, stepping, useRuns } from "./run-world.ts";
 import { documentsOf } from "./support/documents.ts";
 import { chain, claimNext, publishedAnalyses, runsOf, stepAll, stepOnce, take } from "./support/runs.ts";
 
 const SETTINGS = { analysisBytesMax: 1_048_576, unsafeAllowedTargets: [] };
 
-let database: TestDatabase;
-let api: TestApi;
-let runs: ReturnType<typeof runsOf>;
-let objects: ObjectStore;
-let space: Json;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  runs = runsOf(api.ask);
-  space = await documentsOf(api.ask).newSpace();
-  objects = await openFileStore(api.stateDir);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+useRuns();
 
-const stepping = () => ({ pool: database.pool, objects });
 const published = (account: TestAccount = api.account) => publishedAnalyses(database.pool, account.accountId);
 const publicationOf = async (id: unknown) => (await published()).filter(({ analysis }) => analysis.id === id);
 const WAIT = { kind: "wait", parameters: { for_seconds: 3_600 } } as const;

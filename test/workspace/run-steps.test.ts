@@ -1,15 +1,13 @@
 // Steps that fail, are cut, or are many.
-import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { STEP_ATTEMPTS_MAX } from "../../src/workspace/model/runs.ts";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import { ObjectStoreAwayError } from "../../src/workspace/objects/object-errors.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import { removeEndedRuns } from "../../src/workspace/store/run-retention.ts";
 import { giveBackStep, renewLease } from "../../src/workspace/store/steps.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { countRows } from "../support/installation.ts";
-import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import type { TestAccount, TestApi } from "../support/sealpost-api.ts";
+import { api, database, documents, objects, runs, space, stepping, useRuns } from "./run-world.ts";
 import { documentsOf } from "./support/documents.ts";
 import { passedOn } from "./support/object-stores.ts";
 import {
@@ -24,29 +22,11 @@ import {
   take,
 } from "./support/runs.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-let runs: ReturnType<typeof runsOf>;
-let documents: ReturnType<typeof documentsOf>;
-let objects: ObjectStore;
-let space: Json;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  runs = runsOf(api.ask);
-  documents = documentsOf(api.ask);
-  space = await documents.newSpace();
-  objects = await openFileStore(join(api.stateDir, "objects"));
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+useRuns();
 beforeEach(async () => {
   expect(await claimNext(database.pool)).toBeNull();
 });
 
-const stepping = () => ({ pool: database.pool, objects });
 const publicationsOf = async (id: unknown) =>
   (await publishedAnalyses(database.pool, api.account.accountId)).filter(
     ({ analysis }) => analysis.id === id,

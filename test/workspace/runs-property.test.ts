@@ -1,34 +1,16 @@
 // Whatever definition is accepted runs to an end.
-import { join } from "node:path";
 import { fc } from "@fast-check/vitest";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { sourcesOf } from "../../src/workspace/model/definition-graph.ts";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
+import { api, database, documents, runs, stepping, useRuns } from "./run-world.ts";
 import { definitions } from "./support/definitions.ts";
-import { documentsOf } from "./support/documents.ts";
-import { claimNext, publishedAnalyses, runsOf, stepAll } from "./support/runs.ts";
+import { claimNext, publishedAnalyses, stepAll } from "./support/runs.ts";
 
 const RUNS = 60;
 const SEED = 20261122;
 
-let database: TestDatabase;
-let api: TestApi;
-let runs: ReturnType<typeof runsOf>;
-let objects: ObjectStore;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  runs = runsOf(api.ask);
-  objects = await openFileStore(join(api.stateDir, "objects"));
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+useRuns();
 
 const waits = fc.oneof(
   fc.integer({ min: 1, max: 2_592_000 }).map((for_seconds) => ({ for_seconds })),
@@ -40,7 +22,6 @@ const waits = fc.oneof(
 test(
   "whatever a definition has, each node runs once, after all before it, and the run is published once",
   async () => {
-    const documents = documentsOf(api.ask);
     const { id: space_id } = await documents.newSpace();
     const folder = await api.ask("POST", `/v1/spaces/${space_id}/folders`, { body: { name: "folder" } });
     const folder_id = String(folder.body.id);
@@ -58,7 +39,7 @@ test(
           expect(rounds).toBeLessThan(1_000);
           // Now and then somebody dies with a step.
           if (dice.next().value === 0) await claimNext(database.pool);
-          await stepAll({ pool: database.pool, objects });
+          await stepAll(stepping());
           const { status } = await runs.get(id);
           if (status === "SUCCEEDED" || status === "FAILED") break;
           await database.pool.query(

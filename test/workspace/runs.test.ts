@@ -1,9 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
-import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import type { TestApi } from "../support/sealpost-api.ts";
+import { api, database, objects, runs, space, useRuns } from "./run-world.ts";
 import { documentsOf } from "./support/documents.ts";
 import { chain, publishedAnalyses, runsOf, startTestRunner } from "./support/runs.ts";
 
@@ -11,25 +9,14 @@ const TEXT = Buffer.from(
   "The cat sat on the mat.\nThe dog did not, and the report was written in English.\n",
 );
 
-let database: TestDatabase;
-let api: TestApi;
-let documents: ReturnType<typeof documentsOf>;
-let runs: ReturnType<typeof runsOf>;
 let runner: ReturnType<typeof startTestRunner>;
-let space: Json;
+useRuns();
 beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  documents = documentsOf(api.ask);
-  runs = runsOf(api.ask);
-  space = await documents.newSpace();
-  runner = startTestRunner(database.pool, await openFileStore(join(api.stateDir, "objects")));
+  runner = startTestRunner(database.pool, objects);
 });
 afterAll(async () => {
   await runner.stop();
   expect(runner.errors).toEqual([]);
-  await api.close();
-  await database.drop();
 });
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { TRANSFER_LIMITS } from "../../src/api/server.ts";
 import { DOCUMENT_BYTES_MAX } from "../../src/workspace/model/documents.ts";
-import { giveUpKeys, reserveKeys } from "../../src/workspace/store/loose-objects.ts";
+import { releaseKeys, reserveKeys } from "../../src/workspace/store/loose-objects.ts";
 import { openRaw, type RawConnection, rawHead } from "../support/raw-http.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
@@ -163,7 +163,7 @@ test("what is stored after its reservation has ended is found when that is looke
   await endKeeping(pool, true);
   await removeAll(pool, objects);
   await putBytes(objects, key, BYTES);
-  await giveUpKeys(pool, api.account.accountId, [key]);
+  await releaseKeys(pool, api.account.accountId, [key]);
   expect(await keysInStore(objects)).toContain(key);
   await endKeeping(pool, true);
   await removeAll(pool, objects);

@@ -1,10 +1,10 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../store/transaction.ts";
-import { isInPlace, newObjectKey } from "../model/object-keys.ts";
+import { isInPlace, newObjectKey } from "../model/document-keys.ts";
 import { STORE_ID_KEY } from "../objects/known-store.ts";
 import { ObjectNotFoundError, ObjectStoreAwayError } from "../objects/object-errors.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
-import { giveUpKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
+import { releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import {
   continueMove,
   endMove,
@@ -36,7 +36,7 @@ export type Moving = {
 };
 
 /**
- * Moves the next objects: each is copied to its new key, then its row is switched, and with it the old key given up.
+ * Moves the next objects: each is copied to its new key, then its row is switched, and with it the old key released.
  * Killed anywhere, the row still says where the object is, and the next one to take this step begins it again; several
  * at once only copy in vain. Returns how many rows were switched.
  */
@@ -68,8 +68,8 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
       return count;
     });
   } catch (error) {
-    // If this fails too, they are given up when their time is over.
-    if (newKeys.length > 0) await giveUpKeys(pool, move.accountId, newKeys).catch(() => undefined);
+    // If this fails too, they are released when their time is over.
+    if (newKeys.length > 0) await releaseKeys(pool, move.accountId, newKeys).catch(() => undefined);
     throw error;
   }
 }
@@ -129,7 +129,7 @@ function idsOf(documents: readonly KeySwitch[]): string[] {
   return documents.map(({ documentId }) => documentId);
 }
 
-/** @param newKeys all that were reserved: those that no document gets are given up */
+/** @param newKeys all that were reserved: those that no document gets are released */
 async function switchAll(
   tx: ClientBase,
   { keptMs }: Moving,
@@ -147,7 +147,7 @@ async function switchAll(
   const usedKeys = new Set(used.map(({ newKey }) => newKey));
   const unused = newKeys.filter((key) => !usedKeys.has(key));
   const left = used.filter(({ hasContent }) => hasContent).map(({ storageKey }) => storageKey);
-  if (unused.length > 0) await giveUpKeys(tx, accountId, unused);
-  if (left.length > 0) await giveUpKeys(tx, accountId, left, keptMs);
+  if (unused.length > 0) await releaseKeys(tx, accountId, unused);
+  if (left.length > 0) await releaseKeys(tx, accountId, left, keptMs);
   return { isStale: isStale || possible.length < switches.length, count: used.length };
 }

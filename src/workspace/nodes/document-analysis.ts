@@ -3,6 +3,7 @@ import { MIMEType } from "node:util";
 import type { Pool } from "pg";
 import { isUuid } from "../../model/uuid.ts";
 import type { ItemErrorCode } from "../model/runs.ts";
+import { readMovedObject } from "../objects/moved-object.ts";
 import { ObjectNotFoundError } from "../objects/object-errors.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { type ReadDocument, readDocument } from "../store/document-reads.ts";
@@ -58,7 +59,7 @@ async function find(
 
 type ReadContent = { readonly sha256: string; readonly bytes: number; readonly text: Buffer | null };
 
-/** Null: it is nowhere. It may be moved between the reading of its row and that of its object. */
+/** Null: it is nowhere. */
 async function readContent(
   where: Where,
   which: Which,
@@ -66,15 +67,13 @@ async function readContent(
   isText: boolean,
   signal: AbortSignal,
 ): Promise<ReadContent | null> {
-  for (let key = document.storageKey; ; ) {
-    try {
-      return await readObject(where.objects, key, isText, signal);
-    } catch (error) {
-      if (!(error instanceof ObjectNotFoundError)) throw error;
-      const found = await find(where, which);
-      if (found === null || found.storageKey === key) return null;
-      key = found.storageKey;
-    }
+  const read = (key: string) => readObject(where.objects, key, isText, signal);
+  const findKey = async () => (await find(where, which))?.storageKey ?? null;
+  try {
+    return await readMovedObject(document.storageKey, read, findKey);
+  } catch (error) {
+    if (error instanceof ObjectNotFoundError) return null;
+    throw error;
   }
 }
 

@@ -9,6 +9,7 @@ import {
 import type { BodyReader } from "./body-reader.ts";
 import { requireETag } from "./s3-calls.ts";
 import type { Held, Holding, S3 } from "./s3-connection.ts";
+import { PartMemory } from "./s3-memory.ts";
 
 /** S3's limit for one object. */
 const PARTS_MAX = 10_000;
@@ -20,10 +21,7 @@ type Part = {
   readonly isLast: boolean;
 };
 
-/**
- * Sends a body part by part. While one is sent, the next is read, if there is memory for two; the memory for one is
- * there from the start to the end, so that nobody who has begun waits for others.
- */
+/** Sends a body part by part. While one is sent, the next is read, if there is memory for two. */
 export async function putInParts(
   s3: S3,
   to: Holding & { readonly key: string; readonly sizeBytes: number },
@@ -32,15 +30,14 @@ export async function putInParts(
 ): Promise<void> {
   const { key, sizeBytes, asked } = to;
   const partBytes = partBytesOf(sizeBytes, s3.limits.partBytes);
-  const free = [await s3.hold(partBytes, to, signal)];
-  const held = new Set(free);
+  const memory = await PartMemory.hold(s3, partBytes, to, signal);
   await withUpload(s3, { key, asked, ChecksumAlgorithm: "CRC32" }, signal, async (UploadId) => {
     // Ends reading when sending fails, and sending when reading does.
     const failed = new AbortController();
     const either = AbortSignal.any([signal, failed.signal]);
     const done: CompletedPart[] = [];
-    const send = async ({ number, bytes }: Part, memory: Held) => {
-      const Body = memory.bytes.subarray(0, bytes);
+    const send = async ({ number, bytes }: Part, held: Held) => {
+      const Body = held.bytes.subarray(0, bytes);
       const input = {
         ...s3.target(key),
         UploadId,
@@ -54,30 +51,16 @@ export async function putInParts(
         send: (options) => s3.client.send(new UploadPartCommand(input), options),
       });
       done.push({ PartNumber: number, ETag, ChecksumCRC32 });
-      if (held.size === 1) free.push(memory);
-      else {
-        held.delete(memory);
-        s3.reuse(memory.bytes);
-        memory.letGo();
-      }
+      memory.giveBack(held);
     };
     let sending = Promise.resolve();
-    const nextMemory = async () => {
-      if (free.length === 0) {
-        const second = s3.tryHold(partBytes, to);
-        if (second !== null) held.add(second);
-        if (second !== null) return second;
-        await sending;
-      }
-      return free.pop()!;
-    };
     try {
       for (const part of partsOf(sizeBytes, s3.limits.partBytes)) {
-        const memory = await nextMemory();
-        await reader.fill(memory.bytes.subarray(0, part.bytes), either);
+        const held = await memory.take(sending);
+        await reader.fill(held.bytes.subarray(0, part.bytes), either);
         if (part.isLast) await reader.end(either);
         await sending;
-        sending = send(part, memory);
+        sending = send(part, held);
         sending.catch((error) => failed.abort(error));
       }
       await sending;
@@ -88,9 +71,7 @@ export async function putInParts(
       throw error;
     }
     return done;
-  }).finally(() => {
-    for (const memory of held) memory.letGo();
-  });
+  }).finally(() => memory.letGo());
 }
 
 /** Copies an object that is too large for one call. @param source its version, so that all parts are of one */

@@ -7,12 +7,12 @@ import { type AnnouncedBody, contentResponse, jsonResponse, streamBody } from ".
 import { type FieldError, Problem, TemporarilyUnavailable } from "../../api/problems.ts";
 import { id } from "../../operations/fields.ts";
 import { isApiKeyGood } from "../../store/api-keys.ts";
+import { isInPlace, newObjectKey } from "../model/document-keys.ts";
 import { DOCUMENT_BYTES_MAX } from "../model/documents.ts";
-import { isInPlace, newObjectKey } from "../model/object-keys.ts";
-import { ObjectNotFoundError } from "../objects/object-errors.ts";
+import { readMovedObject } from "../objects/moved-object.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { type FoundDocument, findDocument, lockDocument, setUploaded } from "../store/documents.ts";
-import { giveUpKeys, RESERVED_MS, reserveKeys, takeReserved } from "../store/loose-objects.ts";
+import { RESERVED_MS, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import { askForMove } from "../store/moves.ts";
 import type { SpaceUser } from "../store/spaces.ts";
 import { Document, documentBody } from "./document-schema.ts";
@@ -74,8 +74,8 @@ export function contentOperations({
           const putting = objects.put(key, opened, body.bytes, within, document.accountId);
           await objectsAs503(putting, onObjectsAway);
         } catch (error) {
-          // If this fails too, the key is given up when its time is over.
-          await giveUpKeys(pool, document.accountId, [key]).catch(() => undefined);
+          // If this fails too, the key is released when its time is over.
+          await releaseKeys(pool, document.accountId, [key]).catch(() => undefined);
           throw error;
         }
         return key;
@@ -97,7 +97,7 @@ export function contentOperations({
         }
         return { body: documentBody((await findDocument(tx, user, document.id))!) };
       },
-      refused: async ({ accountId }, key) => await giveUpKeys(pool, accountId, [key]),
+      refused: async ({ accountId }, key) => await releaseKeys(pool, accountId, [key]),
     }),
     read({
       key: "documents.download",
@@ -168,18 +168,12 @@ type Opening = {
   readonly range: ByteRange;
 };
 
-/** It may be moved between the reading of its row and that of its object; then the row says where it is now. */
 async function openObject({ pool, objects, user, document, range }: Opening): Promise<Readable> {
-  let key = document.storageKey;
-  for (;;) {
-    try {
-      return (await objects.get(key, { start: range.first, end: range.last })).body;
-    } catch (error) {
-      if (!(error instanceof ObjectNotFoundError)) throw error;
-      const found = await findDocument(pool, user, document.id);
-      if (found === null) throw new Problem("not_found");
-      if (found.storageKey === key) throw error;
-      key = found.storageKey;
-    }
-  }
+  const open = (key: string) => objects.get(key, { start: range.first, end: range.last });
+  const findKey = async () => {
+    const found = await findDocument(pool, user, document.id);
+    if (found === null) throw new Problem("not_found");
+    return found.storageKey;
+  };
+  return (await readMovedObject(document.storageKey, open, findKey)).body;
 }

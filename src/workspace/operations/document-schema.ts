@@ -9,6 +9,7 @@ import {
 } from "../model/documents.ts";
 import { FILE_NAME_BYTES_MAX, isFileName } from "../model/file-name.ts";
 import type { StoredDocument } from "../store/documents.ts";
+import { NamedUser, namedUserBody } from "./user-schema.ts";
 
 export const Document = z
   .object({
@@ -17,7 +18,7 @@ export const Document = z
     workspace_id: id,
     space_id: id,
     folder_id: id.nullable().describe("The folder that it lies in; null: at the top of the space."),
-    uploaded_by: z.object({ id, name: z.string() }),
+    uploaded_by: NamedUser,
     file_name: z.string(),
     content_type: z.string(),
     file_size: z.int().min(0).describe("In bytes."),
@@ -66,7 +67,7 @@ export function documentBody(document: StoredDocument): z.output<typeof Document
     workspace_id: document.workspaceId,
     space_id: document.spaceId,
     folder_id: document.folderId,
-    uploaded_by: document.uploadedBy,
+    uploaded_by: namedUserBody(document.uploadedBy),
     file_name: document.fileName,
     content_type: document.contentType,
     file_size: document.fileSize,

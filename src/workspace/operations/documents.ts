@@ -6,8 +6,8 @@ import { Problem } from "../../api/problems.ts";
 import { tidyMediaType } from "../../model/media-type.ts";
 import { id } from "../../operations/fields.ts";
 import { newId } from "../../store/new-id.ts";
+import { newObjectKey } from "../model/document-keys.ts";
 import { DOCUMENT_BYTES_MAX, liveContentType } from "../model/documents.ts";
-import { newObjectKey } from "../model/object-keys.ts";
 import {
   findDocument,
   insertDocument,

@@ -7,6 +7,7 @@ import { id, time } from "../../operations/fields.ts";
 import { isFolderName } from "../model/folder-name.ts";
 import { hasFolder, insertFolder, listFolders, type StoredFolder } from "../store/folders.ts";
 import { lockSpace } from "../store/spaces.ts";
+import { NamedUser, namedUserBody } from "./user-schema.ts";
 import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
 
 const tag = "Documents";
@@ -19,7 +20,7 @@ const Folder = z
     space_id: id,
     parent_id: id.nullable().describe("The folder that it lies in; null: at the top of the space."),
     name: z.string(),
-    created_by: z.object({ id, name: z.string() }),
+    created_by: NamedUser,
     created_at: time,
   })
   .meta({ id: "Folder", description: "A folder of a space." });
@@ -111,7 +112,7 @@ function folderBody(folder: StoredFolder): z.output<typeof Folder> {
     space_id: folder.spaceId,
     parent_id: folder.parentId,
     name: folder.name,
-    created_by: folder.createdBy,
+    created_by: namedUserBody(folder.createdBy),
     created_at: folder.createdAt.toISOString(),
   };
 }

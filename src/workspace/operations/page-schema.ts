@@ -2,12 +2,11 @@ import { z } from "zod";
 import { displayName, id, lineOfText, moment, time } from "../../operations/fields.ts";
 import { ACCESS_MODES, LINK_STATES, LINK_STATUSES, linkState } from "../model/page-links.ts";
 import { isMarkdown, MARKDOWN_BYTES_MAX } from "../model/pages.ts";
-import type { StoredPage } from "../store/page-drafts.ts";
 import type { StoredLink } from "../store/page-links.ts";
 import type { StoredVersion } from "../store/page-versions.ts";
+import type { StoredPage } from "../store/pages.ts";
 import { PASSWORD_CHARS_MAX } from "../visiting/passwords.ts";
-
-const Person = z.object({ id, name: z.string(), email: z.string() });
+import { Person, personBody } from "./user-schema.ts";
 
 const page = z.object({
   id,
@@ -183,7 +182,7 @@ export function pageBody(stored: StoredPage): z.output<typeof Page> {
       published_at: new Date(current.publishedAtMs).toISOString(),
     },
     draft_differs: stored.draftDiffers,
-    created_by: stored.createdBy,
+    created_by: personBody(stored.createdBy),
     created_at: stored.createdAt.toISOString(),
     updated_at: stored.updatedAt.toISOString(),
   };
@@ -196,7 +195,7 @@ export function versionBody(stored: StoredVersion): z.output<typeof PageVersion>
     number: stored.number,
     title: stored.title,
     revision: stored.revision,
-    published_by: stored.publishedBy,
+    published_by: personBody(stored.publishedBy),
     published_at: stored.publishedAt.toISOString(),
   };
 }
@@ -228,7 +227,7 @@ export function linkBody(stored: StoredLink): z.output<typeof PageLink> {
     source_type: "USER",
     source_id: null,
     source_metadata: {},
-    created_by: stored.createdBy,
+    created_by: personBody(stored.createdBy),
     created_at: stored.createdAt.toISOString(),
     updated_at: stored.updatedAt.toISOString(),
   };

@@ -4,8 +4,8 @@ import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
 import { id } from "../../operations/fields.ts";
 import { allows } from "../model/roles.ts";
-import { findPage, insertPage, listPages, lockPage, saveDraft } from "../store/page-drafts.ts";
 import { findVersion, insertVersion, listVersions } from "../store/page-versions.ts";
+import { findPage, insertPage, listPages, lockPage, saveDraft } from "../store/pages.ts";
 import { lockSpace } from "../store/spaces.ts";
 import {
   DRAFT_BODY_BYTES_MAX,

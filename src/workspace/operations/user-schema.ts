@@ -9,3 +9,17 @@ export const User = z
 export function userBody({ id, email, name, imageUrl }: StoredUser): z.output<typeof User> {
   return { id, email, name, image_url: imageUrl };
 }
+
+/** As pages name who made them. */
+export const Person = z.object({ id, name: z.string(), email: z.string() });
+
+export function personBody({ id, name, email }: StoredUser): z.output<typeof Person> {
+  return { id, name, email };
+}
+
+/** As documents and folders do. */
+export const NamedUser = z.object({ id, name: z.string() });
+
+export function namedUserBody({ id, name }: StoredUser): z.output<typeof NamedUser> {
+  return { id, name };
+}

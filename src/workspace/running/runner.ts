@@ -3,7 +3,7 @@ import { abortableDelay } from "../../schedule/backoff.ts";
 import { createNodeSteps } from "../nodes/node-steps.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { removeEndedRuns } from "../store/run-retention.ts";
-import { type ClaimedStep, claimStep, readySteps, renewLease } from "../store/steps.ts";
+import { type ClaimedStep, claimStep, makeStepsReady, renewLease } from "../store/steps.ts";
 import { takeStep } from "./step.ts";
 import type { StepEnd } from "./step-end.ts";
 
@@ -71,7 +71,7 @@ export class Runner {
     while (!signal.aborted) {
       if (performance.now() - this.#lookedAt >= lookEveryMs) {
         this.#lookedAt = performance.now();
-        await this.#try("look", () => readySteps(pool));
+        await this.#try("look", () => makeStepsReady(pool));
       }
       while (this.#taking.size < STEPS_AT_ONCE && !signal.aborted) {
         const step = await this.#try("look", () => this.#claim());

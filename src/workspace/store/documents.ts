@@ -1,9 +1,10 @@
 import type { ClientBase, Pool } from "pg";
 import type { DocumentStatus, LiveContentType } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import type { FolderPlace } from "./folders.ts";
-import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage, IS_SEEN } from "./pages.ts";
+import { type FolderPlace, IS_PLACE_SEEN } from "./folders.ts";
+import { type CappedTotal, cappedTotal, countedUpToMax, isBelow, readListPage } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { type StoredUser, userOfRow } from "./users.ts";
 
 export type StoredDocument = {
   readonly id: string;
@@ -12,7 +13,7 @@ export type StoredDocument = {
   readonly spaceId: string;
   /** Null: at the top of its space. */
   readonly folderId: string | null;
-  readonly uploadedBy: { readonly id: string; readonly name: string };
+  readonly uploadedBy: StoredUser;
   readonly fileName: string;
   readonly contentType: string;
   readonly fileSize: number;
@@ -25,7 +26,7 @@ export type StoredDocument = {
 };
 
 const DOCUMENT = `d.id, d.account_id as "accountId", w.id as "workspaceId", d.space_id as "spaceId",
-  d.folder_id as "folderId", json_build_object('id', u.id, 'name', u.name) as "uploadedBy",
+  d.folder_id as "folderId", ${userOfRow("u")} as "uploadedBy",
   d.file_name as "fileName", d.content_type as "contentType", d.file_size::float8 as "fileSize",
   d.storage_key as "storageKey", d.status, d.created_at as "createdAt",
   d.live_content_type as "liveContentType", d.has_content as "hasContent"`;
@@ -94,27 +95,17 @@ export async function listDocuments(
   // By the index, which a condition that can be of either kind would not, nor a count in no order.
   const inFolder = folderId === null ? "$4::uuid is null" : "d.folder_id = $4";
   const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder}`;
-  type Row = { is_seen: boolean; counted: number } & StoredDocument;
-  const { rows } = await database.query<Row>(
-    `select page.*, about.*
-     from (
-       select ${IS_SEEN} as is_seen,
-         (select count(*)::integer from (
-           select from workspace.documents as d where ${inPlace} order by d.id limit ${COUNTED_MAX}) as capped
-         ) as counted
-     ) as about
-     left join (
-       select ${DOCUMENT} from workspace.documents as d ${WITH_NAMES}
-       where ${inPlace} and d.id < coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-       order by d.id desc limit $6
-     ) as page on true
-     order by page.id desc`,
-    [accountId, userId, spaceId, folderId, belowId, limit + 1],
-  );
-  const { is_seen, counted } = rows[0]!;
-  if (!is_seen) return null;
-  const { page: documents, nextId: nextBelowId } = cutPage(rows, "id", limit);
-  return { documents, nextBelowId, ...cappedTotal(counted) };
+  const list = await readListPage<StoredDocument>(database, {
+    isSeen: IS_PLACE_SEEN,
+    counted: countedUpToMax(`workspace.documents as d where ${inPlace} order by d.id`),
+    rows: `
+      select ${DOCUMENT} from workspace.documents as d ${WITH_NAMES}
+      where ${inPlace} and ${isBelow("d.id", "$5")}`,
+    order: ["id", "desc"],
+    values: [accountId, userId, spaceId, folderId, belowId],
+    limit,
+  });
+  return list && { documents: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 export type NewDocument = Pick<

@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
-import { cutPage, IS_SEEN } from "./pages.ts";
+import { IS_MEMBER, isAbove, readListPage } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { type StoredUser, userOfRow } from "./users.ts";
 
 export type StoredFolder = {
   readonly id: string;
@@ -8,12 +9,12 @@ export type StoredFolder = {
   /** Null: at the top of its space. */
   readonly parentId: string | null;
   readonly name: string;
-  readonly createdBy: { readonly id: string; readonly name: string };
+  readonly createdBy: StoredUser;
   readonly createdAt: Date;
 };
 
 const FOLDER = `f.id, f.space_id as "spaceId", f.parent_id as "parentId", f.name,
-  json_build_object('id', u.id, 'name', u.name) as "createdBy", f.created_at as "createdAt"`;
+  ${userOfRow("u")} as "createdBy", f.created_at as "createdAt"`;
 
 const FOLDERS = `workspace.folders as f
   join sealpost.users as u on u.account_id = f.account_id and u.id = f.created_by`;
@@ -26,6 +27,11 @@ function inPlace({ folderId }: FolderPlace): string {
 
 /** A place in a space. @param folderId null: its top */
 export type FolderPlace = { readonly spaceId: string; readonly folderId: string | null };
+
+/** Whether the user $2 of the account $1 is a member of the space $3, which has the folder $4. Null: its top. */
+export const IS_PLACE_SEEN = `
+${IS_MEMBER} and ($4::uuid is null
+  or exists (select from workspace.folders where account_id = $1 and space_id = $3 and id = $4))`;
 
 export type FolderPage = {
   readonly folders: readonly StoredFolder[];
@@ -45,24 +51,15 @@ export async function listFolders(
   aboveId: string | null,
   limit: number,
 ): Promise<FolderPage | null> {
-  const { rows } = await database.query<{ is_seen: boolean; total: number } & StoredFolder>(
-    `select page.*, counted.*
-     from (
-       select ${IS_SEEN} as is_seen,
-         (select count(*)::integer from workspace.folders as f where ${inPlace(place)}) as total
-     ) as counted
-     left join (
-       select ${FOLDER} from ${FOLDERS}
-       where ${inPlace(place)} and f.id > coalesce($5::uuid, '00000000-0000-0000-0000-000000000000')
-       order by f.id limit $6
-     ) as page on true
-     order by page.id`,
-    [accountId, userId, place.spaceId, place.folderId, aboveId, limit + 1],
-  );
-  const { is_seen, total } = rows[0]!;
-  if (!is_seen) return null;
-  const { page: folders, nextId: nextAboveId } = cutPage(rows, "id", limit);
-  return { folders, nextAboveId, total };
+  const list = await readListPage<StoredFolder>(database, {
+    isSeen: IS_PLACE_SEEN,
+    counted: `select count(*)::integer from workspace.folders as f where ${inPlace(place)}`,
+    rows: `select ${FOLDER} from ${FOLDERS} where ${inPlace(place)} and ${isAbove("f.id", "$5")}`,
+    order: ["id", "asc"],
+    values: [accountId, userId, place.spaceId, place.folderId, aboveId],
+    limit,
+  });
+  return list && { folders: list.rows, nextAboveId: list.last?.id ?? null, total: list.counted };
 }
 
 /** Whether there is such a folder in the space; the space's top always is. */

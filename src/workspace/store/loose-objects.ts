@@ -24,7 +24,7 @@ export async function reserveKeys(
   );
 }
 
-/** Of these keys those that documents can be given in this transaction: the others have been given up. */
+/** Of these keys those that documents can be given in this transaction: the others were released. */
 export async function takeReserved(
   tx: ClientBase,
   accountId: string,
@@ -39,7 +39,7 @@ export async function takeReserved(
 }
 
 /** Nobody brings these keys to a document any more; what is there is removed after `keptMs`, or after `KEPT_MS`. */
-export async function giveUpKeys(
+export async function releaseKeys(
   database: Pool | ClientBase,
   accountId: string,
   keys: readonly string[],

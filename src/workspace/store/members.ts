@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import type { SpaceRole } from "../model/roles.ts";
-import { cutPage } from "./pages.ts";
+import { IS_MEMBER, isAbove, readListPage } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 /** A member of a space, with who it is. */
@@ -53,28 +53,18 @@ export async function listMembers(
   aboveId: string | null,
   limit: number,
 ): Promise<MemberPage | null> {
-  type Row = { is_member: boolean; total: number } & StoredMember;
-  const { rows } = await database.query<Row>({
+  const list = await readListPage<StoredMember>(database, {
     name: "list_space_members",
-    text: `
-      select page.*, counted.*
-      from (
-        select count(*)::integer as total, coalesce(bool_or(user_id = $2), false) as is_member
-        from workspace.space_members where account_id = $1 and space_id = $3
-      ) as counted
-      left join (
-        select ${MEMBER} from ${MEMBERS}
-        where m.account_id = $1 and m.space_id = $3
-          and m.user_id > coalesce($4::uuid, '00000000-0000-0000-0000-000000000000')
-        order by m.user_id limit $5
-      ) as page on true
-      order by page."userId"`,
-    values: [accountId, userId, spaceId, aboveId, limit + 1],
+    isSeen: IS_MEMBER,
+    counted: "select count(*)::integer from workspace.space_members where account_id = $1 and space_id = $3",
+    rows: `
+      select ${MEMBER} from ${MEMBERS}
+      where m.account_id = $1 and m.space_id = $3 and ${isAbove("m.user_id", "$4")}`,
+    order: ["userId", "asc"],
+    values: [accountId, userId, spaceId, aboveId],
+    limit,
   });
-  const { is_member, total } = rows[0]!;
-  if (!is_member) return null;
-  const { page: members, nextId: nextAboveId } = cutPage(rows, "userId", limit);
-  return { members, nextAboveId, total };
+  return list && { members: list.rows, nextAboveId: list.last?.userId ?? null, total: list.counted };
 }
 
 /** Makes the user a member, or changes its role. The space is locked, and the user not its owner; see lockSpace. */

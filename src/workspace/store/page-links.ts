@@ -1,9 +1,10 @@
 import type { ClientBase, Pool } from "pg";
 import type { LinkStatus } from "../model/page-links.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { IS_PAGE_SEEN, type Person } from "./page-drafts.ts";
-import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
+import { type CappedTotal, cappedTotal, countedUpToMax, isBelow, readListPage } from "./lists.ts";
+import { IS_PAGE_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { type StoredUser, userOfRow } from "./users.ts";
 
 export type StoredLink = {
   readonly id: string;
@@ -22,7 +23,7 @@ export type StoredLink = {
   readonly maxVisits: number | null;
   readonly visitCount: number;
   readonly lastVisitedAt: Date | null;
-  readonly createdBy: Person;
+  readonly createdBy: StoredUser;
   readonly createdAt: Date;
   readonly updatedAt: Date;
 };
@@ -39,7 +40,7 @@ const LINK = `l.id, l.page_id as "pageId", v.id as "versionId", v.number as "ver
   l.pinned_version_id is not null as "isPinned", l.label, l.status, l.password_hash is not null as "hasPassword",
   l.auth_version as "authVersion", l.expires_at as "expiresAt", coalesce(l.expires_at <= now(), false) as "isExpired",
   l.max_visits as "maxVisits", l.visit_count::float8 as "visitCount", l.last_visited_at as "lastVisitedAt",
-  json_build_object('id', u.id, 'name', u.name, 'email', u.email) as "createdBy", l.created_at as "createdAt",
+  ${userOfRow("u")} as "createdBy", l.created_at as "createdAt",
   l.updated_at as "updatedAt"`;
 
 const LINKS = `workspace.page_links as l ${SHOWN_VERSION}
@@ -94,27 +95,17 @@ export async function listLinks(
   belowId: string | null,
   limit: number,
 ): Promise<LinkPage | null> {
-  const { rows } = await database.query<{ is_seen: boolean; counted: number } & StoredLink>(
-    `select page.*, about.*
-     from (
-       select ${IS_PAGE_SEEN} as is_seen,
-         (select count(*)::integer from (
-           select from workspace.page_links where account_id = $1 and page_id = $3 limit ${COUNTED_MAX}
-         ) as capped) as counted
-     ) as about
-     left join (
-       select ${LINK} from ${LINKS}
-       where l.account_id = $1 and l.page_id = $3
-         and l.id < coalesce($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-       order by l.id desc limit $5
-     ) as page on true
-     order by page.id desc`,
-    [accountId, userId, pageId, belowId, limit + 1],
-  );
-  const { is_seen, counted } = rows[0]!;
-  if (!is_seen) return null;
-  const { page: links, nextId: nextBelowId } = cutPage(rows, "id", limit);
-  return { links, nextBelowId, ...cappedTotal(counted) };
+  const list = await readListPage<StoredLink>(database, {
+    isSeen: IS_PAGE_SEEN,
+    counted: countedUpToMax("workspace.page_links where account_id = $1 and page_id = $3"),
+    rows: `
+      select ${LINK} from ${LINKS}
+      where l.account_id = $1 and l.page_id = $3 and ${isBelow("l.id", "$4")}`,
+    order: ["id", "desc"],
+    values: [accountId, userId, pageId, belowId],
+    limit,
+  });
+  return list && { links: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 /** What its maker chooses. Null: no limit, no password. */

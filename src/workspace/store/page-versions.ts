@@ -1,7 +1,8 @@
 import type { ClientBase, Pool } from "pg";
-import { IS_PAGE_SEEN, type Person } from "./page-drafts.ts";
-import { cutPage } from "./pages.ts";
+import { readListPage } from "./lists.ts";
+import { IS_PAGE_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { type StoredUser, userOfRow } from "./users.ts";
 
 export type StoredVersion = {
   readonly id: string;
@@ -10,12 +11,12 @@ export type StoredVersion = {
   readonly number: number;
   readonly title: string;
   readonly revision: number;
-  readonly publishedBy: Person;
+  readonly publishedBy: StoredUser;
   readonly publishedAt: Date;
 };
 
 const VERSION = `v.id, v.page_id as "pageId", v.number, v.title, v.revision,
-  json_build_object('id', u.id, 'name', u.name, 'email', u.email) as "publishedBy", v.published_at as "publishedAt"`;
+  ${userOfRow("u")} as "publishedBy", v.published_at as "publishedAt"`;
 
 const BY_USER = "join sealpost.users as u on u.account_id = v.account_id and u.id = v.published_by";
 
@@ -60,25 +61,18 @@ export async function listVersions(
   below: number | null,
   limit: number,
 ): Promise<VersionPage | null> {
-  const { rows } = await database.query<{ is_seen: boolean; total: number } & StoredVersion>(
-    `select page.*, about.*
-     from (
-       select ${IS_PAGE_SEEN} as is_seen,
-         (select coalesce(max(number), 0) from workspace.page_versions
-           where account_id = $1 and page_id = $3) as total
-     ) as about
-     left join (
-       select ${VERSION} from workspace.page_versions as v ${BY_USER}
-       where v.account_id = $1 and v.page_id = $3 and ($4::integer is null or v.number < $4)
-       order by v.number desc limit $5
-     ) as page on true
-     order by page.number desc`,
-    [accountId, userId, pageId, below, limit + 1],
-  );
-  const { is_seen, total } = rows[0]!;
-  if (!is_seen) return null;
-  const { page: versions, nextId } = cutPage(rows, "id", limit);
-  return { versions, nextBelow: nextId === null ? null : versions.at(-1)!.number, total };
+  const list = await readListPage<StoredVersion>(database, {
+    isSeen: IS_PAGE_SEEN,
+    counted:
+      "select coalesce(max(number), 0) from workspace.page_versions where account_id = $1 and page_id = $3",
+    rows: `
+      select ${VERSION} from workspace.page_versions as v ${BY_USER}
+      where v.account_id = $1 and v.page_id = $3 and ($4::integer is null or v.number < $4)`,
+    order: ["number", "desc"],
+    values: [accountId, userId, pageId, below],
+    limit,
+  });
+  return list && { versions: list.rows, nextBelow: list.last?.number ?? null, total: list.counted };
 }
 
 export type VersionWithText = StoredVersion & { readonly markdown: string };

@@ -1,37 +1,140 @@
-import { TOTAL_MAX } from "../../store/page-statements.ts";
+import type { ClientBase, Pool } from "pg";
+import type { SpaceRole } from "../model/roles.ts";
+import { type CappedTotal, cappedTotal, countedUpToMax, IS_MEMBER, isBelow, readListPage } from "./lists.ts";
+import type { SpaceUser } from "./spaces.ts";
+import { type StoredUser, userOfRow } from "./users.ts";
 
-/** Rows that are counted for a total: one more than it can be tells of more. */
-export const COUNTED_MAX = TOTAL_MAX + 1;
+export type StoredPage = {
+  readonly id: string;
+  readonly spaceId: string;
+  /** Of what is being written, as is its revision. */
+  readonly title: string;
+  readonly revision: number;
+  /** Null: nothing has been published. */
+  readonly currentVersion: CurrentVersion | null;
+  /** Whether there is something to publish: its title or text is another than that version's. */
+  readonly draftDiffers: boolean;
+  readonly createdBy: StoredUser;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+};
 
-export type CappedTotal = { readonly total: number; readonly isTotalCapped: boolean };
+export type CurrentVersion = {
+  readonly id: string;
+  readonly number: number;
+  /** Milliseconds since the epoch. */
+  readonly publishedAtMs: number;
+};
 
-/** @param counted up to COUNTED_MAX */
-export function cappedTotal(counted: number): CappedTotal {
-  return { total: Math.min(counted, TOTAL_MAX), isTotalCapped: counted > TOTAL_MAX };
+const PAGE = `p.id, p.space_id as "spaceId", p.title, p.revision, v.current as "currentVersion",
+  coalesce(v.differs, true) as "draftDiffers",
+  ${userOfRow("u")} as "createdBy", p.created_at as "createdAt",
+  p.updated_at as "updatedAt"`;
+
+const WITH_VERSION = `join sealpost.users as u on u.account_id = p.account_id and u.id = p.created_by
+  left join lateral (
+    select json_build_object('id', v.id, 'number', v.number,
+        'publishedAtMs', floor(extract(epoch from v.published_at) * 1000)) as current,
+      v.revision <> p.revision and (v.title, v.markdown) is distinct from (p.title, p.markdown) as differs
+    from workspace.page_versions as v where v.account_id = p.account_id and v.page_id = p.id
+    order by v.number desc limit 1
+  ) as v on true`;
+
+/** With its text, and what the one who asks is in its space. */
+export type WrittenPage = StoredPage & { readonly markdown: string; readonly role: SpaceRole };
+
+/** Null: there is no such page, or the user is not a member of its space. */
+export async function findPage(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  pageId: string,
+): Promise<WrittenPage | null> {
+  const { rows } = await database.query<WrittenPage>({
+    name: "find_page",
+    text: `
+      select ${PAGE}, p.markdown, m.role
+      from workspace.pages as p ${WITH_VERSION}
+      join workspace.space_members as m
+        on m.account_id = p.account_id and m.space_id = p.space_id and m.user_id = $2
+      where p.account_id = $1 and p.id = $3`,
+    values: [accountId, userId, pageId],
+  });
+  return rows[0] ?? null;
 }
 
-export type FoundPage<Row> = {
-  readonly page: readonly Row[];
-  /** Of the last row, behind which the next page begins; null: there is none. */
-  readonly nextId: string | null;
+/** The same, locked until the transaction ends: whoever saves or publishes takes turns, and sees what was before. */
+export async function lockPage(tx: ClientBase, user: SpaceUser, pageId: string): Promise<WrittenPage | null> {
+  await tx.query("select from workspace.pages where account_id = $1 and id = $2 for no key update", [
+    user.accountId,
+    pageId,
+  ]);
+  return await findPage(tx, user, pageId);
+}
+
+export type PagePage = CappedTotal & {
+  readonly pages: readonly StoredPage[];
+  /** The next page of the list begins below this id; null: there is none. */
+  readonly nextBelowId: string | null;
 };
 
 /**
- * Of rows with what is told about them all, of which one more was asked for than `limit`. Where there are none, one
- * with nulls in their place tells it.
+ * The pages of a space, newest first. Null: there is no such space, or whoever asks is not a member.
+ * @param belowId null: from the newest
  */
-export function cutPage<Name extends string, Row extends { readonly [Key in Name]: string }>(
-  rows: readonly Row[],
-  idName: Name,
+export async function listPages(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+  belowId: string | null,
   limit: number,
-): FoundPage<Row> {
-  const found = rows.filter((row) => row[idName] !== null);
-  const page = found.slice(0, limit);
-  return { page, nextId: found.length > limit ? (page.at(-1)?.[idName] ?? null) : null };
+): Promise<PagePage | null> {
+  const list = await readListPage<StoredPage>(database, {
+    isSeen: IS_MEMBER,
+    counted: countedUpToMax("workspace.pages where account_id = $1 and space_id = $3"),
+    rows: `
+      select ${PAGE} from workspace.pages as p ${WITH_VERSION}
+      where p.account_id = $1 and p.space_id = $3 and ${isBelow("p.id", "$4")}`,
+    order: ["id", "desc"],
+    values: [accountId, userId, spaceId, belowId],
+    limit,
+  });
+  return list && { pages: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
-/** Whether the user $2 of the account $1 is a member of the space $3, which has the folder $4. Null: its top. */
-export const IS_SEEN = `
-exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3)
-and ($4::uuid is null
-  or exists (select from workspace.folders where account_id = $1 and space_id = $3 and id = $4))`;
+/** What is being written. */
+export type Draft = { readonly title: string; readonly markdown: string };
+
+/** Returns its id. The user may write in the space. */
+export async function insertPage(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+  { title, markdown }: Draft,
+): Promise<string> {
+  const { rows } = await tx.query<{ id: string }>(
+    `insert into workspace.pages (account_id, space_id, title, markdown, created_by)
+     values ($1, $2, $3, $4, $5) returning id`,
+    [accountId, spaceId, title, markdown, userId],
+  );
+  return rows[0]!.id;
+}
+
+/** The page is locked, and has the revision that the draft is based on. */
+export async function saveDraft(
+  tx: ClientBase,
+  accountId: string,
+  pageId: string,
+  { title, markdown }: Draft,
+): Promise<void> {
+  await tx.query(
+    `update workspace.pages set title = $3, markdown = $4, revision = revision + 1, updated_at = now()
+     where account_id = $1 and id = $2`,
+    [accountId, pageId, title, markdown],
+  );
+}
+
+/** Whether the user $2 of the account $1 is a member of the space of the page $3. */
+export const IS_PAGE_SEEN = `
+exists (select from workspace.pages as p
+  join workspace.space_members as m on m.account_id = p.account_id and m.space_id = p.space_id
+  where p.account_id = $1 and p.id = $3 and m.user_id = $2)`;

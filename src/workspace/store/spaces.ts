@@ -2,7 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import { newId } from "../../store/new-id.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { storagePrefix } from "../model/storage-prefix.ts";
-import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
+import { type CappedTotal, cappedTotal, countedUpToMax, isBelow, readListPage } from "./lists.ts";
 
 /** A space as one of its members sees it. */
 export type StoredSpace = {
@@ -59,26 +59,19 @@ export async function listSpaces(
   belowId: string | null,
   limit: number,
 ): Promise<SpacePage> {
-  const { rows } = await database.query<{ counted: number } & StoredSpace>({
+  const list = await readListPage<StoredSpace>(database, {
     name: "list_spaces",
-    text: `
-      select page.*, counted.n as counted
-      from (
-        select count(*)::integer as n from (
-          select from workspace.space_members where account_id = $1 and user_id = $2 limit ${COUNTED_MAX}
-        ) as capped
-      ) as counted
-      left join (
-        select ${SPACE} from ${OF_MEMBER}
-        where m.account_id = $1 and m.user_id = $2
-          and m.space_id < coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by m.space_id desc limit $4
-      ) as page on true
-      order by page.id desc`,
-    values: [accountId, userId, belowId, limit + 1],
+    isSeen: "true",
+    counted: countedUpToMax("workspace.space_members where account_id = $1 and user_id = $2"),
+    rows: `
+      select ${SPACE} from ${OF_MEMBER}
+      where m.account_id = $1 and m.user_id = $2 and ${isBelow("m.space_id", "$3")}`,
+    order: ["id", "desc"],
+    values: [accountId, userId, belowId],
+    limit,
   });
-  const { page: spaces, nextId: nextBelowId } = cutPage(rows, "id", limit);
-  return { spaces, nextBelowId, ...cappedTotal(rows[0]!.counted) };
+  const { rows: spaces, last, counted } = list!;
+  return { spaces, nextBelowId: last?.id ?? null, ...cappedTotal(counted) };
 }
 
 const INSERT = `

@@ -17,7 +17,7 @@ export type ClaimedStep = {
 const READY_PER_STATEMENT = 500;
 
 /** Waits that are over, retries that are due, and steps that were cut may be taken again. */
-export async function readySteps(pool: Pool): Promise<void> {
+export async function makeStepsReady(pool: Pool): Promise<void> {
   await pool.query({
     name: "ready_steps",
     text: `
@@ -31,8 +31,10 @@ export async function readySteps(pool: Pool): Promise<void> {
   });
 }
 
-const NEXT_ACCOUNT = (after: string) => `
+function nextAccount(after: string): string {
+  return `
 select account_id from workspace.node_runs where is_ready and account_id > ${after} order by account_id limit 1`;
+}
 
 /**
  * The step that waits longest of the next account behind this one that has any: accounts take turns, however many steps
@@ -48,10 +50,10 @@ export async function claimStep(
     // As many accounts are looked at as it takes to find one whose steps are not all being claimed by others.
     text: `
       with recursive accounts as (
-        (${NEXT_ACCOUNT("$1::uuid")})
+        (${nextAccount("$1::uuid")})
         union all
         select following.account_id from accounts
-        cross join lateral (${NEXT_ACCOUNT("accounts.account_id")}) as following
+        cross join lateral (${nextAccount("accounts.account_id")}) as following
       ), taken as (
         select step.* from accounts cross join lateral (
           select account_id, run_id, sequence from workspace.node_runs as n

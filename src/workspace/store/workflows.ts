@@ -3,7 +3,7 @@ import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { RunStatus } from "../model/runs.ts";
-import { type CappedTotal, COUNTED_MAX, cappedTotal, cutPage } from "./pages.ts";
+import { type CappedTotal, cappedTotal, countedUpToMax, IS_MEMBER, isBelow, readListPage } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -105,31 +105,18 @@ export async function listWorkflows(
   belowId: string | null,
   limit: number,
 ): Promise<WorkflowPage | null> {
-  const { rows } = await database.query<{ is_seen: boolean; counted: number } & ListedWorkflow>({
+  const list = await readListPage<ListedWorkflow>(database, {
     name: "list_workflows",
-    text: `
-      select page.*, about.*
-      from (
-        select
-          exists (select from workspace.space_members
-            where account_id = $1 and user_id = $2 and space_id = $3) as is_seen,
-          (select count(*)::integer from (
-            select from workspace.workflows where account_id = $1 and space_id = $3 limit ${COUNTED_MAX}
-          ) as capped) as counted
-      ) as about
-      left join (
-        select ${LISTED} from ${WORKFLOWS}
-        where w.account_id = $1 and w.space_id = $3
-          and w.id < coalesce($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by w.id desc limit $5
-      ) as page on true
-      order by page.id desc`,
-    values: [accountId, userId, spaceId, belowId, limit + 1],
+    isSeen: IS_MEMBER,
+    counted: countedUpToMax("workspace.workflows where account_id = $1 and space_id = $3"),
+    rows: `
+      select ${LISTED} from ${WORKFLOWS}
+      where w.account_id = $1 and w.space_id = $3 and ${isBelow("w.id", "$4")}`,
+    order: ["id", "desc"],
+    values: [accountId, userId, spaceId, belowId],
+    limit,
   });
-  const { is_seen, counted } = rows[0]!;
-  if (!is_seen) return null;
-  const { page: workflows, nextId: nextBelowId } = cutPage(rows, "id", limit);
-  return { workflows, nextBelowId, ...cappedTotal(counted) };
+  return list && { workflows: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 /** A workflow with a first draft. The space exists. */

@@ -7,7 +7,7 @@ import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts
 import { Runner, type RunnerOptions } from "../../../src/workspace/running/runner.ts";
 import { takeStep } from "../../../src/workspace/running/step.ts";
 import type { StepEnd } from "../../../src/workspace/running/step-end.ts";
-import { type ClaimedStep, claimStep, readySteps } from "../../../src/workspace/store/steps.ts";
+import { type ClaimedStep, claimStep, makeStepsReady } from "../../../src/workspace/store/steps.ts";
 import type { Asked, AskOptions, Json } from "../../support/sealpost-api.ts";
 import { patience } from "../../support/time-limits.ts";
 import { workflowsOf } from "./workflows.ts";
@@ -115,7 +115,7 @@ const NEVER = new AbortController().signal;
 
 /** The step that is next, whosever it is. Null: nothing is to be done now. */
 export async function claimNext(pool: Pool, leaseMs = 60_000): Promise<ClaimedStep | null> {
-  await readySteps(pool);
+  await makeStepsReady(pool);
   return await claimStep(pool, NOBODY, leaseMs);
 }
 
