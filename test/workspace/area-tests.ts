@@ -280,6 +280,12 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     const cancelled: string[] = [];
     for (let n = 0; n < RUNS_KNOWN; n++) cancelled.push(await startRun(api, first_workflow));
     const inPage = { page_id: fc.constant(page.page_id) };
+    const written = await makeLink(api, spaces[0]);
+    let saved = 0;
+    const saveAnother = async () => {
+      const body = { revision: ++saved, title: "Known", markdown: `${saved}` };
+      await api.ask("PUT", `/v1/pages/${written.page_id}/draft`, { body });
+    };
     const ofLink = { link_id: fc.constant(page.link_id) };
     const title = names;
     const markdown = fc.string({ unit: "binary", maxLength: 200 });
@@ -317,7 +323,11 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
         params: inPage,
         body: fc.record({ revision: fc.integer({ min: 1, max: 3 }), title, markdown }),
       },
-      "pages.publish": { params: inPage, body: fc.constant({}) },
+      "pages.publish": {
+        before: saveAnother,
+        params: { page_id: fc.constant(written.page_id) },
+        body: fc.constant({}),
+      },
       "pages.versions.list": { params: inPage },
       "pages.versions.get": { params: { ...inPage, version_id: fc.constant(page.version_id) } },
       "pages.links_create": {

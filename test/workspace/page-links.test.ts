@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { type Asked, type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { patience } from "../support/time-limits.ts";
 import { api, database, usePages, world } from "./page-world.ts";
 
 usePages();
@@ -193,7 +194,8 @@ test("no transaction is open while a password is hashed", async () => {
     const { rows } = await database.pool.query(
       `select query from pg_stat_activity
        where datname = current_database() and state = 'idle in transaction'
-         and state_change < now() - interval '400 ms'`,
+         and state_change < now() - $1 * interval '1 ms'`,
+      [patience(400)],
     );
     expect(rows).toEqual([]);
   }
