@@ -1,22 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
-import { BYTES, documentsOf } from "./support/documents.ts";
+import { beforeAll, describe, expect, test } from "vitest";
+import type { Json, TestAccount } from "../support/sealpost-api.ts";
+import { api, documents, space, useDocuments } from "./document-world.ts";
+import { BYTES } from "./support/documents.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-let documents: ReturnType<typeof documentsOf>;
-let space_id: unknown;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  documents = documentsOf(api.ask);
-  space_id = (await documents.newSpace()).id;
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+useDocuments();
 
 const WRONG = [
   ...[
@@ -52,14 +39,17 @@ const RIGHT = [
 ];
 
 test.each(WRONG)("no document is called %j, neither when it is made nor later", async (file_name) => {
-  const { status, body } = await documents.create({ space_id, file_name });
+  const { status, body } = await documents.create({ space_id: space.id, file_name });
   expect([status, body.code]).toEqual([400, "invalid_request"]);
-  const { id } = await documents.created({ space_id, file_name: `wrong ${WRONG.indexOf(file_name)}` });
+  const { id } = await documents.created({
+    space_id: space.id,
+    file_name: `wrong ${WRONG.indexOf(file_name)}`,
+  });
   expect((await documents.rename(id, file_name)).status).toBe(400);
 });
 
 test.each(RIGHT)("a document may be called %j, and comes back under that name", async (file_name) => {
-  const { id, ...made } = await documents.uploaded({ space_id, file_name });
+  const { id, ...made } = await documents.uploaded({ space_id: space.id, file_name });
   expect(made.file_name).toBe(file_name.normalize("NFC"));
   const { status, headers, bytes } = await documents.download(id);
   expect([status, bytes]).toEqual([200, BYTES]);
@@ -68,16 +58,16 @@ test.each(RIGHT)("a document may be called %j, and comes back under that name", 
 });
 
 test("names that look the same are the same, however they are written", async () => {
-  const made = await documents.created({ space_id, file_name: "cafe\u0301.txt" });
+  const made = await documents.created({ space_id: space.id, file_name: "cafe\u0301.txt" });
   expect(made.file_name).toBe("caf\u00e9.txt");
-  const again = await documents.create({ space_id, file_name: "caf\u00e9.txt" });
+  const again = await documents.create({ space_id: space.id, file_name: "caf\u00e9.txt" });
   expect([again.status, again.body.code]).toEqual([409, "document_name_taken"]);
 });
 
 test("a name is free in another folder, and in the same one for the document itself", async () => {
-  const folder = await api.ask("POST", `/v1/spaces/${space_id}/folders`, { body: { name: "inner" } });
-  const { id } = await documents.created({ space_id, file_name: "same.txt" });
-  await documents.created({ space_id, folder_id: folder.body.id, file_name: "same.txt" });
+  const folder = await api.ask("POST", `/v1/spaces/${space.id}/folders`, { body: { name: "inner" } });
+  const { id } = await documents.created({ space_id: space.id, file_name: "same.txt" });
+  await documents.created({ space_id: space.id, folder_id: folder.body.id, file_name: "same.txt" });
   expect((await documents.rename(id, "same.txt")).status).toBe(200);
 });
 
@@ -109,30 +99,33 @@ describe("the list", () => {
     expect([first.items, first.total]).toEqual([made.slice(0, 3), 5]);
     const rest = await list(`space_id=${id}&limit=3&cursor=${first.next_cursor}`);
     expect([rest.items, rest.next_cursor]).toEqual([made.slice(3), null]);
-    const other = await api.ask("GET", `/v1/documents?space_id=${space_id}&cursor=${first.next_cursor}`);
+    const other = await api.ask("GET", `/v1/documents?space_id=${space.id}&cursor=${first.next_cursor}`);
     expect(other.status).toBe(400);
   });
 });
 
 describe("who may do what", () => {
   let owner: TestAccount;
-  let space: Json;
+  let theirs: Json;
   let document: Json;
   beforeAll(async () => {
     owner = await api.newAccount();
-    space = await documents.newSpace("theirs", { key: owner.key });
-    document = await documents.uploaded({ space_id: space.id }, BYTES, { key: owner.key });
+    theirs = await documents.newSpace("theirs", { key: owner.key });
+    document = await documents.uploaded({ space_id: theirs.id }, BYTES, { key: owner.key });
   });
 
   /** Statuses of everything that can be asked about a document. */
   async function tried(key: string): Promise<Record<string, number>> {
     const empty = await documents.created(
-      { space_id: space.id, file_name: `empty ${Math.random()}` },
+      { space_id: theirs.id, file_name: `empty ${Math.random()}` },
       { key: owner.key },
     );
-    const create = await documents.create({ space_id: space.id, file_name: `new ${Math.random()}` }, { key });
+    const create = await documents.create(
+      { space_id: theirs.id, file_name: `new ${Math.random()}` },
+      { key },
+    );
     return {
-      list: (await api.ask("GET", `/v1/documents?space_id=${space.id}`, { key })).status,
+      list: (await api.ask("GET", `/v1/documents?space_id=${theirs.id}`, { key })).status,
       get: (await documents.get(document.id, { key })).status,
       download: (await documents.download(document.id, { key })).status,
       create: create.status,
@@ -147,7 +140,7 @@ describe("who may do what", () => {
     ["VIEWER", [200, 200, 200, 403, 403, 403]],
   ])("a member that is %s", async (role, statuses) => {
     const { userId, key } = await api.newUser(owner.accountId);
-    const path = `/v1/spaces/${space.id}/members/${userId}`;
+    const path = `/v1/spaces/${theirs.id}/members/${userId}`;
     expect((await api.ask("PUT", path, { key: owner.key, body: { role } })).status).toBe(200);
     expect(Object.values(await tried(key))).toEqual(statuses);
   });

@@ -1,23 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { BYTES, documentsOf } from "./support/documents.ts";
+import { describe, expect, test } from "vitest";
+import { api, database, documents, space, useDocuments } from "./document-world.ts";
+import { BYTES } from "./support/documents.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-let documents: ReturnType<typeof documentsOf>;
-let space: Json;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  documents = documentsOf(api.ask);
-  space = await documents.newSpace();
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+useDocuments();
 
 test("a document is made, uploaded and downloaded", async () => {
   const made = await documents.created({ space_id: space.id, file_name: "First.txt" });

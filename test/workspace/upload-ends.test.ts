@@ -1,30 +1,16 @@
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { openFileStore } from "../../src/workspace/objects/file-store.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { openRaw, rawHead } from "../support/raw-http.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { BYTES, digestOf, documentsOf } from "./support/documents.ts";
+import { api, database, documents, space, useDocuments } from "./document-world.ts";
+import { BYTES, digestOf } from "./support/documents.ts";
 import { keysInStore } from "./support/moving.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-let documents: ReturnType<typeof documentsOf>;
-let space_id: unknown;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-  documents = documentsOf(api.ask);
-  ({ id: space_id } = await documents.newSpace());
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+useDocuments();
 
 async function newEditor(): Promise<{ userId: string; key: string }> {
   const editor = await api.newUser(api.account.accountId);
-  const path = `/v1/spaces/${space_id}/members/${editor.userId}`;
+  const path = `/v1/spaces/${space.id}/members/${editor.userId}`;
   expect((await api.ask("PUT", path, { body: { role: "EDITOR" } })).status).toBe(200);
   return editor;
 }
@@ -40,10 +26,10 @@ async function looseOf(id: unknown) {
 
 test("of uploads at once, what the losers have stored is soon removed", async () => {
   const objects = await openFileStore(join(api.stateDir, "objects"));
-  const { id } = await documents.created({ space_id, file_name: "losers" });
+  const { id } = await documents.created({ space_id: space.id, file_name: "losers" });
   const client = await database.pool.connect();
   await client.query("begin");
-  await client.query("select from workspace.spaces where id = $1 for update", [space_id]);
+  await client.query("select from workspace.spaces where id = $1 for update", [space.id]);
   const uploads = [documents.put(id), documents.put(id), documents.put(id)];
   const stored = async () => (await keysInStore(objects)).filter((key) => key.includes(String(id))).length;
   await expect.poll(stored).toBe(3);
@@ -57,7 +43,7 @@ test.each([
   ["revoked", "revoked_at = now()"],
   ["expired", "expires_at = now()"],
 ])("an upload whose key is %s while it comes does not count", async (name, change) => {
-  const { id } = await documents.created({ space_id, file_name: name });
+  const { id } = await documents.created({ space_id: space.id, file_name: name });
   const { userId, key } = await newEditor();
   const { socket, ended } = await openRaw(Number(new URL(api.url).port));
   socket.write(
@@ -80,7 +66,7 @@ test.each([
 });
 
 test("uploaded_by is who has uploaded it", async () => {
-  const made = await documents.created({ space_id, file_name: "whose" });
+  const made = await documents.created({ space_id: space.id, file_name: "whose" });
   expect(made.uploaded_by).toMatchObject({ id: api.account.userId });
   const { userId, key } = await newEditor();
   expect((await documents.put(made.id, BYTES, { key })).body.uploaded_by).toMatchObject({ id: userId });
