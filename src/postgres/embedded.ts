@@ -1,10 +1,10 @@
 import { lendAccount } from "./account.ts";
 import { findBinaries } from "./binaries.ts";
 import { createCluster, DATABASE_USER } from "./cluster.ts";
-import { dataFolderIn, leaveFolders, prepareFolders } from "./folders.ts";
+import { dataFolderIn, leaveFolders, PORT, prepareFolders } from "./folders.ts";
 import { endOrphan } from "./orphan.ts";
 import { claimFolder } from "./ownership.ts";
-import { launchServer, PORT } from "./server.ts";
+import { launchServer } from "./server.ts";
 
 export type EmbeddedPostgresOptions = {
   /** The server's own folder, created if missing. Data persists across starts. */
@@ -53,7 +53,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   };
   try {
     const binaries = await findBinaries(account, options.nativeFolder ?? null);
-    await endOrphan(folders.data, log);
+    await endOrphan(folders, log);
     await createCluster(folders, account, binaries, options.settings?.fsync === "off");
     const server = await launchServer({ folders, account, binaries, settings, log });
     return {

@@ -15,6 +15,8 @@ export type Folders = {
   readonly sockets: string;
 };
 
+/** The server listens on no port: this is in its socket's name. */
+export const PORT = 5432;
 /** A socket path is limited to 103 bytes on macOS, 107 on Linux; our longest name in the folder takes 18. */
 const SOCKET_FOLDER_BYTES_MAX = 84;
 

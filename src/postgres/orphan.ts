@@ -3,6 +3,7 @@ import { readFile, readlink, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
+import { type Folders, PORT } from "./folders.ts";
 
 const run = promisify(execFile);
 
@@ -11,18 +12,25 @@ export const SHUTDOWN_TIMEOUT_MS = 30_000;
 const POLL_MS = 50;
 
 /**
- * Stops a server that outlived the process that started it. Call it only as the folder's owner: then no live
- * process uses that server. It is not adopted, because its settings and log belonged to the dead process.
+ * Stops a server that outlived the process that started it, and removes what a killed one left. Call it only as the
+ * folders' owner: then no live process uses that server. It is not adopted, because its settings and log belonged to
+ * the dead process.
  */
-export async function endOrphan(data: string, log: (line: string) => void): Promise<void> {
+export async function endOrphan(
+  { data, sockets }: Pick<Folders, "data" | "sockets">,
+  log: (line: string) => void,
+): Promise<void> {
   const pidFile = join(data, "postmaster.pid");
   const pid = await readServerPid(pidFile);
-  if (pid === null) return;
-  if (!(await isServerOf(pid, data))) {
-    // After a crash in a container the pid may be another process's, and PostgreSQL would refuse to start.
-    await rm(pidFile, { force: true });
-    return;
-  }
+  if (pid !== null && (await isServerOf(pid, data))) await endServer(pid, data, log);
+  // They name its pid, which may be another process's by now, or that of one that nobody has waited for yet: then
+  // PostgreSQL would refuse to start.
+  const socket = join(sockets, `.s.PGSQL.${PORT}`);
+  for (const left of [pidFile, socket, `${socket}.lock`]) await rm(left, { force: true });
+}
+
+async function endServer(pid: number, data: string, log: (line: string) => void): Promise<void> {
+  const pidFile = join(data, "postmaster.pid");
   log(`stopping a PostgreSQL server (process ${pid}) that outlived the process that started it`);
   signal(pid, "SIGINT");
   if (await hasEnded(pid, data, pidFile)) return;

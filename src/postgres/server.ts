@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Account, CHILD_ENVIRONMENT } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
-import { type Folders, nameFromInside } from "./folders.ts";
+import { type Folders, nameFromInside, PORT } from "./folders.ts";
 import { readServerPid, SHUTDOWN_TIMEOUT_MS } from "./orphan.ts";
 
 /** A running server. */
@@ -15,7 +15,6 @@ export type Server = {
   stop(): Promise<void>;
 };
 
-export const PORT = 5432;
 const START_TIMEOUT_MS = 60_000;
 const KEPT_LINES = 20;
 

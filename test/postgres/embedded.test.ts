@@ -1,3 +1,4 @@
+import { spawn } from "node:child_process";
 import { chmod, lstat, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
@@ -151,7 +152,14 @@ describe("startEmbeddedPostgres", () => {
 
   test("is not fooled by a process id that was given out again", async () => {
     await (await start()).stop();
-    await writeFile(join(dataDir, "data/postmaster.pid"), `${process.pid}\n${dataDir}\n0\n5432\n\n\n`);
+    // Another's of the same user: PostgreSQL takes no notice of a process that it may not signal.
+    const { uid } = await lstat(join(dataDir, "data"));
+    const other = spawn("sleep", ["600"], { uid, stdio: "ignore" });
+    onTestFinished(() => void other.kill());
+    const left = `${other.pid}\n${dataDir}\n0\n5432\n\n\n`;
+    for (const name of ["data/postmaster.pid", "run/.s.PGSQL.5432.lock"]) {
+      await writeFile(join(dataDir, name), left);
+    }
     expect(await (await connect(await start())).value("select 1")).toBe(1);
   });
 
