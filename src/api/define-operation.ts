@@ -15,7 +15,8 @@ export function operationDefiners<DomainCode extends string = never>(): Operatio
       return operation(declared, "read", work);
     },
     write: (declaration) => {
-      const work = { kind: "write", handle: declaration.handle } as Work;
+      const { handle, prepare = null } = declaration;
+      const work = { kind: "write", handle, prepare } as Work;
       return operation(declaration, "write", work, declaration.audit as ErasedAudit);
     },
     batchedWrite: (declaration) => {

@@ -109,7 +109,12 @@ export type Work =
       readonly waits: ErasedWait | null;
       handle(request: ErasedRequest): Promise<ErasedResult>;
     }
-  | { readonly kind: "write"; handle(request: ErasedRequest, tx: Transaction): Promise<ErasedResult> }
+  | {
+      readonly kind: "write";
+      /** Null: there is nothing to prepare. */
+      readonly prepare: ((request: ErasedRequest) => Promise<unknown>) | null;
+      handle(request: ErasedRequest, tx: Transaction, prepared: unknown): Promise<ErasedResult>;
+    }
   | ({ readonly kind: "batched_write" } & Batched<ErasedRequest, unknown, ErasedResult>)
   | {
       readonly kind: "call_out";
@@ -235,14 +240,22 @@ type Writing<Params, Query, Body, Response, Code extends string, Context extends
 };
 
 /** A write: its effect and its stored response are one transaction, `tx`. */
-export type WriteDeclaration<Params, Query, Body, Response, Code extends string> = Writing<
+export type WriteDeclaration<
   Params,
   Query,
   Body,
   Response,
-  Code,
-  [tx: Transaction]
->;
+  Code extends string,
+  Prepared = undefined,
+> = Writing<Params, Query, Body, Response, Code, [tx: Transaction, prepared: Prepared]> & {
+  /**
+   * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that is
+   * for `handle`, because a request that is repeated is prepared, too, and gets its stored response.
+   */
+  readonly prepare?: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+  ) => Promise<Prepared>;
+};
 
 /**
  * A write whose requests share transactions with others of their kind, each with its own claim, result and stored
@@ -250,7 +263,7 @@ export type WriteDeclaration<Params, Query, Body, Response, Code extends string>
  */
 export type BatchedWriteDeclaration<Params, Query, Body, Response, Code extends string, Item> = Omit<
   WriteDeclaration<Params, Query, Body, Response, Code>,
-  "handle"
+  "handle" | "prepare"
 > &
   Batched<OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>, Item, ResultOf<Response>>;
 
@@ -270,7 +283,7 @@ export type CallOutDeclaration<Params, Query, Body, Response, Code extends strin
  */
 export type UploadDeclaration<Params, Query, Response, Code extends string, Received> = Omit<
   WriteDeclaration<Params, Query, StreamBody, Response, Code>,
-  "body" | "handle"
+  "body" | "handle" | "prepare"
 > & {
   readonly body: StreamBody;
   /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
@@ -318,7 +331,8 @@ export type OperationDefiners<DomainCode extends string> = {
     Query extends MaybeObject = undefined,
     Body extends MaybeBody = undefined,
     const Code extends DomainCode | HandlerCode = never,
-  >(declaration: WriteDeclaration<Params, Query, Body, Response, Code>): Operation;
+    Prepared = undefined,
+  >(declaration: WriteDeclaration<Params, Query, Body, Response, Code, Prepared>): Operation;
   batchedWrite<
     Response extends StorableResponse,
     Item,

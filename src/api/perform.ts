@@ -81,8 +81,14 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         return { response: toResponse(result), isReplayed: false };
       }
       case "write": {
-        const handle = async (tx: Transaction) => performed(await work.handle(valid, tx));
-        return await idempotentWrites.inTransaction(writeOf(valid, asked), waitMs, handle);
+        const write = writeOf(valid, asked);
+        const startMs = performance.now();
+        const prepared =
+          work.prepare &&
+          (await withDeadline(waitMs, "what comes before the transaction", work.prepare(valid)));
+        const leftMs = waitMs - (performance.now() - startMs);
+        const handle = async (tx: Transaction) => performed(await work.handle(valid, tx, prepared));
+        return await idempotentWrites.inTransaction(write, leftMs, handle);
       }
       case "batched_write": {
         const write = () => batches!.add(batchedWriteOf(work, valid, asked), waitMs);

@@ -224,6 +224,11 @@ function withOutageAs503(operation: Operation, outageAs503: OutageAs503): Operat
         openingAs503(await outageAs503(work.handle(request)), outageAs503);
       return { ...operation, work: { ...work, handle } };
     }
+    case "write": {
+      const { prepare } = work;
+      if (prepare === null) return operation;
+      return { ...operation, work: { ...work, prepare: (request) => outageAs503(prepare(request)) } };
+    }
     case "upload": {
       const receive: typeof work.receive = (request) => outageAs503(work.receive(request));
       return { ...operation, work: { ...work, receive } };

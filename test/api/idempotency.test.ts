@@ -1,5 +1,8 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { z } from "zod";
+import { operationDefiners } from "../../src/api/define-operation.ts";
 import { readIdempotencyKey } from "../../src/api/idempotency.ts";
+import { jsonBody, jsonResponse } from "../../src/api/operation-io.ts";
 import { TemporarilyUnavailable } from "../../src/api/problems.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ADA, ALL_SCOPES, BOB, createToyApi, type ToyApi } from "../support/api-toy-server.ts";
@@ -261,6 +264,65 @@ describe("an operation that calls out", () => {
     abort.abort();
     await expect(request).rejects.toThrow();
     expect([...api.store.entries.values()]).toMatchObject([{ kind: "calling", leaseMs: 120_000 }]);
+  });
+});
+
+describe("a write that prepares", () => {
+  let isAway = false;
+  const seen: unknown[] = [];
+  const fold = operationDefiners().write({
+    key: "boxes.fold",
+    tag: "Boxes",
+    summary: "Fold a box",
+    description: "Measures it first, which takes its time.",
+    method: "POST",
+    path: "/v1/boxes/fold",
+    scope: "boxes:write",
+    risk: "reversible",
+    mode: "sync",
+    idempotency: "key_required",
+    audit: () => ({}),
+    body: jsonBody(z.strictObject({ width: z.int() })),
+    response: jsonResponse(200, z.object({ area: z.int() })),
+    prepare: async ({ body: { width } }) => {
+      seen.push(["prepare", width, api.store.entries.size]);
+      if (isAway) throw new TemporarilyUnavailable("the tape");
+      await api.boxes.gate();
+      return width * width;
+    },
+    handle: async ({ body: { width } }, _tx, area) => {
+      seen.push(["handle", width]);
+      return { body: { area } };
+    },
+  });
+  const folded = (width: number) => send("k", { path: "/v1/boxes/fold", body: { width } });
+  beforeEach(async () => {
+    seen.length = 0;
+    isAway = false;
+    api = await createToyApi({ more: [fold] });
+    await api.listen();
+  });
+
+  test("does so before there is a transaction, and again for an answer that is there", async () => {
+    const first = await folded(3);
+    expect([first.status, await first.json()]).toEqual([200, { area: 9 }]);
+    expect((await folded(3)).headers.get("idempotent-replayed")).toBe("true");
+    expect(seen).toEqual([
+      ["prepare", 3, 0],
+      ["handle", 3],
+      ["prepare", 3, 1],
+    ]);
+  });
+
+  test("has the time of the request for both", async () => {
+    isAway = true;
+    await expectProblem(await folded(3), 503, "temporarily_unavailable");
+    isAway = false;
+    api.boxes.gate = () => new Promise(() => {});
+    await expectProblem(await folded(3), 503, "temporarily_unavailable");
+    expect(seen.filter((step) => (step as string[])[0] === "handle")).toEqual([]);
+    api.boxes.gate = async () => {};
+    expect((await folded(3)).status).toBe(200);
   });
 });
 

@@ -88,6 +88,7 @@ pages.get GET /v1/pages/{page_id} pages:read none read sync
 pages.save PUT /v1/pages/{page_id}/draft pages:write reversible write sync
 pages.publish POST /v1/pages/{page_id}/publish pages:write reversible write sync
 pages.versions.list GET /v1/pages/{page_id}/versions pages:read none read sync
+pages.versions.get GET /v1/pages/{page_id}/versions/{version_id} pages:read none read sync
 pages.links_create POST /v1/pages/{page_id}/links pages:write reversible write sync
 pages.links_list GET /v1/pages/{page_id}/links pages:read none read sync
 pages.links_get GET /v1/page-links/{link_id} pages:read none read sync
@@ -114,10 +115,12 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     "draft_not_changed",
     "draft_revision_outdated",
     "folder_name_taken",
+    "page_already_published",
     "page_changed",
     "page_link_expired",
     "page_link_revoked",
     "page_not_published",
+    "page_too_heavy",
     "page_version_mismatch",
     "pages_not_configured",
     "space_owner_fixed",
@@ -181,6 +184,8 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     "pages.list": (ask, made) => ask("GET", `/v1/pages?space_id=${made["spaces.create"]}`),
     "pages.get": (ask, made) => ask("GET", `/v1/pages/${made["pages.create"]}`),
     "pages.versions.list": (ask, made) => ask("GET", `/v1/pages/${made["pages.create"]}/versions`),
+    "pages.versions.get": (ask, made) =>
+      ask("GET", `/v1/pages/${made["pages.create"]}/versions/${made["pages.publish"]}`),
     "pages.links_list": (ask, made) => ask("GET", `/v1/pages/${made["pages.create"]}/links`),
     "pages.links_get": (ask, made) => ask("GET", `/v1/page-links/${made["pages.links_create"]}`),
     "workflows.list": (ask, made) => ask("GET", `/v1/workflows?space_id=${made["spaces.create"]}`),
@@ -237,6 +242,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
       run_id: run,
       node_id: String(FIRST_DEFINITION.nodes[0]?.id),
       page_id: page.page_id,
+      version_id: page.version_id,
       link_id: page.link_id,
     };
   },
@@ -274,6 +280,12 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     const cancelled: string[] = [];
     for (let n = 0; n < RUNS_KNOWN; n++) cancelled.push(await startRun(api, first_workflow));
     const inPage = { page_id: fc.constant(page.page_id) };
+    const written = await makeLink(api, spaces[0]);
+    let saved = 0;
+    const saveAnother = async () => {
+      const body = { revision: ++saved, title: "Known", markdown: `${saved}` };
+      await api.ask("PUT", `/v1/pages/${written.page_id}/draft`, { body });
+    };
     const ofLink = { link_id: fc.constant(page.link_id) };
     const title = names;
     const markdown = fc.string({ unit: "binary", maxLength: 200 });
@@ -311,8 +323,13 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
         params: inPage,
         body: fc.record({ revision: fc.integer({ min: 1, max: 3 }), title, markdown }),
       },
-      "pages.publish": { params: inPage, body: fc.constant({}) },
+      "pages.publish": {
+        before: saveAnother,
+        params: { page_id: fc.constant(written.page_id) },
+        body: fc.constant({}),
+      },
       "pages.versions.list": { params: inPage },
+      "pages.versions.get": { params: { ...inPage, version_id: fc.constant(page.version_id) } },
       "pages.links_create": {
         params: inPage,
         body: fc.record(settings, { requiredKeys: ["label"] }),

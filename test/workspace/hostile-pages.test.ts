@@ -81,12 +81,38 @@ test.each([
   ["brackets", "![[]()".repeat(43_690)],
   ["strikethrough", "~~a~".repeat(65_536)],
   ["a table", "|a".repeat(131_072)],
-])("256 KiB of %s are rendered, and in a thread of their own", async (_, markdown) => {
-  const { link } = await world.linked({}, markdown);
-  const answered = world.open(link);
+])("256 KiB of %s are rendered or refused, and in a thread of their own", async (_, markdown) => {
+  const page = await world.newPage(markdown);
+  const publishing = api.ask("POST", `/v1/pages/${page}/publish`);
   // Meanwhile others are answered.
   expect((await fetch(new URL("/healthz", api.url))).status).toBe(200);
-  expect([200, 503]).toContain((await answered).status);
+  const { status } = await publishing;
+  if (status === 201) expect([200, 503]).toContain((await world.open(await world.newLink(page))).status);
+  else expect([422, 503]).toContain(status);
+});
+
+test("an author's texts keep nobody else's page waiting for more than one of them", async () => {
+  const stranger = await api.newAccount();
+  const page = await world.newPage("Quick.", undefined, stranger);
+  await world.publish(page, stranger);
+  const quick = await world.newLink(page, {}, stranger);
+  const slow: Json[] = [];
+  // Each takes a tenth of a second or more, and is another.
+  for (let n = 0; n < 12; n++) slow.push((await world.linked({}, `${n} ${"[".repeat(100_000)}`)).link);
+  const readings = () => api.statements().filter((text) => text.includes("select title, markdown")).length;
+  const before = readings();
+  let shown = 0;
+  const opening = Promise.all(
+    slow.map(async (link) => {
+      const { status } = await world.open(link);
+      shown++;
+      return status;
+    }),
+  );
+  await expect.poll(readings).toBeGreaterThan(before);
+  expect((await world.open(quick)).status).toBe(200);
+  expect(shown).toBeLessThan(6);
+  expect(await opening).toEqual(Array(12).fill(200));
 });
 
 describe.runIf(HAS_BROWSER)("in Chromium", () => {

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { type Asked, type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { patience } from "../support/time-limits.ts";
 import { api, database, usePages, world } from "./page-world.ts";
 
 usePages();
@@ -164,12 +165,44 @@ test.each([
   { max_visits: 0 },
   { max_visits: 2 ** 31 },
   { expires_at: "tomorrow" },
+  { expires_at: "0000-01-01T00:00:00Z" },
+  { expires_at: "0001-01-01T00:00:00+00:01" },
+  { expires_at: "9999-12-31T23:59:59-00:01" },
+  { password: "two\nlines of it" },
   { label: "" },
   { pinned: true },
   { visit_count: 0 },
 ])("a link cannot be changed to %j", async (body) => {
   const { link } = await world.linked();
-  expect((await update(link, body)).status).toBe(400);
+  const { status, body: problem } = await update(link, body);
+  expect([status, problem.errors]).toEqual([400, [expect.objectContaining({ path: expect.any(String) })]]);
+});
+
+test("no transaction is open while a password is hashed", async () => {
+  const { page } = await world.published();
+  const making = Promise.all(
+    Array.from({ length: 8 }, () =>
+      api.ask("POST", `/v1/pages/${page}/links`, { body: { label: "l", password: "correct horse" } }),
+    ),
+  );
+  let isMade = false;
+  making.finally(() => {
+    isMade = true;
+  });
+  while (!isMade) {
+    // Eight of these take a second of both processors.
+    const { rows } = await database.pool.query(
+      `select query from pg_stat_activity
+       where datname = current_database() and state = 'idle in transaction'
+         and state_change < now() - $1 * interval '1 ms'`,
+      [patience(400)],
+    );
+    expect(rows).toEqual([]);
+  }
+  const statuses = (await making).map(({ status }) => status);
+  // On a slow machine some would have waited for too long.
+  expect(statuses.filter((status) => status !== 503)).not.toEqual([]);
+  for (const status of statuses) expect([201, 503]).toContain(status);
 });
 
 test("neither a password nor its hash is in the database as it was sent, in the log or in the audit", async () => {

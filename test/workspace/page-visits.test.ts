@@ -1,7 +1,13 @@
 import { createHash } from "node:crypto";
+import type { Pool } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { countVisit, openLink } from "../../src/workspace/store/page-visits.ts";
+import { createPasswordTries } from "../../src/workspace/visiting/password-tries.ts";
+import { PASSWORD_TURNS } from "../../src/workspace/visiting/passwords.ts";
+import { startRendering } from "../../src/workspace/visiting/rendering.ts";
 import { digestToken } from "../../src/workspace/visiting/tokens.ts";
+import { createTurns } from "../../src/workspace/visiting/turns.ts";
+import { visit } from "../../src/workspace/visiting/visits.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { api, database, type PageWorld, pageWorld, usePages, world } from "./page-world.ts";
 
@@ -36,6 +42,8 @@ test("a page is written, published, linked and opened", async () => {
     /^sandbox; default-src 'none'; style-src 'sha256-[^;]+; base-uri/,
   );
   expect(headers["set-cookie"]).toBeUndefined();
+  // To the HTML standard, a sandboxed page that has one is a network error.
+  expect(headers).not.toHaveProperty("cross-origin-opener-policy");
   expect(await visits(link)).toEqual({
     visit_count: 1,
     last_visited_at: expect.any(String),
@@ -64,6 +72,17 @@ test("whoever only asks for the head of a page is not counted", async () => {
   expect([asked.status, asked.text]).toEqual([200, ""]);
   expect(await visits(link)).toMatchObject({ visit_count: 0, last_visited_at: null });
 });
+
+test.each([{ "sec-purpose": "prefetch" }, { "sec-purpose": "prefetch;prerender" }, { purpose: "prefetch" }])(
+  "a browser that loads a page ahead (%j) is not counted, and asks again",
+  async (headers) => {
+    const { link } = await world.linked({ max_visits: 1 });
+    const ahead = await world.open(link, { headers });
+    expect([ahead.status, ahead.headers["cache-control"]]).toEqual([503, "no-store"]);
+    expect(await visits(link)).toMatchObject({ visit_count: 0 });
+    expect((await world.open(link)).status).toBe(200);
+  },
+);
 
 test("a link that is over says so, and not why; an unknown one is not found", async () => {
   const changes: Json[] = [{ status: "REVOKED" }, { expires_at: "2020-01-01T00:00:00Z" }, { max_visits: 1 }];
@@ -227,6 +246,65 @@ describe("wrong passwords", () => {
     await timed(PASSWORD);
     for (const password of ["wrong", PASSWORD]) expect(await timed(password)).toBeGreaterThan(50);
   });
+});
+
+test("a visit needs the password that the link has at its end", async () => {
+  const rendering = startRendering(database.pool);
+  const tryPassword = createPasswordTries(database.pool, createTurns(PASSWORD_TURNS));
+  const opened = async (change: Json) => {
+    const { link } = await world.linked({ password: PASSWORD });
+    let left = 1;
+    const tryAndChange: typeof tryPassword = async (...asked) => {
+      const tried = await tryPassword(...asked);
+      if (left-- > 0) await api.ask("PATCH", `/v1/page-links/${link.id}`, { body: change });
+      return tried;
+    };
+    const token = String(link.url).split("/").at(-1)!;
+    const visitor = { token, password: PASSWORD, address: "192.0.2.8", isAsking: false };
+    const { kind } = await visit({ pool: database.pool, rendering, tryPassword: tryAndChange }, visitor);
+    return [kind, (await visits(link)).visit_count];
+  };
+  try {
+    expect(await opened({ password: null })).toEqual(["open", 1]);
+    expect(await opened({ password: PASSWORD })).toEqual(["open", 1]);
+    expect(await opened({ password: "another horse" })).toEqual(["wrong", 0]);
+    expect(await opened({ status: "REVOKED" })).toEqual(["over", 0]);
+  } finally {
+    await rendering.close();
+  }
+});
+
+test("a link finds its version among thousands by its key, pinned or not", async () => {
+  const { page, version, link } = await world.linked();
+  await database.pool.query(
+    `insert into workspace.page_versions (account_id, page_id, number, title, markdown, revision, published_by)
+     select account_id, page_id, n, title, markdown, n, published_by
+     from workspace.page_versions, generate_series(2, 3000) as n where id = $1`,
+    [version.id],
+  );
+  const client = await database.pool.connect();
+  const digest = digestToken(String(link.url).split("/").at(-1)!);
+  const looksAt = async () => {
+    await client.query("begin");
+    const { versionId } = (await openLink(client as unknown as Pool, digest))!;
+    const { rows } = await client.query(
+      "select seq_tup_read + idx_tup_fetch as read from pg_stat_xact_user_tables where relid = $1::regclass",
+      ["workspace.page_versions"],
+    );
+    await client.query("rollback");
+    // Its connection may have counted a few before.
+    expect(Number(rows[0].read)).toBeLessThan(100);
+    return versionId;
+  };
+  try {
+    expect(await looksAt()).not.toBe(version.id);
+    const body = { page_version_id: version.id };
+    await api.ask("POST", `/v1/page-links/${link.id}/retarget`, { body });
+    expect(await looksAt()).toBe(version.id);
+    expect(await world.linkOf(link.id)).toMatchObject({ page_id: page, page_version_number: 1 });
+  } finally {
+    client.release();
+  }
 });
 
 test("a visit that was begun before the password changed is not counted", async () => {

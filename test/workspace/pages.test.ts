@@ -61,7 +61,7 @@ test("a draft is saved by whoever has seen the one before", async () => {
   expect(await publish(2)).toMatchObject({ status: 201, body: { number: 1, revision: 2 } });
 });
 
-test("of 20 who save at once one does, and 20 who publish at once make 20 versions in a row", async () => {
+test("of 20 who save at once one does, and of 20 who publish it one does", async () => {
   const page = await world.newPage();
   const saved = await Promise.all(
     Array.from({ length: 20 }, (_, n) =>
@@ -70,13 +70,84 @@ test("of 20 who save at once one does, and 20 who publish at once make 20 versio
   );
   expect(saved.filter(({ status }) => status === 200)).toHaveLength(1);
   expect(saved.filter(({ body }) => body.code === "page_changed")).toHaveLength(19);
-  await Promise.all(Array.from({ length: 20 }, () => world.publish(page)));
+  const published = await Promise.all(
+    Array.from({ length: 20 }, () => api.ask("POST", `/v1/pages/${page}/publish`)),
+  );
+  expect(published.filter(({ status }) => status === 201)).toHaveLength(1);
+  expect(published.filter(({ body }) => body.code === "page_already_published")).toHaveLength(19);
+});
+
+test("versions are numbered in a row and listed newest first, and each keeps its text", async () => {
+  const page = await world.newPage("0");
+  const made = [await world.publish(page)];
+  for (let n = 1; n < 5; n++) {
+    await world.save(page, `${n}`);
+    made.unshift(await world.publish(page));
+  }
   const path = `/v1/pages/${page}/versions`;
-  const first = await list(`${path}?limit=15`);
-  const rest = await list(`${path}?limit=15&cursor=${first.next_cursor}`);
-  expect([first.total, rest.next_cursor]).toEqual([20, null]);
-  const numbers = [...first.items, ...rest.items].map(({ number }) => number);
-  expect(numbers).toEqual(Array.from({ length: 20 }, (_, n) => 20 - n));
+  const first = await list(`${path}?limit=3`);
+  const rest = await list(`${path}?limit=3&cursor=${first.next_cursor}`);
+  expect([first.total, rest.next_cursor]).toEqual([5, null]);
+  expect([...first.items, ...rest.items]).toEqual(made);
+  expect(made.map(({ number }) => number)).toEqual([5, 4, 3, 2, 1]);
+  for (const [at, version] of made.entries()) {
+    const { body } = await api.ask("GET", `${path}/${version.id}`);
+    expect(body).toEqual({ ...version, markdown: `${4 - at}` });
+  }
+  const other = await world.published();
+  for (const id of [other.version.id, page, randomUUID()]) {
+    expect(codeOf(await api.ask("GET", `${path}/${id}`))).toEqual([404, "not_found"]);
+  }
+});
+
+test("what is published is not published again until another text is saved", async () => {
+  const { page, version } = await world.published("one");
+  const publish = (body?: Json) => api.ask("POST", `/v1/pages/${page}/publish`, { body });
+  expect(codeOf(await publish())).toEqual([409, "page_already_published"]);
+  expect(codeOf(await publish({ revision: 1 }))).toEqual([409, "page_already_published"]);
+  expect(codeOf(await publish({ revision: 2 }))).toEqual([409, "page_changed"]);
+  await world.save(page, "one");
+  expect(await getPage(page)).toMatchObject({ revision: 2, draft_differs: false });
+  expect(codeOf(await publish({ revision: 2 }))).toEqual([409, "page_already_published"]);
+  await world.save(page, "two");
+  expect(await getPage(page)).toMatchObject({ revision: 3, draft_differs: true });
+  expect(codeOf(await publish({ revision: 2 }))).toEqual([409, "page_changed"]);
+  expect((await publish()).body).toMatchObject({ number: 2, revision: 3 });
+  expect(codeOf(await publish())).toEqual([409, "page_already_published"]);
+  // What it said before is another text.
+  await world.save(page, "one");
+  expect(await publish()).toMatchObject({ status: 201, body: { number: 3, title: version.title } });
+});
+
+test.each([
+  ["becomes many megabytes", 200],
+  ["takes more memory than there is for it", 50_000],
+])("a text that %s is saved, and not published", async (_, chars) => {
+  const heavy = `[a]: http://a.example/${"b".repeat(chars)}\n\n${"[a]".repeat(65_000)}`;
+  const page = await world.newPage(heavy);
+  expect(codeOf(await api.ask("POST", `/v1/pages/${page}/publish`))).toEqual([422, "page_too_heavy"]);
+  expect(await getPage(page)).toMatchObject({ markdown: heavy, current_version: null });
+  await world.save(page, "light");
+  expect(await world.publish(page)).toMatchObject({ number: 1, revision: 2 });
+});
+
+test("a page that is saved while it is published is not published", async () => {
+  const page = await world.newPage();
+  await using saving = await database.pool.connect().then((client) => ({
+    client,
+    [Symbol.asyncDispose]: async () => client.release(),
+  }));
+  await saving.client.query("begin");
+  await saving.client.query("update workspace.pages set revision = 2 where id = $1", [page]);
+  const locking = () =>
+    api.statements().filter((text) => /workspace\.pages .*for no key update/.test(text)).length;
+  const before = locking();
+  const publishing = api.ask("POST", `/v1/pages/${page}/publish`);
+  // What is there has been rendered by now.
+  await expect.poll(locking).toBeGreaterThan(before);
+  await saving.client.query("commit");
+  expect(codeOf(await publishing)).toEqual([409, "page_changed"]);
+  expect(await world.publish(page)).toMatchObject({ number: 1, revision: 2 });
 });
 
 test("a version never changes, whoever writes SQL", async () => {
@@ -151,7 +222,7 @@ describe.each(Object.keys(MATRIX))("as %s", (role) => {
   test("one reads", async () => {
     const paths = [
       ...[`/v1/pages?space_id=${space}`, `/v1/pages/${page}`, `/v1/pages/${page}/versions`],
-      ...[`/v1/pages/${page}/links`, `/v1/page-links/${link.id}`],
+      ...[`/v1/pages/${page}/versions/${version.id}`, `/v1/pages/${page}/links`, `/v1/page-links/${link.id}`],
     ];
     for (const path of paths)
       expect((await api.ask("GET", path, who)).status, path).toBe(MATRIX[role]!.reads);

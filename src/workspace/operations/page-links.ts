@@ -6,7 +6,6 @@ import { id } from "../../operations/fields.ts";
 import { changeLink, findLink, insertLink, listLinks, lockLink, pinLink } from "../store/page-links.ts";
 import { hasVersion } from "../store/page-versions.ts";
 import { findPage } from "../store/pages.ts";
-import { hashPassword } from "../visiting/passwords.ts";
 import { digestToken, LINK_PATH, newToken } from "../visiting/tokens.ts";
 import { LinkChanges, LinkSettings, linkBody, NewPageLink, PageLink, Retargeting } from "./page-schema.ts";
 import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
@@ -17,11 +16,25 @@ const path = "/v1/page-links";
 const pageParams = z.strictObject({ page_id: id });
 const params = z.strictObject({ link_id: id });
 
+export type PageLinkDependencies = Pick<WorkspaceDependencies, "pool" | "pagesUrl"> & {
+  /** Takes a while. @throws TemporarilyUnavailable when too many are waiting */
+  readonly hashPassword: (accountId: string, password: string) => Promise<string>;
+};
+
+type WithPassword = {
+  readonly accountId: string;
+  readonly body: { readonly password?: string | null | undefined };
+};
+
 /** Links by which anybody can open a page. */
 export function pageLinkOperations({
   pool,
   pagesUrl,
-}: Pick<WorkspaceDependencies, "pool" | "pagesUrl">): readonly Operation[] {
+  hashPassword,
+}: PageLinkDependencies): readonly Operation[] {
+  /** Null: it has none; undefined: it stays. No transaction waits for it. */
+  const hashOf = async ({ accountId, body: { password } }: WithPassword) =>
+    typeof password === "string" ? await hashPassword(accountId, password) : password;
   const cursors = createCursors(id);
   return [
     write({
@@ -51,14 +64,14 @@ export function pageLinkOperations({
       }),
       response: jsonResponse(201, NewPageLink),
       errors: ["not_found", "access_denied", "page_not_published", "pages_not_configured"],
-      handle: async (request, tx) => {
-        const { label, expires_at = null, max_visits = null, password = null } = request.body;
+      prepare: hashOf,
+      handle: async (request, tx, passwordHash = null) => {
+        const { label, expires_at = null, max_visits = null } = request.body;
         const user = userOf(request);
         const page = await findPage(tx, user, request.params.page_id);
         requirePermission(page?.role ?? null, "edit_pages", request);
         if (pagesUrl === null) throw request.problem("pages_not_configured");
         if (page!.currentVersion === null) throw request.problem("page_not_published");
-        const passwordHash = password === null ? null : await hashPassword(password);
         const token = newToken();
         const settings = { label, expiresAt: expires_at, maxVisits: max_visits, passwordHash };
         const linkId = await insertLink(tx, user, page!.id, digestToken(token), settings);
@@ -133,17 +146,10 @@ export function pageLinkOperations({
       }),
       response: jsonResponse(200, PageLink),
       errors: ["not_found", "access_denied", "page_link_revoked"],
-      handle: async (request, tx) => {
-        const {
-          label,
-          expires_at: expiresAt,
-          max_visits: maxVisits,
-          password,
-          pinned,
-          status,
-        } = request.body;
+      prepare: hashOf,
+      handle: async (request, tx, passwordHash) => {
+        const { label, expires_at: expiresAt, max_visits: maxVisits, pinned, status } = request.body;
         const user = userOf(request);
-        const passwordHash = typeof password === "string" ? await hashPassword(password) : password;
         const link = await lockLink(tx, user, request.params.link_id);
         requirePermission(link?.role ?? null, "edit_pages", request);
         if (link!.status === "REVOKED") throw request.problem("page_link_revoked");

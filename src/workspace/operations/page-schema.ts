@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { displayName, id, moment, time } from "../../operations/fields.ts";
+import { displayName, id, lineOfText, moment, time } from "../../operations/fields.ts";
 import { ACCESS_MODES, LINK_STATES, LINK_STATUSES, linkState } from "../model/page-links.ts";
 import { isMarkdown, MARKDOWN_BYTES_MAX } from "../model/pages.ts";
 import type { StoredLink } from "../store/page-links.ts";
@@ -17,7 +17,11 @@ const page = z.object({
     .object({ id, number: z.int().min(1), published_at: time })
     .nullable()
     .describe("The newest version; null: nothing has been published."),
-  draft_differs: z.boolean().describe("Whether anything was saved since that version."),
+  draft_differs: z
+    .boolean()
+    .describe(
+      "Whether what is being written is another text than that version's, so that it can be published.",
+    ),
   created_by: Person,
   created_at: time,
   updated_at: time.describe("When it was last saved."),
@@ -29,17 +33,24 @@ export const PageWithText = page
   .extend({ markdown: z.string().describe("What is being written.") })
   .meta({ id: "PageWithText", description: "A page with what is being written." });
 
-export const PageVersion = z
-  .object({
-    id,
-    page_id: id,
-    number: z.int().min(1),
-    title: z.string(),
-    revision: z.int().min(1).describe("The page's, when it was published."),
-    published_by: Person,
-    published_at: time,
-  })
-  .meta({ id: "PageVersion", description: "What was published of a page; it never changes." });
+const version = z.object({
+  id,
+  page_id: id,
+  number: z.int().min(1),
+  title: z.string(),
+  revision: z.int().min(1).describe("The page's, when it was published."),
+  published_by: Person,
+  published_at: time,
+});
+
+export const PageVersion = version.meta({
+  id: "PageVersion",
+  description: "What was published of a page; it never changes.",
+});
+
+export const PageVersionWithText = version
+  .extend({ markdown: z.string().describe("What its links show.") })
+  .meta({ id: "PageVersionWithText", description: "A version of a page with its text." });
 
 const anything = z.record(z.string(), z.unknown());
 
@@ -120,13 +131,20 @@ const nobody = z
 
 const settings = {
   label: displayName.describe("For people."),
-  expires_at: moment.nullable().describe("When it stops to open; null: never."),
-  max_visits: z.int().min(1).max(2_147_483_647).nullable().describe("How often it opens; null: no limit."),
-  password: z
-    .string()
+  expires_at: moment
+    .refine(isInOurYears, { error: "Must be in the years 1 to 9999, in UTC." })
+    .nullable()
+    .describe("When it stops to open; null: never."),
+  max_visits: z
+    .int()
+    .min(1)
+    .max(2_147_483_647)
+    .nullable()
+    .describe("How often it opens, also for programs that preview links; null: no limit."),
+  // Nobody could type a control character.
+  password: lineOfText
     .min(8)
     .max(PASSWORD_CHARS_MAX)
-    .refine((text) => text.isWellFormed(), { error: "Must not have lone surrogates." })
     .nullable()
     .describe("Visitors are asked for it; null: they are not."),
   allowed_emails: nobody,
@@ -143,6 +161,12 @@ export const LinkChanges = z
   })
   .partial();
 
+/** Those that PostgreSQL and our answers write in four digits. What is no moment at all is told so alone. */
+function isInOurYears(text: string): boolean {
+  const year = new Date(text).getUTCFullYear();
+  return !(year < 1 || year > 9_999);
+}
+
 export const Retargeting = z.strictObject({ page_version_id: id });
 
 export function pageBody(stored: StoredPage): z.output<typeof Page> {
@@ -157,7 +181,7 @@ export function pageBody(stored: StoredPage): z.output<typeof Page> {
       number: current.number,
       published_at: new Date(current.publishedAtMs).toISOString(),
     },
-    draft_differs: stored.revision !== current?.revision,
+    draft_differs: stored.draftDiffers,
     created_by: personBody(stored.createdBy),
     created_at: stored.createdAt.toISOString(),
     updated_at: stored.updatedAt.toISOString(),

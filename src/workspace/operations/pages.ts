@@ -3,7 +3,8 @@ import type { Operation } from "../../api/operation.ts";
 import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
 import { id } from "../../operations/fields.ts";
-import { insertVersion, listVersions } from "../store/page-versions.ts";
+import { allows } from "../model/roles.ts";
+import { findVersion, insertVersion, listVersions } from "../store/page-versions.ts";
 import { findPage, insertPage, listPages, lockPage, saveDraft } from "../store/pages.ts";
 import { lockSpace } from "../store/spaces.ts";
 import {
@@ -11,6 +12,7 @@ import {
   NewPage,
   Page,
   PageVersion,
+  PageVersionWithText,
   PageWithText,
   Publication,
   pageBody,
@@ -24,8 +26,13 @@ const path = "/v1/pages";
 const params = z.strictObject({ page_id: id });
 const DRAFT_BODY = { bytesMax: DRAFT_BODY_BYTES_MAX };
 
+export type PageDependencies = Pick<WorkspaceDependencies, "pool"> & {
+  /** Takes a while. @throws TemporarilyUnavailable when too many are waiting */
+  readonly canShow: (accountId: string, markdown: string) => Promise<boolean>;
+};
+
 /** Texts that are written in a space, and what is published of them. */
-export function pageOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
+export function pageOperations({ pool, canShow }: PageDependencies): readonly Operation[] {
   const cursors = createCursors(id);
   const numbers = createCursors(z.int());
   return [
@@ -131,7 +138,8 @@ export function pageOperations({ pool }: Pick<WorkspaceDependencies, "pool">): r
       summary: "Publish a page",
       description:
         "Makes a version of what is being written, which never changes. Links that are not pinned show it from now " +
-        "on. For ADMINs and EDITORs: other members get 403.",
+        "on. 409 if the current version has the same text, 422 if it takes too much to show. For ADMINs and " +
+        "EDITORs: other members get 403.",
       method: "POST",
       path: `${path}/{page_id}/publish`,
       scope: "pages:write",
@@ -147,13 +155,23 @@ export function pageOperations({ pool }: Pick<WorkspaceDependencies, "pool">): r
         number,
       }),
       response: jsonResponse(201, PageVersion),
-      errors: ["not_found", "access_denied", "page_changed"],
-      handle: async (request, tx) => {
+      errors: ["not_found", "access_denied", "page_changed", "page_already_published", "page_too_heavy"],
+      // Not when it is saved: nobody is to lose what they have written, and nobody sees it before this.
+      prepare: async (request) => {
+        const user = userOf(request);
+        const page = await findPage(pool, user, request.params.page_id);
+        if (page === null || !allows(page.role, "edit_pages") || !page.draftDiffers) return null;
+        return { revision: page.revision, isShowable: await canShow(user.accountId, page.markdown) };
+      },
+      handle: async (request, tx, tried) => {
         const { revision } = request.body;
         const user = userOf(request);
         const page = await lockPage(tx, user, request.params.page_id);
         requirePermission(page?.role ?? null, "edit_pages", request);
         if (revision !== undefined && page!.revision !== revision) throw request.problem("page_changed");
+        if (!page!.draftDiffers) throw request.problem("page_already_published");
+        if (tried?.revision !== page!.revision) throw request.problem("page_changed");
+        if (!tried.isShowable) throw request.problem("page_too_heavy");
         return { body: versionBody(await insertVersion(tx, user, page!.id)) };
       },
     }),
@@ -179,6 +197,25 @@ export function pageOperations({ pool }: Pick<WorkspaceDependencies, "pool">): r
         if (page === null) throw request.problem("not_found");
         const next_cursor = page.nextBelow === null ? null : numbers.write(page.nextBelow, filter);
         return { body: { items: page.versions.map(versionBody), next_cursor, total: page.total } };
+      },
+    }),
+    read({
+      key: "pages.versions.get",
+      tag,
+      summary: "Get a version of a page",
+      description: "One version, with its text. 404 if you are not a member of its page's space.",
+      method: "GET",
+      path: `${path}/{page_id}/versions/{version_id}`,
+      scope: "pages:read",
+      needsUser: true,
+      params: params.extend({ version_id: id }),
+      response: jsonResponse(200, PageVersionWithText),
+      errors: ["not_found"],
+      handle: async (request) => {
+        const { page_id: pageId, version_id: versionId } = request.params;
+        const version = await findVersion(pool, userOf(request), pageId, versionId);
+        if (version === null) throw request.problem("not_found");
+        return { body: { ...versionBody(version), markdown: version.markdown } };
       },
     }),
   ];

@@ -35,8 +35,24 @@ export const workspaceProblems = {
   page_changed: {
     status: 409,
     title: "Page changed",
-    meaning: "The page was saved since the revision that the request names.",
+    meaning: "The page was saved since the revision that the request names, or while it was published.",
     remedy: "Get the page, put both texts together, and send that with the page's `revision`.",
+  },
+  page_already_published: {
+    status: 409,
+    title: "Page already published",
+    meaning: "The page's title and text are those of its current version: there is nothing to publish.",
+    remedy: "Save another text first. Links that are not pinned show the current version already.",
+  },
+  page_too_heavy: {
+    status: 422,
+    title: "Page too heavy",
+    meaning:
+      "The page's Markdown takes seconds to set, or becomes several megabytes of HTML, so it could not be shown.",
+    remedy:
+      "Make it simpler or shorter, or split it into several pages, save it, and publish it then. What takes so much " +
+      "are lists or quotes nested dozens deep, thousands of marks that nothing closes, and long addresses that " +
+      "thousands of references repeat.",
   },
   page_not_published: {
     status: 409,

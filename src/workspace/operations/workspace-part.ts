@@ -1,7 +1,9 @@
 import type { ApiPart } from "../../operations/api-part.ts";
 import { findRunOrigin } from "../store/run-origins.ts";
 import { createPasswordTries } from "../visiting/password-tries.ts";
+import { hashPassword, PASSWORD_TURNS } from "../visiting/passwords.ts";
 import { startRendering } from "../visiting/rendering.ts";
+import { createTurns } from "../visiting/turns.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
 import { visit } from "../visiting/visits.ts";
 import { contentOperations } from "./document-content.ts";
@@ -27,7 +29,15 @@ export type WorkspacePartOptions = WorkspaceDependencies & {
 export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOptions): ApiPart {
   const { pool, objects, pagesUrl } = dependencies;
   const rendering = startRendering(pool);
-  const visiting = { pool, rendering, tryPassword: createPasswordTries(pool) };
+  const takeTurn = createTurns(PASSWORD_TURNS);
+  const visiting = { pool, rendering, tryPassword: createPasswordTries(pool, takeTurn) };
+  const forPages = {
+    ...dependencies,
+    canShow: rendering.canShow,
+    // In turns of its own: an account's visitors do not keep its authors waiting.
+    hashPassword: (accountId: string, password: string) =>
+      takeTurn(`author:${accountId}`, () => hashPassword(password)),
+  };
   return {
     about:
       "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
@@ -39,8 +49,8 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
       ...folderOperations(dependencies),
       ...documentOperations(dependencies),
       ...contentOperations(dependencies),
-      ...pageOperations(dependencies),
-      ...pageLinkOperations(dependencies),
+      ...pageOperations(forPages),
+      ...pageLinkOperations(forPages),
       ...workflowOperations(dependencies),
       ...workflowDraftOperations(),
       ...runOperations(dependencies),

@@ -28,13 +28,13 @@ export type StoredLink = {
   readonly updatedAt: Date;
 };
 
-/** Pages with links have versions. */
-export const SHOWN_VERSION = `join lateral (
-    select v.id, v.number from workspace.page_versions as v
-    where v.account_id = l.account_id and v.page_id = l.page_id
-      and (l.pinned_version_id is null or v.id = l.pinned_version_id)
-    order by v.number desc limit 1
-  ) as v on true`;
+/** Pages with links have versions. Each is found by its key or as the newest: a page may have thousands. */
+export const SHOWN_VERSION = `join workspace.page_versions as v
+  on v.account_id = l.account_id and v.id = coalesce(l.pinned_version_id, (
+    select newest.id from workspace.page_versions as newest
+    where newest.account_id = l.account_id and newest.page_id = l.page_id
+    order by newest.number desc limit 1
+  ))`;
 
 const LINK = `l.id, l.page_id as "pageId", v.id as "versionId", v.number as "versionNumber",
   l.pinned_version_id is not null as "isPinned", l.label, l.status, l.password_hash is not null as "hasPassword",

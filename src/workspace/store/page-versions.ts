@@ -75,6 +75,26 @@ export async function listVersions(
   return list && { versions: list.rows, nextBelow: list.last?.number ?? null, total: list.counted };
 }
 
+export type VersionWithText = StoredVersion & { readonly markdown: string };
+
+/** Null: the page has no such version, or whoever asks is not a member of its space. */
+export async function findVersion(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  pageId: string,
+  versionId: string,
+): Promise<VersionWithText | null> {
+  const { rows } = await database.query<VersionWithText>({
+    name: "find_page_version",
+    text: `
+      select ${VERSION}, v.markdown
+      from workspace.page_versions as v ${BY_USER}
+      where v.account_id = $1 and v.page_id = $3 and v.id = $4 and ${IS_PAGE_SEEN}`,
+    values: [accountId, userId, pageId, versionId],
+  });
+  return rows[0] ?? null;
+}
+
 /** Whether it is a version of that page. */
 export async function hasVersion(
   tx: ClientBase,

@@ -12,6 +12,8 @@ export type StoredPage = {
   readonly revision: number;
   /** Null: nothing has been published. */
   readonly currentVersion: CurrentVersion | null;
+  /** Whether there is something to publish: its title or text is another than that version's. */
+  readonly draftDiffers: boolean;
   readonly createdBy: StoredUser;
   readonly createdAt: Date;
   readonly updatedAt: Date;
@@ -20,20 +22,20 @@ export type StoredPage = {
 export type CurrentVersion = {
   readonly id: string;
   readonly number: number;
-  /** The page's, when it was published. */
-  readonly revision: number;
   /** Milliseconds since the epoch. */
   readonly publishedAtMs: number;
 };
 
 const PAGE = `p.id, p.space_id as "spaceId", p.title, p.revision, v.current as "currentVersion",
+  coalesce(v.differs, true) as "draftDiffers",
   ${userOfRow("u")} as "createdBy", p.created_at as "createdAt",
   p.updated_at as "updatedAt"`;
 
 const WITH_VERSION = `join sealpost.users as u on u.account_id = p.account_id and u.id = p.created_by
   left join lateral (
-    select json_build_object('id', v.id, 'number', v.number, 'revision', v.revision,
-      'publishedAtMs', floor(extract(epoch from v.published_at) * 1000)) as current
+    select json_build_object('id', v.id, 'number', v.number,
+        'publishedAtMs', floor(extract(epoch from v.published_at) * 1000)) as current,
+      v.revision <> p.revision and (v.title, v.markdown) is distinct from (p.title, p.markdown) as differs
     from workspace.page_versions as v where v.account_id = p.account_id and v.page_id = p.id
     order by v.number desc limit 1
   ) as v on true`;

@@ -1,5 +1,6 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
 import { promisify } from "node:util";
+import type { TurnLimits } from "./turns.ts";
 
 const derive = promisify<string, Uint8Array, number, ScryptOptions, Buffer>(scrypt);
 
@@ -9,6 +10,12 @@ export const PASSWORD_CHARS_MAX = 200;
 const COST = { log2N: 15, r: 8, p: 3 };
 const SALT_BYTES = 16;
 const HASH_BYTES = 32;
+
+/**
+ * At once half of the threads that Node has for such work, so that the rest of the service has the others. The last of
+ * one account's visitors waits for half a minute.
+ */
+export const PASSWORD_TURNS: TurnLimits = { name: "passwords", atOnceMax: 2, waitingMax: 400 };
 
 /** In a thread of Node's pool: `scrypt$15$8$3$<salt>$<hash>`. */
 export async function hashPassword(password: string): Promise<string> {

@@ -17,6 +17,11 @@ export const LINK_OVER = note(
   "It has expired, was opened as often as it may be, or was withdrawn. Ask whoever gave it to you for another one.",
 );
 
+export const NOT_AHEAD = note(
+  "This page is not loaded ahead",
+  "Every time that it is opened counts. Open it once you want to read it.",
+);
+
 /** @param fault what was wrong with the password that was sent; null: none was sent */
 export function passwordForm(fault: string | null): HtmlPage {
   const title = "This page asks for a password";

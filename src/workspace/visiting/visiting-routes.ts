@@ -4,13 +4,11 @@ import type { AddRoutes, Kernel } from "../../api/kernel.ts";
 import { Problem } from "../../api/problems.ts";
 import { beginRequest } from "../../api/request-context.ts";
 import { LINK_PATH } from "./tokens.ts";
-import { LINK_OVER, note, passwordForm, shownPage, UNKNOWN_LINK } from "./visit-pages.ts";
+import { LINK_OVER, NOT_AHEAD, note, passwordForm, shownPage, UNKNOWN_LINK } from "./visit-pages.ts";
 import type { Visit, Visitor } from "./visits.ts";
 
 /** A password of 200 characters, each of four bytes, each of them escaped. */
 const FORM_BYTES_MAX = 4_096;
-/** Said to whoever finds others waiting. */
-const ASK_AGAIN_AFTER_SECONDS = 10;
 
 export type VisitingOptions = {
   /** The one host whose pages these are, and which has no others; null: there are none. */
@@ -48,7 +46,9 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
       onRequest,
       errorHandler,
       handler: async (request, reply) =>
-        sendVisit(reply, await visit(visitorOf(request, request.method === "HEAD", null))),
+        isFetchedAhead(request)
+          ? send(reply, 503, NOT_AHEAD)
+          : sendVisit(reply, await visit(visitorOf(request, request.method === "HEAD", null))),
     });
     app.route<WithToken>({
       method: "POST",
@@ -70,12 +70,12 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
 /** What balancers and browsers ask every host for. */
 const SHOWN_EVERYWHERE: ReadonlySet<string> = new Set(["/healthz", "/readyz", "/favicon.ico"]);
 
+/** No cross-origin-opener-policy: to the HTML standard, a sandboxed page that has one is a network error. */
 const PAGE_HEADERS = {
   "cache-control": "no-store",
   // The link is a secret: no other site is told where its visitor came from.
   "referrer-policy": "no-referrer",
   "x-robots-tag": "noindex",
-  "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",
 };
 
@@ -85,6 +85,11 @@ function visitorOf(
   password: string | null,
 ): Visitor {
   return { token: params.token, password, address: ip, isAsking };
+}
+
+/** By a browser that guesses what its user opens next. It asks again then; this would be a visit, perhaps the last. */
+function isFetchedAhead({ headers }: FastifyRequest): boolean {
+  return /^prefetch\b/i.test(String(headers["sec-purpose"] ?? headers.purpose ?? ""));
 }
 
 /** Of the page's own form. */
@@ -115,9 +120,6 @@ function sendVisit(reply: FastifyReply, visit: Visit): FastifyReply {
         `There were too many wrong passwords. Try again in ${minutes} minute${minutes === 1 ? "" : "s"}.`,
       );
     }
-    case "busy":
-      reply.header("retry-after", String(ASK_AGAIN_AFTER_SECONDS));
-      return sendForm(reply, 503, "Many are opening pages right now. Try again in a moment.");
   }
 }
 

@@ -1,13 +1,13 @@
 import type { Pool } from "pg";
 import { linkState } from "../model/page-links.ts";
-import { countVisit, type OpenedLink, openLink } from "../store/page-visits.ts";
+import { countVisit, openLink } from "../store/page-visits.ts";
 import type { TryPassword } from "./password-tries.ts";
 import type { Rendering, ShownVersion } from "./rendering.ts";
 import { digestToken, TOKEN } from "./tokens.ts";
 
-/** What a link leads to. `over`: it opens no more; `wrong`, `limited`, `busy`: of the password that was sent. */
+/** What a link leads to. `over`: it opens no more; `wrong`, `limited`: of the password that was sent. */
 export type Visit =
-  | { readonly kind: "unknown" | "over" | "asks" | "wrong" | "busy" }
+  | { readonly kind: "unknown" | "over" | "asks" | "wrong" }
   | { readonly kind: "limited"; readonly retryAfterSeconds: number }
   | { readonly kind: "open"; readonly shown: ShownVersion | null };
 
@@ -40,12 +40,7 @@ export async function visit(options: VisitOptions, visitor: Visitor): Promise<Vi
   }
   if (isAsking) return { kind: "open", shown: null };
   const shown = await rendering.show(link.accountId, link.versionId);
-  return (await countVisit(pool, link)) ? { kind: "open", shown } : await changed(pool, token, link);
-}
-
-/** It was open when it was asked for: meanwhile others made the last visits, or its maker has changed it. */
-async function changed(pool: Pool, token: string, before: OpenedLink): Promise<Visit> {
-  const link = await openLink(pool, digestToken(token));
-  const asksAnew = link !== null && linkState(link) === "active" && link.authVersion !== before.authVersion;
-  return { kind: asksAnew && link.passwordHash !== null ? "asks" : "over" };
+  if (await countVisit(pool, link)) return { kind: "open", shown };
+  // Meanwhile others made the last visits, or its maker has changed it: whatever it is now.
+  return await visit(options, visitor);
 }
