@@ -8,6 +8,7 @@ import { readConfig } from "../src/config/read-config.ts";
 import { type RunningProcess, startProcess } from "./support/busy-installation.ts";
 import { createTestDatabase, type TestDatabase } from "./support/database.ts";
 import { createTestAccount, createTestKey, createTestUser } from "./support/installation.ts";
+import { patience } from "./support/time-limits.ts";
 
 const README = readFileSync(new URL("../README.md", import.meta.url), "utf8");
 
@@ -44,7 +45,7 @@ beforeAll(async () => {
     .apiKey;
   const { id: userId } = await createTestUser(database.pool, accountId);
   const both = ["spaces", "pages", "workflows"].flatMap((of) => [`${of}:read`, `${of}:write`]);
-  const scopes = [...both, "workflows:run"];
+  const scopes = [...both, "workflows:run", "analyses:read"];
   const wish = { accountId, userId, name: null, scopes, expiresInSeconds: null };
   userKey = (await createApiKey(database.pool, readConfig({}), wish)).apiKey;
   shell = startShell();
@@ -158,6 +159,14 @@ test("every command is answered as the README says", async () => {
   expect(await runNext("/nodes/words/items")).toMatchObject({ status: 200, body: { next_cursor: null } });
   const events = { items: expect.arrayContaining([expect.objectContaining({ kind: "run.created" })]) };
   expect(await runNext("/events?after=0")).toMatchObject({ status: 200, body: events });
+  const statusOf = async () => {
+    const url = `${api.url}/v1/workflow-runs/${ids.RUN_ID}`;
+    const answer = await fetch(url, { headers: { authorization: `Bearer ${userKey}` } });
+    return ((await answer.json()) as Record<string, string>).status;
+  };
+  await expect.poll(statusOf, { timeout: patience(30_000) }).toBe("SUCCEEDED");
+  const analysis = { id: ids.RUN_ID, status: "succeeded" };
+  expect(await runNext("/v1/analyses/RUN_ID")).toMatchObject({ status: 200, body: analysis });
   expect(left).toEqual([]);
 });
 

@@ -7,6 +7,9 @@ import { EVENTS } from "../model/events.ts";
 /** The id of anything of ours. Any UUID will do: one that we never gave out is unknown, not malformed. */
 export const id = z.guid();
 
+/** The largest number that fits a column of PostgreSQL's type integer. */
+export const INTEGER_MAX = 2_147_483_647;
+
 /** The pipeline gives these. */
 export const analysisId = z
   .string()

@@ -59,8 +59,8 @@ describe("documents", () => {
     expect(progress.map(({ kind, details }) => [kind, details])).toEqual([
       ["node.started", {}],
       ["node.progressed", { items: 500, errors: 0 }],
-      ["node.progressed", { items: 500, errors: 0 }],
-      ["node.succeeded", { items: 200, errors: 0 }],
+      ["node.progressed", { items: 1_000, errors: 0 }],
+      ["node.succeeded", { items: 1_200, errors: 0 }],
     ]);
   });
 });

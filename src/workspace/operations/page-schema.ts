@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { displayName, id, lineOfText, moment, time } from "../../operations/fields.ts";
+import { displayName, INTEGER_MAX, id, lineOfText, moment, time } from "../../operations/fields.ts";
 import { ACCESS_MODES, LINK_STATES, LINK_STATUSES, linkState } from "../model/page-links.ts";
 import { isMarkdown, MARKDOWN_BYTES_MAX } from "../model/pages.ts";
 import type { StoredLink } from "../store/page-links.ts";
@@ -108,7 +108,7 @@ export const DRAFT_BODY_BYTES_MAX = 4 * MARKDOWN_BYTES_MAX;
 
 export const NewPage = z.strictObject({ space_id: id, ...draft });
 
-const revision = z.int().min(1).max(2_147_483_647);
+const revision = z.int().min(1).max(INTEGER_MAX);
 
 export const SavedDraft = z.strictObject({
   revision: revision.describe("The one that it is based on: 409 if another was saved since."),
@@ -138,7 +138,7 @@ const settings = {
   max_visits: z
     .int()
     .min(1)
-    .max(2_147_483_647)
+    .max(INTEGER_MAX)
     .nullable()
     .describe("How often it opens, also for programs that preview links; null: no limit."),
   // Nobody could type a control character.

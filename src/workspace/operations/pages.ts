@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { Operation } from "../../api/operation.ts";
 import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
-import { id } from "../../operations/fields.ts";
+import { INTEGER_MAX, id } from "../../operations/fields.ts";
 import { allows } from "../model/roles.ts";
 import { findVersion, insertVersion, listVersions } from "../store/page-versions.ts";
 import { findPage, insertPage, listPages, lockPage, saveDraft } from "../store/pages.ts";
@@ -34,7 +34,7 @@ export type PageDependencies = Pick<WorkspaceDependencies, "pool"> & {
 /** Texts that are written in a space, and what is published of them. */
 export function pageOperations({ pool, canShow }: PageDependencies): readonly Operation[] {
   const cursors = createCursors(id);
-  const numbers = createCursors(z.int());
+  const numbers = createCursors(z.int().min(0).max(INTEGER_MAX));
   return [
     read({
       key: "pages.list",

@@ -3,7 +3,7 @@ import { PAGE_ITEMS_MAX } from "../../api/limits.ts";
 import type { Operation } from "../../api/operation.ts";
 import { jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../../api/pagination.ts";
-import { id } from "../../operations/fields.ts";
+import { INTEGER_MAX, id } from "../../operations/fields.ts";
 import { readItems } from "../store/node-items.ts";
 import { listNodeRuns } from "../store/node-runs.ts";
 import { readRunEvents } from "../store/run-events.ts";
@@ -17,7 +17,7 @@ const params = z.strictObject({ run_id: id });
 
 /** What goes on in a run: both grow at their end alone, so that whoever reads on meets everything once. */
 export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
-  const cursors = createCursors(z.int().min(0).max(2_147_483_647));
+  const cursors = createCursors(z.int().min(0).max(INTEGER_MAX));
   return [
     read({
       key: "workflows.runs.node_items",
@@ -71,7 +71,7 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
         after: z
           .int()
           .min(0)
-          .max(2_147_483_647)
+          .max(INTEGER_MAX)
           .default(0)
           .describe("`events_cursor` of the run or of the answer before; absent: from the first."),
         limit: z

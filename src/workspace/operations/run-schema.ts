@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { id, targetUrl, time } from "../../operations/fields.ts";
+import { INTEGER_MAX, id, targetUrl, time } from "../../operations/fields.ts";
 import { Definition } from "../model/definition.ts";
 import { isTriggerKind, NODE_KINDS } from "../model/node-kinds.ts";
 import { NODE_ERROR_CODES, RUN_ERROR_CODES, RUN_EVENT_KINDS, RUN_STATUSES } from "../model/runs.ts";
@@ -38,7 +38,7 @@ export const NewRun = z.strictObject({
   version: z
     .int()
     .min(1)
-    .max(2_147_483_647)
+    .max(INTEGER_MAX)
     .optional()
     .describe("A published version; absent: the current one."),
 });
@@ -67,7 +67,7 @@ const NodeRun = z
       .describe("Items that it has handed on so far, and those among them that tell of an error."),
     error_code: z.enum(NODE_ERROR_CODES).nullable(),
     error_message: z.string().nullable(),
-    error_details: unused,
+    error_details: object.describe("Empty: `error_message` says all."),
     retryable: z.boolean().describe("Whether the same run may succeed when it is started again."),
     cost_micro_usd: count,
     micro_credits: count,
@@ -133,7 +133,9 @@ export const RunEvents = z
         sequence: z.int().min(1),
         kind: z.enum(RUN_EVENT_KINDS),
         node_id: z.string().nullable().describe("Null: it is about the run."),
-        details: object,
+        details: object.describe(
+          "Of a node that hands items on: how many so far, and how many of them tell an error.",
+        ),
         created_at: time,
       }),
     ),
@@ -208,7 +210,7 @@ function nodeRunBody(nodeRun: StoredNodeRun, { definition }: FoundRun): z.output
     output_counts: { items: nodeRun.itemCount, errors: nodeRun.errorItemCount },
     error_code: errorCode,
     error_message: nodeRun.errorMessage,
-    error_details: null,
+    error_details: {},
     retryable: errorCode === "attempts_exhausted",
     cost_micro_usd: 0,
     micro_credits: 0,

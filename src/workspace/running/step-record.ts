@@ -39,17 +39,14 @@ export async function recordResult(
   const texts = items.map((item) => JSON.stringify(item));
   const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
   const change = { items: items.length, errorItems, attempt: 1, errorCode: null, errorMessage: null };
-  const isOurs = await changeNodeRun(tx, step, { ...change, ...changeOf(result, facts) });
-  if (run === null || !isOurs) return "lost";
+  const handedOn = await changeNodeRun(tx, step, { ...change, ...changeOf(result, facts) });
+  if (run === null || handedOn === null) return "lost";
   requireRoom(run, items.length, bytes);
   if (items.length > 0) {
     await insertItems(tx, accountId, runId, sequence, texts);
     await addRunItems(tx, accountId, runId, items.length, bytes);
   }
-  const details =
-    result.kind === "waiting"
-      ? { until: result.until.toISOString() }
-      : { items: items.length, errors: errorItems };
+  const details = result.kind === "waiting" ? { until: result.until.toISOString() } : handedOn;
   await insertRunEvents(tx, accountId, runId, [{ kind: `node.${result.kind}`, nodeId, details }]);
   switch (result.kind) {
     case "progressed":

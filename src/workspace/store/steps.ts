@@ -165,10 +165,17 @@ export async function startNodeRun(tx: ClientBase, step: ClaimedStep): Promise<D
   return rows[0]?.started_at ?? null;
 }
 
-/** The step has ended, and the lease with it. Its run is locked. False: the step is somebody else's. */
-export async function changeNodeRun(tx: ClientBase, step: ClaimedStep, change: NodeChange): Promise<boolean> {
+/** All that a node run has handed on so far, and how much of it is errors. */
+export type HandedOn = { readonly items: number; readonly errors: number };
+
+/** The step has ended, and the lease with it. Its run is locked. Null: the step is somebody else's. */
+export async function changeNodeRun(
+  tx: ClientBase,
+  step: ClaimedStep,
+  change: NodeChange,
+): Promise<HandedOn | null> {
   const { next } = change;
-  const { rowCount } = await tx.query({
+  const { rows } = await tx.query<HandedOn>({
     name: "change_node_run",
     text: `
       update workspace.node_runs
@@ -178,7 +185,7 @@ export async function changeNodeRun(tx: ClientBase, step: ClaimedStep, change: N
         wake_at = case when $5 is null then wake_at when $5 = 'WAITING' then $12::timestamptz end,
         completed_at = case when $12::timestamptz is null and $13::float8 is null then clock_timestamp() end,
         is_ready = $13::float8 is not distinct from 0, lease_token = null
-      where ${OF_STEP}`,
+      where ${OF_STEP} returning item_count as items, error_item_count as errors`,
     values: [
       ...keyOf(step),
       change.status,
@@ -192,7 +199,7 @@ export async function changeNodeRun(tx: ClientBase, step: ClaimedStep, change: N
       next !== null && "inMs" in next ? next.inMs : null,
     ],
   });
-  return rowCount === 1;
+  return rows[0] ?? null;
 }
 
 export type WaitingSteps = { readonly ready: number; readonly oldestSeconds: number };
