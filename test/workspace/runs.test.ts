@@ -93,7 +93,7 @@ test("a run of documents is followed from its start to the analysis that it publ
     status: "SUCCEEDED",
     error_code: null,
     error_message: null,
-    error_details: null,
+    error_details: {},
     retryable: false,
     cost_micro_usd: 0,
     micro_credits: 0,
