@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { setPriority } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
@@ -6,7 +7,7 @@ import type { ProcessContext } from "./process-context.ts";
 import { type ChildEvent, supervise } from "./supervisor.ts";
 
 /** A tenth of what a process without it gets when the machine is full: webhooks come first, and runs go on. */
-const NICENESS = 10;
+const NICENESS = 19;
 /** How soon the first work is noticed. From then on there is a process that looks by itself. */
 const LOOK_EVERY_MS = 200;
 /** Steps are given back within milliseconds. */
@@ -54,6 +55,7 @@ export function keepStepProcess(options: StepProcessOptions): { stop(): Promise<
 export function giveWay(): void {
   try {
     setPriority(NICENESS);
+    execFileSync("chrt", ["--all-tasks", "--idle", "--pid", "0", String(process.pid)]);
   } catch {
     // It works all the same.
   }

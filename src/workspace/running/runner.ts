@@ -4,6 +4,7 @@ import { createNodeSteps } from "../nodes/node-steps.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { removeEndedRuns } from "../store/run-retention.ts";
 import { type ClaimedStep, claimStep, makeStepsReady, renewLease } from "../store/steps.ts";
+import { Pace } from "./pace.ts";
 import { takeStep } from "./step.ts";
 import type { StepEnd } from "./step-end.ts";
 
@@ -49,6 +50,7 @@ export class Runner {
   /** Whose step was taken last: the next account is next. */
   #accountId = FIRST_ACCOUNT;
   #lookedAt = Number.NEGATIVE_INFINITY;
+  readonly #pace = new Pace();
 
   constructor(options: RunnerOptions) {
     this.#options = options;
@@ -72,10 +74,12 @@ export class Runner {
       if (performance.now() - this.#lookedAt >= lookEveryMs) {
         this.#lookedAt = performance.now();
         await this.#try("look", () => makeStepsReady(pool));
+import { Pace } from "./pace.ts";
       }
-      while (this.#taking.size < STEPS_AT_ONCE && !signal.aborted) {
+      while (this.#mayTake()) {
         const step = await this.#try("look", () => this.#claim());
         if (!step) break;
+        this.#pace.took(performance.now());
         this.#take(step);
       }
       const wait = new AbortController();
@@ -84,6 +88,11 @@ export class Runner {
       await Promise.race([looking, ...this.#taking]);
       wait.abort();
     }
+  }
+
+  #mayTake(): boolean {
+    if (this.#stopping.signal.aborted || this.#taking.size >= STEPS_AT_ONCE) return false;
+    return this.#pace.mayTake(performance.now());
   }
 
   async #claim(): Promise<ClaimedStep | null> {
