@@ -1,4 +1,4 @@
-import { createShutdownSignal, endWithParent, sendToParent } from "./app/process-signals.ts";
+import { createShutdownSignal, endWithParent, onParentMessage, sendToParent } from "./app/process-signals.ts";
 import { runProgram } from "./cli/program.ts";
 import { openStandardInput } from "./cli/standard-input.ts";
 
@@ -19,6 +19,7 @@ await runProgram(process.argv.slice(2), {
   random: Math.random,
   createShutdownSignal,
   sendToParent,
+  onParentMessage,
   setExitCode: (code) => {
     process.exitCode = code;
   },

@@ -27,7 +27,7 @@ import { countReadySteps } from "../workspace/store/steps.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { databaseUrlOf } from "./state-folder.ts";
-import { keepStepProcess } from "./step-process.ts";
+import { type DispatcherNews, keepStepProcess } from "./step-process.ts";
 
 export type AreaOptions = {
   readonly config: Config;
@@ -71,6 +71,8 @@ export type AreaWorkOptions = {
   readonly databaseUrl: string;
   readonly log: Logger;
   readonly metrics: ProcessMetrics;
+  /** Attempts that the dispatcher has made so far. */
+  readonly countAttempts: () => number;
 };
 
 /**
@@ -113,7 +115,7 @@ async function checkObjects(config: Config, log: Logger, signal: AbortSignal): P
 
 /** Starts what areas have to do beside a dispatcher. Returns what ends it. */
 export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
-  const { config, context, databaseUrl, log, metrics } = options;
+  const { config, context, databaseUrl, log, metrics, countAttempts } = options;
   if (!config.areas.includes("workspace")) return async () => undefined;
   const pool = createGeneralPool({
     databaseUrl,
@@ -151,6 +153,7 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
     log,
     isWanted: () => hasRuns(pool),
     onMessage: (message) => countRunNews(runs, message),
+    countAttempts,
     onDeath: () => runs.faults.of({ work: "process" }).add(),
   });
   return async () => {
@@ -189,6 +192,7 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
     },
   });
   runner.start();
+  context.onParentMessage((message) => runner.giveWayTo((message as DispatcherNews).attemptsPerSecond));
   return async () => {
     await runner.stop();
     await Promise.all([objects.close(), pool.end()]);

@@ -59,9 +59,17 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   // All of it at once: what an area waits for holds up no webhooks, which are claimed no more from the first moment.
   const stops: (() => Promise<void>)[] = [];
   resources.defer(async () => void (await Promise.all(stops.map((stop) => stop()))));
-  const dispatching = startDispatching({ ...options, observer });
+  let attempts = 0;
+  const counted: DispatchObserver = {
+    ...observer,
+    attemptRecorded: (...told) => {
+      attempts++;
+      observer.attemptRecorded(...told);
+    },
+  };
+  const dispatching = startDispatching({ ...options, observer: counted });
   stops.push(dispatching.stop, () => quarantine.stop());
-  stops.push(startAreaChecks(options), startAreaWork({ ...options, context }));
+  stops.push(startAreaChecks(options), startAreaWork({ ...options, context, countAttempts: () => attempts }));
   context.sendToParent({ ready: true, metrics: monitoring.url });
   const { dispatchInFlightMax: inFlightMax } = config;
   log.info(

@@ -14,6 +14,8 @@ export type ProcessContext = {
   readonly createShutdownSignal: () => AbortSignal;
   /** Sends a message to the supervisor that started this process; does nothing without one. */
   readonly sendToParent: (message: Readonly<Record<string, unknown>>) => void;
+  /** Called with every message of that supervisor; never without one. */
+  readonly onParentMessage: (listener: (message: unknown) => void) => void;
   /** The exit code of the process once the command is done; 0 unless set. */
   readonly setExitCode: (code: number) => void;
 };

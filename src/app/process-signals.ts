@@ -13,6 +13,11 @@ export function sendToParent(message: Readonly<Record<string, unknown>>): void {
   process.send?.(message, undefined, undefined, () => undefined);
 }
 
+/** Calls `listener` with every message of that supervisor. */
+export function onParentMessage(listener: (message: unknown) => void): void {
+  process.on("message", listener);
+}
+
 /** Aborts on the first SIGTERM, SIGINT or SIGHUP. */
 export function createShutdownSignal(): AbortSignal {
   const controller = new AbortController();

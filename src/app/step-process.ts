@@ -1,4 +1,3 @@
-import { execFileSync } from "node:child_process";
 import { setPriority } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
@@ -6,8 +5,10 @@ import { abortableDelay } from "../schedule/backoff.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type ChildEvent, supervise } from "./supervisor.ts";
 
-/** A tenth of what a process without it gets when the machine is full: webhooks come first, and runs go on. */
+/** The most there is: when the machine is full, webhooks come first, and runs go on. */
 const NICENESS = 19;
+/** How often it is told what the dispatcher does. */
+const TELL_EVERY_MS = 500;
 /** How soon the first work is noticed. From then on there is a process that looks by itself. */
 const LOOK_EVERY_MS = 200;
 /** Steps are given back within milliseconds. */
@@ -21,6 +22,8 @@ export type StepProcessOptions = {
   /** Whether there is work for it. */
   readonly isWanted: () => Promise<boolean>;
   readonly onMessage: (message: unknown) => void;
+  /** Attempts that the dispatcher has made so far. */
+  readonly countAttempts: () => number;
   /** It has ended, though nobody asked it to. */
   readonly onDeath: () => void;
 };
@@ -34,10 +37,15 @@ export function keepStepProcess(options: StepProcessOptions): { stop(): Promise<
   const stopping = new AbortController();
   const running = untilWanted(options, stopping.signal).then(async () => {
     if (stopping.signal.aborted) return;
+    let send: SendNews = () => undefined;
+    using _ = telling(options.countAttempts, (news) => send(news));
     const code = await supervise({
       children: [{ name: "steps", file: mainFile, args: ["dispatch", "--area-steps"], env: context.env }],
       shutdown: stopping.signal,
-      onEvent: (event) => tell(options, event),
+      onEvent: (event) => {
+        if (event.kind === "started") send = event.send;
+        tell(options, event);
+      },
       graceMs: GRACE_MS,
       random: context.random,
     });
@@ -51,11 +59,26 @@ export function keepStepProcess(options: StepProcessOptions): { stop(): Promise<
   };
 }
 
+/** What the steps' process is told. */
+export type DispatcherNews = { readonly attemptsPerSecond: number };
+
+type SendNews = (news: DispatcherNews) => void;
+
+/** Tells again and again, until it is disposed of. */
+function telling(countAttempts: () => number, send: SendNews): Disposable {
+  let before = { count: countAttempts(), atMs: performance.now() };
+  const timer = setInterval(() => {
+    const now = { count: countAttempts(), atMs: performance.now() };
+    send({ attemptsPerSecond: ((now.count - before.count) * 1_000) / (now.atMs - before.atMs) });
+    before = now;
+  }, TELL_EVERY_MS);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
 /** Lowers this process's priority, where the system lets it. */
 export function giveWay(): void {
   try {
     setPriority(NICENESS);
-    execFileSync("chrt", ["--all-tasks", "--idle", "--pid", "0", String(process.pid)]);
   } catch {
     // It works all the same.
   }

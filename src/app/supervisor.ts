@@ -17,7 +17,13 @@ export type ChildPlan = {
 
 /** Something that happened to a child. */
 export type ChildEvent =
-  | { readonly kind: "started"; readonly name: string; readonly pid: number }
+  | {
+      readonly kind: "started";
+      readonly name: string;
+      readonly pid: number;
+      /** Sends a message to it; does nothing once it has ended. */
+      readonly send: (message: Readonly<Record<string, unknown>>) => void;
+    }
   | { readonly kind: "message"; readonly name: string; readonly pid: number; readonly message: unknown }
   | {
       readonly kind: "ended";
@@ -104,7 +110,9 @@ async function runOnce(
   const child = fork(file, args, { env, stdio: ["ignore", outputTarget, outputTarget, "ipc"] });
   // A process that could not be started has no id, and its only event is the error.
   const pid = child.pid ?? 0;
-  child.once("spawn", () => onEvent({ kind: "started", name, pid }));
+  // A message that cannot be sent is for a process that ends.
+  const send = (message: Readonly<Record<string, unknown>>) => void child.send(message, () => undefined);
+  child.once("spawn", () => onEvent({ kind: "started", name, pid, send }));
   child.on("message", (message) => onEvent({ kind: "message", name, pid, message }));
   const ended = untilEnded(child);
 

@@ -73,6 +73,7 @@ describe("receiver check", () => {
       random: Math.random,
       createShutdownSignal: () => new AbortController().signal,
       sendToParent: () => undefined,
+      onParentMessage: () => undefined,
       setExitCode: (code) => codes.push(code),
     });
     const text = String(stdout.read());

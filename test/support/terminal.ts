@@ -20,6 +20,7 @@ export async function runAtTerminal(
     random: () => 0.5,
     createShutdownSignal: () => new AbortController().signal,
     sendToParent: () => undefined,
+    onParentMessage: () => undefined,
     setExitCode: (given) => {
       code = given;
     },

@@ -1,45 +1,28 @@
-const REST_MS = 1_000;
-const MINUTE_MS = 60_000;
-/** A look that takes this much longer than the quickest one has waited for others: for a processor, or the database. */
-const CROWDED = { times: 3, addedMs: 2 };
-/** One look alone may be late for any reason. */
-const LOOKS = 5;
+/** Attempts to deliver a second, by this step process's dispatcher, from which on steps give way. */
+const ATTEMPTS_PER_SECOND = 20;
+/** Of the time, for each step that is taken meanwhile. */
+const SHARE = 1 / 10;
 
 /**
- * Says when the next step may be taken. Webhooks come first, and what steps compute is theirs only while nobody else
- * wants it; but the database knows no priorities, so it is asked less: once the looks for work, which are always alike,
- * take longer than they can, one step a second is taken, so that runs go on all the same.
+ * Says when the next step may be taken. What a low priority cannot lower (a database's work, a processor's caches, the
+ * other half of a core) would slow webhooks down: while they go out, steps rest for nine times as long as they took.
  */
 export class Pace {
-  #recentMs: number[] = [];
-  /** The quickest looks of this minute and of the one before: a database that has moved away is not crowded for ever. */
-  #quickestMs = { now: Number.POSITIVE_INFINITY, before: Number.POSITIVE_INFINITY };
-  #minute = 0;
-  #takenAtMs = Number.NEGATIVE_INFINITY;
+  #restsUntilMs = Number.NEGATIVE_INFINITY;
+  #share = 1;
 
-  /** A look has taken so long. Times are of a clock that only goes on. */
-  looked(tookMs: number, nowMs: number): void {
-    const minute = Math.floor(nowMs / MINUTE_MS);
-    if (minute !== this.#minute) {
-      this.#quickestMs = { now: Number.POSITIVE_INFINITY, before: this.#quickestMs.now };
-      this.#minute = minute;
-    }
-    this.#quickestMs.now = Math.min(this.#quickestMs.now, tookMs);
-    this.#recentMs = [tookMs, ...this.#recentMs].slice(0, LOOKS);
+  /** What the dispatcher does now. */
+  told(attemptsPerSecond: number): void {
+    this.#share = attemptsPerSecond < ATTEMPTS_PER_SECOND ? 1 : SHARE;
+    if (this.#share === 1) this.#restsUntilMs = Number.NEGATIVE_INFINITY;
   }
 
-  /** A step is being taken. */
-  took(nowMs: number): void {
-    this.#takenAtMs = nowMs;
+  /** A step has taken so long. Times are of a clock that only goes on. */
+  ended(tookMs: number, nowMs: number): void {
+    this.#restsUntilMs = Math.max(this.#restsUntilMs, nowMs) + tookMs * (1 / this.#share - 1);
   }
 
   mayTake(nowMs: number): boolean {
-    return nowMs - this.#takenAtMs >= REST_MS || !this.#isCrowded();
-  }
-
-  #isCrowded(): boolean {
-    const { now, before } = this.#quickestMs;
-    const median = this.#recentMs.toSorted((left, right) => left - right)[this.#recentMs.length >> 1] ?? 0;
-    return median > Math.min(now, before) * CROWDED.times + CROWDED.addedMs;
+    return nowMs >= this.#restsUntilMs;
   }
 }

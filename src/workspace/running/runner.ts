@@ -60,6 +60,11 @@ export class Runner {
     this.#loops = Promise.all([this.#run(), this.#clean()]);
   }
 
+  /** How many attempts the dispatcher makes in a second now, beside which steps are taken. */
+  giveWayTo(attemptsPerSecond: number): void {
+    this.#pace.told(attemptsPerSecond);
+  }
+
   /** Steps that are being taken are given back. */
   async stop(): Promise<void> {
     this.#stopping.abort();
@@ -74,12 +79,10 @@ export class Runner {
       if (performance.now() - this.#lookedAt >= lookEveryMs) {
         this.#lookedAt = performance.now();
         await this.#try("look", () => makeStepsReady(pool));
-import { Pace } from "./pace.ts";
       }
       while (this.#mayTake()) {
         const step = await this.#try("look", () => this.#claim());
         if (!step) break;
-        this.#pace.took(performance.now());
         this.#take(step);
       }
       const wait = new AbortController();
@@ -115,7 +118,9 @@ import { Pace } from "./pace.ts";
         () => undefined,
       );
     const renewing = setInterval(renew, Math.min(RENEW_EVERY_MS, leaseMs / 3));
+    const startedMs = performance.now();
     const taking = this.#try("step", () => this.#takeStep(step, lost.signal)).then((end) => {
+      this.#pace.ended(performance.now() - startedMs, performance.now());
       clearInterval(renewing);
       this.#taking.delete(taking);
       if (end === "run_succeeded") this.#options.onEnded("SUCCEEDED");
