@@ -1,24 +1,30 @@
 import { expect, test } from "vitest";
 import { Pace } from "../../src/workspace/running/pace.ts";
 
-test("steps are taken one after the other while next to no webhooks go out", () => {
+/** How long a step that has taken 900 ms is followed by a rest. */
+function restMs(attemptsPerSecond: number): number {
   const pace = new Pace();
-  expect(pace.mayTake(0)).toBe(true);
-  pace.told(19);
-  pace.ended(500, 1_000);
-  expect(pace.mayTake(1_000)).toBe(true);
+  pace.told(attemptsPerSecond);
+  pace.ended(900, 1_000);
+  for (let ms = 0; ; ms++) if (pace.mayTake(1_000 + ms)) return ms;
+}
+
+test("steps are taken one after the other while no webhooks go out", () => {
+  expect(new Pace().mayTake(0)).toBe(true);
+  expect(restMs(0)).toBe(0);
 });
 
-test("while webhooks go out, a step is followed by a rest nine times as long", () => {
+test("the more webhooks go out, the longer a step is rested from, up to nine times what it took", () => {
+  expect([125, 250, 300].map(restMs)).toEqual([300, 900, 1_350]);
+  expect([450, 900, 1e6].map(restMs)).toEqual([8_100, 8_100, 8_100]);
+});
+
+test("two steps at a time rest for both", () => {
   const pace = new Pace();
-  pace.told(20);
+  pace.told(250);
   pace.ended(100, 1_000);
-  expect(pace.mayTake(1_899)).toBe(false);
-  pace.ended(10, 1_000);
-  expect(pace.mayTake(1_989)).toBe(false);
-  expect(pace.mayTake(1_990)).toBe(true);
-  pace.ended(1, 5_000);
-  expect([pace.mayTake(5_008), pace.mayTake(5_009)]).toEqual([false, true]);
+  pace.ended(10, 1_005);
+  expect([pace.mayTake(1_109), pace.mayTake(1_110)]).toEqual([false, true]);
 });
 
 test("a rest ends when webhooks do", () => {

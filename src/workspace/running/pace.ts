@@ -1,11 +1,11 @@
-/** Attempts to deliver a second, by this step process's dispatcher, from which on steps give way. */
-const ATTEMPTS_PER_SECOND = 20;
-/** Of the time, for each step that is taken meanwhile. */
-const SHARE = 1 / 10;
+/** Attempts a second of the dispatcher that would leave steps no time: half of what two cores carry. */
+const ATTEMPTS_PER_SECOND_MAX = 500;
+/** Of the time, however many there are: runs are slower then, and never stand still. */
+const SHARE_MIN = 1 / 10;
 
 /**
  * Says when the next step may be taken. What a low priority cannot lower (a database's work, a processor's caches, the
- * other half of a core) would slow webhooks down: while they go out, steps rest for nine times as long as they took.
+ * other half of a core) would slow webhooks down: the more of them go out, the longer steps rest.
  */
 export class Pace {
   #restsUntilMs = Number.NEGATIVE_INFINITY;
@@ -13,7 +13,7 @@ export class Pace {
 
   /** What the dispatcher does now. */
   told(attemptsPerSecond: number): void {
-    this.#share = attemptsPerSecond < ATTEMPTS_PER_SECOND ? 1 : SHARE;
+    this.#share = Math.max(SHARE_MIN, 1 - attemptsPerSecond / ATTEMPTS_PER_SECOND_MAX);
     if (this.#share === 1) this.#restsUntilMs = Number.NEGATIVE_INFINITY;
   }
 
