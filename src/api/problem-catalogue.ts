@@ -57,6 +57,7 @@ export const standardProblems = {
     remedy:
       "Use a key with the operation's scope (see `GET /v1/operations`), and omit X-Account-Id unless it is a " +
       "staff key. For spaces use a key that acts for a user, and ask an ADMIN of the space for a role.",
+    hasErrors: true,
   },
   not_found: {
     status: 404,

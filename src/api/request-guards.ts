@@ -123,7 +123,10 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
     const header = request.headers["x-account-id"];
     const named = typeof header === "string" && header !== "" ? header.toLowerCase() : null;
     if (key.accountId !== null) {
-      if (named !== null && named !== key.accountId) throw new Problem("access_denied");
+      if (named !== null && named !== key.accountId) {
+        const errors = [{ path: "header.x-account-id", message: "The key belongs to another account." }];
+        throw new Problem("access_denied", { errors });
+      }
       return key.accountId;
     }
     if (named === null) throw new Problem("account_required");

@@ -139,10 +139,11 @@ describe("a scope", () => {
       body: "x",
       headers,
     });
-    await expectProblem(write, 403, "access_denied");
-    await expectProblem(await get("/v1/locks", { authorization: `Bearer ${key}` }), 403, "access_denied");
+    await expectProblem(write, 403, "access_denied", lacking("It lacks the scope boxes:write."));
+    const locks = await get("/v1/locks", { authorization: `Bearer ${key}` });
+    await expectProblem(locks, 403, "access_denied", lacking("It lacks the scope locks:read."));
     const there = await get("/v1/boxes/gone", bearer(api.keys.add({ accountId: ADA })));
-    await expectProblem(there, 403, "access_denied");
+    await expectProblem(there, 403, "access_denied", lacking("It lacks the scope boxes:read."));
   });
 });
 
@@ -160,7 +161,9 @@ describe("an account", () => {
     async (named) => {
       await start();
       const key = api.keys.add({ accountId: ADA, scopes });
-      await expectProblem(await read(key, { "x-account-id": named }), 403, "access_denied");
+      await expectProblem(await read(key, { "x-account-id": named }), 403, "access_denied", [
+        { path: "header.x-account-id", message: "The key belongs to another account." },
+      ]);
     },
   );
 
@@ -214,8 +217,9 @@ describe("an account", () => {
     expect((await locks(staff, { "x-account-id": "x" })).status).toBe(200);
     const tenant = api.keys.add({ accountId: ADA, scopes: allowed });
     for (const headers of [{}, { "x-account-id": ADA }, { "x-account-id": BOB }])
-      await expectProblem(await locks(tenant, headers), 403, "access_denied");
-    await expectProblem(await locks(api.keys.add({ accountId: null, scopes })), 403, "access_denied");
+      await expectProblem(await locks(tenant, headers), 403, "access_denied", lacking("It is no staff key."));
+    const unable = await locks(api.keys.add({ accountId: null, scopes }));
+    await expectProblem(unable, 403, "access_denied", lacking("It lacks the scope locks:read."));
     expect(asked).toHaveLength(2);
     expect(raisedCodes(across)).not.toContain("account_required");
   });
@@ -242,4 +246,8 @@ describe("an account", () => {
 
 function bearer(key: string): { authorization: string } {
   return { authorization: `Bearer ${key}` };
+}
+
+function lacking(message: string) {
+  return [{ path: "header.authorization", message }];
 }

@@ -54,7 +54,9 @@ test("a draft is saved by whoever has seen the one before", async () => {
   const saved = await save(1, "second");
   expect(saved.status).toBe(200);
   expect(saved.body).toMatchObject({ revision: 2, title: "Saved", draft_differs: true });
-  expect(codeOf(await save(1, "behind"))).toEqual([409, "page_changed"]);
+  const behind = await save(1, "behind");
+  expect(codeOf(behind)).toEqual([409, "page_changed"]);
+  expect(behind.body.errors).toEqual([{ path: "body.revision", message: "The draft is at revision 2." }]);
   expect(await getPage(page)).toMatchObject({ revision: 2, markdown: "second" });
   const publish = (revision: number) => api.ask("POST", `/v1/pages/${page}/publish`, { body: { revision } });
   expect(codeOf(await publish(1))).toEqual([409, "page_changed"]);

@@ -162,6 +162,7 @@ describe("a key that acts for no user", () => {
     const body = method === "POST" ? { name: "x" } : undefined;
     const denied = await api.ask(method, path, { key: await api.newKey(accountId), body });
     expect([denied.status, denied.body.code]).toEqual([403, "access_denied"]);
+    expect(denied.body.errors).toEqual([{ path: "header.authorization", message: "It acts for no user." }]);
     const headers = { "x-account-id": accountId };
     const staff = await api.ask(method, path, { key: await api.newKey(null), headers, body });
     expect([staff.status, staff.body.code]).toEqual([403, "access_denied"]);

@@ -19,7 +19,14 @@ import {
   SavedDraft,
   versionBody,
 } from "./page-schema.ts";
-import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
+import {
+  draftIsAt,
+  read,
+  requirePermission,
+  userOf,
+  type WorkspaceDependencies,
+  write,
+} from "./workspace-operation.ts";
 
 const tag = "Pages";
 const path = "/v1/pages";
@@ -127,7 +134,7 @@ export function pageOperations({ pool, canShow }: PageDependencies): readonly Op
         const user = userOf(request);
         const page = await lockPage(tx, user, request.params.page_id);
         requirePermission(page?.role ?? null, "edit_pages", request);
-        if (page!.revision !== revision) throw request.problem("page_changed");
+        if (page!.revision !== revision) throw request.problem("page_changed", draftIsAt(page!.revision));
         await saveDraft(tx, user.accountId, page!.id, draft);
         return { body: pageBody((await findPage(tx, user, page!.id))!) };
       },
@@ -168,9 +175,10 @@ export function pageOperations({ pool, canShow }: PageDependencies): readonly Op
         const user = userOf(request);
         const page = await lockPage(tx, user, request.params.page_id);
         requirePermission(page?.role ?? null, "edit_pages", request);
-        if (revision !== undefined && page!.revision !== revision) throw request.problem("page_changed");
+        const changed = () => request.problem("page_changed", draftIsAt(page!.revision));
+        if (revision !== undefined && page!.revision !== revision) throw changed();
         if (!page!.draftDiffers) throw request.problem("page_already_published");
-        if (tried?.revision !== page!.revision) throw request.problem("page_changed");
+        if (tried?.revision !== page!.revision) throw changed();
         if (!tried.isShowable) throw request.problem("page_too_heavy");
         return { body: versionBody(await insertVersion(tx, user, page!.id)) };
       },

@@ -37,6 +37,7 @@ export const workspaceProblems = {
     title: "Page changed",
     meaning: "The page was saved since the revision that the request names, or while it was published.",
     remedy: "Get the page, put both texts together, and send that with the page's `revision`.",
+    hasErrors: true,
   },
   page_already_published: {
     status: 409,

@@ -7,15 +7,9 @@ import type { FieldError } from "../../api/problems.ts";
 import { id } from "../../operations/fields.ts";
 import { Definition } from "../model/definition.ts";
 import { findFolders } from "../store/folders.ts";
-import {
-  findWorkflow,
-  insertVersion,
-  lockWorkflow,
-  type StoredWorkflow,
-  saveDraft,
-} from "../store/workflows.ts";
+import { findWorkflow, insertVersion, lockWorkflow, saveDraft } from "../store/workflows.ts";
 import { Draft, Publication, Workflow, workflowBody } from "./workflow-schema.ts";
-import { requirePermission, userOf, write } from "./workspace-operation.ts";
+import { draftIsAt, requirePermission, userOf, write } from "./workspace-operation.ts";
 
 const tag = "Workflows";
 const path = "/v1/workflows/{workflow_id}";
@@ -55,8 +49,10 @@ export function workflowDraftOperations(): readonly Operation[] {
         const user = userOf(request);
         const workflow = await lockWorkflow(tx, user, workflowId);
         requirePermission(workflow?.role ?? null, "edit_workflows", request);
-        const outdated = outdatedAt(workflow!, revision);
-        if (outdated.length > 0) throw request.problem("draft_revision_outdated", outdated);
+        const { draftRevision } = workflow!;
+        if (revision !== draftRevision) {
+          throw request.problem("draft_revision_outdated", draftIsAt(draftRevision));
+        }
         const faults = await findFolderFaults(
           tx,
           user.accountId,
@@ -99,8 +95,9 @@ export function workflowDraftOperations(): readonly Operation[] {
         const workflow = await lockWorkflow(tx, user, workflowId);
         requirePermission(workflow?.role ?? null, "publish_workflows", request);
         const { spaceId, draft, draftDiffers, draftRevision } = workflow!;
-        const outdated = outdatedAt(workflow!, revision ?? draftRevision);
-        if (outdated.length > 0) throw request.problem("draft_revision_outdated", outdated);
+        if (revision !== undefined && revision !== draftRevision) {
+          throw request.problem("draft_revision_outdated", draftIsAt(draftRevision));
+        }
         if (!draftDiffers) throw request.problem("draft_not_changed");
         // It was checked when it was saved, perhaps by a version that allowed more.
         const { error } = Definition.safeParse(draft);
@@ -114,11 +111,6 @@ export function workflowDraftOperations(): readonly Operation[] {
       },
     }),
   ];
-}
-
-function outdatedAt({ draftRevision }: StoredWorkflow, revision: number): readonly FieldError[] {
-  if (revision === draftRevision) return [];
-  return [{ path: "body.revision", message: `The draft is at revision ${draftRevision}.` }];
 }
 
 /** Nodes can only name folders of the workflow's space. @param place what the definition's paths begin with */

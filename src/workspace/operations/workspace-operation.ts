@@ -44,3 +44,8 @@ export function requirePermission(
   const message = `Its user's role in the space, ${role}, is not enough.`;
   throw problem("access_denied", [{ path: "header.authorization", message }]);
 }
+
+/** Whoever saves or publishes has seen another revision than the one there is. */
+export function draftIsAt(revision: number): readonly FieldError[] {
+  return [{ path: "body.revision", message: `The draft is at revision ${revision}.` }];
+}
