@@ -27,6 +27,13 @@ test("two steps at a time rest for both", () => {
   expect([pace.mayTake(1_109), pace.mayTake(1_110)]).toEqual([false, true]);
 });
 
+test("no rest is longer than ten seconds", () => {
+  const pace = new Pace();
+  pace.told(450);
+  for (let n = 0; n < 3; n++) pace.ended(5_000, 1_000);
+  expect([pace.mayTake(10_999), pace.mayTake(11_000)]).toEqual([false, true]);
+});
+
 test("a rest ends when webhooks do", () => {
   const pace = new Pace();
   pace.told(450);

@@ -2,6 +2,8 @@
 const ATTEMPTS_PER_SECOND_MAX = 500;
 /** Of the time, however many there are: runs are slower then, and never stand still. */
 const SHARE_MIN = 1 / 10;
+/** Longer than steps that take as long as they should are rested from. */
+const REST_MAX_MS = 10_000;
 
 /**
  * Says when the next step may be taken. What a low priority cannot lower (a database's work, a processor's caches, the
@@ -19,7 +21,8 @@ export class Pace {
 
   /** A step has taken so long. Times are of a clock that only goes on. */
   ended(tookMs: number, nowMs: number): void {
-    this.#restsUntilMs = Math.max(this.#restsUntilMs, nowMs) + tookMs * (1 / this.#share - 1);
+    const restMs = tookMs * (1 / this.#share - 1);
+    this.#restsUntilMs = Math.min(Math.max(this.#restsUntilMs, nowMs) + restMs, nowMs + REST_MAX_MS);
   }
 
   mayTake(nowMs: number): boolean {
