@@ -208,7 +208,7 @@ export function refuseCaller(
 ): void {
   const lacks = [
     ...(scopes.has(scope) ? [] : [`It lacks the scope ${scope}.`]),
-    ...(isAcrossAccounts && !isStaff ? ["It is no staff key."] : []),
+    ...(isAcrossAccounts && !isStaff ? ["It is not a staff key."] : []),
     ...(needsUser && userId === null ? ["It acts for no user."] : []),
   ];
   if (lacks.length === 0) return;

@@ -135,7 +135,7 @@ class CheckedBytes extends Transform {
       done(
         invalidRequest(
           "header.content-digest",
-          `The body, of which nothing was kept, has ${contentDigest(came)}.`,
+          `Nothing was stored: the body's digest is ${contentDigest(came)}`,
         ),
       );
       return;

@@ -217,7 +217,12 @@ describe("an account", () => {
     expect((await locks(staff, { "x-account-id": "x" })).status).toBe(200);
     const tenant = api.keys.add({ accountId: ADA, scopes: allowed });
     for (const headers of [{}, { "x-account-id": ADA }, { "x-account-id": BOB }])
-      await expectProblem(await locks(tenant, headers), 403, "access_denied", lacking("It is no staff key."));
+      await expectProblem(
+        await locks(tenant, headers),
+        403,
+        "access_denied",
+        lacking("It is not a staff key."),
+      );
     const unable = await locks(api.keys.add({ accountId: null, scopes }));
     await expectProblem(unable, 403, "access_denied", lacking("It lacks the scope locks:read."));
     expect(asked).toHaveLength(2);

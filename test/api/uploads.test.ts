@@ -71,7 +71,7 @@ describe("a body that is not what was announced leaves nothing behind:", () => {
     api = await start();
     const { "content-digest": digest } = fileHeaders(Buffer.from("another"));
     const response = await put(BYTES, { headers: { "content-digest": digest } });
-    const message = `The body, of which nothing was kept, has ${fileHeaders(BYTES)["content-digest"]}.`;
+    const message = `Nothing was stored: the body's digest is ${fileHeaders(BYTES)["content-digest"]}`;
     await expectProblem(response, 400, "invalid_request", [{ path: "header.content-digest", message }]);
     nothingLeft();
     expect((await put()).status).toBe(200);

@@ -12,8 +12,8 @@ export const s3Limits = {
   callMs: 75_000,
   /** For putting an object together from its parts, less than an upload's end may take. */
   completeMs: 100_000,
-  /** For what is done before a put that failed, or that nobody waits for, is told of: leaving nothing behind. */
-  tidyMs: 5_000,
+  /** For cleaning up after an upload that failed or was aborted, before its caller is told. */
+  cleanupMs: 5_000,
   /** How long somebody waits for the next bytes of an object. While nobody asks for them, time does not count. */
   stallMs: 30_000,
   /** Of one call. What S3 answers with 500, 503 and 429, and broken connections, are tried again after a pause. */

@@ -122,9 +122,9 @@ async function withUpload(
   work: (uploadId: string) => Promise<CompletedPart[]>,
 ): Promise<void> {
   const begin = new CreateMultipartUploadCommand({ ...s3.target(key), ...checksum });
-  const { tidyMs } = s3.limits;
+  const { cleanupMs } = s3.limits;
   // One that begins although nobody waits for it any more is given up, for which its id must be known.
-  const { UploadId } = await withLateSignal(signal, tidyMs, (late) =>
+  const { UploadId } = await withLateSignal(signal, cleanupMs, (late) =>
     s3.call({ asked, signal: late, send: (options) => s3.client.send(begin, options) }),
   );
   if (UploadId === undefined) throw new TypeError("S3 has begun an upload without an id.");
@@ -145,7 +145,7 @@ async function withUpload(
     const giveUp = new AbortMultipartUploadCommand(upload);
     // If this fails too, the parts are left over, and removed as such.
     await s3
-      .call({ asked, deadlineMs: tidyMs, send: (options) => s3.client.send(giveUp, options) })
+      .call({ asked, deadlineMs: cleanupMs, send: (options) => s3.client.send(giveUp, options) })
       .catch(() => undefined);
     throw error;
   }

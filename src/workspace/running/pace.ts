@@ -2,7 +2,7 @@
 const ATTEMPTS_PER_SECOND_MAX = 500;
 /** Of the time, however many there are: runs are slower then, and never stand still. */
 const SHARE_MIN = 1 / 10;
-/** Longer than steps that take as long as they should are rested from. */
+/** A step usually takes half a second and rests 4.5 s at most: this is for one that took far longer. */
 const REST_MAX_MS = 10_000;
 
 /**
