@@ -1,5 +1,5 @@
 // Dispatchers and the processes that they have for steps.
-import { truncate } from "node:fs/promises";
+import { readdir, readFile, truncate } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifySignature } from "../../src/signing/verify.ts";
@@ -135,9 +135,47 @@ test("metrics tell what waits, how runs have ended, and that the process of thei
       'total{work="process"}': 1,
       ready: 0,
       oldest_seconds: 0,
+      share: 1,
     });
   expect((await runs.cancel(waiting.id)).status).toBe(200);
   await expect.poll(async () => (await metricsOf(dispatcher))['unfinished{status="WAITING"}']).toBe(0);
+  expect(await dispatcher.end("SIGTERM")).toBe(0);
+});
+
+/** How low the priority of each of its threads is. */
+async function nicenessOf(pid: number): Promise<readonly number[]> {
+  const threads = await readdir(`/proc/${pid}/task`);
+  const stats = await Promise.all(threads.map((id) => readFile(`/proc/${pid}/task/${id}/stat`, "utf8")));
+  // Behind the name, which may have spaces; the 19th value of all.
+  return stats.map((stat) => Number(stat.slice(stat.lastIndexOf(")")).split(" ")[17]));
+}
+
+test("steps have the least priority, and rest while many webhooks go out", async () => {
+  const { api, database, receiver, runs } = site;
+  const before = receiver.requests.length;
+  const { id: space_id } = await site.documents.newSpace();
+  const { id } = await runs.started(await runs.newWorkflow(space_id, chain()));
+  const dispatcher = await site.startDispatcher();
+  await runs.ended(id);
+  const niceness = await nicenessOf(await stepsOf(dispatcher));
+  expect(niceness.length).toBeGreaterThan(1);
+  expect(new Set(niceness)).toEqual(new Set([19]));
+
+  const share = async () => (await metricsOf(dispatcher)).share;
+  await expect.poll(share).toBe(1);
+  let published = 1;
+  const publish = async () => {
+    await database.pool.query(
+      `select sealpost.publish_analysis($1, json_build_object('id', gen_random_uuid(), 'status', 'succeeded'))
+       from generate_series(1, 100)`,
+      [api.account.accountId],
+    );
+    published += 100;
+    return await share();
+  };
+  await expect.poll(publish, { interval: 50, timeout: patience(20_000) }).toBeLessThan(1);
+  await receiver.waitForRequests(before + published);
+  await expect.poll(share, { timeout: patience(5_000) }).toBe(1);
   expect(await dispatcher.end("SIGTERM")).toBe(0);
 });
 
