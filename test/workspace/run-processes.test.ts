@@ -11,8 +11,10 @@ import { patience } from "../support/time-limits.ts";
 import { childrenOf, openRunSite, type RunSite } from "./support/run-processes.ts";
 import { chain, runsOf } from "./support/runs.ts";
 
-/** As much as is analysed of a document: four of them take a second. */
+/** As much as is analysed of a document: four of them take a second on a fast machine. */
 const LARGE_BYTES = 256 * 1_024 ** 2;
+/** Enough that the dispatcher can be stopped long before they are done. */
+const LARGE_COUNT = 12;
 
 let site: RunSite;
 beforeAll(async () => {
@@ -199,7 +201,7 @@ test("a dispatcher whose steps' process dies again and again goes on delivering,
 test("a dispatcher that is stopped gives its step back at once", async () => {
   const { api, database, documents, runs } = site;
   const { id: space_id } = await documents.newSpace();
-  for (let n = 0; n < 4; n++) {
+  for (let n = 0; n < LARGE_COUNT; n++) {
     const { id, storage_key } = await documents.uploaded({
       space_id,
       file_name: `${n}`,
@@ -228,7 +230,7 @@ test("a dispatcher that is stopped gives its step back at once", async () => {
   const other = await site.startDispatcher();
   expect((await runs.ended(id, 30_000)).status).toBe("SUCCEEDED");
   expect(await runs.items(id, "node-1")).toMatchObject(
-    Array(4).fill({ analysis: { bytes: LARGE_BYTES, text: null } }),
+    Array(LARGE_COUNT).fill({ analysis: { bytes: LARGE_BYTES, text: null } }),
   );
   expect((await runs.events(id)).some(({ kind }) => kind === "node.retried")).toBe(false);
   expect(await other.end("SIGTERM")).toBe(0);
