@@ -14,7 +14,7 @@ import { chain, runsOf } from "./support/runs.ts";
 /** As much as is analysed of a document: four of them take a second on a fast machine. */
 const LARGE_BYTES = 256 * 1_024 ** 2;
 /** Enough that the dispatcher can be stopped long before they are done. */
-const LARGE_COUNT = 12;
+const LARGE_COUNT = 8;
 
 let site: RunSite;
 beforeAll(async () => {
