@@ -1,12 +1,10 @@
 // Nodes that wait for an analysis that somebody else publishes.
-import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { createAccount } from "../../src/store/accounts.ts";
-import { sequenceEvents } from "../../src/store/feed.ts";
+import { createDispatchPool } from "../../src/store/pools.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createExternalAnalysisStep } from "../../src/workspace/nodes/external-analysis.ts";
 import { recordResult, recordStart } from "../../src/workspace/running/step-record.ts";
-import { wakeAwaiting } from "../../src/workspace/store/awaited-analyses.ts";
 import { readStep } from "../../src/workspace/store/steps.ts";
 import { countRows, publish } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";
@@ -17,6 +15,7 @@ import {
   endWaits,
   publishedAnalyses,
   type Run,
+  readFeeds,
   stepAll,
   stepOnce,
   take,
@@ -24,7 +23,6 @@ import {
 
 useRuns();
 
-const HOLDER = randomUUID();
 const EXTERNAL = chain({ kind: "external_analysis" });
 
 /** A run whose last node waits. */
@@ -40,12 +38,7 @@ function publishIt(id: string, more: object | string = {}, accountId = api.accou
   return publish(database.pool, accountId, text);
 }
 
-/** What was published has its place in the feed, and the feed is read. */
-async function read(): Promise<void> {
-  await sequenceEvents(database.pool, HOLDER, 60_000);
-  await wakeAwaiting(database.pool);
-}
-
+const read = () => readFeeds(database.pool);
 const readers = () => countRows(database.pool, "workspace.feed_readers", {});
 
 test("an analysis that is published ends the wait and is handed on", async () => {
@@ -143,6 +136,25 @@ test("a run that is cancelled waits for nothing, and its analysis is one like an
   await publishIt(analysisId);
   await read();
   expect([await stepOnce(stepping()), await readers()]).toEqual([null, 0]);
+});
+
+test("a run that an older version has ended stays as it is", async () => {
+  const { run, analysisId } = await waiting();
+  // As an older process cancels it: it knows of no analysis.
+  await database.pool.query(
+    `update workspace.node_runs set status = 'CANCELLED', completed_at = now(), wake_at = null, is_ready = false,
+       next_at = null, lease_token = null
+     where run_id = $1 and next_at is not null`,
+    [run.id],
+  );
+  await database.pool.query(
+    "update workspace.runs set status = 'CANCELLED', completed_at = now() where id = $1",
+    [run.id],
+  );
+  await publishIt(analysisId);
+  await read();
+  expect([await stepOnce(stepping()), await readers()]).toEqual([null, 0]);
+  expect((await runs.get(run.id)).status).toBe("CANCELLED");
 });
 
 test("analyses of other accounts, and of other ids, end no wait", async () => {
@@ -265,9 +277,40 @@ describe("no wake-up is lost", () => {
       [api.account.accountId],
     );
     await publishIt(analysisId);
-    while ((await sequenceEvents(database.pool, HOLDER, 60_000)).sequenced > 0);
-    await wakeAwaiting(database.pool);
+    await read();
     expect(await stepAll(stepping())).toBe("run_succeeded");
     expect((await runs.get(run.id)).status).toBe("SUCCEEDED");
+  });
+
+  test("when thousands wait, whatever the plan was made for", async () => {
+    const { run, analysisId } = await waiting();
+    await database.pool.query(
+      `insert into workspace.node_runs (account_id, run_id, sequence, node_id, input_count, status, is_ready, next_at,
+         awaited_analysis_id)
+       select account_id, run_id, 1000 + n, 'n' || n, 0, 'WAITING', false, next_at, 'other-' || n
+       from workspace.node_runs, generate_series(1, 3000) as n where run_id = $1 and sequence = 2`,
+      [run.id],
+    );
+    await database.pool.query(
+      `select sealpost.publish_analysis($1, json_build_object('id', 'many-' || n, 'status', 'succeeded'))
+       from generate_series(1, 1000) as n`,
+      [api.account.accountId],
+    );
+    await publishIt(analysisId);
+    const pool = createDispatchPool({
+      databaseUrl: database.url,
+      connectionsMax: 1,
+      applicationName: "generic plans",
+      onError: () => undefined,
+    });
+    await readFeeds(pool);
+    await pool.end();
+    const { rows } = await database.pool.query(
+      "select sequence from workspace.node_runs where run_id = $1 and is_ready",
+      [run.id],
+    );
+    expect(rows).toEqual([{ sequence: 2 }]);
+    // The others have no nodes.
+    await database.pool.query("delete from workspace.runs where id = $1", [run.id]);
   });
 });

@@ -1,21 +1,17 @@
 // Whatever definition is accepted runs to an end.
-import { randomUUID } from "node:crypto";
 import { fc } from "@fast-check/vitest";
 import { expect, test } from "vitest";
-import { sequenceEvents } from "../../src/store/feed.ts";
 import type { Definition } from "../../src/workspace/model/definition.ts";
 import { sourcesOf } from "../../src/workspace/model/definition-graph.ts";
-import { wakeAwaiting } from "../../src/workspace/store/awaited-analyses.ts";
 import { publish } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
 import { api, database, documents, runs, stepping, useRuns } from "./run-world.ts";
 import { definitions } from "./support/definitions.ts";
-import { claimNext, publishedAnalyses, stepAll } from "./support/runs.ts";
+import { claimNext, publishedAnalyses, readFeeds, stepAll } from "./support/runs.ts";
 
 const RUNS = 60;
 const SEED = 20261122;
-const HOLDER = randomUUID();
 
 useRuns();
 
@@ -60,8 +56,7 @@ test(
             await publish(database.pool, api.account.accountId, analysis);
           }
           // Who waits for one is woken before its time, which comes then.
-          await sequenceEvents(database.pool, HOLDER, 60_000);
-          await wakeAwaiting(database.pool);
+          await readFeeds(database.pool);
           await stepAll(stepping());
           await database.pool.query(
             `update workspace.node_runs

@@ -2,7 +2,7 @@ import type { Pool } from "pg";
 import { abortableDelay } from "../../schedule/backoff.ts";
 import { createNodeSteps } from "../nodes/node-steps.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
-import { wakeAwaiting } from "../store/awaited-analyses.ts";
+import { findReaders, wakeAwaiting } from "../store/awaited-analyses.ts";
 import { removeEndedRuns } from "../store/run-retention.ts";
 import { type ClaimedStep, claimStep, makeStepsReady, renewLease } from "../store/steps.ts";
 import { Pace } from "./pace.ts";
@@ -152,8 +152,14 @@ export class Runner {
     const { signal } = this.#stopping;
     const { pool, readFeedsEveryMs = READ_FEEDS_EVERY_MS } = this.#options;
     while (!signal.aborted) {
-      await this.#try("look", () => wakeAwaiting(pool));
-      await abortableDelay(readFeedsEveryMs, signal);
+      const readers = (await this.#try("look", () => findReaders(pool))) ?? [];
+      let isMore = false;
+      for (const accountId of readers) {
+        if (signal.aborted) return;
+        // What goes wrong with one account's keeps no other one waiting.
+        if (await this.#try("look", () => wakeAwaiting(pool, accountId))) isMore = true;
+      }
+      if (!isMore) await abortableDelay(readFeedsEveryMs, signal);
     }
   }
 

@@ -2,8 +2,9 @@ import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../store/transaction.ts";
 import type { ClaimedStep } from "./steps.ts";
 
-/** Of an account's feed, at a time. */
+/** Of an account's feed, at a time: accounts take turns. */
 const EVENTS_PER_READ = 1_000;
+const PATHS_OFF = ["seqscan", "bitmapscan", "sort"];
 
 /**
  * From now on the node run is woken by its analysis, and at once if that is there already. Its run is locked, and its
@@ -29,51 +30,68 @@ export async function awaitAnalysis(
   );
 }
 
-/** Reads the feeds of accounts on: who waits for what was published goes on. */
-export async function wakeAwaiting(pool: Pool): Promise<void> {
+/**
+ * Null: none of the account's node runs waits for an analysis. One that was ended by a version that knows of none has
+ * kept its id. By its order the index alone is read.
+ */
+function firstAwaited(accountId: string): string {
+  return `(
+    select awaited_analysis_id from workspace.node_runs
+    where account_id = ${accountId} and status = 'WAITING' and awaited_analysis_id is not null
+    order by awaited_analysis_id limit 1
+  )`;
+}
+
+/** Accounts whose feeds are to be read on. */
+export async function findReaders(pool: Pool): Promise<readonly string[]> {
   const { rows } = await pool.query<{ account_id: string }>({
     name: "readers_with_news",
+    // The days to come are left out.
     text: `
       select account_id from workspace.feed_readers as reader
       where (
           select position from sealpost.feed
-          where account_id = reader.account_id and position > reader.position order by position limit 1
+          where account_id = reader.account_id and position > reader.position
+            and position <= (select position from sealpost.feed_steps order by step desc limit 1)
+          order by position limit 1
         ) is not null
-        or not exists (
-          select from workspace.node_runs
-          where account_id = reader.account_id and awaited_analysis_id is not null
-        )`,
+        or ${firstAwaited("reader.account_id")} is null`,
   });
-  for (const { account_id } of rows) {
-    while (await inTransaction(pool, (tx) => readOn(tx, account_id)));
-  }
+  return rows.map((row) => row.account_id);
 }
 
-/** Returns whether there may be more to read. */
+/** Reads an account's feed on: who waits for what was published goes on. Returns whether there may be more to read. */
+export function wakeAwaiting(pool: Pool, accountId: string): Promise<boolean> {
+  return inTransaction(pool, (tx) => readOn(tx, accountId));
+}
+
 async function readOn(tx: ClientBase, accountId: string): Promise<boolean> {
   const { rows } = await tx.query<{ position: string }>({
     name: "lock_feed_reader",
-    // Who has it is reading on, or has just begun to wait.
-    text: "select position from workspace.feed_readers where account_id = $1 for update skip locked",
+    // Who has it is reading on, or has just begun to wait. What follows goes along indexes, however much is left.
+    text: `
+      select position, ${PATHS_OFF.map((path) => `set_config('enable_${path}', 'off', true)`).join(", ")}
+      from workspace.feed_readers where account_id = $1 for update skip locked`,
     values: [accountId],
   });
   const [reader] = rows;
   if (reader === undefined) return false;
   const read = await tx.query<{ events: number }>({
     name: "wake_awaiting",
-    // Whoever holds a node run, or has its lease, looks for the analysis itself before it waits again.
+    // Whoever holds a node run, or has its lease, looks for the analysis itself before it waits again. The ids are an
+    // array: in a join that was planned for few node runs, they were read again for each that waits.
     text: `
       with published as (
         select position, delivery_id from sealpost.feed
         where account_id = $1 and position > $2 order by position limit ${EVENTS_PER_READ}
       ), woken as (
-        select n.account_id, n.run_id, n.sequence
-        from published
-        cross join lateral (
-          select analysis_id from sealpost.deliveries where account_id = $1 and id = published.delivery_id limit 1
-        ) as d
-        join workspace.node_runs as n on n.account_id = $1 and n.awaited_analysis_id = d.analysis_id
-        where n.lease_token is null for no key update of n skip locked
+        select account_id, run_id, sequence from workspace.node_runs
+        where account_id = $1 and status = 'WAITING' and lease_token is null
+          and awaited_analysis_id = any (array(
+            select (select analysis_id from sealpost.deliveries where account_id = $1 and id = delivery_id limit 1)
+            from published
+          ))
+        for no key update skip locked
       ), made_ready as (
         update workspace.node_runs as n set is_ready = true, next_at = now()
         from woken where (n.account_id, n.run_id, n.sequence) = (woken.account_id, woken.run_id, woken.sequence)
@@ -85,10 +103,7 @@ async function readOn(tx: ClientBase, accountId: string): Promise<boolean> {
   });
   await tx.query({
     name: "end_feed_reader",
-    text: `
-      delete from workspace.feed_readers
-      where account_id = $1 and not exists (
-        select from workspace.node_runs where account_id = $1 and awaited_analysis_id is not null)`,
+    text: `delete from workspace.feed_readers where account_id = $1 and ${firstAwaited("$1")} is null`,
     values: [accountId],
   });
   return read.rows[0]!.events === EVENTS_PER_READ;

@@ -1,12 +1,15 @@
 // Workflows that are run, and runners in the test's process.
+import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import { expect } from "vitest";
+import { sequenceEvents } from "../../../src/store/feed.ts";
 import type { Definition, DefinitionNode } from "../../../src/workspace/model/definition.ts";
 import { createNodeSteps, type NodeSteps } from "../../../src/workspace/nodes/node-steps.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import { Runner, type RunnerOptions } from "../../../src/workspace/running/runner.ts";
 import { takeStep } from "../../../src/workspace/running/step.ts";
 import type { StepEnd } from "../../../src/workspace/running/step-end.ts";
+import { findReaders, wakeAwaiting } from "../../../src/workspace/store/awaited-analyses.ts";
 import { type ClaimedStep, claimStep, makeStepsReady } from "../../../src/workspace/store/steps.ts";
 import type { Asked, AskOptions, Json } from "../../support/sealpost-api.ts";
 import { patience } from "../../support/time-limits.ts";
@@ -111,6 +114,7 @@ export function startTestRunner(pool: Pool, objects: ObjectStore, options: Parti
 }
 
 const NOBODY = "00000000-0000-0000-0000-000000000000";
+const SEQUENCER = randomUUID();
 const NEVER = new AbortController().signal;
 
 /** The step that is next, whosever it is. Null: nothing is to be done now. */
@@ -148,6 +152,12 @@ export async function stepAll(stepping: Stepping): Promise<StepEnd | null> {
     if (end === null) return last;
     last = end;
   }
+}
+
+/** What was published has its place in the feed, and the feeds of all accounts that wait are read to their ends. */
+export async function readFeeds(pool: Pool): Promise<void> {
+  while ((await sequenceEvents(pool, SEQUENCER, 60_000)).isFull);
+  for (const accountId of await findReaders(pool)) while (await wakeAwaiting(pool, accountId));
 }
 
 /** As if leases, waits and delays were over. */
