@@ -3,7 +3,11 @@ import { describe, expect, test } from "vitest";
 import { createAccount } from "../../src/store/accounts.ts";
 import { createDispatchPool } from "../../src/store/pools.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
+import type { Definition } from "../../src/workspace/model/definition.ts";
 import { createExternalAnalysisStep } from "../../src/workspace/nodes/external-analysis.ts";
+import type { ReadInput } from "../../src/workspace/nodes/node-step.ts";
+import type { NodeSteps } from "../../src/workspace/nodes/node-steps.ts";
+import { waitStep } from "../../src/workspace/nodes/wait.ts";
 import { recordResult, recordStart } from "../../src/workspace/running/step-record.ts";
 import { readStep } from "../../src/workspace/store/steps.ts";
 import { countRows, publish } from "../support/installation.ts";
@@ -166,6 +170,58 @@ test("analyses of other accounts, and of other ids, end no wait", async () => {
   await read();
   expect(await stepOnce(stepping())).toBe(null);
   expect((await runs.cancel(run.id)).status).toBe(200);
+});
+
+test("large analyses are read few at a time, and none is left out", async () => {
+  const engines = Array.from({ length: 12 }, (_, n) => `engine-${n}`);
+  const node = (id: string, kind: "external_analysis" | "wait" | "analyze", parameters = {}) => ({
+    id,
+    kind,
+    name: id,
+    parameters,
+  });
+  const [trigger] = EXTERNAL.nodes;
+  const definition = {
+    nodes: [
+      trigger!,
+      ...engines.map((id) => node(id, "external_analysis")),
+      node("joined", "wait", { until: "2020-01-01T00:00:00Z" }),
+      node("analyzed", "analyze"),
+    ],
+    edges: [
+      ...engines.flatMap((id) => [
+        { from: trigger!.id, to: id },
+        { from: id, to: "joined" },
+      ]),
+      { from: "joined", to: "analyzed" },
+    ],
+  } as Definition;
+  const { id } = await runs.started(await runs.newWorkflow(space.id, definition));
+  await stepAll(stepping());
+  const waits = (await runs.get(id)).node_runs.slice(1) as { node_id: string; wait: Json }[];
+  for (const { node_id, wait } of waits) {
+    await publishIt(String(wait.analysis_id), { node_id, pages: "x".repeat(1_000_000) });
+  }
+  await read();
+  const counts: number[] = [];
+  const wait: NodeSteps["wait"] = (input) => {
+    const readInput: ReadInput = async (...which) => {
+      const found = await input.readInput(...which);
+      counts.push(found.items.length);
+      return found;
+    };
+    return waitStep({ ...input, readInput });
+  };
+  expect(await stepAll({ ...stepping(), nodeSteps: { wait } })).toBe("run_succeeded");
+  expect(counts).toEqual([5, 5, 2]);
+  for (const nodeId of ["joined", "analyzed"]) {
+    expect((await runs.items(id, nodeId)).map((item) => item.node_id)).toEqual(engines);
+    expect((await runs.itemPage(id, nodeId)).body.items).toHaveLength(5);
+    expect((await runs.itemPage(id, nodeId, "?limit=12")).body).toMatchObject({ total: 12 });
+  }
+  const published = await publishedAnalyses(database.pool, api.account.accountId);
+  const { analysis } = published.find((one) => one.analysis.id === id)!;
+  expect(analysis.result).toMatchObject({ items: [], items_total: 12 });
 });
 
 describe("no wake-up is lost", () => {

@@ -15,7 +15,7 @@ const ITEMS_AT_ONCE = 4;
 export function createAnalyzeStep(pool: Pool, objects: ObjectStore): NodeStep<"analyze"> {
   return async ({ node, accountId, spaceId, position, signal, readInput }) => {
     const startedMs = performance.now();
-    const input = await readInput(position as InputPlace | null, ITEMS_PER_STEP);
+    const { items: input, isEnd } = await readInput(position as InputPlace | null, ITEMS_PER_STEP);
     const analyze = async ({ item }: InputItem): Promise<Item> => {
       if (!("document_id" in item)) return { ...item, analysis: null };
       const document = { accountId, spaceId, documentId: item.document_id };
@@ -33,8 +33,7 @@ export function createAnalyzeStep(pool: Pool, objects: ObjectStore): NodeStep<"a
         items.push(analysis.value);
       }
     } while (items.length < input.length && performance.now() - startedMs < STEP_MS);
-    const isEnd = items.length === input.length && input.length < ITEMS_PER_STEP;
-    return isEnd
+    return isEnd && items.length === input.length
       ? { kind: "succeeded", items }
       : { kind: "progressed", items, position: input[items.length - 1]!.place };
   };

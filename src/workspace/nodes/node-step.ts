@@ -6,6 +6,16 @@ import type { Item } from "../store/node-items.ts";
 /** An item that a node is given, and where it is in the input: what is read behind that place follows it. */
 export type InputItem = { readonly item: Item; readonly place: InputPlace };
 
+/** Some of a node's input, in its order. */
+export type NodeInput = {
+  readonly items: readonly InputItem[];
+  /** Nothing comes behind them. */
+  readonly isEnd: boolean;
+};
+
+/** The next items of the input: as many as asked for, or fewer large ones. @param place null: from the first */
+export type ReadInput = (place: InputPlace | null, countMax: number) => Promise<NodeInput>;
+
 /** In the output of a node's source (by its place among the edges into the node), up to this item. */
 export type InputPlace = { readonly source: number; readonly index: number };
 
@@ -25,8 +35,7 @@ export type NodeStepInput<Kind extends NodeKind> = {
   readonly now: Date;
   /** Aborts when the process ends, or the step has become somebody else's. */
   readonly signal: AbortSignal;
-  /** The next items of the input; fewer than asked for when there are no more. @param place null: from the first */
-  readonly readInput: (place: InputPlace | null, countMax: number) => Promise<readonly InputItem[]>;
+  readonly readInput: ReadInput;
 };
 
 /**

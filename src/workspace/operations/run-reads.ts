@@ -4,7 +4,7 @@ import type { Operation } from "../../api/operation.ts";
 import { jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../../api/pagination.ts";
 import { INTEGER_MAX, id } from "../../operations/fields.ts";
-import { readItems } from "../store/node-items.ts";
+import { ITEM_BYTES_PER_READ, readItems } from "../store/node-items.ts";
 import { listNodeRuns } from "../store/node-runs.ts";
 import { readRunEvents } from "../store/run-events.ts";
 import { findRun, isRunSeen } from "../store/runs.ts";
@@ -24,8 +24,9 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
       tag,
       summary: "List a node's items",
       description:
-        "What a node of the run has handed on so far, in its order. A run that goes on adds behind what was read. " +
-        "404 if the run has no such node, or you are not a member of its space.",
+        "What a node of the run has handed on so far, in its order, and fewer than asked for where they are large. A " +
+        "run that goes on adds behind what was read. 404 if the run has no such node, or you are not a member of its " +
+        "space.",
       method: "GET",
       path: `${path}/nodes/{node_id}/items`,
       scope: "workflows:read",
@@ -46,13 +47,15 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
         const nodeRun = (await listNodeRuns(pool, accountId, runId)).find((one) => one.nodeId === nodeId);
         if (nodeRun === undefined) return { body: { items: [], next_cursor: null, total: 0 } };
         const { sequence, itemCount } = nodeRun;
-        const found = await readItems(pool, accountId, runId, sequence, after, limit + 1);
+        const ofNode = { accountId, runId, sequence };
+        const { items: found } = await readItems(pool, ofNode, after, limit + 1, ITEM_BYTES_PER_READ);
         const items = found.slice(0, limit);
         const last = items.at(-1);
+        const total = Math.max(itemCount, (found.at(-1)?.index ?? -1) + 1);
+        // Their indices have no gaps.
         const next_cursor =
-          found.length > limit && last !== undefined ? cursors.write(last.index, filter) : null;
-        const body = { items: items.map((item) => nodeItemBody(nodeId, item)), next_cursor };
-        return { body: { ...body, total: Math.max(itemCount, (found.at(-1)?.index ?? -1) + 1) } };
+          last !== undefined && last.index + 1 < total ? cursors.write(last.index, filter) : null;
+        return { body: { items: items.map((item) => nodeItemBody(nodeId, item)), next_cursor, total } };
       },
     }),
     read({

@@ -37,8 +37,11 @@ export async function summarizeRun(
   const items: Item[] = [];
   let bytes = Buffer.byteLength(JSON.stringify({ nodes, items, items_total }));
   for (const { sequence } of last) {
-    const found = await readItems(tx, accountId, runId, sequence, -1, ITEMS_MAX - items.length);
-    for (const { item } of found) {
+    const nodeRun = { accountId, runId, sequence };
+    const countMax = ITEMS_MAX - items.length;
+    // With the item that has no room any more, if there is one.
+    const found = await readItems(tx, nodeRun, -1, countMax, RUN_SUMMARY_BYTES_MAX);
+    for (const { item } of found.items) {
       bytes += Buffer.byteLength(JSON.stringify(item)) + 1;
       if (bytes > RUN_SUMMARY_BYTES_MAX) return { nodes, items, items_total };
       items.push(item);

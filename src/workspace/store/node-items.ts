@@ -1,27 +1,52 @@
 import type { ClientBase, Pool } from "pg";
+import type { ClaimedStep } from "./steps.ts";
 
 /** What nodes hand on: an object. */
 export type Item = Readonly<Record<string, unknown>>;
 
 export type StoredItem = { readonly index: number; readonly item: Item };
 
-/** Those of a node run, in their order. @param afterIndex -1: from the first */
+/** That are in memory at a time, and one more: an analysis that was handed on may have megabytes. */
+export const ITEM_BYTES_PER_READ = 4 * 1_024 ** 2;
+
+export type ReadItems = {
+  readonly items: readonly StoredItem[];
+  readonly bytes: number;
+  /** There may be more. */
+  readonly isFull: boolean;
+};
+
+/**
+ * Those of a node run, in their order, up to the one with which they have `bytesMax` bytes.
+ *
+ * @param afterIndex -1: from the first
+ */
 export async function readItems(
   database: Pool | ClientBase,
-  accountId: string,
-  runId: string,
-  sequence: number,
+  { accountId, runId, sequence }: Pick<ClaimedStep, "accountId" | "runId" | "sequence">,
   afterIndex: number,
   countMax: number,
-): Promise<readonly StoredItem[]> {
-  const { rows } = await database.query<StoredItem>({
+  bytesMax: number,
+): Promise<ReadItems> {
+  const { rows } = await database.query<StoredItem & { readonly bytes: number }>({
     name: "read_items",
     text: `
-      select index, item from workspace.node_items
-      where account_id = $1 and run_id = $2 and sequence = $3 and index > $4 order by index limit $5`,
-    values: [accountId, runId, sequence, afterIndex, countMax],
+      with recursive walked as (
+        select 0 as n, $4::integer as index, null::json as item, 0::float8 as bytes
+        union all
+        select walked.n + 1, following.index, following.item, walked.bytes + octet_length(following.item::text)
+        from walked cross join lateral (
+          select index, item from workspace.node_items
+          where account_id = $1 and run_id = $2 and sequence = $3 and index > walked.index order by index limit 1
+        ) as following
+        where walked.n < $5::integer and walked.bytes < $6::float8
+      )
+      select index, item, bytes from walked where n > 0 order by n`,
+    values: [accountId, runId, sequence, afterIndex, countMax, bytesMax],
   });
-  return rows;
+  const items = rows.map(({ index, item }) => ({ index, item }));
+  const bytes = rows.at(-1)?.bytes ?? 0;
+  return { items, bytes, isFull: items.length === countMax || bytes >= bytesMax };
 }
 
 /** Behind those that the node run has. Its run is locked. */
