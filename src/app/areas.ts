@@ -154,7 +154,10 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
     isWanted: () => hasRuns(pool),
     onMessage: (message) => countRunNews(runs, message),
     countAttempts,
-    onDeath: () => runs.faults.of({ work: "process" }).add(),
+    onDeath: () => {
+      runs.faults.of({ work: "process" }).add();
+      runs.share.clear();
+    },
   });
   return async () => {
     await Promise.all([mover.stop(), steps.stop()]);

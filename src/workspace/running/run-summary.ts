@@ -7,6 +7,8 @@ import type { StoredNodeRun } from "../store/node-runs.ts";
 
 /** Of those that the last nodes have handed on, as many as there is room for. */
 const ITEMS_MAX = 100;
+/** An analysis may have 512, and three are around an item. */
+const ITEM_LEVELS_MAX = 509;
 
 /** Of the run; what is left out is read as the run's node items. */
 export type RunSummary = {
@@ -43,9 +45,16 @@ export async function summarizeRun(
     const found = await readItems(tx, nodeRun, -1, countMax, RUN_SUMMARY_BYTES_MAX);
     for (const { item } of found.items) {
       bytes += Buffer.byteLength(JSON.stringify(item)) + 1;
-      if (bytes > RUN_SUMMARY_BYTES_MAX) return { nodes, items, items_total };
+      if (bytes > RUN_SUMMARY_BYTES_MAX || isDeeperThan(item, ITEM_LEVELS_MAX)) {
+        return { nodes, items, items_total };
+      }
       items.push(item);
     }
   }
   return { nodes, items, items_total };
+}
+
+function isDeeperThan(value: unknown, levels: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return levels === 0 || Object.values(value).some((member) => isDeeperThan(member, levels - 1));
 }

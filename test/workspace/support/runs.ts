@@ -154,9 +154,14 @@ export async function stepAll(stepping: Stepping): Promise<StepEnd | null> {
   }
 }
 
-/** What was published has its place in the feed, and the feeds of all accounts that wait are read to their ends. */
-export async function readFeeds(pool: Pool): Promise<void> {
+/** What was published has its place in the feed. */
+export async function sequenceAll(pool: Pool): Promise<void> {
   while ((await sequenceEvents(pool, SEQUENCER, 60_000)).isFull);
+}
+
+/** And the feeds of all accounts that wait are read to their ends. */
+export async function readFeeds(pool: Pool): Promise<void> {
+  await sequenceAll(pool);
   for (const accountId of await findReaders(pool)) while (await wakeAwaiting(pool, accountId));
 }
 
