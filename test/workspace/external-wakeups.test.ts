@@ -1,5 +1,5 @@
-// No wake-up of a node that waits for an analysis is lost, and nothing else wakes it.
-import { expect, test } from "vitest";
+// How soon, and after whatever, a node that waits for an analysis goes on.
+import { describe, expect, test } from "vitest";
 import { createDispatchPool } from "../../src/store/pools.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createExternalAnalysisStep } from "../../src/workspace/nodes/external-analysis.ts";
@@ -21,149 +21,151 @@ import {
 
 useRuns();
 
-test("when the analysis was there before the node began", async () => {
-  const { id } = await runs.started(await runs.newWorkflow(space.id, EXTERNAL));
-  expect(await stepOnce(stepping())).toBe("recorded");
-  const [, nodeRun] = (await runs.get(id)).node_runs;
-  await publishIt(`${id}:${nodeRun!.id}`);
-  await read();
-  expect(await stepAll(stepping())).toBe("run_succeeded");
-  expect((await runs.events(id)).some(({ kind }) => kind === "node.waiting")).toBe(false);
-});
+describe("no wake-up is lost", () => {
+  test("when the analysis was there before the node began", async () => {
+    const { id } = await runs.started(await runs.newWorkflow(space.id, EXTERNAL));
+    expect(await stepOnce(stepping())).toBe("recorded");
+    const [, nodeRun] = (await runs.get(id)).node_runs;
+    await publishIt(`${id}:${nodeRun!.id}`);
+    await read();
+    expect(await stepAll(stepping())).toBe("run_succeeded");
+    expect((await runs.events(id)).some(({ kind }) => kind === "node.waiting")).toBe(false);
+  });
 
-test("when the feed was read between the node's look and the record of its wait", async () => {
-  const { run: other } = await waiting();
-  const { id } = await runs.started(await runs.newWorkflow(space.id, EXTERNAL));
-  const look = createExternalAnalysisStep(database.pool);
-  const nodeSteps = {
-    external_analysis: async (input: Parameters<typeof look>[0]) => {
-      const result = await look(input);
-      if (result.kind === "waiting") {
-        await publishIt(`${input.runId}:${input.nodeRunId}`);
-        await read();
-      }
-      return result;
-    },
-  };
-  expect(await stepAll({ ...stepping(), nodeSteps })).toBe("run_succeeded");
-  expect((await runs.get(id)).status).toBe("SUCCEEDED");
-  const kinds = (await runs.events(id)).map(({ kind }) => kind);
-  expect(kinds).toEqual(expect.arrayContaining(["node.waiting", "node.resumed"]));
-  expect((await runs.cancel(other.id)).status).toBe(200);
-});
+  test("when the feed was read between the node's look and the record of its wait", async () => {
+    const { run: other } = await waiting();
+    const { id } = await runs.started(await runs.newWorkflow(space.id, EXTERNAL));
+    const look = createExternalAnalysisStep(database.pool);
+    const nodeSteps = {
+      external_analysis: async (input: Parameters<typeof look>[0]) => {
+        const result = await look(input);
+        if (result.kind === "waiting") {
+          await publishIt(`${input.runId}:${input.nodeRunId}`);
+          await read();
+        }
+        return result;
+      },
+    };
+    expect(await stepAll({ ...stepping(), nodeSteps })).toBe("run_succeeded");
+    expect((await runs.get(id)).status).toBe("SUCCEEDED");
+    const kinds = (await runs.events(id)).map(({ kind }) => kind);
+    expect(kinds).toEqual(expect.arrayContaining(["node.waiting", "node.resumed"]));
+    expect((await runs.cancel(other.id)).status).toBe(200);
+  });
 
-test("when the feed was read before the record of a wait was committed", async () => {
-  const { run: other } = await waiting();
-  const { id } = await runs.started(await runs.newWorkflow(space.id, EXTERNAL));
-  expect(await stepOnce(stepping())).toBe("recorded");
-  const step = (await claimNext(database.pool))!;
-  const facts = (await readStep(database.pool, step))!;
-  await inTransaction(database.pool, (tx) => recordStart(tx, step, facts));
-  const analysisId = `${id}:${facts.nodeRunId}`;
-  await inTransaction(database.pool, async (tx) => {
-    const until = new Date(Date.now() + 3_600_000);
-    expect(await recordResult(tx, step, facts, { kind: "waiting", until, analysisId })).toBe("recorded");
+  test("when the feed was read before the record of a wait was committed", async () => {
+    const { run: other } = await waiting();
+    const { id } = await runs.started(await runs.newWorkflow(space.id, EXTERNAL));
+    expect(await stepOnce(stepping())).toBe("recorded");
+    const step = (await claimNext(database.pool))!;
+    const facts = (await readStep(database.pool, step))!;
+    await inTransaction(database.pool, (tx) => recordStart(tx, step, facts));
+    const analysisId = `${id}:${facts.nodeRunId}`;
+    await inTransaction(database.pool, async (tx) => {
+      const until = new Date(Date.now() + 3_600_000);
+      expect(await recordResult(tx, step, facts, { kind: "waiting", until, analysisId })).toBe("recorded");
+      await publishIt(analysisId);
+      await read();
+    });
+    await read();
+    expect(await stepAll(stepping())).toBe("run_succeeded");
+    expect((await runs.get(id)).status).toBe("SUCCEEDED");
+    expect((await runs.cancel(other.id)).status).toBe(200);
+  });
+
+  test("when somebody has just taken the step, whose it stays", async () => {
+    const { run, analysisId } = await waiting();
+    await endWaits(database.pool);
+    const step = (await claimNext(database.pool))!;
     await publishIt(analysisId);
     await read();
+    expect(await claimNext(database.pool)).toBe(null);
+    expect(await take(stepping(), step)).toBe("run_succeeded");
+    expect((await runs.get(run.id)).status).toBe("SUCCEEDED");
   });
-  await read();
-  expect(await stepAll(stepping())).toBe("run_succeeded");
-  expect((await runs.get(id)).status).toBe("SUCCEEDED");
-  expect((await runs.cancel(other.id)).status).toBe(200);
-});
 
-test("when somebody has just taken the step, whose it stays", async () => {
-  const { run, analysisId } = await waiting();
-  await endWaits(database.pool);
-  const step = (await claimNext(database.pool))!;
-  await publishIt(analysisId);
-  await read();
-  expect(await claimNext(database.pool)).toBe(null);
-  expect(await take(stepping(), step)).toBe("run_succeeded");
-  expect((await runs.get(run.id)).status).toBe("SUCCEEDED");
-});
-
-test("when waits begin while analyses are published and several processes read", async () => {
-  const workflow = await runs.newWorkflow(space.id, EXTERNAL);
-  const started = await Promise.all(Array.from({ length: 40 }, () => runs.started(workflow)));
-  // All have come to the node that will wait.
-  for (const _ of started) expect(await stepOnce(stepping())).toBe("recorded");
-  const look = createExternalAnalysisStep(database.pool);
-  const publishing: Promise<unknown>[] = [];
-  const nodeSteps = {
-    external_analysis: async (input: Parameters<typeof look>[0]) => {
-      const result = await look(input);
-      if (result.kind === "waiting") publishing.push(publishIt(`${input.runId}:${input.nodeRunId}`));
-      return result;
-    },
-  };
-  const isOver = new AbortController();
-  const reading = [1, 2].map(async () => {
-    while (!isOver.signal.aborted) await read();
+  test("when waits begin while analyses are published and several processes read", async () => {
+    const workflow = await runs.newWorkflow(space.id, EXTERNAL);
+    const started = await Promise.all(Array.from({ length: 40 }, () => runs.started(workflow)));
+    // All have come to the node that will wait.
+    for (const _ of started) expect(await stepOnce(stepping())).toBe("recorded");
+    const look = createExternalAnalysisStep(database.pool);
+    const publishing: Promise<unknown>[] = [];
+    const nodeSteps = {
+      external_analysis: async (input: Parameters<typeof look>[0]) => {
+        const result = await look(input);
+        if (result.kind === "waiting") publishing.push(publishIt(`${input.runId}:${input.nodeRunId}`));
+        return result;
+      },
+    };
+    const isOver = new AbortController();
+    const reading = [1, 2].map(async () => {
+      while (!isOver.signal.aborted) await read();
+    });
+    const steppingOn = async () => {
+      for (const deadline = Date.now() + 20_000; Date.now() < deadline; ) {
+        await stepAll({ ...stepping(), nodeSteps });
+        if (
+          (await countRows(database.pool, "workspace.runs", {
+            status: "SUCCEEDED",
+            workflow_id: workflow,
+          })) === 40
+        )
+          return;
+      }
+    };
+    await Promise.all([steppingOn(), steppingOn()]);
+    isOver.abort();
+    await Promise.all([...reading, ...publishing]);
+    expect(
+      await countRows(database.pool, "workspace.runs", { status: "SUCCEEDED", workflow_id: workflow }),
+    ).toBe(40);
   });
-  const steppingOn = async () => {
-    for (const deadline = Date.now() + 20_000; Date.now() < deadline; ) {
-      await stepAll({ ...stepping(), nodeSteps });
-      if (
-        (await countRows(database.pool, "workspace.runs", {
-          status: "SUCCEEDED",
-          workflow_id: workflow,
-        })) === 40
-      )
-        return;
-    }
-  };
-  await Promise.all([steppingOn(), steppingOn()]);
-  isOver.abort();
-  await Promise.all([...reading, ...publishing]);
-  expect(
-    await countRows(database.pool, "workspace.runs", { status: "SUCCEEDED", workflow_id: workflow }),
-  ).toBe(40);
-});
 
-test("when more was published before than one read takes", async () => {
-  const { run, analysisId } = await waiting();
-  await database.pool.query(
-    `select sealpost.publish_analysis($1, json_build_object('id', gen_random_uuid(), 'status', 'succeeded'))
-     from generate_series(1, 1500)`,
-    [api.account.accountId],
-  );
-  await publishIt(analysisId);
-  await read();
-  expect(await stepAll(stepping())).toBe("run_succeeded");
-  expect((await runs.get(run.id)).status).toBe("SUCCEEDED");
-});
-
-test("when thousands wait, whatever the plan was made for", async () => {
-  const { run, analysisId } = await waiting();
-  await database.pool.query(
-    `insert into workspace.node_runs (account_id, run_id, sequence, node_id, input_count, status, is_ready, next_at,
-       awaited_analysis_id)
-     select account_id, run_id, 1000 + n, 'n' || n, 0, 'WAITING', false, next_at, 'other-' || n
-     from workspace.node_runs, generate_series(1, 3000) as n where run_id = $1 and sequence = 2`,
-    [run.id],
-  );
-  await database.pool.query(
-    `select sealpost.publish_analysis($1, json_build_object('id', 'many-' || n, 'status', 'succeeded'))
-     from generate_series(1, 1000) as n`,
-    [api.account.accountId],
-  );
-  await publishIt(analysisId);
-  const pool = createDispatchPool({
-    databaseUrl: database.url,
-    connectionsMax: 1,
-    applicationName: "generic plans",
-    onError: () => undefined,
+  test("when more was published before than one read takes", async () => {
+    const { run, analysisId } = await waiting();
+    await database.pool.query(
+      `select sealpost.publish_analysis($1, json_build_object('id', gen_random_uuid(), 'status', 'succeeded'))
+       from generate_series(1, 1500)`,
+      [api.account.accountId],
+    );
+    await publishIt(analysisId);
+    await read();
+    expect(await stepAll(stepping())).toBe("run_succeeded");
+    expect((await runs.get(run.id)).status).toBe("SUCCEEDED");
   });
-  await readFeeds(pool);
-  await pool.end();
-  const { rows } = await database.pool.query(
-    "select sequence from workspace.node_runs where run_id = $1 and is_ready",
-    [run.id],
-  );
-  expect(rows).toEqual([{ sequence: 2 }]);
-  // The others have no nodes.
-  await database.pool.query("delete from workspace.runs where id = $1", [run.id]);
+
+  test("when thousands wait, whatever the plan was made for", async () => {
+    const { run, analysisId } = await waiting();
+    await database.pool.query(
+      `insert into workspace.node_runs (account_id, run_id, sequence, node_id, input_count, status, is_ready, next_at,
+         awaited_analysis_id)
+       select account_id, run_id, 1000 + n, 'n' || n, 0, 'WAITING', false, next_at, 'other-' || n
+       from workspace.node_runs, generate_series(1, 3000) as n where run_id = $1 and sequence = 2`,
+      [run.id],
+    );
+    await database.pool.query(
+      `select sealpost.publish_analysis($1, json_build_object('id', 'many-' || n, 'status', 'succeeded'))
+       from generate_series(1, 1000) as n`,
+      [api.account.accountId],
+    );
+    await publishIt(analysisId);
+    const pool = createDispatchPool({
+      databaseUrl: database.url,
+      connectionsMax: 1,
+      applicationName: "generic plans",
+      onError: () => undefined,
+    });
+    await readFeeds(pool);
+    await pool.end();
+    const { rows } = await database.pool.query(
+      "select sequence from workspace.node_runs where run_id = $1 and is_ready",
+      [run.id],
+    );
+    expect(rows).toEqual([{ sequence: 2 }]);
+    // The others have no nodes.
+    await database.pool.query("delete from workspace.runs where id = $1", [run.id]);
+  });
 });
 
 test("feeds are read on without a rest while there is more", async () => {
