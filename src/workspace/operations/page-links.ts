@@ -100,9 +100,7 @@ export function pageLinkOperations({
         const filter = [user, pageId];
         const page = await listLinks(pool, user, pageId, cursors.read(cursor, filter), limit);
         if (page === null) throw request.problem("not_found");
-        const next_cursor = cursors.next(page.nextBelowId, filter);
-        const body = { items: page.links.map(linkBody), next_cursor, total: page.total };
-        return { body, headers: totalHeaders(page.isTotalCapped) };
+        return { body: cursors.pageBody(page, filter, linkBody), headers: totalHeaders(page) };
       },
     }),
     read({

@@ -1,7 +1,8 @@
 import type { ClientBase, Pool } from "pg";
+import type { CappedPage } from "../../model/list-page.ts";
 import type { LinkStatus } from "../model/page-links.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { type CappedTotal, cappedTotal, countedUpToMax, isBelow, readListPage } from "./lists.ts";
+import { isBelow, readListPage } from "./lists.ts";
 import { IS_PAGE_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
@@ -78,12 +79,6 @@ export async function lockLink(tx: ClientBase, user: SpaceUser, linkId: string):
   return await findLink(tx, user, linkId);
 }
 
-export type LinkPage = CappedTotal & {
-  readonly links: readonly StoredLink[];
-  /** The next page begins below this id; null: there is none. */
-  readonly nextBelowId: string | null;
-};
-
 /**
  * The links of a page, newest first. Null: there is no such page, or whoever asks is not a member of its space.
  * @param belowId null: from the newest
@@ -94,10 +89,10 @@ export async function listLinks(
   pageId: string,
   belowId: string | null,
   limit: number,
-): Promise<LinkPage | null> {
-  const list = await readListPage<StoredLink>(database, {
+): Promise<CappedPage<StoredLink> | null> {
+  return await readListPage<StoredLink>(database, {
     isSeen: IS_PAGE_SEEN,
-    counted: countedUpToMax("workspace.page_links where account_id = $1 and page_id = $3"),
+    total: { upToMax: "workspace.page_links where account_id = $1 and page_id = $3" },
     rows: `
       select ${LINK} from ${LINKS}
       where l.account_id = $1 and l.page_id = $3 and ${isBelow("l.id", "$4")}`,
@@ -105,7 +100,6 @@ export async function listLinks(
     values: [accountId, userId, pageId, belowId],
     limit,
   });
-  return list && { links: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 /** What its maker chooses. Null: no limit, no password. */

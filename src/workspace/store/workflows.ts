@@ -1,9 +1,10 @@
 import type { ClientBase, Pool } from "pg";
+import type { CappedPage } from "../../model/list-page.ts";
 import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { RunStatus } from "../model/runs.ts";
-import { type CappedTotal, cappedTotal, countedUpToMax, IS_MEMBER, isBelow, readListPage } from "./lists.ts";
+import { IS_MEMBER, isBelow, readListPage } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -88,12 +89,6 @@ export async function lockWorkflow(
   return await findWorkflow(tx, user, workflowId);
 }
 
-export type WorkflowPage = CappedTotal & {
-  readonly workflows: readonly ListedWorkflow[];
-  /** The next page begins below this id; null: there is none. */
-  readonly nextBelowId: string | null;
-};
-
 /**
  * The workflows of a space, newest first. Null: there is no such space, or whoever asks is not a member.
  * @param belowId null: from the newest
@@ -104,11 +99,11 @@ export async function listWorkflows(
   spaceId: string,
   belowId: string | null,
   limit: number,
-): Promise<WorkflowPage | null> {
-  const list = await readListPage<ListedWorkflow>(database, {
+): Promise<CappedPage<ListedWorkflow> | null> {
+  return await readListPage<ListedWorkflow>(database, {
     name: "list_workflows",
     isSeen: IS_MEMBER,
-    counted: countedUpToMax("workspace.workflows where account_id = $1 and space_id = $3"),
+    total: { upToMax: "workspace.workflows where account_id = $1 and space_id = $3" },
     rows: `
       select ${LISTED} from ${WORKFLOWS}
       where w.account_id = $1 and w.space_id = $3 and ${isBelow("w.id", "$4")}`,
@@ -116,7 +111,6 @@ export async function listWorkflows(
     values: [accountId, userId, spaceId, belowId],
     limit,
   });
-  return list && { workflows: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 /** A workflow with a first draft. The space exists. */
