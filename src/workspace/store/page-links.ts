@@ -111,21 +111,24 @@ export type LinkSettings = {
   readonly passwordHash: string | null;
 };
 
-/** A link that follows new versions. Returns its id. The page has a version, and the user may edit it. */
+/**
+ * A link that follows new versions. Returns its id; null: its time would be over. The page has a version, and the user
+ * may edit it.
+ */
 export async function insertLink(
   tx: ClientBase,
   { accountId, userId }: SpaceUser,
   pageId: string,
   tokenDigest: Uint8Array,
   { label, expiresAt, maxVisits, passwordHash }: LinkSettings,
-): Promise<string> {
+): Promise<string | null> {
   const { rows } = await tx.query<{ id: string }>(
     `insert into workspace.page_links (account_id, page_id, token_digest, label, expires_at, max_visits,
        password_hash, created_by)
-     values ($1, $2, $3, $4, $5, $6, $7, $8) returning id`,
+     select $1, $2, $3, $4, $5, $6, $7, $8 where $5::timestamptz is null or $5 > now() returning id`,
     [accountId, pageId, tokenDigest, label, expiresAt, maxVisits, passwordHash, userId],
   );
-  return rows[0]!.id;
+  return rows[0]?.id ?? null;
 }
 
 export type LinkChanges = { readonly [Name in keyof LinkSettings]?: LinkSettings[Name] | undefined } & {
