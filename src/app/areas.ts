@@ -192,7 +192,9 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
     },
   });
   runner.start();
-  context.onParentMessage((message) => runner.giveWayTo((message as DispatcherNews).attemptsPerSecond));
+  context.onParentMessage((message) => {
+    tell({ share: runner.giveWayTo((message as DispatcherNews).attemptsPerSecond) });
+  });
   return async () => {
     await runner.stop();
     await Promise.all([objects.close(), pool.end()]);
@@ -200,12 +202,16 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
 }
 
 /** What the steps' process tells the dispatcher, which has the metrics. */
-type RunNews = { readonly ended: "SUCCEEDED" | "FAILED" } | { readonly fault: RunnerWork };
+type RunNews =
+  | { readonly ended: "SUCCEEDED" | "FAILED" }
+  | { readonly fault: RunnerWork }
+  | { readonly share: number };
 
 function countRunNews(runs: RunMetrics, message: unknown): void {
   const news = message as RunNews;
   if ("ended" in news) runs.ended.of({ status: news.ended }).add();
-  else runs.faults.of({ work: news.fault }).add();
+  else if ("fault" in news) runs.faults.of({ work: news.fault }).add();
+  else runs.share.of({}).set(news.share);
 }
 
 /** Never rejects. */

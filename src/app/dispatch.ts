@@ -31,7 +31,6 @@ import { startNotices } from "./notices.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
-import { giveWay } from "./step-process.ts";
 import { version } from "./version.ts";
 
 /** Exit codes of the quarantine's process. Busy is EX_TEMPFAIL of sysexits.h: another such process is running. */
@@ -102,7 +101,6 @@ export async function runQuarantine(
 
 /** Does what areas compute: the child process of a dispatcher with lower priority. */
 export async function runAreaSteps(context: ProcessContext): Promise<void> {
-  giveWay();
   const shutdown = context.createShutdownSignal();
   const config = readConfig(context.env);
   const databaseUrl = await databaseUrlOf(config);

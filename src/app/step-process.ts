@@ -43,7 +43,10 @@ export function keepStepProcess(options: StepProcessOptions): { stop(): Promise<
       children: [{ name: "steps", file: mainFile, args: ["dispatch", "--area-steps"], env: context.env }],
       shutdown: stopping.signal,
       onEvent: (event) => {
-        if (event.kind === "started") send = event.send;
+        if (event.kind === "started") {
+          lowerPriority(event.pid);
+          send = event.send;
+        }
         tell(options, event);
       },
       graceMs: GRACE_MS,
@@ -75,10 +78,10 @@ function telling(countAttempts: () => number, send: SendNews): Disposable {
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
-/** Lowers this process's priority, where the system lets it. */
-export function giveWay(): void {
+/** Where the system lets it. As soon as the process is there: threads begin with the priority of who starts them. */
+function lowerPriority(pid: number): void {
   try {
-    setPriority(NICENESS);
+    setPriority(pid, NICENESS);
   } catch {
     // It works all the same.
   }

@@ -37,5 +37,13 @@ export function createRunMetrics(registry: MetricsRegistry) {
       unit: "seconds",
       labels: {},
     }),
+    share: registry.gauge({
+      name: "sealpost_workflow_steps_share",
+      help:
+        "The share of the time that this dispatcher's process of steps may take beside its webhooks: 1 with few of " +
+        "them, 0.1 from 450 attempts a second on.",
+      unit: "ratio",
+      labels: {},
+    }),
   };
 }

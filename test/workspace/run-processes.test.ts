@@ -1,5 +1,5 @@
 // Dispatchers and the processes that they have for steps.
-import { truncate } from "node:fs/promises";
+import { readdir, readFile, truncate } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifySignature } from "../../src/signing/verify.ts";
@@ -11,8 +11,10 @@ import { patience } from "../support/time-limits.ts";
 import { childrenOf, openRunSite, type RunSite } from "./support/run-processes.ts";
 import { chain, runsOf } from "./support/runs.ts";
 
-/** As much as is analysed of a document: four of them take a second. */
+/** As much as is analysed of a document: four of them take a second on a fast machine. */
 const LARGE_BYTES = 256 * 1_024 ** 2;
+/** Enough that the dispatcher can be stopped long before they are done. */
+const LARGE_COUNT = 8;
 
 let site: RunSite;
 beforeAll(async () => {
@@ -135,9 +137,47 @@ test("metrics tell what waits, how runs have ended, and that the process of thei
       'total{work="process"}': 1,
       ready: 0,
       oldest_seconds: 0,
+      share: 1,
     });
   expect((await runs.cancel(waiting.id)).status).toBe(200);
   await expect.poll(async () => (await metricsOf(dispatcher))['unfinished{status="WAITING"}']).toBe(0);
+  expect(await dispatcher.end("SIGTERM")).toBe(0);
+});
+
+/** How low the priority of each of its threads is. */
+async function nicenessOf(pid: number): Promise<readonly number[]> {
+  const threads = await readdir(`/proc/${pid}/task`);
+  const stats = await Promise.all(threads.map((id) => readFile(`/proc/${pid}/task/${id}/stat`, "utf8")));
+  // Behind the name, which may have spaces; the 19th value of all.
+  return stats.map((stat) => Number(stat.slice(stat.lastIndexOf(")")).split(" ")[17]));
+}
+
+test("steps have the least priority, and rest while many webhooks go out", async () => {
+  const { api, database, receiver, runs } = site;
+  const before = receiver.requests.length;
+  const { id: space_id } = await site.documents.newSpace();
+  const { id } = await runs.started(await runs.newWorkflow(space_id, chain()));
+  const dispatcher = await site.startDispatcher();
+  await runs.ended(id);
+  const niceness = await nicenessOf(await stepsOf(dispatcher));
+  expect(niceness.length).toBeGreaterThan(1);
+  expect(new Set(niceness)).toEqual(new Set([19]));
+
+  const share = async () => (await metricsOf(dispatcher)).share;
+  await expect.poll(share).toBe(1);
+  let published = 1;
+  const publish = async () => {
+    await database.pool.query(
+      `select sealpost.publish_analysis($1, json_build_object('id', gen_random_uuid(), 'status', 'succeeded'))
+       from generate_series(1, 100)`,
+      [api.account.accountId],
+    );
+    published += 100;
+    return await share();
+  };
+  await expect.poll(publish, { interval: 50, timeout: patience(20_000) }).toBeLessThan(1);
+  await receiver.waitForRequests(before + published);
+  await expect.poll(share, { timeout: patience(5_000) }).toBe(1);
   expect(await dispatcher.end("SIGTERM")).toBe(0);
 });
 
@@ -161,7 +201,7 @@ test("a dispatcher whose steps' process dies again and again goes on delivering,
 test("a dispatcher that is stopped gives its step back at once", async () => {
   const { api, database, documents, runs } = site;
   const { id: space_id } = await documents.newSpace();
-  for (let n = 0; n < 4; n++) {
+  for (let n = 0; n < LARGE_COUNT; n++) {
     const { id, storage_key } = await documents.uploaded({
       space_id,
       file_name: `${n}`,
@@ -190,7 +230,7 @@ test("a dispatcher that is stopped gives its step back at once", async () => {
   const other = await site.startDispatcher();
   expect((await runs.ended(id, 30_000)).status).toBe("SUCCEEDED");
   expect(await runs.items(id, "node-1")).toMatchObject(
-    Array(4).fill({ analysis: { bytes: LARGE_BYTES, text: null } }),
+    Array(LARGE_COUNT).fill({ analysis: { bytes: LARGE_BYTES, text: null } }),
   );
   expect((await runs.events(id)).some(({ kind }) => kind === "node.retried")).toBe(false);
   expect(await other.end("SIGTERM")).toBe(0);

@@ -13,10 +13,11 @@ export class Pace {
   #restsUntilMs = Number.NEGATIVE_INFINITY;
   #share = 1;
 
-  /** What the dispatcher does now. */
-  told(attemptsPerSecond: number): void {
+  /** What the dispatcher does now. Returns the share of the time that steps may take beside it: 1 is all of it. */
+  told(attemptsPerSecond: number): number {
     this.#share = Math.max(SHARE_MIN, 1 - attemptsPerSecond / ATTEMPTS_PER_SECOND_MAX);
     if (this.#share === 1) this.#restsUntilMs = Number.NEGATIVE_INFINITY;
+    return this.#share;
   }
 
   /** A step has taken so long. Times are of a clock that only goes on. */

@@ -60,9 +60,12 @@ export class Runner {
     this.#loops = Promise.all([this.#run(), this.#clean()]);
   }
 
-  /** How many attempts the dispatcher makes in a second now, beside which steps are taken. */
-  giveWayTo(attemptsPerSecond: number): void {
-    this.#pace.told(attemptsPerSecond);
+  /**
+   * How many attempts the dispatcher makes in a second now, beside which steps are taken. Returns the share of the time
+   * that steps may take: 1 is all of it.
+   */
+  giveWayTo(attemptsPerSecond: number): number {
+    return this.#pace.told(attemptsPerSecond);
   }
 
   /** Steps that are being taken are given back. */
