@@ -4,6 +4,7 @@ import type { DocumentStatus, LiveContentType } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { type FolderPlace, IS_PLACE_SEEN } from "./folders.ts";
 import { isBelow, readListPage } from "./lists.ts";
+import { joinMember } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -50,8 +51,7 @@ export async function findDocument(
       select ${DOCUMENT}, s.storage_prefix as "storagePrefix", m.role
       from workspace.documents as d ${WITH_NAMES}
       join workspace.spaces as s on s.account_id = d.account_id and s.id = d.space_id
-      join workspace.space_members as m
-        on m.account_id = d.account_id and m.space_id = d.space_id and m.user_id = $2
+      ${joinMember("d")}
       where d.account_id = $1 and d.id = $3`,
     values: [accountId, userId, documentId],
   });

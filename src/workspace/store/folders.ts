@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import type { ListPage } from "../../model/list-page.ts";
-import { IS_MEMBER, isAbove, readListPage } from "./lists.ts";
+import { isAbove, readListPage } from "./lists.ts";
+import { IS_MEMBER } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 

@@ -4,10 +4,6 @@ import { type CappedPage, cappedTotal, cutPage, TOTAL_MAX } from "../../model/li
 /** Rows that are counted for a total: one more than it can be tells of more. */
 const COUNTED_MAX = TOTAL_MAX + 1;
 
-/** Whether the user $2 of the account $1 is a member of the space $3. */
-export const IS_MEMBER =
-  "exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3)";
-
 /** Whether the id lies below the parameter; every id does, if that is null. */
 export function isBelow(id: string, parameter: string): string {
   return `${id} < coalesce(${parameter}::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')`;

@@ -1,7 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import type { ListPage } from "../../model/list-page.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { IS_MEMBER, isAbove, readListPage } from "./lists.ts";
+import { isAbove, readListPage } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 /** A member of a space, with who it is. */
@@ -22,6 +22,16 @@ const MEMBER = `m.user_id as "userId", u.email, u.name, u.image_url as "imageUrl
 const MEMBERS = `workspace.space_members as m
   join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
   join sealpost.users as u on u.account_id = m.account_id and u.id = m.user_id`;
+
+/** Whether the user $2 of the account $1 is a member of the space $3. */
+export const IS_MEMBER =
+  "exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3)";
+
+/** Joins, as m, what the user $2 is in the space of this row; nothing, if no member. */
+export function joinMember(row: string): string {
+  return `join workspace.space_members as m
+    on m.account_id = ${row}.account_id and m.space_id = ${row}.space_id and m.user_id = $2`;
+}
 
 /** Null: no member. */
 export async function findMember(

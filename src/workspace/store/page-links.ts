@@ -3,6 +3,7 @@ import type { CappedPage } from "../../model/list-page.ts";
 import type { LinkStatus } from "../model/page-links.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { isBelow, readListPage } from "./lists.ts";
+import { joinMember } from "./members.ts";
 import { IS_PAGE_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
@@ -62,8 +63,7 @@ export async function findLink(
       select ${LINK}, m.role
       from ${LINKS}
       join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
-      join workspace.space_members as m
-        on m.account_id = p.account_id and m.space_id = p.space_id and m.user_id = $2
+      ${joinMember("p")}
       where l.account_id = $1 and l.id = $3`,
     values: [accountId, userId, linkId],
   });

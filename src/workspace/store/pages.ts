@@ -1,7 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 import type { CappedPage } from "../../model/list-page.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { IS_MEMBER, isBelow, readListPage } from "./lists.ts";
+import { isBelow, readListPage } from "./lists.ts";
+import { IS_MEMBER, joinMember } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -55,8 +56,7 @@ export async function findPage(
     text: `
       select ${PAGE}, p.markdown, m.role
       from workspace.pages as p ${WITH_VERSION}
-      join workspace.space_members as m
-        on m.account_id = p.account_id and m.space_id = p.space_id and m.user_id = $2
+      ${joinMember("p")}
       where p.account_id = $1 and p.id = $3`,
     values: [accountId, userId, pageId],
   });
@@ -130,5 +130,5 @@ export async function saveDraft(
 /** Whether the user $2 of the account $1 is a member of the space of the page $3. */
 export const IS_PAGE_SEEN = `
 exists (select from workspace.pages as p
-  join workspace.space_members as m on m.account_id = p.account_id and m.space_id = p.space_id
-  where p.account_id = $1 and p.id = $3 and m.user_id = $2)`;
+  ${joinMember("p")}
+  where p.account_id = $1 and p.id = $3)`;

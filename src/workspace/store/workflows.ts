@@ -4,7 +4,8 @@ import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { RunStatus } from "../model/runs.ts";
-import { IS_MEMBER, isBelow, readListPage } from "./lists.ts";
+import { isBelow, readListPage } from "./lists.ts";
+import { IS_MEMBER, joinMember } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -56,7 +57,7 @@ const LISTED = `w.id, w.space_id as "spaceId", w.name, w.summary, w.enabled, w.d
 
 /** Of the member $2. */
 const WORKFLOWS = `workspace.workflows as w
-  join workspace.space_members as m on m.account_id = w.account_id and m.space_id = w.space_id and m.user_id = $2
+  ${joinMember("w")}
   join sealpost.users as c on c.account_id = w.account_id and c.id = w.created_by
   left join workspace.workflow_versions as v
     on v.account_id = w.account_id and v.workflow_id = w.id and v.version = w.current_version
