@@ -128,6 +128,8 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   metrics.database.watch("objects", pool);
   const counted = createMovingMetrics(metrics.registry);
   const runs = createRunMetrics(metrics.registry);
+  // Nobody rests until there are steps.
+  runs.share.of({}).set(1);
   metrics.registry.onRead(() => setMovingGauges(pool, counted));
   metrics.registry.onRead(() => setRunGauges(pool, runs));
   const objects = openObjects(config, pool);
