@@ -223,7 +223,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
   },
   tables: [
     ...["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"],
-    ...["workflows", "workflow_versions", "runs", "node_runs", "node_items", "run_events"],
+    ...["workflows", "workflow_versions", "runs", "node_runs", "node_items", "run_events", "feed_readers"],
     ...["pages", "page_versions", "page_links"],
   ].map((name) => `workspace.${name}`),
   makeThings: async (api, owner) => {

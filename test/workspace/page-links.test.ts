@@ -63,6 +63,28 @@ test("a link needs something to show, and a host to show it on", async () => {
   expect(shown.status).toBe(404);
 });
 
+test("a link that nobody could open is not made", async () => {
+  const { page, link } = await world.linked({
+    expires_at: new Date(Date.now() + patience(60_000)).toISOString(),
+  });
+  const make = (expires_at: string, key = api.account.key) =>
+    api.ask("POST", `/v1/pages/${page}/links`, { key, body: { label: "l", expires_at } });
+  for (const over of [PAST, new Date().toISOString(), "0001-01-01T00:00:00Z"]) {
+    const { status, body } = await make(over);
+    expect([status, body.code, body.errors], over).toEqual([
+      400,
+      "invalid_request",
+      [{ path: "body.expires_at", message: expect.stringContaining("Give a later time, or null") }],
+    ]);
+  }
+  // Whoever may not make links learns nothing else.
+  expect(codeOf(await make(PAST, (await api.newAccount()).key))).toEqual([404, "not_found"]);
+  const { body } = await api.ask("GET", `/v1/pages/${page}/links`);
+  expect(body).toMatchObject({ items: [{ id: link.id, state: "active" }], total: 1 });
+  // To end one at once is another thing.
+  expect(await update(link, { expires_at: PAST })).toMatchObject({ status: 200, body: { state: "expired" } });
+});
+
 async function closing(starting: Promise<TestApi>) {
   const api = await starting;
   return { api, [Symbol.asyncDispose]: () => api.close() };

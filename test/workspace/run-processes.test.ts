@@ -49,6 +49,24 @@ test("a run's webhook arrives, signed, soon after it was asked for", async () =>
   expect(await dispatcher.end("SIGTERM")).toBe(0);
 });
 
+test("a run goes on with the analysis that was published for it", async () => {
+  const { api, runs, receiver } = site;
+  const before = receiver.requests.length;
+  const { id: space_id } = await site.documents.newSpace();
+  const { id } = await runs.started(await runs.newWorkflow(space_id, chain({ kind: "external_analysis" })));
+  const dispatcher = await site.startDispatcher();
+  const { node_runs } = await runs.until(id, ["WAITING"]);
+  const { analysis_id } = node_runs[1]!.wait as { analysis_id: string };
+  const body = { analysis: { id: analysis_id, status: "succeeded", pages: 3 } };
+  expect((await api.ask("POST", "/v1/analyses", { body })).status).toBe(202);
+  expect((await runs.ended(id)).status).toBe("SUCCEEDED");
+  expect(await runs.items(id, "node-0")).toEqual([body.analysis]);
+  const requests = (await receiver.waitForRequests(before + 2)).slice(before);
+  const told = requests.map((request) => JSON.parse(request.body.toString()).data.id);
+  expect(told.sort()).toEqual([id, analysis_id].sort());
+  expect(await dispatcher.end("SIGTERM")).toBe(0);
+});
+
 test("the workspace alone runs workflows, and what they publish waits for who delivers", async () => {
   const { api, database, documents, runs, receiver } = site;
   const serve = await site.startServe({ AREAS: "workspace" });

@@ -1,7 +1,13 @@
 // Whatever definition is accepted runs to an end.
+import { randomUUID } from "node:crypto";
 import { fc } from "@fast-check/vitest";
 import { expect, test } from "vitest";
+import { sequenceEvents } from "../../src/store/feed.ts";
+import type { Definition } from "../../src/workspace/model/definition.ts";
 import { sourcesOf } from "../../src/workspace/model/definition-graph.ts";
+import { wakeAwaiting } from "../../src/workspace/store/awaited-analyses.ts";
+import { publish } from "../support/installation.ts";
+import type { Json } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
 import { api, database, documents, runs, stepping, useRuns } from "./run-world.ts";
 import { definitions } from "./support/definitions.ts";
@@ -9,6 +15,7 @@ import { claimNext, publishedAnalyses, stepAll } from "./support/runs.ts";
 
 const RUNS = 60;
 const SEED = 20261122;
+const HOLDER = randomUUID();
 
 useRuns();
 
@@ -18,6 +25,11 @@ const waits = fc.oneof(
     .date({ min: new Date(0), max: new Date(), noInvalidDate: true })
     .map((date) => ({ until: date.toISOString() })),
 );
+
+/** Those that wait for no time. */
+function externals({ nodes }: Definition): string[] {
+  return nodes.filter(({ kind }) => kind === "external_analysis").map(({ id }) => id);
+}
 
 test(
   "whatever a definition has, each node runs once, after all before it, and the run is published once",
@@ -42,9 +54,21 @@ test(
           await stepAll(stepping());
           const { status } = await runs.get(id);
           if (status === "SUCCEEDED" || status === "FAILED") break;
+          for (const { wait } of (await runs.get(id)).node_runs as { wait: Json | null }[]) {
+            if (wait?.kind !== "analysis") continue;
+            const analysis = JSON.stringify({ id: wait.analysis_id, status: "succeeded" });
+            await publish(database.pool, api.account.accountId, analysis);
+          }
+          // Who waits for one is woken before its time, which comes then.
+          await sequenceEvents(database.pool, HOLDER, 60_000);
+          await wakeAwaiting(database.pool);
+          await stepAll(stepping());
           await database.pool.query(
-            `update workspace.node_runs set next_at = now(), started_at = started_at - interval '31 days'
-           where next_at > now()`,
+            `update workspace.node_runs
+             set next_at = now(),
+               started_at = started_at - case when node_id = any($1) then interval '0' else interval '31 days' end
+             where next_at > now()`,
+            [externals(definition)],
           );
         }
         const run = await runs.get(id);

@@ -32,6 +32,7 @@ const node = {
   documents: nodeOf("documents"),
   wait: nodeOf("wait"),
   analyze: nodeOf("analyze"),
+  external_analysis: nodeOf("external_analysis"),
 } satisfies { readonly [Kind in NodeKind]: z.ZodType<{ kind: Kind }> };
 
 const Edge = z.strictObject({ from: nodeId, to: nodeId });
@@ -44,10 +45,14 @@ export const Definition = z
   .strictObject({
     nodes: z
       .array(
-        z.discriminatedUnion("kind", [node.manual_trigger, node.documents, node.wait, node.analyze], {
-          error: ({ code }) =>
-            code === "invalid_union" ? `Must be one of ${NODE_KINDS.join(", ")}.` : undefined,
-        }),
+        z.discriminatedUnion(
+          "kind",
+          [node.manual_trigger, node.documents, node.wait, node.analyze, node.external_analysis],
+          {
+            error: ({ code }) =>
+              code === "invalid_union" ? `Must be one of ${NODE_KINDS.join(", ")}.` : undefined,
+          },
+        ),
       )
       .max(NODES_MAX),
     edges: z.array(Edge).max(EDGES_MAX),

@@ -2,6 +2,8 @@ import { z } from "zod";
 import { DAY_SECONDS } from "../../model/time.ts";
 
 export const WAIT_SECONDS_MAX = 30 * DAY_SECONDS;
+/** As long as an analysis can be read, by default. */
+export const EXTERNAL_SECONDS_MAX = 7 * DAY_SECONDS;
 export const TOP_WORDS_MAX = 50;
 const TOP_WORDS_DEFAULT = 10;
 
@@ -46,6 +48,15 @@ export const nodeParameters = {
       .max(TOP_WORDS_MAX)
       .default(TOP_WORDS_DEFAULT)
       .describe("How many of the most frequent words it tells."),
+  }),
+  /** Waits for an analysis that somebody else publishes, and hands it on. */
+  external_analysis: z.strictObject({
+    timeout_seconds: z
+      .int()
+      .min(1)
+      .max(EXTERNAL_SECONDS_MAX)
+      .default(EXTERNAL_SECONDS_MAX)
+      .describe("How long it waits for the analysis. Then the run fails."),
   }),
 } as const satisfies Readonly<Record<string, z.ZodType>>;
 

@@ -29,7 +29,13 @@ export const RUN_EVENT_KINDS = [
 export type RunEventKind = (typeof RUN_EVENT_KINDS)[number];
 
 /** Why a node, and with it its run, has failed. */
-export const NODE_ERROR_CODES = ["folder_not_found", "run_too_large", "attempts_exhausted"] as const;
+export const NODE_ERROR_CODES = [
+  "folder_not_found",
+  "run_too_large",
+  "attempts_exhausted",
+  "external_analysis_failed",
+  "external_analysis_missing",
+] as const;
 export type NodeErrorCode = (typeof NODE_ERROR_CODES)[number];
 
 /** Why a run has failed. */

@@ -14,6 +14,8 @@ export type NodeStepInput<Kind extends NodeKind> = {
   readonly node: NodeOf<Kind>;
   readonly accountId: string;
   readonly spaceId: string;
+  readonly runId: string;
+  readonly nodeRunId: string;
   /** What the run was started with. */
   readonly runInput: Item;
   /** What the step before this one left; null: this is the first. */
@@ -34,8 +36,8 @@ export type NodeStepInput<Kind extends NodeKind> = {
 export type NodeStepResult =
   /** There is more to do: `position` is what the next step begins with. */
   | { readonly kind: "progressed"; readonly items: readonly Item[]; readonly position: unknown }
-  /** There is nothing to do until then; `position` stays. */
-  | { readonly kind: "waiting"; readonly until: Date }
+  /** There is nothing to do until then, or until this analysis is published (null: any); `position` stays. */
+  | { readonly kind: "waiting"; readonly until: Date; readonly analysisId: string | null }
   | { readonly kind: "succeeded"; readonly items: readonly Item[] };
 
 /** What a kind of node does. What it throws is tried again, but for a `NodeFailedError`. */

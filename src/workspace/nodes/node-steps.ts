@@ -3,6 +3,7 @@ import type { NodeKind } from "../model/node-kinds.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { createAnalyzeStep } from "./analyze.ts";
 import { createDocumentsStep } from "./documents.ts";
+import { createExternalAnalysisStep } from "./external-analysis.ts";
 import { triggerStep } from "./manual-trigger.ts";
 import type { NodeStep } from "./node-step.ts";
 import { waitStep } from "./wait.ts";
@@ -16,5 +17,6 @@ export function createNodeSteps(pool: Pool, objects: ObjectStore): NodeSteps {
     documents: createDocumentsStep(pool),
     wait: waitStep,
     analyze: createAnalyzeStep(pool, objects),
+    external_analysis: createExternalAnalysisStep(pool),
   };
 }

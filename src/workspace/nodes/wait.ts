@@ -8,7 +8,7 @@ export const waitStep: NodeStep<"wait"> = async ({ node, position, startedAt, no
   const { for_seconds, until: moment } = node.parameters;
   const until =
     moment === undefined ? new Date(startedAt.getTime() + (for_seconds ?? 0) * 1_000) : new Date(moment);
-  if (until > now) return { kind: "waiting", until };
+  if (until > now) return { kind: "waiting", until, analysisId: null };
   const input = await readInput(position as InputPlace | null, ITEMS_PER_STEP);
   const items = input.map(({ item }) => item);
   const last = input.at(-1);

@@ -3,6 +3,7 @@ import { PAGE_ITEMS_MAX } from "../../api/limits.ts";
 import type { Operation } from "../../api/operation.ts";
 import { jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../../api/pagination.ts";
+import { cutPage } from "../../model/list-page.ts";
 import { INTEGER_MAX, id } from "../../operations/fields.ts";
 import { readItems } from "../store/node-items.ts";
 import { listNodeRuns } from "../store/node-runs.ts";
@@ -47,12 +48,9 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
         if (nodeRun === undefined) return { body: { items: [], next_cursor: null, total: 0 } };
         const { sequence, itemCount } = nodeRun;
         const found = await readItems(pool, accountId, runId, sequence, after, limit + 1);
-        const items = found.slice(0, limit);
-        const last = items.at(-1);
-        const next_cursor =
-          found.length > limit && last !== undefined ? cursors.write(last.index, filter) : null;
-        const body = { items: items.map((item) => nodeItemBody(nodeId, item)), next_cursor };
-        return { body: { ...body, total: Math.max(itemCount, (found.at(-1)?.index ?? -1) + 1) } };
+        const total = Math.max(itemCount, (found.at(-1)?.index ?? -1) + 1);
+        const page = { ...cutPage(found, limit, ({ index }) => index), total };
+        return { body: cursors.pageBody(page, filter, (item) => nodeItemBody(nodeId, item)) };
       },
     }),
     read({

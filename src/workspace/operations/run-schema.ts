@@ -1,8 +1,14 @@
 import { z } from "zod";
-import { INTEGER_MAX, id, targetUrl, time } from "../../operations/fields.ts";
+import { analysisId, INTEGER_MAX, id, targetUrl, time } from "../../operations/fields.ts";
 import { Definition } from "../model/definition.ts";
 import { isTriggerKind, NODE_KINDS } from "../model/node-kinds.ts";
-import { NODE_ERROR_CODES, RUN_ERROR_CODES, RUN_EVENT_KINDS, RUN_STATUSES } from "../model/runs.ts";
+import {
+  NODE_ERROR_CODES,
+  type NodeErrorCode,
+  RUN_ERROR_CODES,
+  RUN_EVENT_KINDS,
+  RUN_STATUSES,
+} from "../model/runs.ts";
 import type { StoredItem } from "../store/node-items.ts";
 import type { StoredNodeRun } from "../store/node-runs.ts";
 import type { StoredRunEvent } from "../store/run-events.ts";
@@ -74,11 +80,18 @@ const NodeRun = z
     duration_ms: count
       .nullable()
       .describe("From its start to its end, waits included; null: one is to come."),
-    wake_at: time.nullable().describe("When it goes on; null: it does not wait."),
+    wake_at: time.nullable().describe("When it goes on at the latest; null: it does not wait."),
     started_at: time.nullable(),
     completed_at: time.nullable(),
     wait: z
-      .object({ kind: z.literal("time"), until: time })
+      .discriminatedUnion("kind", [
+        z.object({ kind: z.literal("time"), until: time }),
+        z.object({
+          kind: z.literal("analysis"),
+          analysis_id: analysisId.describe("Publish an analysis of this id: the node goes on with it."),
+          until: time.describe("Then the node fails."),
+        }),
+      ])
       .nullable()
       .describe("What it waits for; null: nothing."),
   })
@@ -114,7 +127,7 @@ export const WorkflowRun = z
     created_at: time,
     started_at: time.nullable(),
     completed_at: time.nullable(),
-    wake_at: time.nullable().describe("When it goes on; null: it does not wait."),
+    wake_at: time.nullable().describe("When it goes on at the latest; null: it does not wait."),
     input: object,
     webhook_url: z.string().nullable(),
     delivery_id: id.nullable().describe("The delivery that tells of its end; null: there is none."),
@@ -146,6 +159,9 @@ export const RunEvents = z
 export const NodeItem = z
   .object({ node_id: z.string(), index: count, item: object })
   .meta({ id: "NodeItem", description: "What a node has handed on." });
+
+/** It was not the workflow's fault, nor that of what it was given. */
+const RETRYABLE: ReadonlySet<NodeErrorCode> = new Set(["attempts_exhausted", "external_analysis_missing"]);
 
 const timeOrNull = (moment: Date | null) => moment?.toISOString() ?? null;
 
@@ -211,15 +227,21 @@ function nodeRunBody(nodeRun: StoredNodeRun, { definition }: FoundRun): z.output
     error_code: errorCode,
     error_message: nodeRun.errorMessage,
     error_details: {},
-    retryable: errorCode === "attempts_exhausted",
+    retryable: errorCode !== null && RETRYABLE.has(errorCode),
     cost_micro_usd: 0,
     micro_credits: 0,
     duration_ms: durationMs,
     wake_at: timeOrNull(wakeAt),
     started_at: timeOrNull(startedAt),
     completed_at: timeOrNull(completedAt),
-    wait: wakeAt === null ? null : { kind: "time", until: wakeAt.toISOString() },
+    wait: waitOf(nodeRun),
   };
+}
+
+function waitOf({ wakeAt, awaitedAnalysisId: analysis_id }: StoredNodeRun): z.output<typeof NodeRun>["wait"] {
+  if (wakeAt === null) return null;
+  const until = wakeAt.toISOString();
+  return analysis_id === null ? { kind: "time", until } : { kind: "analysis", analysis_id, until };
 }
 
 export function runEventsBody(events: readonly StoredRunEvent[], after: number): z.output<typeof RunEvents> {

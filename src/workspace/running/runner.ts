@@ -2,6 +2,7 @@ import type { Pool } from "pg";
 import { abortableDelay } from "../../schedule/backoff.ts";
 import { createNodeSteps } from "../nodes/node-steps.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
+import { wakeAwaiting } from "../store/awaited-analyses.ts";
 import { removeEndedRuns } from "../store/run-retention.ts";
 import { type ClaimedStep, claimStep, makeStepsReady, renewLease } from "../store/steps.ts";
 import { Pace } from "./pace.ts";
@@ -13,6 +14,8 @@ import type { StepEnd } from "./step-end.ts";
  * waits for all others that do, webhooks' included.
  */
 const LOOK_EVERY_MS = 200;
+/** How soon an analysis that a node waits for is noticed, once it has its place in the feed. */
+const READ_FEEDS_EVERY_MS = 500;
 /** Nobody else takes a step that is being taken; one whose process has died is taken again then. */
 const LEASE_MS = 15_000;
 const RENEW_EVERY_MS = 5_000;
@@ -34,6 +37,8 @@ export type RunnerOptions = {
   readonly onError: (work: RunnerWork, error: unknown) => void;
   /** Absent: a fifth of a second. */
   readonly lookEveryMs?: number;
+  /** Absent: half a second. */
+  readonly readFeedsEveryMs?: number;
   /** Absent: 15 s. */
   readonly leaseMs?: number;
 };
@@ -57,7 +62,7 @@ export class Runner {
   }
 
   start(): void {
-    this.#loops = Promise.all([this.#run(), this.#clean()]);
+    this.#loops = Promise.all([this.#run(), this.#readFeeds(), this.#clean()]);
   }
 
   /**
@@ -141,6 +146,15 @@ export class Runner {
       step,
       AbortSignal.any([this.#stopping.signal, lost]),
     );
+  }
+
+  async #readFeeds(): Promise<void> {
+    const { signal } = this.#stopping;
+    const { pool, readFeedsEveryMs = READ_FEEDS_EVERY_MS } = this.#options;
+    while (!signal.aborted) {
+      await this.#try("look", () => wakeAwaiting(pool));
+      await abortableDelay(readFeedsEveryMs, signal);
+    }
   }
 
   async #clean(): Promise<void> {

@@ -2,6 +2,7 @@ import type { ClientBase } from "pg";
 import { sourcesOf, targetsOf } from "../model/definition-graph.ts";
 import { RUN_ITEM_BYTES_MAX, RUN_ITEMS_MAX, STEP_ATTEMPTS_MAX } from "../model/runs.ts";
 import { NodeFailedError, type NodeStepResult } from "../nodes/node-step.ts";
+import { awaitAnalysis } from "../store/awaited-analyses.ts";
 import { type Item, insertItems } from "../store/node-items.ts";
 import { cancelNodeRuns, insertNodeRuns, listNodeRuns, type StoredNodeRun } from "../store/node-runs.ts";
 import { insertRunEvents, type NewRunEvent } from "../store/run-events.ts";
@@ -46,12 +47,13 @@ export async function recordResult(
     await insertItems(tx, accountId, runId, sequence, texts);
     await addRunItems(tx, accountId, runId, items.length, bytes);
   }
-  const details = result.kind === "waiting" ? { until: result.until.toISOString() } : handedOn;
+  const details = result.kind === "waiting" ? waitDetails(result) : handedOn;
   await insertRunEvents(tx, accountId, runId, [{ kind: `node.${result.kind}`, nodeId, details }]);
   switch (result.kind) {
     case "progressed":
       return "recorded";
     case "waiting":
+      if (result.analysisId !== null) await awaitAnalysis(tx, step, result.analysisId);
       await settleStatus(tx, step, await listNodeRuns(tx, accountId, runId));
       return "recorded";
     case "succeeded":
@@ -61,14 +63,21 @@ export async function recordResult(
   }
 }
 
+function waitDetails({ until, analysisId }: NodeStepResult & { kind: "waiting" }) {
+  return { until: until.toISOString(), ...(analysisId !== null && { analysis_id: analysisId }) };
+}
+
 function changeOf(result: NodeStepResult, { position }: StepFacts) {
+  const none = { awaitedAnalysisId: null };
   switch (result.kind) {
     case "progressed":
-      return { status: "ACTIVE", position: result.position, next: { inMs: 0 } } as const;
-    case "waiting":
-      return { status: "WAITING", position, next: { at: result.until } } as const;
+      return { ...none, status: "ACTIVE", position: result.position, next: { inMs: 0 } } as const;
+    case "waiting": {
+      const { until, analysisId: awaitedAnalysisId } = result;
+      return { status: "WAITING", position, next: { at: until }, awaitedAnalysisId } as const;
+    }
     case "succeeded":
-      return { status: "SUCCEEDED", position, next: null } as const;
+      return { ...none, status: "SUCCEEDED", position, next: null } as const;
     default:
       throw new Error(`A result of unknown kind: ${JSON.stringify(result satisfies never)}`);
   }
@@ -130,7 +139,7 @@ export async function recordRetry(
   const { accountId, runId, attempt } = step;
   const { nodeId, position } = facts;
   await lockRun(tx, accountId, runId);
-  const change = { items: 0, errorItems: 0, errorCode: null, errorMessage: null };
+  const change = { items: 0, errorItems: 0, errorCode: null, errorMessage: null, awaitedAnalysisId: null };
   const retried = { status: null, position, attempt: attempt + 1, next: { inMs: delayMs } } as const;
   if (!(await changeNodeRun(tx, step, { ...change, ...retried }))) return "lost";
   await insertRunEvents(tx, accountId, runId, [
@@ -149,7 +158,8 @@ export async function recordFailure(
   const { accountId, runId, attempt } = step;
   const { nodeId, position } = facts;
   await lockRun(tx, accountId, runId);
-  const change = { items: 0, errorItems: 0, attempt: Math.min(attempt, STEP_ATTEMPTS_MAX), position };
+  const attempts = Math.min(attempt, STEP_ATTEMPTS_MAX);
+  const change = { items: 0, errorItems: 0, attempt: attempts, position, awaitedAnalysisId: null };
   const failed = { status: "FAILED", errorCode: code, errorMessage: message, next: null } as const;
   if (!(await changeNodeRun(tx, step, { ...change, ...failed }))) return "lost";
   const cancelled = await cancelNodeRuns(tx, accountId, runId);

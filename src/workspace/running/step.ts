@@ -73,11 +73,12 @@ async function doStep(
   facts: StepFacts & { readonly startedAt: Date },
   signal: AbortSignal,
 ): Promise<NodeStepResult> {
-  const { accountId } = step;
-  const { definition, nodeId, spaceId, input: runInput, position, startedAt, now } = facts;
+  const { accountId, runId } = step;
+  const { definition, nodeId, nodeRunId, spaceId, input: runInput, position, startedAt, now } = facts;
   const node = definition.nodes.find(({ id }) => id === nodeId)!;
   const readInput = createInputReader(pool, step, definition, nodeId);
-  const common = { accountId, spaceId, runInput, position, startedAt, now, signal, readInput };
+  const ids = { accountId, spaceId, runId, nodeRunId };
+  const common = { ...ids, runInput, position, startedAt, now, signal, readInput };
   return await stepOf(nodeSteps, node, common);
 }
 
@@ -95,6 +96,8 @@ function stepOf(
       return nodeSteps.wait({ ...common, node });
     case "analyze":
       return nodeSteps.analyze({ ...common, node });
+    case "external_analysis":
+      return nodeSteps.external_analysis({ ...common, node });
     default:
       throw new Error(`A node of unknown kind: ${JSON.stringify(node satisfies never)}`);
   }

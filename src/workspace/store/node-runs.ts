@@ -14,6 +14,8 @@ export type StoredNodeRun = {
   readonly errorCode: NodeErrorCode | null;
   readonly errorMessage: string | null;
   readonly wakeAt: Date | null;
+  /** The analysis that it waits for; null: for none. */
+  readonly awaitedAnalysisId: string | null;
   readonly startedAt: Date | null;
   readonly completedAt: Date | null;
 };
@@ -29,7 +31,8 @@ export async function listNodeRuns(
     text: `
       select id, sequence, node_id as "nodeId", status, attempt, input_count as "inputCount",
         item_count as "itemCount", error_item_count as "errorItemCount", error_code as "errorCode",
-        error_message as "errorMessage", wake_at as "wakeAt", started_at as "startedAt", completed_at as "completedAt"
+        error_message as "errorMessage", wake_at as "wakeAt", awaited_analysis_id as "awaitedAnalysisId",
+        started_at as "startedAt", completed_at as "completedAt"
       from workspace.node_runs where account_id = $1 and run_id = $2 order by sequence`,
     values: [accountId, runId],
   });
@@ -66,8 +69,8 @@ export async function cancelNodeRuns(
 ): Promise<readonly string[]> {
   const { rows } = await tx.query<{ node_id: string }>(
     `update workspace.node_runs
-     set status = 'CANCELLED', completed_at = clock_timestamp(), wake_at = null, is_ready = false, next_at = null,
-       lease_token = null
+     set status = 'CANCELLED', completed_at = clock_timestamp(), wake_at = null, awaited_analysis_id = null,
+       is_ready = false, next_at = null, lease_token = null
      where account_id = $1 and run_id = $2 and next_at is not null returning node_id`,
     [accountId, runId],
   );

@@ -108,6 +108,7 @@ export type StepFacts = {
   readonly webhookUrl: string | null;
   readonly traceparent: string | null;
   readonly nodeId: string;
+  readonly nodeRunId: string;
   readonly nodeStatus: RunStatus;
   /** How far it is; null: at the beginning. */
   readonly position: unknown;
@@ -122,8 +123,8 @@ export async function readStep(database: Pool | ClientBase, step: ClaimedStep): 
     name: "read_step",
     text: `
       select r.status as "runStatus", r.workflow_id as "workflowId", r.space_id as "spaceId", v.definition, r.input,
-        r.webhook_url as "webhookUrl", r.traceparent, n.node_id as "nodeId", n.status as "nodeStatus", n.position,
-        n.started_at as "startedAt", now()
+        r.webhook_url as "webhookUrl", r.traceparent, n.node_id as "nodeId", n.id as "nodeRunId",
+        n.status as "nodeStatus", n.position, n.started_at as "startedAt", now()
       from workspace.node_runs as n
       join workspace.runs as r on r.account_id = n.account_id and r.id = n.run_id
       join workspace.workflow_versions as v
@@ -145,6 +146,8 @@ export type NodeChange = {
   readonly errorItems: number;
   readonly errorCode: string | null;
   readonly errorMessage: string | null;
+  /** The analysis that ends its wait sooner; null: there is none. */
+  readonly awaitedAnalysisId: string | null;
   /** When the next step may be taken: so many milliseconds from now, or at a time; null: there is none. */
   readonly next: { readonly inMs: number } | { readonly at: Date } | null;
 };
@@ -158,7 +161,8 @@ export async function startNodeRun(tx: ClientBase, step: ClaimedStep): Promise<D
     name: "start_node_run",
     text: `
       update workspace.node_runs
-      set status = 'ACTIVE', started_at = coalesce(started_at, clock_timestamp()), wake_at = null
+      set status = 'ACTIVE', started_at = coalesce(started_at, clock_timestamp()), wake_at = null,
+        awaited_analysis_id = null
       where ${OF_STEP} returning started_at`,
     values: keyOf(step),
   });
@@ -184,7 +188,7 @@ export async function changeNodeRun(
         next_at = coalesce($12::timestamptz, now() + $13::float8 * interval '1 millisecond'),
         wake_at = case when $5 is null then wake_at when $5 = 'WAITING' then $12::timestamptz end,
         completed_at = case when $12::timestamptz is null and $13::float8 is null then clock_timestamp() end,
-        is_ready = $13::float8 is not distinct from 0, lease_token = null
+        awaited_analysis_id = $14, is_ready = $13::float8 is not distinct from 0, lease_token = null
       where ${OF_STEP} returning item_count as items, error_item_count as errors`,
     values: [
       ...keyOf(step),
@@ -197,6 +201,7 @@ export async function changeNodeRun(
       change.errorMessage,
       next !== null && "at" in next ? next.at : null,
       next !== null && "inMs" in next ? next.inMs : null,
+      change.awaitedAnalysisId,
     ],
   });
   return rows[0] ?? null;

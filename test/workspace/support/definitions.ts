@@ -1,7 +1,11 @@
 // Definitions that the API takes, of every shape and size.
 import { fc } from "@fast-check/vitest";
 import type { Definition, DefinitionNode, NodeOf } from "../../../src/workspace/model/definition.ts";
-import { TOP_WORDS_MAX, WAIT_SECONDS_MAX } from "../../../src/workspace/model/node-kinds.ts";
+import {
+  EXTERNAL_SECONDS_MAX,
+  TOP_WORDS_MAX,
+  WAIT_SECONDS_MAX,
+} from "../../../src/workspace/model/node-kinds.ts";
 
 /** With names that every object has, and that differ in nothing but their case. */
 const ids = fc.oneof(
@@ -40,6 +44,9 @@ export function definitions(options: DefinitionOptions = {}): fc.Arbitrary<Defin
     fc
       .integer({ min: 1, max: TOP_WORDS_MAX })
       .map((top_words) => ({ kind: "analyze", parameters: { top_words } })),
+    fc
+      .integer({ min: 1, max: EXTERNAL_SECONDS_MAX })
+      .map((timeout_seconds) => ({ kind: "external_analysis", parameters: { timeout_seconds } })),
   );
   return fc
     .uniqueArray(ids, { minLength: 1, maxLength: nodesMax + 1 })
