@@ -185,6 +185,7 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
     objects,
     random: context.random,
     retentionMs: config.logRetentionDays * DAY_MS,
+    onTaken: () => tell({ taken: 1 }),
     onEnded: (ended) => tell({ ended }),
     onError: (fault, err) => {
       tell({ fault });
@@ -205,12 +206,14 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
 type RunNews =
   | { readonly ended: "SUCCEEDED" | "FAILED" }
   | { readonly fault: RunnerWork }
+  | { readonly taken: number }
   | { readonly share: number };
 
 function countRunNews(runs: RunMetrics, message: unknown): void {
   const news = message as RunNews;
   if ("ended" in news) runs.ended.of({ status: news.ended }).add();
   else if ("fault" in news) runs.faults.of({ work: news.fault }).add();
+  else if ("taken" in news) runs.taken.of({}).add(news.taken);
   else runs.share.of({}).set(news.share);
 }
 
