@@ -200,6 +200,28 @@ test.each([
   expect([status, problem.errors]).toEqual([400, [expect.objectContaining({ path: expect.any(String) })]]);
 });
 
+test("neither a password nor its hash is in the database as it was sent, in the log or in the audit", async () => {
+  const password = `kept nowhere ${randomUUID()}`;
+  const { link } = await world.linked({ password });
+  await update(link, { password });
+  await world.send(link, password);
+  const found = await Promise.all(
+    ["sealpost.idempotency_keys", "sealpost.audit_log", "workspace.page_links"].map((table) =>
+      database.pool.query(`select to_jsonb(t)::text as row from ${table} as t`),
+    ),
+  );
+  const everything = JSON.stringify([found.map(({ rows }) => rows), api.log]);
+  expect(everything).not.toContain(password);
+  expect(everything).not.toContain(Buffer.from(password).toString("hex"));
+  const { rows } = await database.pool.query("select password_hash from workspace.page_links where id = $1", [
+    link.id,
+  ]);
+  expect(rows[0].password_hash).toMatch(/^scrypt\$15\$8\$3\$[^$]{24}\$[^$]{44}$/);
+  const audit = JSON.stringify(found[1]!.rows);
+  expect(audit).not.toContain("scrypt$");
+  expect(audit).toContain("has_password");
+});
+
 test("no transaction is open while a password is hashed", async () => {
   const { page } = await world.published();
   const making = Promise.all(
@@ -225,26 +247,4 @@ test("no transaction is open while a password is hashed", async () => {
   // On a slow machine some would have waited for too long.
   expect(statuses.filter((status) => status !== 503)).not.toEqual([]);
   for (const status of statuses) expect([201, 503]).toContain(status);
-});
-
-test("neither a password nor its hash is in the database as it was sent, in the log or in the audit", async () => {
-  const password = `kept nowhere ${randomUUID()}`;
-  const { link } = await world.linked({ password });
-  await update(link, { password });
-  await world.send(link, password);
-  const found = await Promise.all(
-    ["sealpost.idempotency_keys", "sealpost.audit_log", "workspace.page_links"].map((table) =>
-      database.pool.query(`select to_jsonb(t)::text as row from ${table} as t`),
-    ),
-  );
-  const everything = JSON.stringify([found.map(({ rows }) => rows), api.log]);
-  expect(everything).not.toContain(password);
-  expect(everything).not.toContain(Buffer.from(password).toString("hex"));
-  const { rows } = await database.pool.query("select password_hash from workspace.page_links where id = $1", [
-    link.id,
-  ]);
-  expect(rows[0].password_hash).toMatch(/^scrypt\$15\$8\$3\$[^$]{24}\$[^$]{44}$/);
-  const audit = JSON.stringify(found[1]!.rows);
-  expect(audit).not.toContain("scrypt$");
-  expect(audit).toContain("has_password");
 });
