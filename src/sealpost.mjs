@@ -7,10 +7,11 @@ import { fileURLToPath } from "node:url";
 
 const MAJOR_MIN = 24;
 const main = new URL("./main.ts", import.meta.url);
+const packages = new URL("../node_modules", import.meta.url);
 const ownNode = fileURLToPath(new URL("../node_modules/.bin/node", import.meta.url));
 
 if (Number.parseInt(process.versions.node, 10) >= MAJOR_MIN) {
-  await import(main.href);
+  await import(main.href).catch(failUninstalled);
 } else if (existsSync(ownNode)) {
   runOnOwnNode();
 } else {
@@ -31,10 +32,17 @@ function runOnOwnNode() {
   });
 }
 
+function failUninstalled(error) {
+  if (error.code !== "ERR_MODULE_NOT_FOUND" || existsSync(packages)) throw error;
+  fail("Sealpost's packages are not installed. Run `npm ci`.");
+}
+
 function failTooOld() {
   const found = process.versions.node;
-  process.stderr.write(
-    `Sealpost needs Node ${MAJOR_MIN} or newer; this is ${found}. Run \`npm ci\`, which installs one.\n`,
-  );
+  fail(`Sealpost needs Node ${MAJOR_MIN} or newer; this is ${found}. Run \`npm ci\`, which installs one.`);
+}
+
+function fail(message) {
+  process.stderr.write(`${message}\n`);
   process.exitCode = 2;
 }

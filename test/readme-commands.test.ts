@@ -1,6 +1,9 @@
 // The README's curl lines, as somebody types them: in one bash, in their order, at a real API with a real dispatcher.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createApiKey } from "../src/app/create-api-key.ts";
@@ -12,12 +15,15 @@ import { patience } from "./support/time-limits.ts";
 
 const README = readFileSync(new URL("../README.md", import.meta.url), "utf8");
 
-/** In the README's order: what is asked for with curl, and what its variables are set to before. */
+/** A line that asks for something, with curl or a function of the README's around it. */
+const ASKS = /^(?:curl|call|send) /m;
+
+/** In the README's order: what is asked for, and the variables and functions that are set before. */
 const commands = [...README.matchAll(/^```sh\n([\s\S]*?)^```$/gm)]
   .map(([, block = ""]) => block.replaceAll(/\\\n\s*/g, ""))
-  .filter((block) => /^curl /m.test(block))
+  .filter((block) => ASKS.test(block))
   .flatMap((block) => block.split("\n"))
-  .filter((line) => /^(?:curl |[A-Z_]+=)/.test(line));
+  .filter((line) => ASKS.test(line) || /^(?:[A-Z_]+=|\w+\(\) )/.test(line));
 
 let database: TestDatabase;
 let running: RunningProcess[];
@@ -27,15 +33,18 @@ let accountId: string;
 let apiKey: string;
 let staffKey: string;
 let userKey: string;
+let folder: string;
 
 beforeAll(async () => {
   database = await createTestDatabase();
+  folder = await mkdtemp(join(tmpdir(), "sealpost-readme-"));
   const env = {
     DATABASE_URL: database.url,
     // No name of the README's is looked up in the world: every attempt fails at once, and is the only one.
     TARGET_DNS_SERVERS: "127.0.0.1:1",
     RETRY_ATTEMPTS: "1",
     PAGES_URL: "http://localhost:8080",
+    STATE_DIR: folder,
   };
   running = await Promise.all([startProcess("serve", env), startProcess("dispatch", env)]);
   api = running[0]!;
@@ -44,7 +53,7 @@ beforeAll(async () => {
   staffKey = (await createTestKey(database.pool, null, ["staff:read", "webhooks:read", "webhooks:replay"]))
     .apiKey;
   const { id: userId } = await createTestUser(database.pool, accountId);
-  const both = ["spaces", "pages", "workflows"].flatMap((of) => [`${of}:read`, `${of}:write`]);
+  const both = ["spaces", "documents", "pages", "workflows"].flatMap((of) => [`${of}:read`, `${of}:write`]);
   const scopes = [...both, "workflows:run", "analyses:read"];
   const wish = { accountId, userId, name: null, scopes, expiresInSeconds: null };
   userKey = (await createApiKey(database.pool, readConfig({}), wish)).apiKey;
@@ -54,19 +63,20 @@ afterAll(async () => {
   await shell.end();
   await Promise.all(running.map((one) => one.stop()));
   await database.drop();
+  await rm(folder, { recursive: true });
 });
 
 test("every command is answered as the README says", async () => {
   const left = [...commands];
   const ids: Record<string, string> = { ACCOUNT_ID: accountId };
 
-  /** Types the next command, and those before it that only set a variable. */
+  /** Types the next command, and those before it that only set something. */
   async function runNext(named: string): Promise<Answer> {
     for (;;) {
       const command = left.shift();
       if (command === undefined) throw new Error(`The README has no command for: ${named}`);
       const typed = filledIn(command, ids);
-      if (!command.startsWith("curl ")) await shell.run(typed);
+      if (!ASKS.test(command)) await shell.run(typed);
       else {
         expect(typed, "the command that was to come").toContain(named);
         return answerIn(await shell.run(typed));
@@ -120,16 +130,26 @@ test("every command is answered as the README says", async () => {
   expect(await runNext("/v1/accounts?hurt=true")).toMatchObject({ status: 200, body: hurt });
   expect(await runNext("X-Account-Id")).toEqual({ status: 200, body: { dry_run: true, ...counts } });
 
-  const space = await runNext("-X POST");
+  const space = await runNext("/v1/spaces -d");
   expect(space).toMatchObject({ status: 201, body: { name: "Contracts", is_owner: true } });
   ids.SPACE_ID = (space.body as Record<string, string>).id!;
   ids.USER_ID = (await createTestUser(database.pool, accountId)).id;
   expect(await runNext("/members/")).toMatchObject({ status: 200, body: { role: "VIEWER" } });
   const spaces = { items: [{ id: ids.SPACE_ID, role: "ADMIN", member_count: 2 }], total: 1 };
-  expect(await runNext("/v1/spaces -H")).toMatchObject({ status: 200, body: spaces });
+  expect(await runNext("/v1/spaces")).toMatchObject({ status: 200, body: spaces });
 
   const idOf = (answer: Answer) => (answer.body as Record<string, string>).id!;
-  const written = await runNext("/v1/pages -H");
+  const added = await runNext("/v1/documents -d");
+  expect(added).toMatchObject({ status: 201, body: { status: "PENDING_UPLOAD" } });
+  ids.DOCUMENT_ID = idOf(added);
+  expect(await runNext("-X PUT")).toMatchObject({ status: 200, body: { status: "UPLOADED" } });
+  expect(await runNext("-X PATCH")).toMatchObject({ status: 200, body: { file_name: "Read me.md" } });
+  expect(await runNext("-X PATCH")).toMatchObject({ status: 200, body: { name: "Old contracts" } });
+  const saved = join(folder, "Read me.md");
+  expect(await runNext("/content -OJ")).toEqual({ status: 200, body: null });
+  expect(readFileSync(saved, "utf8")).toBe(README);
+
+  const written = await runNext("/v1/pages -d");
   expect(written).toMatchObject({ status: 201, body: { title: "Results", revision: 1 } });
   ids.PAGE_ID = idOf(written);
   const current = await runNext("/publish");
@@ -145,14 +165,14 @@ test("every command is answered as the README says", async () => {
   expect(await runNext("/retarget")).toMatchObject({ status: 200, body: { pinned: true } });
   expect(await runNext("-X PATCH")).toMatchObject({ status: 200, body: { pinned: false, visit_count: 1 } });
 
-  const workflow = await runNext("/v1/workflows -H");
+  const workflow = await runNext("/v1/workflows -d");
   expect(workflow).toMatchObject({ status: 201, body: { name: "Untitled", node_count: 1 } });
   ids.WORKFLOW_ID = (workflow.body as Record<string, string>).id!;
-  const saved = { draft_revision: 2, node_count: 3, current_version: null };
-  expect(await runNext("/draft -H")).toMatchObject({ status: 200, body: saved });
+  const draft = { draft_revision: 2, node_count: 3, current_version: null };
+  expect(await runNext("/draft -d")).toMatchObject({ status: 200, body: draft });
   const version = { version: 1, change_note: "Counts words" };
-  expect(await runNext("/publish -H")).toMatchObject({ status: 200, body: { current_version: version } });
-  const run = await runNext("/runs -H");
+  expect(await runNext("/publish -d")).toMatchObject({ status: 200, body: { current_version: version } });
+  const run = await runNext("/runs -d");
   expect(run).toMatchObject({ status: 202, body: { status: "QUEUED", input: { note: "first" } } });
   ids.RUN_ID = (run.body as Record<string, string>).id!;
   expect(await runNext("/v1/workflow-runs/")).toMatchObject({ status: 200, body: { id: ids.RUN_ID } });
@@ -194,6 +214,7 @@ async function attempted(count: number): Promise<void> {
 function filledIn(command: string, ids: Record<string, string>): string {
   return command
     .replaceAll("http://127.0.0.1:8080", api.url)
+    .replace(/ -OJ$/, ` -OJ --output-dir ${folder}`)
     .replace(/^KEY=svc_test_…/, `KEY=${apiKey}`)
     .replace(/^STAFF_KEY=svc_test_…/, `STAFF_KEY=${staffKey}`)
     .replace(/^USER_KEY=svc_test_…/, `USER_KEY=${userKey}`)
@@ -205,7 +226,7 @@ type Answer = { readonly status: number; readonly body: unknown };
 function answerIn(output: string): Answer {
   const [, body = "", status = ""] = /^([\s\S]*)\n(\d{3})\n$/.exec(output) ?? [];
   expect(status, output).not.toBe("");
-  return { status: Number(status), body: JSON.parse(body) };
+  return { status: Number(status), body: body === "" ? null : JSON.parse(body) };
 }
 
 type Shell = {

@@ -1,5 +1,6 @@
 import { hash } from "node:crypto";
 import { z } from "zod";
+import type { ListPage } from "../model/list-page.ts";
 import { CURSOR_CHARS_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX } from "./limits.ts";
 import { invalidRequest } from "./problems.ts";
 
@@ -34,16 +35,29 @@ export const totalCappedHeader = {
 } as const;
 
 /** The header for a total that was counted up to a cap. */
-export function totalHeaders(isCapped: boolean): { readonly "Total-Capped"?: string } {
-  return isCapped ? { "Total-Capped": "true" } : {};
+export function totalHeaders(page: { readonly isTotalCapped: boolean }): {
+  readonly "Total-Capped"?: string;
+} {
+  return page.isTotalCapped ? { "Total-Capped": "true" } : {};
 }
+
+/** What `pageOf` describes. */
+export type PageBody<Item> = {
+  readonly items: Item[];
+  readonly next_cursor: string | null;
+  readonly total: number;
+};
 
 /** Writes and reads the cursors of one list. */
 export type Cursors<Position> = {
   /** `filter`: the list's query, account included, without cursor and limit. */
   write(position: Position, filter: unknown): string;
-  /** For a page's `next_cursor`: null behind the last. */
-  next(position: Position | null, filter: unknown): string | null;
+  /** The body of a page that was read with this filter. */
+  pageBody<Read, Item>(
+    page: ListPage<Read, Position>,
+    filter: unknown,
+    itemOf: (read: Read) => Item,
+  ): PageBody<Item>;
   /** Null for the first page. Throws 400 for a cursor of another filter, or of no list at all. */
   read(cursor: string | undefined, filter: unknown): Position | null;
 };
@@ -61,7 +75,11 @@ export function createCursors<Position>(position: z.ZodType<Position>): Cursors<
     Buffer.from(JSON.stringify([VERSION, digestFilter(filter), last])).toString("base64url");
   return {
     write,
-    next: (last, filter) => (last === null ? null : write(last, filter)),
+    pageBody: ({ items, next, total }, filter, itemOf) => ({
+      items: items.map((item) => itemOf(item)),
+      next_cursor: next === null ? null : write(next, filter),
+      total,
+    }),
     read: (cursor, filter) => {
       if (cursor === undefined) return null;
       const read = written.safeParse(decoded(cursor));

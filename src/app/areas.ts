@@ -128,6 +128,8 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   metrics.database.watch("objects", pool);
   const counted = createMovingMetrics(metrics.registry);
   const runs = createRunMetrics(metrics.registry);
+  // Nobody rests until there are steps.
+  runs.share.of({}).set(1);
   metrics.registry.onRead(() => setMovingGauges(pool, counted));
   metrics.registry.onRead(() => setRunGauges(pool, runs));
   const objects = openObjects(config, pool);
@@ -188,6 +190,7 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
     objects,
     random: context.random,
     retentionMs: config.logRetentionDays * DAY_MS,
+    onTaken: () => tell({ taken: 1 }),
     onEnded: (ended) => tell({ ended }),
     onError: (fault, err) => {
       tell({ fault });
@@ -208,12 +211,14 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
 type RunNews =
   | { readonly ended: "SUCCEEDED" | "FAILED" }
   | { readonly fault: RunnerWork }
+  | { readonly taken: number }
   | { readonly share: number };
 
 function countRunNews(runs: RunMetrics, message: unknown): void {
   const news = message as RunNews;
   if ("ended" in news) runs.ended.of({ status: news.ended }).add();
   else if ("fault" in news) runs.faults.of({ work: news.fault }).add();
+  else if ("taken" in news) runs.taken.of({}).add(news.taken);
   else runs.share.of({}).set(news.share);
 }
 

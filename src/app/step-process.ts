@@ -5,14 +5,17 @@ import { abortableDelay } from "../schedule/backoff.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type ChildEvent, supervise } from "./supervisor.ts";
 
-/** The most there is: when the machine is full, webhooks come first, and runs go on. */
-const NICENESS = 19;
+/**
+ * When the machine is full, webhooks come first, and runs go on: with the most there is, a step could not even be given
+ * back in time.
+ */
+const NICENESS = 10;
 /** How often it is told what the dispatcher does. */
 const TELL_EVERY_MS = 500;
 /** How soon the first work is noticed. From then on there is a process that looks by itself. */
 const LOOK_EVERY_MS = 200;
-/** Steps are given back within milliseconds. */
-const GRACE_MS = 5_000;
+/** Steps are given back within milliseconds, but for a machine that is full. */
+const GRACE_MS = 10_000;
 
 const mainFile = fileURLToPath(new URL("../main.ts", import.meta.url));
 

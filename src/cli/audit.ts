@@ -42,8 +42,8 @@ export function addAuditCommands(program: Command, context: ProcessContext): voi
             belowId,
             left,
           );
-          entries.push(...page.entries);
-          belowId = page.nextBelowId;
+          entries.push(...page.items);
+          belowId = page.next;
         } while (belowId !== null && entries.length < options.limit);
         const value = entries.map((entry) => ({ account_id: entry.accountId, ...entryBody(entry, true) }));
         const text = value.map(entryText).join("\n");

@@ -37,6 +37,12 @@ export function createRunMetrics(registry: MetricsRegistry) {
       unit: "seconds",
       labels: {},
     }),
+    taken: registry.counter({
+      name: "sealpost_workflow_steps_taken_total",
+      help: "Steps of workflow runs that this dispatcher's process has taken to their end.",
+      unit: "steps",
+      labels: {},
+    }),
     share: registry.gauge({
       name: "sealpost_workflow_steps_share",
       help:

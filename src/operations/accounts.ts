@@ -93,10 +93,7 @@ export function accountOperations({
         const page = hurt
           ? await listHurtAccounts(logPool, analysisRetentionMs, offset, limit)
           : await listAccountPage(logPool, analysisRetentionMs, name, belowId, limit);
-        const next = hurt ? offset + limit : (page.accounts.at(-1)?.id ?? "");
-        const next_cursor = page.isLast ? null : cursors.write(next, filter);
-        const items = page.accounts.map(accountBody);
-        return { body: { items, next_cursor, total: page.total }, headers: totalHeaders(page.isTotalCapped) };
+        return { body: cursors.pageBody(page, filter, accountBody), headers: totalHeaders(page) };
       },
     }),
     staffRead({

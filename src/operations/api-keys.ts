@@ -75,9 +75,8 @@ export function apiKeyOperations(dependencies: Dependencies): readonly Operation
       response: jsonResponse(200, pageOf(ApiKey)),
       handle: async ({ accountId, query }) => {
         const belowId = cursors.read(query.cursor, accountId);
-        const { keys, nextBelowId, total } = await listAccountKeys(pool, accountId, belowId, query.limit);
-        const next_cursor = cursors.next(nextBelowId, accountId);
-        return { body: { items: keys.map(keyBody), next_cursor, total } };
+        const page = await listAccountKeys(pool, accountId, belowId, query.limit);
+        return { body: cursors.pageBody(page, accountId, keyBody) };
       },
     }),
     write({

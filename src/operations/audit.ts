@@ -10,12 +10,7 @@ import {
   type ActorKind,
   STAFF_SIGNED_IN,
 } from "../model/audit.ts";
-import {
-  type AuditFilter,
-  type AuditPage,
-  listAuditEntries,
-  type StoredAuditEntry,
-} from "../store/audit-pages.ts";
+import { type AuditFilter, listAuditEntries, type StoredAuditEntry } from "../store/audit-pages.ts";
 import { AccountName } from "./accounts.ts";
 import { momentOf } from "./delivery-filter.ts";
 import { id, moment, time } from "./fields.ts";
@@ -84,7 +79,11 @@ export function auditOperations({ pool }: Dependencies, others: readonly Operati
   const Query = z.strictObject({ ...filters, ...pageQuery });
   const cursors = createCursors(id);
 
-  async function find(accountId: string | null, query: z.output<typeof Query>): Promise<FoundPage> {
+  async function answer<Item>(
+    accountId: string | null,
+    query: z.output<typeof Query>,
+    itemOf: (entry: StoredAuditEntry) => Item,
+  ) {
     const { cursor, limit, ...asked } = query;
     const asWritten = { accountId, ...asked };
     const belowId = cursors.read(cursor, asWritten);
@@ -95,8 +94,8 @@ export function auditOperations({ pool }: Dependencies, others: readonly Operati
       createdAfter: asked.created_after === undefined ? null : momentOf(asked.created_after),
       createdBefore: asked.created_before === undefined ? null : momentOf(asked.created_before),
     };
-    const { nextBelowId, ...page } = await listAuditEntries(pool, filter, belowId, limit);
-    return { ...page, next_cursor: cursors.next(nextBelowId, asWritten) };
+    const page = await listAuditEntries(pool, filter, belowId, limit);
+    return { body: cursors.pageBody(page, asWritten, itemOf), headers: totalHeaders(page) };
   }
 
   return [
@@ -114,11 +113,8 @@ export function auditOperations({ pool }: Dependencies, others: readonly Operati
       scope: "audit:read",
       query: Query,
       response: jsonResponse(200, pageOf(AuditEntry), totalCappedHeader),
-      handle: async ({ accountId, caller, query }) => {
-        const { entries, ...page } = await find(accountId, query);
-        const items = entries.map((entry) => entryBody(entry, caller.isStaff));
-        return answerOf(page, items);
-      },
+      handle: async ({ accountId, caller, query }) =>
+        await answer(accountId, query, (entry) => entryBody(entry, caller.isStaff)),
     }),
     staffRead({
       key: "accounts.audit.list",
@@ -131,11 +127,11 @@ export function auditOperations({ pool }: Dependencies, others: readonly Operati
       scope: "audit:read",
       query: z.strictObject({ account_id: id.optional(), ...filters, ...pageQuery }),
       response: jsonResponse(200, pageOf(AccountAuditEntry), totalCappedHeader),
-      handle: async ({ query: { account_id = null, ...query } }) => {
-        const { entries, ...page } = await find(account_id, query);
-        const items = entries.map((entry) => ({ ...entryBody(entry, true), account: accountOf(entry) }));
-        return answerOf(page, items);
-      },
+      handle: async ({ query: { account_id = null, ...query } }) =>
+        await answer(account_id, query, (entry) => ({
+          ...entryBody(entry, true),
+          account: accountOf(entry),
+        })),
     }),
   ];
 }
@@ -143,13 +139,6 @@ export function auditOperations({ pool }: Dependencies, others: readonly Operati
 function accountOf({ accountId, accountName }: StoredAuditEntry): z.output<typeof AccountName> | null {
   return accountId === null ? null : { id: accountId, name: accountName ?? "" };
 }
-
-function answerOf<Item>(page: Omit<FoundPage, "entries">, items: Item[]) {
-  const { next_cursor, total, isTotalCapped } = page;
-  return { body: { items, next_cursor, total }, headers: totalHeaders(isTotalCapped) };
-}
-
-type FoundPage = Omit<AuditPage, "nextBelowId"> & { readonly next_cursor: string | null };
 
 /** A kind of actor, or the id of a key; null: any. */
 export function actorFilter(actor: string | null): Pick<AuditFilter, "actorKind" | "keyId"> {

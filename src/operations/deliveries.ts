@@ -6,7 +6,7 @@ import { concernsSecret } from "../deliveries/explanation.ts";
 import type { ReplayOutcome } from "../model/statuses.ts";
 import { findBody } from "../store/analyses.ts";
 import { createdAtMs } from "../store/day.ts";
-import { findDelivery } from "../store/deliveries.ts";
+import { findDelivery, type LoggedDelivery } from "../store/deliveries.ts";
 import { createListDeliveries } from "../store/delivery-pages.ts";
 import { replayDelivery } from "../store/replays.ts";
 import { findLastRotation } from "../store/signing-secrets.ts";
@@ -49,12 +49,11 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
         const asWritten = { accountId, ...asked, ...single(asked.status) };
         const belowId = cursors.read(cursor, asWritten);
         const page = await listDeliveries(accountId, filterOf(asked), belowId, limit);
-        const known = page.deliveries.some(concernsSecret)
+        const known = page.items.some(concernsSecret)
           ? { secretRotatedAtMs: await findLastRotation(logPool, accountId) }
           : {};
-        const items = page.deliveries.map((delivery) => deliveryBody(delivery, analysisRetentionMs, known));
-        const next_cursor = cursors.next(page.nextBelowId, asWritten);
-        return { body: { items, next_cursor, total: page.total }, headers: totalHeaders(page.isTotalCapped) };
+        const itemOf = (delivery: LoggedDelivery) => deliveryBody(delivery, analysisRetentionMs, known);
+        return { body: cursors.pageBody(page, asWritten, itemOf), headers: totalHeaders(page) };
       },
     }),
     read({

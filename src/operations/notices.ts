@@ -4,6 +4,7 @@ import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../api/pagination.ts";
 import { invalidRequest, Problem } from "../api/problems.ts";
 import { findNameFault } from "../egress/rules/host-name.ts";
+import { cutPage } from "../model/list-page.ts";
 import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../model/mail-address.ts";
 import {
   addRecipient,
@@ -57,9 +58,7 @@ export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Op
       handle: async ({ accountId, query: { cursor, limit, kind } }) => {
         const filter = [accountId, kind ?? null];
         const page = await listNotices(pool, accountId, kind ?? null, cursors.read(cursor, filter), limit);
-        const next_cursor = cursors.next(page.nextBelowId, filter);
-        const body = { items: page.notices.map(noticeBody), next_cursor, total: page.total };
-        return { body, headers: totalHeaders(page.isTotalCapped) };
+        return { body: cursors.pageBody(page, filter, noticeBody), headers: totalHeaders(page) };
       },
     }),
     read({
@@ -81,10 +80,9 @@ export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Op
         const belowId = recipientPage.read(cursor, accountId);
         const all = await listRecipients(pool, accountId);
         const rest = belowId === null ? all : all.filter((one) => one.id < belowId);
-        const items = rest.slice(0, limit).map(recipientBody);
-        const last = rest.length > limit ? items.at(-1) : undefined;
-        const next_cursor = last === undefined ? null : recipientPage.write(last.id, accountId);
-        return { body: { items, next_cursor, total: all.length, sends_mail: sendsMail } };
+        const page = { ...cutPage(rest, limit, (one) => one.id), total: all.length };
+        const body = recipientPage.pageBody(page, accountId, recipientBody);
+        return { body: { ...body, sends_mail: sendsMail } };
       },
     }),
     write({

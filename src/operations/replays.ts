@@ -133,14 +133,7 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       handle: async ({ accountId, caller, query }) => {
         const belowId = cursors.read(query.cursor, accountId);
         const page = await listReplays(pool, accountId, belowId, query.limit);
-        const next_cursor = cursors.next(page.nextBelowId, accountId);
-        return {
-          body: {
-            items: page.replays.map((one) => replayBody(one, caller.isStaff)),
-            next_cursor,
-            total: page.total,
-          },
-        };
+        return { body: cursors.pageBody(page, accountId, (one) => replayBody(one, caller.isStaff)) };
       },
     }),
     read({

@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import type { KeyClass } from "../model/api-keys.ts";
+import { cutPage, type ListPage } from "../model/list-page.ts";
 import { fromColumns, KEY, type KeyColumns, type KeyRow, type StoredApiKey } from "./api-keys.ts";
 
 /**
@@ -124,20 +125,13 @@ export async function revokeAccountKey(
   return { outcome: "revoked" };
 }
 
-export type AccountKeyPage = {
-  readonly keys: readonly StoredApiKey[];
-  /** The next page begins below this id; null: there is none. */
-  readonly nextBelowId: string | null;
-  readonly total: number;
-};
-
 /** Keys of the account, revoked and expired ones too, newest first. @param belowId null: from the newest */
 export async function listAccountKeys(
   database: Pool | ClientBase,
   accountId: string,
   belowId: string | null,
   limit: number,
-): Promise<AccountKeyPage> {
+): Promise<ListPage<StoredApiKey>> {
   const { rows } = await database.query<{ key: KeyColumns | null; total: number }>(
     `select page.key, counted.total from
       (select count(*)::integer as total from sealpost.api_keys where account_id = $1) as counted
@@ -149,12 +143,7 @@ export async function listAccountKeys(
     [accountId, belowId, limit + 1],
   );
   const found = rows.flatMap(({ key }) => (key === null ? [] : [fromColumns(key)]));
-  const keys = found.slice(0, limit);
-  return {
-    keys,
-    nextBelowId: found.length > limit ? (keys.at(-1)?.id ?? null) : null,
-    total: rows[0]?.total ?? 0,
-  };
+  return { ...cutPage(found, limit, ({ id }) => id), total: rows[0]?.total ?? 0 };
 }
 
 function missingScopes(wanted: readonly string[], { scopes }: Caller): readonly string[] {

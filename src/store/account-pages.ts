@@ -1,6 +1,6 @@
 import type { Pool } from "pg";
+import { type CappedPage, cutPage, TOTAL_MAX } from "../model/list-page.ts";
 import { TARGET_HOST } from "./delivery-filter.ts";
-import { TOTAL_MAX } from "./page-statements.ts";
 
 /** An account as support staff see it. Times in ms since the epoch. */
 export type SeenAccount = {
@@ -21,13 +21,6 @@ export type SeenAccount = {
   readonly sinceMs: number | null;
   /** Null: not among the newest deliveries. */
   readonly lastSuccessAtMs: number | null;
-};
-
-export type AccountPage = {
-  readonly accounts: readonly SeenAccount[];
-  readonly isLast: boolean;
-  readonly total: number;
-  readonly isTotalCapped: boolean;
 };
 
 /** More of one account's are "at least" so many. */
@@ -94,7 +87,7 @@ export async function listHurtAccounts(
   analysisRetentionMs: number,
   offset: number,
   limit: number,
-): Promise<AccountPage> {
+): Promise<CappedPage<SeenAccount, number>> {
   const text = `
 with recursive undelivered as (
   (select d.account_id, 1 as nth from sealpost.deliveries as d where ${UNDELIVERED} order by d.account_id limit 1)
@@ -119,7 +112,7 @@ select seen.*, counted.total, counted.is_capped as "isCapped" from (
 order by seen.abandoned desc, seen.id`;
   const values = [analysisRetentionMs, offset, limit + 1];
   const { rows } = await pool.query<Row>({ name: "list_hurt_accounts", text, values });
-  return pageOf(rows, limit);
+  return pageOf(rows, limit, () => offset + limit);
 }
 
 /** Accounts whose name has `name` in it, in capitals or not, the newest first. @param name null: all */
@@ -129,7 +122,7 @@ export async function listAccountPage(
   name: string | null,
   belowId: string | null,
   limit: number,
-): Promise<AccountPage> {
+): Promise<CappedPage<SeenAccount>> {
   const text = `
 with named as materialized (
   select id from sealpost.accounts as a
@@ -144,19 +137,19 @@ select seen.*, counted.total, counted.is_capped as "isCapped" from (
 order by seen.id desc`;
   const values = [analysisRetentionMs, name, belowId, limit + 1];
   const { rows } = await pool.query<Row>({ name: "list_accounts", text, values });
-  return pageOf(rows, limit);
+  return pageOf(rows, limit, ({ id }) => id);
 }
 
 type Row = SeenAccount & { readonly total: number; readonly isCapped: boolean };
 
 /** Without accounts there is one row, which has only the total. */
-function pageOf(rows: readonly Row[], limit: number): AccountPage {
+function pageOf<Position>(
+  rows: readonly Row[],
+  limit: number,
+  positionOf: (last: SeenAccount) => Position,
+): CappedPage<SeenAccount, Position> {
   const found = rows.filter(({ id }) => id !== null);
+  const accounts = found.map(({ total: _, isCapped: __, ...account }) => account);
   const [{ total = 0, isCapped = false } = {}] = rows;
-  return {
-    accounts: found.slice(0, limit).map(({ total: _, isCapped: __, ...account }) => account),
-    isLast: found.length <= limit,
-    total,
-    isTotalCapped: isCapped,
-  };
+  return { ...cutPage(accounts, limit, positionOf), total, isTotalCapped: isCapped };
 }

@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import type { ActorKind } from "../model/audit.ts";
-import { TOTAL_MAX } from "./page-statements.ts";
+import { type CappedPage, cutPage, TOTAL_MAX } from "../model/list-page.ts";
 
 /** What an entry has to match; null matches everything. */
 export type AuditFilter = {
@@ -32,15 +32,6 @@ export type StoredAuditEntry = {
   readonly atMs: number;
 };
 
-export type AuditPage = {
-  readonly entries: readonly StoredAuditEntry[];
-  /** The next page begins below this id; null: there is none. */
-  readonly nextBelowId: string | null;
-  readonly total: number;
-  /** The total is a lower bound: there are more than are counted. */
-  readonly isTotalCapped: boolean;
-};
-
 /** Rows that are looked at for a total, and again for a page whose filter has no index: one more tells of more. */
 const LOOKED_AT_MAX = TOTAL_MAX + 1;
 
@@ -67,7 +58,7 @@ export async function listAuditEntries(
   filter: AuditFilter,
   belowId: string | null,
   limit: number,
-): Promise<AuditPage> {
+): Promise<CappedPage<StoredAuditEntry>> {
   const values: unknown[] = [];
   const all = conditions(values, [
     [filter.accountId, (value) => `a.account_id = ${value}`],
@@ -95,11 +86,11 @@ export async function listAuditEntries(
      from counted`,
     values,
   );
-  const { looked_at, matches, entries: found, looked_at_to } = rows[0]!;
-  const entries = found.slice(0, limit);
+  const { looked_at, matches, entries, looked_at_to } = rows[0]!;
+  const { items, next } = cutPage(entries, limit, ({ id }) => id);
   return {
-    entries,
-    nextBelowId: found.length > limit ? (entries.at(-1)?.id ?? null) : looked_at_to,
+    items,
+    next: next ?? looked_at_to,
     total: Math.min(matches, TOTAL_MAX),
     isTotalCapped: looked_at > TOTAL_MAX,
   };

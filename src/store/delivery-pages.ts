@@ -1,19 +1,11 @@
 import { hash } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
+import { type CappedPage, cutPage, TOTAL_MAX } from "../model/list-page.ts";
 import { type LoggedDelivery, loggedDeliveries } from "./deliveries.ts";
 import { type DeliveryFilter, isEverything } from "./delivery-filter.ts";
 import type { ReadLog } from "./log-reader.ts";
 import { createLongLogs } from "./long-logs.ts";
-import { type PageRow, pageOfLongLog, pageStatement, type Statement, TOTAL_MAX } from "./page-statements.ts";
-
-export type DeliveryPage = {
-  readonly deliveries: readonly LoggedDelivery[];
-  /** The next page begins below this id; null: there is none. */
-  readonly nextBelowId: string | null;
-  readonly total: number;
-  /** The total is a lower bound: there are more than are counted. */
-  readonly isTotalCapped: boolean;
-};
+import { type PageRow, pageOfLongLog, pageStatement, type Statement } from "./page-statements.ts";
 
 /**
  * A page of the account's log, newest first, in one statement; in two when a day has just left a long log.
@@ -26,7 +18,7 @@ export type ListDeliveries = (
   filter: DeliveryFilter,
   belowId: string | null,
   limit: number,
-) => Promise<DeliveryPage>;
+) => Promise<CappedPage<LoggedDelivery>>;
 
 /** @param monotonicMs milliseconds that only ever grow */
 export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number): ListDeliveries {
@@ -78,12 +70,10 @@ export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number
       const known = isEverything(filter) ? await readLong(database, accountId, belowId, rowsMax) : undefined;
       return known ?? (await readCounted(database, accountId, filter, belowId, rowsMax));
     });
-    const found = loggedDeliveries(row.deliveries);
-    const page = found.slice(0, limit);
-    const last = page.at(-1);
+    const { items, next } = cutPage(loggedDeliveries(row.deliveries), limit, ({ id }) => id);
     return {
-      deliveries: page,
-      nextBelowId: found.length > limit && last !== undefined ? last.id : row.looked_at_to,
+      items,
+      next: next ?? row.looked_at_to,
       total: Math.min(row.matches, TOTAL_MAX),
       isTotalCapped: row.looked_at > TOTAL_MAX,
     };

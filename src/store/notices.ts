@@ -1,7 +1,7 @@
 import type { ClientBase, Pool } from "pg";
+import { type CappedPage, cappedTotal, cutPage, TOTAL_MAX } from "../model/list-page.ts";
 import type { MailStatus, NoticeContent, NoticeKind } from "../model/notices.ts";
 import { createdAtMs } from "./day.ts";
-import { TOTAL_MAX } from "./page-statements.ts";
 
 export type NewNotice = NoticeContent & {
   readonly accountId: string;
@@ -68,15 +68,6 @@ export type StoredNotice = NoticeContent & {
   readonly mails: readonly NoticeMail[];
 };
 
-export type NoticePage = {
-  readonly notices: readonly StoredNotice[];
-  /** Null: there are no more. */
-  readonly nextBelowId: string | null;
-  /** Counted up to the list's maximum. */
-  readonly total: number;
-  readonly isTotalCapped: boolean;
-};
-
 /** The account's notices, newest first. @param kind null: all @param belowId null: from the newest */
 export async function listNotices(
   pool: Pool,
@@ -84,7 +75,7 @@ export async function listNotices(
   kind: NoticeKind | null,
   belowId: string | null,
   limit: number,
-): Promise<NoticePage> {
+): Promise<CappedPage<StoredNotice>> {
   const { rows } = await pool.query<Omit<StoredNotice, "createdAtMs"> & { total: number }>({
     name: "list_notices",
     text: `
@@ -110,15 +101,10 @@ export async function listNotices(
   });
   const total = rows[0]?.total ?? 0;
   const found = rows.filter(({ id }) => id !== null);
-  const page = found.slice(0, limit);
-  return {
-    notices: page.map(
-      ({ total: _, ...row }) => ({ ...row, createdAtMs: createdAtMs(row.id) }) as StoredNotice,
-    ),
-    nextBelowId: found.length > limit ? (page.at(-1)?.id ?? null) : null,
-    total: Math.min(total, TOTAL_MAX),
-    isTotalCapped: total > TOTAL_MAX,
-  };
+  const notices = found.map(
+    ({ total: _, ...row }) => ({ ...row, createdAtMs: createdAtMs(row.id) }) as StoredNotice,
+  );
+  return { ...cutPage(notices, limit, ({ id }) => id), ...cappedTotal(total) };
 }
 
 /** Forgets what is older than the retention: notices, and mails. Returns how many rows went. */

@@ -1,5 +1,6 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
 import type { Actor, ActorKind } from "../model/audit.ts";
+import { cutPage, type ListPage } from "../model/list-page.ts";
 import type { ReplayOutcome, ReplayStatus } from "../model/statuses.ts";
 import type { DeliveryFilter } from "./delivery-filter.ts";
 import { countReplayable, REPLAY_DELIVERIES_MAX, replayable } from "./replay-set.ts";
@@ -180,12 +181,6 @@ export async function findReplay(
   return rows[0] === undefined ? null : fromRow(rows[0]);
 }
 
-export type ReplayPage = {
-  readonly replays: readonly StoredReplay[];
-  readonly nextBelowId: string | null;
-  readonly total: number;
-};
-
 /**
  * The account's replays, newest first; what has succeeded and failed is as it was when last counted.
  * @param belowId null: from the newest
@@ -195,7 +190,7 @@ export async function listReplays(
   accountId: string,
   belowId: string | null,
   limit: number,
-): Promise<ReplayPage> {
+): Promise<ListPage<StoredReplay>> {
   const { rows } = await database.query<Row & { total: number }>({
     name: "list_replays",
     text: `select page.*, counted.total from
@@ -208,12 +203,7 @@ export async function listReplays(
     values: [accountId, belowId, limit + 1],
   });
   const found = rows.filter((row) => row.id !== null).map(fromRow);
-  const replays = found.slice(0, limit);
-  return {
-    replays,
-    nextBelowId: found.length > limit ? (replays.at(-1)?.id ?? null) : null,
-    total: rows[0]?.total ?? 0,
-  };
+  return { ...cutPage(found, limit, ({ id }) => id), total: rows[0]?.total ?? 0 };
 }
 
 export type AccountReplay = StoredReplay & {

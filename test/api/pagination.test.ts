@@ -52,8 +52,8 @@ describe("a cursor", () => {
 
 describe("a total", () => {
   test("says when it is only a lower bound", () => {
-    expect(totalHeaders(true)).toEqual({ "Total-Capped": "true" });
-    expect(totalHeaders(false)).toEqual({});
+    expect(totalHeaders({ isTotalCapped: true })).toEqual({ "Total-Capped": "true" });
+    expect(totalHeaders({ isTotalCapped: false })).toEqual({});
   });
 });
 

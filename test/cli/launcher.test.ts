@@ -60,6 +60,28 @@ describe("too old, it says so in one sentence", () => {
   });
 });
 
+describe("when a module of main.ts is not there", () => {
+  async function launchLacking(folder: string) {
+    const other = mkdtempSync(join(elsewhere, "lacking-"));
+    mkdirSync(join(other, folder));
+    mkdirSync(join(other, "src"));
+    copyFileSync(launcher, join(other, "src", "sealpost.mjs"));
+    writeFileSync(join(other, "src", "main.ts"), 'import "a-package-that-nobody-has";');
+    return await launch(join(other, "src", "sealpost.mjs"), process.versions.node, ["start"]);
+  }
+
+  test("it says how to install the packages, if there are none", async () => {
+    const stderr = "Sealpost's packages are not installed. Run `npm ci`.\n";
+    expect(await launchLacking("docs")).toEqual({ code: 2, stdout: "", stderr });
+  });
+
+  test("it shows the error, if there are some", async () => {
+    const { code, stderr } = await launchLacking("node_modules");
+    expect(code).toBe(1);
+    expect(stderr).toContain("a-package-that-nobody-has");
+  });
+});
+
 test("started by npm, it ends when npm gets a SIGTERM", async () => {
   const listen = ["receiver", "listen", "--port", "0", "--secret", "whsec_test"];
   const npm = spawn("npm", ["run", "--silent", "sealpost", "--", ...listen], { cwd: project });

@@ -185,6 +185,15 @@ describe("the roles and grants that it gives", () => {
     expect(await cut).toMatchObject([{ code: "57P01" }]);
   });
 
+  test("dump every schema that migrating makes", async () => {
+    const { rows } = await pools.sealpost.query(
+      "select nspname from pg_namespace where nspowner = current_user::regrole order by 1",
+    );
+    const [command = ""] = /`pg_dump [^`]*`/.exec(document) ?? [];
+    const dumped = [...command.matchAll(/--schema=(\w+)/g)].map(([, name]) => name);
+    expect(dumped.sort()).toEqual(rows.map(({ nspname }) => nspname));
+  });
+
   test("let a copy of production be quietened, a running bulk replay included", async () => {
     const accountId = await insertAccount(pools.sealpost, "https://hooks.example.com/in");
     await publish(

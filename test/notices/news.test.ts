@@ -42,7 +42,7 @@ async function look(): Promise<readonly string[]> {
   return told;
 }
 
-const notices = async () => (await listNotices(database.pool, accountId, null, null, 100)).notices;
+const notices = async () => (await listNotices(database.pool, accountId, null, null, 100)).items;
 
 function note(news: Partial<EndpointNews>): Promise<void> {
   const nothing = {

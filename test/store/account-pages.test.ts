@@ -46,11 +46,11 @@ const readsOfPartialIndex = async () => {
 
 it("reads nothing of accounts to whom all arrives, planned while there was nothing", async () => {
   await database.pool.query("vacuum analyze");
-  expect(await hurt()).toMatchObject({ accounts: [], total: 0 });
+  expect(await hurt()).toMatchObject({ items: [], total: 0 });
   for (let n = 0; n < 5; n++) await addAccount(ARRIVED, 0);
   const [few, many] = [await addAccount(0, 7), await addAccount(0, 20)];
   const before = await readsOfPartialIndex();
-  const { accounts, total } = await hurt();
+  const { items: accounts, total } = await hurt();
   expect([total, accounts.map(({ id, abandoned }) => [id, abandoned])]).toEqual([
     2,
     [
@@ -66,6 +66,6 @@ it("reads nothing of accounts to whom all arrives, planned while there was nothi
 
 it("counts as far as it says, and no further", async () => {
   const accountId = await addAccount(0, 1_500);
-  const { accounts } = await hurt();
+  const { items: accounts } = await hurt();
   expect(accounts).toMatchObject([{ id: accountId, abandoned: 1_000 }]);
 });

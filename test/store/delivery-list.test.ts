@@ -35,11 +35,11 @@ describe("the log's list", () => {
     const first = await listDeliveries(accountId, NO_FILTER, null, 3);
     expect(first.total).toBe(7);
     await abandoned();
-    const second = await listDeliveries(accountId, NO_FILTER, first.nextBelowId, 3);
-    const third = await listDeliveries(accountId, NO_FILTER, second.nextBelowId, 3);
-    const seen = [first, second, third].flatMap((page) => page.deliveries.map(({ id }) => id));
+    const second = await listDeliveries(accountId, NO_FILTER, first.next, 3);
+    const third = await listDeliveries(accountId, NO_FILTER, second.next, 3);
+    const seen = [first, second, third].flatMap((page) => page.items.map(({ id }) => id));
     expect(seen).toEqual(newestFirst);
-    expect(third.nextBelowId).toBeNull();
+    expect(third.next).toBeNull();
   });
 
   it.each([
@@ -77,7 +77,7 @@ describe("the log's list", () => {
     const last = { last_error_code: "status_500", last_status_code: 500 };
     await changeRows(database.pool, "deliveries", { id: second }, last);
     const page = await listDeliveries(accountId, { ...NO_FILTER, ...filter }, null, 50);
-    expect(page.deliveries).toHaveLength(expected);
+    expect(page.items).toHaveLength(expected);
     expect(page.total).toBe(expected);
   });
 });

@@ -77,7 +77,7 @@ describe("the total of a log that is longer than what is counted", () => {
     const counted = await entriesRead();
     expect(counted - before).toBeGreaterThan(TOTAL_MAX);
     expect(await total()).toEqual([TOTAL_MAX, true]);
-    expect(await total(first.nextBelowId)).toEqual([TOTAL_MAX, true]);
+    expect(await total(first.next)).toEqual([TOTAL_MAX, true]);
     expect((await entriesRead()) - counted).toBeLessThan(500);
   });
 
@@ -86,8 +86,8 @@ describe("the total of a log that is longer than what is counted", () => {
       const found = [];
       for (let belowId: string | null = null, n = 0; n < 3; n++) {
         const page = await reader()(accountId, NO_FILTER, belowId, 50);
-        found.push({ ids: page.deliveries.map(({ id }) => id), next: page.nextBelowId });
-        belowId = page.nextBelowId;
+        found.push({ ids: page.items.map(({ id }) => id), next: page.next });
+        belowId = page.next;
       }
       return found;
     };
@@ -155,10 +155,10 @@ it("failed and abandoned ones together are read along their index, and merged by
   const filter = { ...NO_FILTER, status: ["failed", "abandoned"] } as const;
   const before = await entriesRead();
   const first = await list(accountId, filter, null, 3);
-  const second = await list(accountId, filter, first.nextBelowId, 3);
+  const second = await list(accountId, filter, first.next, 3);
   expect((await entriesRead()) - before, "none of the others").toBeLessThan(100);
   expect(first.total).toBe(4);
-  const ids = [first, second].map(({ deliveries }) => deliveries.map(({ id }) => id));
+  const ids = [first, second].map(({ items }) => items.map(({ id }) => id));
   expect(ids).toEqual([undelivered.slice(0, 3), undelivered.slice(3)]);
 });
 
@@ -186,10 +186,10 @@ it("what a replay has begun is read along its items, however far down the log it
   }
   const before = await entriesRead();
   const page = await list(accountId, { ...NO_FILTER, replayId }, null, 3);
-  const next = await list(accountId, { ...NO_FILTER, replayId }, page.nextBelowId, 3);
+  const next = await list(accountId, { ...NO_FILTER, replayId }, page.next, 3);
   expect((await entriesRead()) - before).toBeLessThan(100);
   expect([page.total, page.isTotalCapped]).toEqual([4, false]);
-  const found = [...page.deliveries, ...next.deliveries];
+  const found = [...page.items, ...next.items];
   expect(found.map(({ id }) => id)).toEqual(ids.slice(0, 4).reverse());
   expect(new Set(found.map((one) => one.replayId))).toEqual(new Set([replayId]));
   const other = await insertAccount(database.pool, "https://receiver.example.com/");

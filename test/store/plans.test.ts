@@ -178,8 +178,8 @@ describe.each(states)("planned for %s", (state) => {
     const list = createListDeliveries(readingFrom(pool), () => 0);
     const filter = { ...NO_FILTER, ...some };
     const readPages = async () => {
-      const { deliveries, nextBelowId } = await list(accountId, filter, null, 50);
-      await list(accountId, filter, nextBelowId, 50);
+      const { items: deliveries, next } = await list(accountId, filter, null, 50);
+      await list(accountId, filter, next, 50);
       return deliveries.length;
     };
     await readPages();

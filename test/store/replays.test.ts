@@ -276,11 +276,11 @@ describe("replaying many", () => {
     const other = await insertAccount(database.pool);
     expect(await cancelReplay(database.pool, other, replay!.id)).toBeNull();
     expect(await listReplays(database.pool, other, null, 50)).toEqual({
-      replays: [],
-      nextBelowId: null,
+      items: [],
+      next: null,
       total: 0,
     });
-    expect((await listReplays(database.pool, accountId, null, 50)).replays.map(({ id }) => id)).toEqual([
+    expect((await listReplays(database.pool, accountId, null, 50)).items.map(({ id }) => id)).toEqual([
       replay!.id,
     ]);
   });
@@ -292,7 +292,7 @@ describe("replaying many", () => {
     );
     const begun = replay!.createdAt.getTime();
     const step = (ms: number) => advanceReplays(database.pool, RETENTION_MS, new Date(begun + ms));
-    const listed = async () => (await listReplays(database.pool, accountId, null, 50)).replays[0];
+    const listed = async () => (await listReplays(database.pool, accountId, null, 50)).items[0];
     await step(100);
     expect(await listed()).toMatchObject({ replayed: 3, skipped: 0, succeeded: 0, failed: 0 });
     const setStatus = (of: readonly string[], status: string) =>

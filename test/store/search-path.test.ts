@@ -24,6 +24,7 @@ import { countRows, publish, publishMany, SECRETS_KEY } from "../support/install
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { MAIL, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
+import { patience } from "../support/time-limits.ts";
 
 const PLANTED_MIN = 15_000;
 
@@ -111,21 +112,26 @@ test("nothing that the migrations made is bound to what stands in public", async
   expect(rows).toEqual([]);
 });
 
-test("the command line", async () => {
-  expect(await command("migrate")).toEqual({ applied: [] });
-  const { account_id: account } = await command("account", "create", "--name", "Acme");
-  await command("account", "list");
-  const { key_id: key } = await command("key", "create", "--account", account, "--scopes", "webhooks:read");
-  await command("key", "list", "--account", account);
-  const named = ["--idp-user-id", "1", "--email", "ada@example.com", "--name", "Ada"];
-  const { user_id: user } = await command("user", "create", "--account", account, ...named);
-  await command("user", "list", "--account", account);
-  await command("key", "create", "--user", user, "--scopes", "spaces:read");
-  await command("key", "revoke", key);
-  await command("endpoint", "set", "--account", account, "--url", "https://hooks.example.com/");
-  await command("secret", "rotate", "--account", account);
-  await command("audit", "list", "--account", account, "--actor", "command_line");
-});
+test(
+  "the command line",
+  async () => {
+    expect(await command("migrate")).toEqual({ applied: [] });
+    const { account_id: account } = await command("account", "create", "--name", "Acme");
+    await command("account", "list");
+    const { key_id: key } = await command("key", "create", "--account", account, "--scopes", "webhooks:read");
+    await command("key", "list", "--account", account);
+    const named = ["--idp-user-id", "1", "--email", "ada@example.com", "--name", "Ada"];
+    const { user_id: user } = await command("user", "create", "--account", account, ...named);
+    await command("user", "list", "--account", account);
+    await command("key", "create", "--user", user, "--scopes", "spaces:read");
+    await command("key", "revoke", key);
+    await command("endpoint", "set", "--account", account, "--url", "https://hooks.example.com/");
+    await command("secret", "rotate", "--account", account);
+    await command("audit", "list", "--account", account, "--actor", "command_line");
+    // Thirteen processes, one after the other.
+  },
+  patience(120_000),
+);
 
 test("moving an account", async () => {
   const other = await createTestDatabase();

@@ -18,6 +18,7 @@ import {
   totalHeaders,
 } from "../../src/api/pagination.ts";
 import type { ProblemCatalogue } from "../../src/api/problems.ts";
+import { cutPage } from "../../src/model/list-page.ts";
 import { type BoxFiles, createFileOperations } from "./api-box-files.ts";
 import { toyTx } from "./api-toy-stores.ts";
 
@@ -118,12 +119,10 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
             (filter.id === undefined || filter.id.includes(box.id)),
         );
         const rest = matching.filter((box) => after === null || box.id > after);
-        const items = rest.slice(0, limit);
-        const last = items.at(-1);
-        const next_cursor =
-          last && rest.length > limit ? cursors.write(last.id, { accountId, ...filter }) : null;
-        const body = { items, next_cursor, total: Math.min(matching.length, 1000) };
-        return { body, headers: totalHeaders(matching.length > 1000) };
+        const total = { total: Math.min(matching.length, 1000), isTotalCapped: matching.length > 1000 };
+        const page = { ...cutPage(rest, limit, (box) => box.id), ...total };
+        const body = cursors.pageBody(page, { accountId, ...filter }, (box) => box);
+        return { body, headers: totalHeaders(page) };
       },
     }),
     read({

@@ -63,6 +63,28 @@ test("a link needs something to show, and a host to show it on", async () => {
   expect(shown.status).toBe(404);
 });
 
+test("a link that nobody could open is not made", async () => {
+  const { page, link } = await world.linked({
+    expires_at: new Date(Date.now() + patience(60_000)).toISOString(),
+  });
+  const make = (expires_at: string, key = api.account.key) =>
+    api.ask("POST", `/v1/pages/${page}/links`, { key, body: { label: "l", expires_at } });
+  for (const over of [PAST, new Date().toISOString(), "0001-01-01T00:00:00Z"]) {
+    const { status, body } = await make(over);
+    expect([status, body.code, body.errors], over).toEqual([
+      400,
+      "invalid_request",
+      [{ path: "body.expires_at", message: expect.stringContaining("Give a later time, or null") }],
+    ]);
+  }
+  // Whoever may not make links learns nothing else.
+  expect(codeOf(await make(PAST, (await api.newAccount()).key))).toEqual([404, "not_found"]);
+  const { body } = await api.ask("GET", `/v1/pages/${page}/links`);
+  expect(body).toMatchObject({ items: [{ id: link.id, state: "active" }], total: 1 });
+  // To end one at once is another thing.
+  expect(await update(link, { expires_at: PAST })).toMatchObject({ status: 200, body: { state: "expired" } });
+});
+
 async function closing(starting: Promise<TestApi>) {
   const api = await starting;
   return { api, [Symbol.asyncDispose]: () => api.close() };
@@ -178,6 +200,28 @@ test.each([
   expect([status, problem.errors]).toEqual([400, [expect.objectContaining({ path: expect.any(String) })]]);
 });
 
+test("neither a password nor its hash is in the database as it was sent, in the log or in the audit", async () => {
+  const password = `kept nowhere ${randomUUID()}`;
+  const { link } = await world.linked({ password });
+  await update(link, { password });
+  await world.send(link, password);
+  const found = await Promise.all(
+    ["sealpost.idempotency_keys", "sealpost.audit_log", "workspace.page_links"].map((table) =>
+      database.pool.query(`select to_jsonb(t)::text as row from ${table} as t`),
+    ),
+  );
+  const everything = JSON.stringify([found.map(({ rows }) => rows), api.log]);
+  expect(everything).not.toContain(password);
+  expect(everything).not.toContain(Buffer.from(password).toString("hex"));
+  const { rows } = await database.pool.query("select password_hash from workspace.page_links where id = $1", [
+    link.id,
+  ]);
+  expect(rows[0].password_hash).toMatch(/^scrypt\$15\$8\$3\$[^$]{24}\$[^$]{44}$/);
+  const audit = JSON.stringify(found[1]!.rows);
+  expect(audit).not.toContain("scrypt$");
+  expect(audit).toContain("has_password");
+});
+
 test("no transaction is open while a password is hashed", async () => {
   const { page } = await world.published();
   const making = Promise.all(
@@ -203,26 +247,4 @@ test("no transaction is open while a password is hashed", async () => {
   // On a slow machine some would have waited for too long.
   expect(statuses.filter((status) => status !== 503)).not.toEqual([]);
   for (const status of statuses) expect([201, 503]).toContain(status);
-});
-
-test("neither a password nor its hash is in the database as it was sent, in the log or in the audit", async () => {
-  const password = `kept nowhere ${randomUUID()}`;
-  const { link } = await world.linked({ password });
-  await update(link, { password });
-  await world.send(link, password);
-  const found = await Promise.all(
-    ["sealpost.idempotency_keys", "sealpost.audit_log", "workspace.page_links"].map((table) =>
-      database.pool.query(`select to_jsonb(t)::text as row from ${table} as t`),
-    ),
-  );
-  const everything = JSON.stringify([found.map(({ rows }) => rows), api.log]);
-  expect(everything).not.toContain(password);
-  expect(everything).not.toContain(Buffer.from(password).toString("hex"));
-  const { rows } = await database.pool.query("select password_hash from workspace.page_links where id = $1", [
-    link.id,
-  ]);
-  expect(rows[0].password_hash).toMatch(/^scrypt\$15\$8\$3\$[^$]{24}\$[^$]{44}$/);
-  const audit = JSON.stringify(found[1]!.rows);
-  expect(audit).not.toContain("scrypt$");
-  expect(audit).toContain("has_password");
 });

@@ -54,9 +54,7 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const filter = [user, place];
         const page = await listDocuments(pool, user, place, cursors.read(cursor, filter), limit);
         if (page === null) throw request.problem("not_found");
-        const next_cursor = cursors.next(page.nextBelowId, filter);
-        const body = { items: page.documents.map(documentBody), next_cursor, total: page.total };
-        return { body, headers: totalHeaders(page.isTotalCapped) };
+        return { body: cursors.pageBody(page, filter, documentBody), headers: totalHeaders(page) };
       },
     }),
     write({

@@ -67,8 +67,7 @@ export function folderOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
         const filter = [user, place];
         const page = await listFolders(pool, user, place, cursors.read(cursor, filter), limit);
         if (page === null) throw request.problem("not_found");
-        const next_cursor = cursors.next(page.nextAboveId, filter);
-        return { body: { items: page.folders.map(folderBody), next_cursor, total: page.total } };
+        return { body: cursors.pageBody(page, filter, folderBody) };
       },
     }),
     write({

@@ -49,8 +49,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
         const filter = [user, spaceId];
         const page = await listMembers(pool, user, spaceId, cursors.read(cursor, filter), limit);
         if (page === null) throw request.problem("not_found");
-        const next_cursor = cursors.next(page.nextAboveId, filter);
-        return { body: { items: page.members.map(memberBody), next_cursor, total: page.total } };
+        return { body: cursors.pageBody(page, filter, memberBody) };
       },
     }),
     write({

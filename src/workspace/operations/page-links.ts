@@ -2,6 +2,7 @@ import { z } from "zod";
 import type { Operation } from "../../api/operation.ts";
 import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
+import { invalidRequest } from "../../api/problems.ts";
 import { id } from "../../operations/fields.ts";
 import { changeLink, findLink, insertLink, listLinks, lockLink, pinLink } from "../store/page-links.ts";
 import { hasVersion } from "../store/page-versions.ts";
@@ -75,6 +76,10 @@ export function pageLinkOperations({
         const token = newToken();
         const settings = { label, expiresAt: expires_at, maxVisits: max_visits, passwordHash };
         const linkId = await insertLink(tx, user, page!.id, digestToken(token), settings);
+        if (linkId === null) {
+          const message = "Must be in the future: nobody could open the link. Give a later time, or null.";
+          throw invalidRequest("body.expires_at", message);
+        }
         const body = linkBody((await findLink(tx, user, linkId))!);
         return { body: { ...body, url: `${pagesUrl}${LINK_PATH}/${token}` } };
       },
@@ -100,9 +105,7 @@ export function pageLinkOperations({
         const filter = [user, pageId];
         const page = await listLinks(pool, user, pageId, cursors.read(cursor, filter), limit);
         if (page === null) throw request.problem("not_found");
-        const next_cursor = cursors.next(page.nextBelowId, filter);
-        const body = { items: page.links.map(linkBody), next_cursor, total: page.total };
-        return { body, headers: totalHeaders(page.isTotalCapped) };
+        return { body: cursors.pageBody(page, filter, linkBody), headers: totalHeaders(page) };
       },
     }),
     read({

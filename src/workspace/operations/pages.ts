@@ -61,9 +61,7 @@ export function pageOperations({ pool, canShow }: PageDependencies): readonly Op
         const filter = [user, spaceId];
         const page = await listPages(pool, user, spaceId, cursors.read(cursor, filter), limit);
         if (page === null) throw request.problem("not_found");
-        const next_cursor = cursors.next(page.nextBelowId, filter);
-        const body = { items: page.pages.map(pageBody), next_cursor, total: page.total };
-        return { body, headers: totalHeaders(page.isTotalCapped) };
+        return { body: cursors.pageBody(page, filter, pageBody), headers: totalHeaders(page) };
       },
     }),
     write({
@@ -203,8 +201,7 @@ export function pageOperations({ pool, canShow }: PageDependencies): readonly Op
         const filter = [user, pageId];
         const page = await listVersions(pool, user, pageId, numbers.read(cursor, filter), limit);
         if (page === null) throw request.problem("not_found");
-        const next_cursor = page.nextBelow === null ? null : numbers.write(page.nextBelow, filter);
-        return { body: { items: page.versions.map(versionBody), next_cursor, total: page.total } };
+        return { body: numbers.pageBody(page, filter, versionBody) };
       },
     }),
     read({

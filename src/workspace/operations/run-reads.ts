@@ -50,12 +50,11 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
         const ofNode = { accountId, runId, sequence };
         const { items: found } = await readItems(pool, ofNode, after, limit + 1, ITEM_BYTES_PER_READ);
         const items = found.slice(0, limit);
-        const last = items.at(-1);
         const total = Math.max(itemCount, (found.at(-1)?.index ?? -1) + 1);
+        const last = items.at(-1)?.index ?? total;
         // Their indices have no gaps.
-        const next_cursor =
-          last !== undefined && last.index + 1 < total ? cursors.write(last.index, filter) : null;
-        return { body: { items: items.map((item) => nodeItemBody(nodeId, item)), next_cursor, total } };
+        const page = { items, next: last + 1 < total ? last : null, total };
+        return { body: cursors.pageBody(page, filter, (item) => nodeItemBody(nodeId, item)) };
       },
     }),
     read({

@@ -60,9 +60,7 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
         const { cursor, limit } = request.query;
         const user = userOf(request);
         const page = await listSpaces(pool, user, cursors.read(cursor, user), limit);
-        const next_cursor = cursors.next(page.nextBelowId, user);
-        const body = { items: page.spaces.map(spaceBody), next_cursor, total: page.total };
-        return { body, headers: totalHeaders(page.isTotalCapped) };
+        return { body: cursors.pageBody(page, user, spaceBody), headers: totalHeaders(page) };
       },
     }),
     write({

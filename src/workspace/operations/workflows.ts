@@ -50,9 +50,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const filter = [user, spaceId];
         const page = await listWorkflows(pool, user, spaceId, cursors.read(cursor, filter), limit);
         if (page === null) throw request.problem("not_found");
-        const next_cursor = cursors.next(page.nextBelowId, filter);
-        const body = { items: page.workflows.map(listedWorkflowBody), next_cursor, total: page.total };
-        return { body, headers: totalHeaders(page.isTotalCapped) };
+        return { body: cursors.pageBody(page, filter, listedWorkflowBody), headers: totalHeaders(page) };
       },
     }),
     write({

@@ -33,6 +33,9 @@ export type RunnerOptions = {
   readonly random: () => number;
   /** How long ended runs are kept. */
   readonly retentionMs: number;
+  /** A step was taken to its end. */
+  readonly onTaken: () => void;
+  /** It was the last one of its run. */
   readonly onEnded: (status: "SUCCEEDED" | "FAILED") => void;
   readonly onError: (work: RunnerWork, error: unknown) => void;
   /** Absent: a fifth of a second. */
@@ -131,10 +134,16 @@ export class Runner {
       this.#pace.ended(performance.now() - startedMs, performance.now());
       clearInterval(renewing);
       this.#taking.delete(taking);
-      if (end === "run_succeeded") this.#options.onEnded("SUCCEEDED");
-      if (end === "run_failed") this.#options.onEnded("FAILED");
+      if (end !== undefined) this.#tell(end);
     });
     this.#taking.add(taking);
+  }
+
+  #tell(end: StepEnd): void {
+    const { onTaken, onEnded } = this.#options;
+    if (end !== "lost" && end !== "given_back") onTaken();
+    if (end === "run_succeeded") onEnded("SUCCEEDED");
+    if (end === "run_failed") onEnded("FAILED");
   }
 
   #takeStep(step: ClaimedStep, lost: AbortSignal): Promise<StepEnd> {

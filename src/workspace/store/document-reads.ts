@@ -1,6 +1,7 @@
 import type { Pool } from "pg";
 import type { StoredDocument } from "./documents.ts";
 import type { FolderPlace } from "./folders.ts";
+import { isAbove } from "./lists.ts";
 
 /** What runs read of documents. */
 export type ReadDocument = Pick<
@@ -24,7 +25,7 @@ export async function listUploaded(
   const { rows } = await pool.query<ReadDocument>(
     `select ${DOCUMENT} from workspace.documents
      where account_id = $1 and space_id = $2 and ${inFolder} and has_content
-       and id > coalesce($4::uuid, '00000000-0000-0000-0000-000000000000')
+       and ${isAbove("id", "$4")}
      order by id limit $5`,
     [accountId, spaceId, folderId, aboveId, countMax],
   );

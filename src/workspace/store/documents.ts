@@ -1,8 +1,10 @@
 import type { ClientBase, Pool } from "pg";
+import type { CappedPage } from "../../model/list-page.ts";
 import type { DocumentStatus, LiveContentType } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { type FolderPlace, IS_PLACE_SEEN } from "./folders.ts";
-import { type CappedTotal, cappedTotal, countedUpToMax, isBelow, readListPage } from "./lists.ts";
+import { isBelow, readListPage } from "./lists.ts";
+import { joinMember } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -49,8 +51,7 @@ export async function findDocument(
       select ${DOCUMENT}, s.storage_prefix as "storagePrefix", m.role
       from workspace.documents as d ${WITH_NAMES}
       join workspace.spaces as s on s.account_id = d.account_id and s.id = d.space_id
-      join workspace.space_members as m
-        on m.account_id = d.account_id and m.space_id = d.space_id and m.user_id = $2
+      ${joinMember("d")}
       where d.account_id = $1 and d.id = $3`,
     values: [accountId, userId, documentId],
   });
@@ -75,12 +76,6 @@ export async function lockDocument(
   return await findDocument(tx, user, documentId);
 }
 
-export type DocumentPage = CappedTotal & {
-  readonly documents: readonly StoredDocument[];
-  /** The next page begins below this id; null: there is none. */
-  readonly nextBelowId: string | null;
-};
-
 /**
  * The documents of a space, or of one of its folders, newest first. Null: there is no such place, or whoever asks is
  * not a member of the space. @param folderId null: wherever they lie @param belowId null: from the newest
@@ -91,13 +86,13 @@ export async function listDocuments(
   { spaceId, folderId }: FolderPlace,
   belowId: string | null,
   limit: number,
-): Promise<DocumentPage | null> {
+): Promise<CappedPage<StoredDocument> | null> {
   // By the index, which a condition that can be of either kind would not, nor a count in no order.
   const inFolder = folderId === null ? "$4::uuid is null" : "d.folder_id = $4";
   const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder}`;
-  const list = await readListPage<StoredDocument>(database, {
+  return await readListPage<StoredDocument>(database, {
     isSeen: IS_PLACE_SEEN,
-    counted: countedUpToMax(`workspace.documents as d where ${inPlace} order by d.id`),
+    total: { upToMax: `workspace.documents as d where ${inPlace} order by d.id` },
     rows: `
       select ${DOCUMENT} from workspace.documents as d ${WITH_NAMES}
       where ${inPlace} and ${isBelow("d.id", "$5")}`,
@@ -105,7 +100,6 @@ export async function listDocuments(
     values: [accountId, userId, spaceId, folderId, belowId],
     limit,
   });
-  return list && { documents: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 export type NewDocument = Pick<

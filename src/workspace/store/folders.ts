@@ -1,5 +1,7 @@
 import type { ClientBase, Pool } from "pg";
-import { IS_MEMBER, isAbove, readListPage } from "./lists.ts";
+import type { ListPage } from "../../model/list-page.ts";
+import { isAbove, readListPage } from "./lists.ts";
+import { IS_MEMBER } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -33,13 +35,6 @@ export const IS_PLACE_SEEN = `
 ${IS_MEMBER} and ($4::uuid is null
   or exists (select from workspace.folders where account_id = $1 and space_id = $3 and id = $4))`;
 
-export type FolderPage = {
-  readonly folders: readonly StoredFolder[];
-  /** The next page begins above this id; null: there is none. */
-  readonly nextAboveId: string | null;
-  readonly total: number;
-};
-
 /**
  * The folders in a place, oldest first. Null: there is no such place, or whoever asks is not a member of the space.
  * @param aboveId null: from the first
@@ -50,16 +45,15 @@ export async function listFolders(
   place: FolderPlace,
   aboveId: string | null,
   limit: number,
-): Promise<FolderPage | null> {
-  const list = await readListPage<StoredFolder>(database, {
+): Promise<ListPage<StoredFolder> | null> {
+  return await readListPage<StoredFolder>(database, {
     isSeen: IS_PLACE_SEEN,
-    counted: `select count(*)::integer from workspace.folders as f where ${inPlace(place)}`,
+    total: { exactly: `select count(*)::integer from workspace.folders as f where ${inPlace(place)}` },
     rows: `select ${FOLDER} from ${FOLDERS} where ${inPlace(place)} and ${isAbove("f.id", "$5")}`,
     order: ["id", "asc"],
     values: [accountId, userId, place.spaceId, place.folderId, aboveId],
     limit,
   });
-  return list && { folders: list.rows, nextAboveId: list.last?.id ?? null, total: list.counted };
 }
 
 /** Whether there is such a folder in the space; the space's top always is. */

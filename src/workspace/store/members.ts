@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
+import type { ListPage } from "../../model/list-page.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { IS_MEMBER, isAbove, readListPage } from "./lists.ts";
+import { isAbove, readListPage } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 /** A member of a space, with who it is. */
@@ -22,6 +23,16 @@ const MEMBERS = `workspace.space_members as m
   join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
   join sealpost.users as u on u.account_id = m.account_id and u.id = m.user_id`;
 
+/** Whether the user $2 of the account $1 is a member of the space $3. */
+export const IS_MEMBER =
+  "exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3)";
+
+/** Joins, as m, what the user $2 is in the space of this row; nothing, if no member. */
+export function joinMember(row: string): string {
+  return `join workspace.space_members as m
+    on m.account_id = ${row}.account_id and m.space_id = ${row}.space_id and m.user_id = $2`;
+}
+
 /** Null: no member. */
 export async function findMember(
   database: Pool | ClientBase,
@@ -35,13 +46,6 @@ export async function findMember(
   return rows[0] ?? null;
 }
 
-export type MemberPage = {
-  readonly members: readonly StoredMember[];
-  /** The next page begins above this user's id; null: there is none. */
-  readonly nextAboveId: string | null;
-  readonly total: number;
-};
-
 /**
  * The members of a space by their ids, the oldest users first. Null: there is no such space, or whoever asks is not a
  * member. @param aboveId null: from the first
@@ -52,11 +56,14 @@ export async function listMembers(
   spaceId: string,
   aboveId: string | null,
   limit: number,
-): Promise<MemberPage | null> {
-  const list = await readListPage<StoredMember>(database, {
+): Promise<ListPage<StoredMember> | null> {
+  return await readListPage<StoredMember>(database, {
     name: "list_space_members",
     isSeen: IS_MEMBER,
-    counted: "select count(*)::integer from workspace.space_members where account_id = $1 and space_id = $3",
+    total: {
+      exactly:
+        "select count(*)::integer from workspace.space_members where account_id = $1 and space_id = $3",
+    },
     rows: `
       select ${MEMBER} from ${MEMBERS}
       where m.account_id = $1 and m.space_id = $3 and ${isAbove("m.user_id", "$4")}`,
@@ -64,7 +71,6 @@ export async function listMembers(
     values: [accountId, userId, spaceId, aboveId],
     limit,
   });
-  return list && { members: list.rows, nextAboveId: list.last?.userId ?? null, total: list.counted };
 }
 
 /** Makes the user a member, or changes its role. The space is locked, and the user not its owner; see lockSpace. */

@@ -1,7 +1,9 @@
 import type { ClientBase, Pool } from "pg";
+import type { CappedPage } from "../../model/list-page.ts";
 import type { LinkStatus } from "../model/page-links.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { type CappedTotal, cappedTotal, countedUpToMax, isBelow, readListPage } from "./lists.ts";
+import { isBelow, readListPage } from "./lists.ts";
+import { joinMember } from "./members.ts";
 import { IS_PAGE_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
@@ -61,8 +63,7 @@ export async function findLink(
       select ${LINK}, m.role
       from ${LINKS}
       join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
-      join workspace.space_members as m
-        on m.account_id = p.account_id and m.space_id = p.space_id and m.user_id = $2
+      ${joinMember("p")}
       where l.account_id = $1 and l.id = $3`,
     values: [accountId, userId, linkId],
   });
@@ -78,12 +79,6 @@ export async function lockLink(tx: ClientBase, user: SpaceUser, linkId: string):
   return await findLink(tx, user, linkId);
 }
 
-export type LinkPage = CappedTotal & {
-  readonly links: readonly StoredLink[];
-  /** The next page begins below this id; null: there is none. */
-  readonly nextBelowId: string | null;
-};
-
 /**
  * The links of a page, newest first. Null: there is no such page, or whoever asks is not a member of its space.
  * @param belowId null: from the newest
@@ -94,10 +89,10 @@ export async function listLinks(
   pageId: string,
   belowId: string | null,
   limit: number,
-): Promise<LinkPage | null> {
-  const list = await readListPage<StoredLink>(database, {
+): Promise<CappedPage<StoredLink> | null> {
+  return await readListPage<StoredLink>(database, {
     isSeen: IS_PAGE_SEEN,
-    counted: countedUpToMax("workspace.page_links where account_id = $1 and page_id = $3"),
+    total: { upToMax: "workspace.page_links where account_id = $1 and page_id = $3" },
     rows: `
       select ${LINK} from ${LINKS}
       where l.account_id = $1 and l.page_id = $3 and ${isBelow("l.id", "$4")}`,
@@ -105,7 +100,6 @@ export async function listLinks(
     values: [accountId, userId, pageId, belowId],
     limit,
   });
-  return list && { links: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 /** What its maker chooses. Null: no limit, no password. */
@@ -117,21 +111,24 @@ export type LinkSettings = {
   readonly passwordHash: string | null;
 };
 
-/** A link that follows new versions. Returns its id. The page has a version, and the user may edit it. */
+/**
+ * A link that follows new versions. Returns its id; null: its time would be over. The page has a version, and the user
+ * may edit it.
+ */
 export async function insertLink(
   tx: ClientBase,
   { accountId, userId }: SpaceUser,
   pageId: string,
   tokenDigest: Uint8Array,
   { label, expiresAt, maxVisits, passwordHash }: LinkSettings,
-): Promise<string> {
+): Promise<string | null> {
   const { rows } = await tx.query<{ id: string }>(
     `insert into workspace.page_links (account_id, page_id, token_digest, label, expires_at, max_visits,
        password_hash, created_by)
-     values ($1, $2, $3, $4, $5, $6, $7, $8) returning id`,
+     select $1, $2, $3, $4, $5, $6, $7, $8 where $5::timestamptz is null or $5 > now() returning id`,
     [accountId, pageId, tokenDigest, label, expiresAt, maxVisits, passwordHash, userId],
   );
-  return rows[0]!.id;
+  return rows[0]?.id ?? null;
 }
 
 export type LinkChanges = { readonly [Name in keyof LinkSettings]?: LinkSettings[Name] | undefined } & {

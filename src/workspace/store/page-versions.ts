@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import type { ListPage } from "../../model/list-page.ts";
 import { readListPage } from "./lists.ts";
 import { IS_PAGE_SEEN } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
@@ -43,13 +44,6 @@ export async function insertVersion(
   return rows[0]!;
 }
 
-export type VersionPage = {
-  readonly versions: readonly StoredVersion[];
-  /** The next page begins below this number; null: there is none. */
-  readonly nextBelow: number | null;
-  readonly total: number;
-};
-
 /**
  * The versions of a page, newest first. Null: there is no such page, or whoever asks is not a member of its space.
  * @param below null: from the newest
@@ -60,11 +54,13 @@ export async function listVersions(
   pageId: string,
   below: number | null,
   limit: number,
-): Promise<VersionPage | null> {
-  const list = await readListPage<StoredVersion>(database, {
+): Promise<ListPage<StoredVersion, number> | null> {
+  return await readListPage<StoredVersion, number>(database, {
     isSeen: IS_PAGE_SEEN,
-    counted:
-      "select coalesce(max(number), 0) from workspace.page_versions where account_id = $1 and page_id = $3",
+    total: {
+      exactly:
+        "select coalesce(max(number), 0) from workspace.page_versions where account_id = $1 and page_id = $3",
+    },
     rows: `
       select ${VERSION} from workspace.page_versions as v ${BY_USER}
       where v.account_id = $1 and v.page_id = $3 and ($4::integer is null or v.number < $4)`,
@@ -72,7 +68,6 @@ export async function listVersions(
     values: [accountId, userId, pageId, below],
     limit,
   });
-  return list && { versions: list.rows, nextBelow: list.last?.number ?? null, total: list.counted };
 }
 
 export type VersionWithText = StoredVersion & { readonly markdown: string };

@@ -1,6 +1,8 @@
 import type { ClientBase, Pool } from "pg";
+import type { CappedPage } from "../../model/list-page.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { type CappedTotal, cappedTotal, countedUpToMax, IS_MEMBER, isBelow, readListPage } from "./lists.ts";
+import { isBelow, readListPage } from "./lists.ts";
+import { IS_MEMBER, joinMember } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -54,8 +56,7 @@ export async function findPage(
     text: `
       select ${PAGE}, p.markdown, m.role
       from workspace.pages as p ${WITH_VERSION}
-      join workspace.space_members as m
-        on m.account_id = p.account_id and m.space_id = p.space_id and m.user_id = $2
+      ${joinMember("p")}
       where p.account_id = $1 and p.id = $3`,
     values: [accountId, userId, pageId],
   });
@@ -71,12 +72,6 @@ export async function lockPage(tx: ClientBase, user: SpaceUser, pageId: string):
   return await findPage(tx, user, pageId);
 }
 
-export type PagePage = CappedTotal & {
-  readonly pages: readonly StoredPage[];
-  /** The next page of the list begins below this id; null: there is none. */
-  readonly nextBelowId: string | null;
-};
-
 /**
  * The pages of a space, newest first. Null: there is no such space, or whoever asks is not a member.
  * @param belowId null: from the newest
@@ -87,10 +82,10 @@ export async function listPages(
   spaceId: string,
   belowId: string | null,
   limit: number,
-): Promise<PagePage | null> {
-  const list = await readListPage<StoredPage>(database, {
+): Promise<CappedPage<StoredPage> | null> {
+  return await readListPage<StoredPage>(database, {
     isSeen: IS_MEMBER,
-    counted: countedUpToMax("workspace.pages where account_id = $1 and space_id = $3"),
+    total: { upToMax: "workspace.pages where account_id = $1 and space_id = $3" },
     rows: `
       select ${PAGE} from workspace.pages as p ${WITH_VERSION}
       where p.account_id = $1 and p.space_id = $3 and ${isBelow("p.id", "$4")}`,
@@ -98,7 +93,6 @@ export async function listPages(
     values: [accountId, userId, spaceId, belowId],
     limit,
   });
-  return list && { pages: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 /** What is being written. */
@@ -136,5 +130,5 @@ export async function saveDraft(
 /** Whether the user $2 of the account $1 is a member of the space of the page $3. */
 export const IS_PAGE_SEEN = `
 exists (select from workspace.pages as p
-  join workspace.space_members as m on m.account_id = p.account_id and m.space_id = p.space_id
-  where p.account_id = $1 and p.id = $3 and m.user_id = $2)`;
+  ${joinMember("p")}
+  where p.account_id = $1 and p.id = $3)`;

@@ -2,6 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import type { Definition } from "../model/definition.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/runs.ts";
+import { joinMember } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -49,8 +50,7 @@ export async function findRun(
         r.delivery_id as "deliveryId", r.event_count as "eventCount", r.created_at as "createdAt",
         r.started_at as "startedAt", r.completed_at as "completedAt", m.role
       from workspace.runs as r
-      join workspace.space_members as m
-        on m.account_id = r.account_id and m.space_id = r.space_id and m.user_id = $2
+      ${joinMember("r")}
       join workspace.workflows as w on w.account_id = r.account_id and w.id = r.workflow_id
       join workspace.workflow_versions as v
         on v.account_id = r.account_id and v.workflow_id = r.workflow_id and v.version = r.version
@@ -72,8 +72,7 @@ export async function isRunSeen(
     text: `
       select exists (
         select from workspace.runs as r
-        join workspace.space_members as m
-          on m.account_id = r.account_id and m.space_id = r.space_id and m.user_id = $2
+        ${joinMember("r")}
         where r.account_id = $1 and r.id = $3
       ) as is_seen`,
     values: [accountId, userId, runId],
@@ -102,8 +101,7 @@ export async function findRunnable(
   const { rows } = await tx.query<RunnableWorkflow>(
     `select w.space_id as "spaceId", w.current_version as "currentVersion", v.definition, m.role
      from workspace.workflows as w
-     join workspace.space_members as m
-       on m.account_id = w.account_id and m.space_id = w.space_id and m.user_id = $2
+     ${joinMember("w")}
      left join workspace.workflow_versions as v on v.account_id = w.account_id and v.workflow_id = w.id
        and v.version = coalesce($4::integer, w.current_version)
      where w.account_id = $1 and w.id = $3`,

@@ -1,8 +1,9 @@
 import type { ClientBase, Pool } from "pg";
+import type { CappedPage } from "../../model/list-page.ts";
 import { newId } from "../../store/new-id.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { storagePrefix } from "../model/storage-prefix.ts";
-import { type CappedTotal, cappedTotal, countedUpToMax, isBelow, readListPage } from "./lists.ts";
+import { isBelow, readListPage } from "./lists.ts";
 
 /** A space as one of its members sees it. */
 export type StoredSpace = {
@@ -46,23 +47,17 @@ export async function findSpace(
   return rows[0] ?? null;
 }
 
-export type SpacePage = CappedTotal & {
-  readonly spaces: readonly StoredSpace[];
-  /** The next page begins below this id; null: there is none. */
-  readonly nextBelowId: string | null;
-};
-
 /** The spaces that the user is a member of, newest first. @param belowId null: from the newest */
 export async function listSpaces(
   database: Pool | ClientBase,
   { accountId, userId }: SpaceUser,
   belowId: string | null,
   limit: number,
-): Promise<SpacePage> {
+): Promise<CappedPage<StoredSpace>> {
   const list = await readListPage<StoredSpace>(database, {
     name: "list_spaces",
     isSeen: "true",
-    counted: countedUpToMax("workspace.space_members where account_id = $1 and user_id = $2"),
+    total: { upToMax: "workspace.space_members where account_id = $1 and user_id = $2" },
     rows: `
       select ${SPACE} from ${OF_MEMBER}
       where m.account_id = $1 and m.user_id = $2 and ${isBelow("m.space_id", "$3")}`,
@@ -70,8 +65,7 @@ export async function listSpaces(
     values: [accountId, userId, belowId],
     limit,
   });
-  const { rows: spaces, last, counted } = list!;
-  return { spaces, nextBelowId: last?.id ?? null, ...cappedTotal(counted) };
+  return list!;
 }
 
 const INSERT = `

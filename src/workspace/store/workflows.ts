@@ -1,9 +1,11 @@
 import type { ClientBase, Pool } from "pg";
+import type { CappedPage } from "../../model/list-page.ts";
 import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { RunStatus } from "../model/runs.ts";
-import { type CappedTotal, cappedTotal, countedUpToMax, IS_MEMBER, isBelow, readListPage } from "./lists.ts";
+import { isBelow, readListPage } from "./lists.ts";
+import { IS_MEMBER, joinMember } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 import { type StoredUser, userOfRow } from "./users.ts";
 
@@ -55,7 +57,7 @@ const LISTED = `w.id, w.space_id as "spaceId", w.name, w.summary, w.enabled, w.d
 
 /** Of the member $2. */
 const WORKFLOWS = `workspace.workflows as w
-  join workspace.space_members as m on m.account_id = w.account_id and m.space_id = w.space_id and m.user_id = $2
+  ${joinMember("w")}
   join sealpost.users as c on c.account_id = w.account_id and c.id = w.created_by
   left join workspace.workflow_versions as v
     on v.account_id = w.account_id and v.workflow_id = w.id and v.version = w.current_version
@@ -88,12 +90,6 @@ export async function lockWorkflow(
   return await findWorkflow(tx, user, workflowId);
 }
 
-export type WorkflowPage = CappedTotal & {
-  readonly workflows: readonly ListedWorkflow[];
-  /** The next page begins below this id; null: there is none. */
-  readonly nextBelowId: string | null;
-};
-
 /**
  * The workflows of a space, newest first. Null: there is no such space, or whoever asks is not a member.
  * @param belowId null: from the newest
@@ -104,11 +100,11 @@ export async function listWorkflows(
   spaceId: string,
   belowId: string | null,
   limit: number,
-): Promise<WorkflowPage | null> {
-  const list = await readListPage<ListedWorkflow>(database, {
+): Promise<CappedPage<ListedWorkflow> | null> {
+  return await readListPage<ListedWorkflow>(database, {
     name: "list_workflows",
     isSeen: IS_MEMBER,
-    counted: countedUpToMax("workspace.workflows where account_id = $1 and space_id = $3"),
+    total: { upToMax: "workspace.workflows where account_id = $1 and space_id = $3" },
     rows: `
       select ${LISTED} from ${WORKFLOWS}
       where w.account_id = $1 and w.space_id = $3 and ${isBelow("w.id", "$4")}`,
@@ -116,7 +112,6 @@ export async function listWorkflows(
     values: [accountId, userId, spaceId, belowId],
     limit,
   });
-  return list && { workflows: list.rows, nextBelowId: list.last?.id ?? null, ...cappedTotal(list.counted) };
 }
 
 /** A workflow with a first draft. The space exists. */

@@ -23,8 +23,9 @@ export function createTurns({ name, atOnceMax, waitingMax }: TurnLimits): TakeTu
 
   return async (owner, work) => {
     const own = byOwner.get(owner) ?? 0;
-    if (waiting >= waitingMax || own >= waitingMax / 2)
+    if (waiting >= waitingMax || own >= waitingMax / 2) {
       throw new TemporarilyUnavailable(`too many are waiting for ${name}`);
+    }
     waiting++;
     byOwner.set(owner, own + 1);
     try {

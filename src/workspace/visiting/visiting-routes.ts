@@ -120,6 +120,8 @@ function sendVisit(reply: FastifyReply, visit: Visit): FastifyReply {
         `There were too many wrong passwords. Try again in ${minutes} minute${minutes === 1 ? "" : "s"}.`,
       );
     }
+    default:
+      throw new Error(`Unknown visit ${JSON.stringify(visit satisfies never)}`);
   }
 }
 

@@ -138,10 +138,10 @@ async function readOnce(
   for (const [name, filter] of Object.entries(FILTERS)) {
     const wanted = { ...NO_FILTER, ...filter };
     const page = await time(`page, ${name}`, () => listDeliveries(accountId, wanted, null, PAGE_ROWS));
-    const below = page.nextBelowId;
+    const below = page.next;
     if (below === null) continue;
     await time(`page behind it, ${name}`, () => listDeliveries(accountId, wanted, below, PAGE_ROWS));
-    seen = page.deliveries.at(-1) ?? seen;
+    seen = page.items.at(-1) ?? seen;
   }
   if (seen === undefined) return;
   const { id, analysisId } = seen;

@@ -104,6 +104,7 @@ export function startTestRunner(pool: Pool, objects: ObjectStore, options: Parti
     objects,
     random: Math.random,
     retentionMs: 86_400_000,
+    onTaken: () => undefined,
     onEnded: () => undefined,
     onError: (_, error) => errors.push(error),
     lookEveryMs: 20,
