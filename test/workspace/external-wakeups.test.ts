@@ -1,5 +1,6 @@
 // How soon, and after whatever, a node that waits for an analysis goes on.
 import { describe, expect, test } from "vitest";
+import { createAccount } from "../../src/store/accounts.ts";
 import { createDispatchPool } from "../../src/store/pools.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
 import { createExternalAnalysisStep } from "../../src/workspace/nodes/external-analysis.ts";
@@ -181,4 +182,24 @@ test("feeds are read on without a rest while there is more", async () => {
   expect((await runs.ended(run.id)).status).toBe("SUCCEEDED");
   await runner.stop();
   expect(runner.errors).toEqual([]);
+});
+
+test("what goes wrong with one account's feed keeps no other one waiting", async () => {
+  const { accountId } = await createAccount(database.pool, "odd", Buffer.alloc(32, 1));
+  await database.pool.query("insert into workspace.workspaces (account_id) values ($1)", [accountId]);
+  await database.pool.query("insert into workspace.feed_readers (account_id, position) values ($1, 0)", [
+    accountId,
+  ]);
+  await database.pool.query(
+    `alter table workspace.feed_readers add constraint odd check (account_id <> '${accountId}' or position = 0)`,
+  );
+  await publishIt("any", {}, accountId);
+  const { run, analysisId } = await waiting();
+  await publishIt(analysisId);
+  await sequenceAll(database.pool);
+  const runner = startTestRunner(database.pool, objects);
+  expect((await runs.ended(run.id)).status).toBe("SUCCEEDED");
+  await runner.stop();
+  expect(runner.errors.map(String)).toContainEqual(expect.stringContaining('"odd"'));
+  await database.pool.query("alter table workspace.feed_readers drop constraint odd");
 });
