@@ -13,7 +13,14 @@ import pg from "pg";
 import { startTestServer } from "../support/test-server.ts";
 
 const RELEASES = ["15.18.0-beta.17", "16.14.0-beta.17", "17.10.0-beta.17", "18.4.0-beta.17"] as const;
-const DATABASE_TESTS = ["test/store", "test/publish", "test/dispatch", "test/deliveries", "test/receivers"];
+const DATABASE_TESTS = [
+  "test/store",
+  "test/publish",
+  "test/dispatch",
+  "test/deliveries",
+  "test/receivers",
+  "test/workspace",
+];
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const cache = join(root, ".cache", "postgres");

@@ -30,9 +30,18 @@ test("an account that has a space is not moved, and stays open", async () => {
 });
 
 test("a space that comes while the account is being closed stops the move, which can be called off", async () => {
-  let made: Promise<unknown> | null = null;
+  const inserted = Promise.withResolvers<void>();
+  const closed = Promise.withResolvers<void>();
+  // Begun before the account was closed, and committed after.
+  const made = inTransaction(cells.source.pool, async (tx) => {
+    await insertSpace(tx, { accountId, userId }, "x");
+    inserted.resolve();
+    await closed.promise;
+    expect(await isClosed()).toBe(true);
+  });
+  await inserted.promise;
   const onProgress = (part: string) => {
-    if (part === "close") made = makeSpace();
+    if (part === "wait_for_transactions") closed.resolve();
   };
   const move = cells.move(accountId, { onProgress });
   await expect(moveAccount(move)).rejects.toThrow("call the move off with --cancel");

@@ -143,8 +143,8 @@ describe.runIf(HAS_BROWSER)("in Chromium", () => {
 
   const elsewhere = (text: string) => text.replaceAll(ELSEWHERE, `http://elsewhere.localhost:${port}`);
 
-  /** Opens an address; returns what the page did there. */
-  async function watch(address: string): Promise<string[]> {
+  /** Opens an address; returns what the page did there. @param isToSpeak its link is waited for to say something */
+  async function watch(address: string, isToSpeak = false): Promise<string[]> {
     const { context, page } = await browser.newViewer();
     asked.length = 0;
     const done: string[] = [];
@@ -154,16 +154,18 @@ describe.runIf(HAS_BROWSER)("in Chromium", () => {
     });
     await page.goto(address);
     const links = page.locator("a[href^=javascript]");
+    const spoken = isToSpeak ? page.waitForEvent("dialog") : null;
     if ((await links.count()) > 0) await links.first().click();
+    await spoken;
     // Another page in between: what the first has begun has arrived.
     await page.goto("about:blank");
     await context.close();
     return [...done, ...asked];
   }
 
-  const watchHtml = async (body: string, policy: "none" | "ours" | "sandbox") => {
+  const watchHtml = async (body: string, policy: "none" | "ours" | "sandbox", isToSpeak = false) => {
     shown = { body: elsewhere(body), policy };
-    return await watch(`http://pages.localhost:${port}/page`);
+    return await watch(`http://pages.localhost:${port}/page`, isToSpeak);
   };
 
   const addressOf = (link: Json) => {
@@ -181,7 +183,7 @@ describe.runIf(HAS_BROWSER)("in Chromium", () => {
   test("what is watched for happens where nothing prevents it", async () => {
     expect(await watchHtml("<script>alert(1)</script>", "none")).toEqual(["said 1"]);
     expect(await watchHtml(HTML.style!, "none")).toEqual(["asked elsewhere.localhost/style"]);
-    expect(await watchHtml('<a href="javascript:alert(1)">a</a>', "none")).toEqual(["said 1"]);
+    expect(await watchHtml('<a href="javascript:alert(1)">a</a>', "none", true)).toEqual(["said 1"]);
   });
 
   // A refresh leads elsewhere under any policy, as a link would.
