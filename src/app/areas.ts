@@ -19,6 +19,7 @@ import { openObjectStore } from "../workspace/objects/open-object-store.ts";
 import { openedLater } from "../workspace/objects/opened-later.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
 import { Runner, type RunnerWork } from "../workspace/running/runner.ts";
+import type { TakenStep } from "../workspace/running/step-end.ts";
 import { hasSpaces } from "../workspace/store/account-spaces.ts";
 import { countMoves } from "../workspace/store/moves.ts";
 import { readStoreId, settleStoreId } from "../workspace/store/object-store-id.ts";
@@ -190,8 +191,7 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
     objects,
     random: context.random,
     retentionMs: config.logRetentionDays * DAY_MS,
-    onTaken: () => tell({ taken: 1 }),
-    onEnded: (ended) => tell({ ended }),
+    onTaken: (taken) => tell({ taken }),
     onError: (fault, err) => {
       tell({ fault });
       log.warn({ work: fault, err }, "runs: an error of the database or the object store; trying again");
@@ -208,18 +208,19 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
 }
 
 /** What the steps' process tells the dispatcher, which has the metrics. */
-type RunNews =
-  | { readonly ended: "SUCCEEDED" | "FAILED" }
-  | { readonly fault: RunnerWork }
-  | { readonly taken: number }
-  | { readonly share: number };
+type RunNews = { readonly taken: TakenStep } | { readonly fault: RunnerWork } | { readonly share: number };
 
 function countRunNews(runs: RunMetrics, message: unknown): void {
   const news = message as RunNews;
-  if ("ended" in news) runs.ended.of({ status: news.ended }).add();
-  else if ("fault" in news) runs.faults.of({ work: news.fault }).add();
-  else if ("taken" in news) runs.taken.of({}).add(news.taken);
-  else runs.share.of({}).set(news.share);
+  if ("fault" in news) runs.faults.of({ work: news.fault }).add();
+  else if ("share" in news) runs.share.of({}).set(news.share);
+  else countTaken(runs, news.taken);
+}
+
+function countTaken({ taken, ended }: RunMetrics, end: TakenStep): void {
+  taken.of({}).add();
+  if (end === "run_succeeded") ended.of({ status: "SUCCEEDED" }).add();
+  if (end === "run_failed") ended.of({ status: "FAILED" }).add();
 }
 
 /** Never rejects. */

@@ -1,5 +1,7 @@
 /** Totals are exact up to here. */
 export const TOTAL_MAX = 10_000;
+/** Rows that are looked at for a total, and again for a page whose filter has no index: one more tells of more. */
+export const LOOKED_AT_MAX = TOTAL_MAX + 1;
 
 /** A page of a list, as it is read. */
 export type ListPage<Item, Position = string> = {
@@ -29,7 +31,7 @@ export function cutPage<Item, Position>(
   return { items, next: found.length > limit && last !== undefined ? positionOf(last) : null };
 }
 
-/** @param counted up to one more than `TOTAL_MAX`, which tells of more */
+/** @param counted up to `LOOKED_AT_MAX` */
 export function cappedTotal(counted: number): Pick<CappedPage<never>, "total" | "isTotalCapped"> {
   return { total: Math.min(counted, TOTAL_MAX), isTotalCapped: counted > TOTAL_MAX };
 }

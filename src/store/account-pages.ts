@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import { type CappedPage, cutPage, TOTAL_MAX } from "../model/list-page.ts";
+import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../model/list-page.ts";
 import { TARGET_HOST } from "./delivery-filter.ts";
 
 /** An account as support staff see it. Times in ms since the epoch. */
@@ -126,7 +126,7 @@ export async function listAccountPage(
   const text = `
 with named as materialized (
   select id from sealpost.accounts as a
-  where $2::text is null or strpos(lower(a.name), lower($2)) > 0 order by id desc limit ${TOTAL_MAX + 1}
+  where $2::text is null or strpos(lower(a.name), lower($2)) > 0 order by id desc limit ${LOOKED_AT_MAX}
 ), page as (
   select a.id, ${countOf("abandoned")} as abandoned
   from (select id from named where $3::uuid is null or id < $3 order by id desc limit $4) as a

@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import type { ActorKind } from "../model/audit.ts";
-import { type CappedPage, cutPage, TOTAL_MAX } from "../model/list-page.ts";
+import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../model/list-page.ts";
 
 /** What an entry has to match; null matches everything. */
 export type AuditFilter = {
@@ -31,9 +31,6 @@ export type StoredAuditEntry = {
   /** Milliseconds since the epoch, by the database's clock. */
   readonly atMs: number;
 };
-
-/** Rows that are looked at for a total, and again for a page whose filter has no index: one more tells of more. */
-const LOOKED_AT_MAX = TOTAL_MAX + 1;
 
 // Version 1.0 wrote no actor, and only where a key was.
 const ACTOR_KIND = `coalesce(a.actor, (

@@ -1,5 +1,5 @@
 import type { ClientBase, Pool } from "pg";
-import { type CappedPage, cappedTotal, cutPage, TOTAL_MAX } from "../model/list-page.ts";
+import { type CappedPage, cappedTotal, cutPage, LOOKED_AT_MAX } from "../model/list-page.ts";
 import type { MailStatus, NoticeContent, NoticeKind } from "../model/notices.ts";
 import { createdAtMs } from "./day.ts";
 
@@ -82,7 +82,7 @@ export async function listNotices(
       with counted as (
         select count(*)::integer as total from (
           select from sealpost.notices where account_id = $1 and ($2::text is null or kind = $2)
-          limit ${TOTAL_MAX + 1}
+          limit ${LOOKED_AT_MAX}
         ) as found
       ), page as (
         select id, kind, details, batch from sealpost.notices

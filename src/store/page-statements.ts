@@ -1,10 +1,8 @@
-import { TOTAL_MAX } from "../model/list-page.ts";
+import { LOOKED_AT_MAX, TOTAL_MAX } from "../model/list-page.ts";
 import { type LoggedColumns, loggedColumns } from "./deliveries.ts";
 import { type DeliveryFilter, isEverything, pageConditions } from "./delivery-filter.ts";
 import { NEWEST_OF_LOG, type Newest, newestOf } from "./newest-deliveries.ts";
 
-/** Rows that are looked at for a total, and again for a page whose filter has no index: one more tells of more. */
-const LOOKED_AT_MAX = TOTAL_MAX + 1;
 const FIRST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff";
 
 export type Statement = { readonly text: string; readonly values: readonly unknown[] };

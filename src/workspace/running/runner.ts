@@ -7,7 +7,7 @@ import { removeEndedRuns } from "../store/run-retention.ts";
 import { type ClaimedStep, claimStep, makeStepsReady, renewLease } from "../store/steps.ts";
 import { Pace } from "./pace.ts";
 import { takeStep } from "./step.ts";
-import type { StepEnd } from "./step-end.ts";
+import type { StepEnd, TakenStep } from "./step-end.ts";
 
 /**
  * How soon a new run, or the end of a wait, is noticed. A NOTIFY would be sooner, but every transaction that sends one
@@ -33,10 +33,7 @@ export type RunnerOptions = {
   readonly random: () => number;
   /** How long ended runs are kept. */
   readonly retentionMs: number;
-  /** A step was taken to its end. */
-  readonly onTaken: () => void;
-  /** It was the last one of its run. */
-  readonly onEnded: (status: "SUCCEEDED" | "FAILED") => void;
+  readonly onTaken: (end: TakenStep) => void;
   readonly onError: (work: RunnerWork, error: unknown) => void;
   /** Absent: a fifth of a second. */
   readonly lookEveryMs?: number;
@@ -134,16 +131,9 @@ export class Runner {
       this.#pace.ended(performance.now() - startedMs, performance.now());
       clearInterval(renewing);
       this.#taking.delete(taking);
-      if (end !== undefined) this.#tell(end);
+      if (end !== undefined && end !== "lost" && end !== "given_back") this.#options.onTaken(end);
     });
     this.#taking.add(taking);
-  }
-
-  #tell(end: StepEnd): void {
-    const { onTaken, onEnded } = this.#options;
-    if (end !== "lost" && end !== "given_back") onTaken();
-    if (end === "run_succeeded") onEnded("SUCCEEDED");
-    if (end === "run_failed") onEnded("FAILED");
   }
 
   #takeStep(step: ClaimedStep, lost: AbortSignal): Promise<StepEnd> {

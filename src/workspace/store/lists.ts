@@ -1,8 +1,5 @@
 import type { ClientBase, Pool } from "pg";
-import { type CappedPage, cappedTotal, cutPage, TOTAL_MAX } from "../../model/list-page.ts";
-
-/** Rows that are counted for a total: one more than it can be tells of more. */
-const COUNTED_MAX = TOTAL_MAX + 1;
+import { type CappedPage, cappedTotal, cutPage, LOOKED_AT_MAX } from "../../model/list-page.ts";
 
 /** Whether the id lies below the parameter; every id does, if that is null. */
 export function isBelow(id: string, parameter: string): string {
@@ -40,7 +37,7 @@ export async function readListPage<Row extends object, Position = string>(
   const counted =
     "exactly" in total
       ? total.exactly
-      : `select count(*)::integer from (select from ${total.upToMax} limit ${COUNTED_MAX}) as capped`;
+      : `select count(*)::integer from (select from ${total.upToMax} limit ${LOOKED_AT_MAX}) as capped`;
   const text = `
     select page.*, about.*
     from (select ${isSeen} as is_seen, (${counted}) as counted) as about

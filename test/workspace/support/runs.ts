@@ -105,7 +105,6 @@ export function startTestRunner(pool: Pool, objects: ObjectStore, options: Parti
     random: Math.random,
     retentionMs: 86_400_000,
     onTaken: () => undefined,
-    onEnded: () => undefined,
     onError: (_, error) => errors.push(error),
     lookEveryMs: 20,
     ...options,
