@@ -129,7 +129,7 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   metrics.database.watch("objects", pool);
   const counted = createMovingMetrics(metrics.registry);
   const runs = createRunMetrics(metrics.registry);
-  // Nobody rests until there are steps.
+  // Until there is a process of steps, nothing is kept from it.
   runs.share.of({}).set(1);
   metrics.registry.onRead(() => setMovingGauges(pool, counted));
   metrics.registry.onRead(() => setRunGauges(pool, runs));

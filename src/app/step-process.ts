@@ -5,16 +5,13 @@ import { abortableDelay } from "../schedule/backoff.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type ChildEvent, supervise } from "./supervisor.ts";
 
-/**
- * When the machine is full, webhooks come first, and runs go on: with the most there is, a step could not even be given
- * back in time.
- */
+/** Webhooks come first. At 19, the most there is, a busy machine left a step no time even to be given back. */
 const NICENESS = 10;
 /** How often it is told what the dispatcher does. */
 const TELL_EVERY_MS = 500;
 /** How soon the first work is noticed. From then on there is a process that looks by itself. */
 const LOOK_EVERY_MS = 200;
-/** Steps are given back within milliseconds, but for a machine that is full. */
+/** Steps are given back within milliseconds, unless the machine is busy. */
 const GRACE_MS = 10_000;
 
 const mainFile = fileURLToPath(new URL("../main.ts", import.meta.url));

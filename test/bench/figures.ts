@@ -53,6 +53,11 @@ export function formatNumber(value: number): string {
   return String(Number(value.toPrecision(3)));
 }
 
+/** The one in the middle; of an even number, the upper of the two. NaN for none. */
+export function median(values: readonly number[]): number {
+  return percentile(values, 0.5);
+}
+
 /** The value below which the given share of all values lies; `share` in (0, 1). NaN for none. */
 export function percentile(values: readonly number[] | Float64Array, share: number): number {
   const sorted = Float64Array.from(values).sort();

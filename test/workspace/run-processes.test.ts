@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifySignature } from "../../src/signing/verify.ts";
 import { pathOf } from "../../src/workspace/objects/file-paths.ts";
-import { countRows } from "../support/installation.ts";
+import { countRows, publishAny } from "../support/installation.ts";
 import { ask } from "../support/sealpost-api.ts";
 import type { RunningProcess } from "../support/sealpost-processes.ts";
 import { patience } from "../support/time-limits.ts";
@@ -187,11 +187,7 @@ test("steps have a lower priority, and rest while many webhooks go out", async (
   const share = async () => (await metricsOf(dispatcher)).share;
   let published = 1;
   const publish = async () => {
-    await database.pool.query(
-      `select sealpost.publish_analysis($1, json_build_object('id', gen_random_uuid(), 'status', 'succeeded'))
-       from generate_series(1, 100)`,
-      [api.account.accountId],
-    );
+    await publishAny(database.pool, api.account.accountId, 100);
     published += 100;
     return await share();
   };

@@ -39,7 +39,7 @@ type Reviver = (key: string, value: unknown, context: { readonly source?: string
 /** TypeScript does not know the reviver's third argument yet. */
 const parseJson = JSON.parse as (text: string, reviver: Reviver) => unknown;
 
-/** A number beyond all (`1e400`) stays as text: as a number it would be null in what is handed on. */
+/** A number out of range (`1e400`) is kept as text: as a number it would be null in what is handed on. */
 function parse(text: string): Item {
   return parseJson(text, (_, value, { source }) =>
     typeof value === "number" && !Number.isFinite(value) ? source : value,
@@ -51,7 +51,7 @@ function reasonOf({ error_code, error_message }: Item): string {
   const told = [error_code, error_message]
     .filter((part) => typeof part === "string" && part !== "")
     .join(": ");
-  // Neither a text of PostgreSQL's nor an analysis has NUL, or half a character.
+  // Neither PostgreSQL's text nor an analysis can hold NUL or a lone surrogate.
   const text = told
     .slice(0, REASON_CHARS_MAX)
     .toWellFormed()

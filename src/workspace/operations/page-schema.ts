@@ -134,7 +134,7 @@ const settings = {
   expires_at: moment
     .refine(isInOurYears, { error: "Must be in the years 1 to 9999, in UTC." })
     .nullable()
-    .describe("When it stops to open; null: never. A new link's must be in the future."),
+    .describe("When it expires; null: never. For a new link it must be in the future."),
   max_visits: z
     .int()
     .min(1)

@@ -17,7 +17,7 @@ import { User, userBody } from "./user-schema.ts";
 
 const object = z.record(z.string(), z.unknown());
 
-/** A number beyond all (`1e400`) would be null in what the trigger hands on. */
+/** A number out of range (`1e400`) would be null in what the trigger hands on. */
 const input = object.superRefine((item, context) => {
   for (const path of findEndless(item)) {
     context.addIssue({ code: "custom", path, message: "No number is as large. Send it as text." });

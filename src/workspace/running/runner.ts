@@ -155,7 +155,7 @@ export class Runner {
       let isMore = false;
       for (const accountId of readers) {
         if (signal.aborted) return;
-        // What goes wrong with one account's keeps no other one waiting.
+        // Each by itself: an error with one account's feed delays no other's.
         if (await this.#try("look", () => wakeAwaiting(pool, accountId))) isMore = true;
       }
       if (!isMore) await abortableDelay(readFeedsEveryMs, signal);

@@ -4,7 +4,8 @@ import type { ClaimedStep } from "./steps.ts";
 
 /** Of an account's feed, at a time: accounts take turns. */
 const EVENTS_PER_READ = 1_000;
-const PATHS_OFF = ["seqscan", "bitmapscan", "sort"];
+/** Planner methods that would read more than an index has to. */
+const METHODS_OFF = ["seqscan", "bitmapscan", "sort"];
 
 /**
  * From now on the node run is woken by its analysis, and at once if that is there already. Its run is locked, and its
@@ -46,7 +47,7 @@ function firstAwaited(accountId: string): string {
 export async function findReaders(pool: Pool): Promise<readonly string[]> {
   const { rows } = await pool.query<{ account_id: string }>({
     name: "readers_with_news",
-    // The days to come are left out.
+    // With an upper bound, so that partitions of days to come are not opened.
     text: `
       select account_id from workspace.feed_readers as reader
       where (
@@ -68,9 +69,9 @@ export function wakeAwaiting(pool: Pool, accountId: string): Promise<boolean> {
 async function readOn(tx: ClientBase, accountId: string): Promise<boolean> {
   const { rows } = await tx.query<{ position: string }>({
     name: "lock_feed_reader",
-    // Who has it is reading on, or has just begun to wait. What follows goes along indexes, however much is left.
+    // Whoever holds it is reading on, or has just begun to wait. What follows uses indexes, with any statistics.
     text: `
-      select position, ${PATHS_OFF.map((path) => `set_config('enable_${path}', 'off', true)`).join(", ")}
+      select position, ${METHODS_OFF.map((method) => `set_config('enable_${method}', 'off', true)`).join(", ")}
       from workspace.feed_readers where account_id = $1 for update skip locked`,
     values: [accountId],
   });

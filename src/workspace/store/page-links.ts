@@ -112,8 +112,8 @@ export type LinkSettings = {
 };
 
 /**
- * A link that follows new versions. Returns its id; null: its time would be over. The page has a version, and the user
- * may edit it.
+ * A link that follows new versions. Returns its id; null: it would have expired already. The page has a version, and
+ * the user may edit it.
  */
 export async function insertLink(
   tx: ClientBase,

@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Pool } from "undici";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
-import { type BenchCase, type Figure, formatNumber, percentile } from "../figures.ts";
+import { type BenchCase, type Figure, formatNumber, median } from "../figures.ts";
 import { createKeys } from "../keys.ts";
 import { cpuMicroseconds } from "../measuring/processes.ts";
 import { cpuBetween, takeSnapshot } from "../measuring/snapshot.ts";
@@ -55,7 +55,6 @@ async function comparePublishing(bench: Bench, tell: (line: string) => void): Pr
     tell(`with the feed ${formatNumber(withFeed)} µs, without ${formatNumber(without)} µs`);
   }
   for (const side of sides) await side.close();
-  const median = (values: readonly number[]) => percentile(values, 0.5);
   return [
     { name: "CPU of publishing, with the feed", value: median(costs.get(on)!), unit: "µs per analysis" },
     { name: "CPU of publishing, without", value: median(costs.get(off)!), unit: "µs per analysis" },

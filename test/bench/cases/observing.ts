@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Bench } from "../bench.ts";
-import { type BenchCase, type Figure, percentile } from "../figures.ts";
+import { type BenchCase, type Figure, median } from "../figures.ts";
 import { deliver } from "./throughput.ts";
 
 const UNCOUNTED = fileURLToPath(new URL("../processes/uncounted-dispatcher.ts", import.meta.url));
@@ -27,16 +27,16 @@ export const observing: BenchCase<Bench> = {
       on.push(await measure(bench, tell, true));
       off.push(await measure(bench, tell, false));
     }
-    const share = median(on, "perSecond") / median(off, "perSecond");
-    const cpuShare = median(on, "cpu") / median(off, "cpu");
+    const share = medianOf(on, "perSecond") / medianOf(off, "perSecond");
+    const cpuShare = medianOf(on, "cpu") / medianOf(off, "cpu");
     return [
-      { name: "deliveries, observed", value: median(on, "perSecond"), unit: "/s" },
-      { name: "deliveries, not observed", value: median(off, "perSecond"), unit: "/s" },
+      { name: "deliveries, observed", value: medianOf(on, "perSecond"), unit: "/s" },
+      { name: "deliveries, not observed", value: medianOf(off, "perSecond"), unit: "/s" },
       { name: "observed ÷ not observed", value: share, unit: "", goal: { atLeast: 0.9 } },
-      { name: "CPU of the dispatcher, observed", value: median(on, "cpu"), unit: "µs per delivery" },
-      { name: "CPU of the dispatcher, not observed", value: median(off, "cpu"), unit: "µs per delivery" },
+      { name: "CPU of the dispatcher, observed", value: medianOf(on, "cpu"), unit: "µs per delivery" },
+      { name: "CPU of the dispatcher, not observed", value: medianOf(off, "cpu"), unit: "µs per delivery" },
       { name: "CPU, observed ÷ not observed", value: cpuShare, unit: "", goal: { atMost: 1.1 } },
-      { name: "log", value: median(on, "bytes"), unit: "bytes per delivery" },
+      { name: "log", value: medianOf(on, "bytes"), unit: "bytes per delivery" },
     ] satisfies Figure[];
   },
 };
@@ -57,9 +57,6 @@ async function measure(bench: Bench, tell: (line: string) => void, isObserved: b
   return { perSecond: measured.perSecond, cpu: measured.cpu.get("dispatcher") ?? Number.NaN, bytes };
 }
 
-function median(found: readonly Found[], figure: keyof Found): number {
-  return percentile(
-    found.map((one) => one[figure]),
-    0.5,
-  );
+function medianOf(found: readonly Found[], figure: keyof Found): number {
+  return median(found.map((one) => one[figure]));
 }

@@ -10,7 +10,7 @@ import { createAccount } from "../../../src/store/accounts.ts";
 import { insertUser } from "../../../src/store/users.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
-import { type BenchCase, type Figure, percentile } from "../figures.ts";
+import { type BenchCase, type Figure, median } from "../figures.ts";
 import { SECRETS_KEY } from "../processes/dispatcher.ts";
 import { type Timed, timeStream } from "../timed.ts";
 
@@ -213,8 +213,4 @@ async function openWorkspace(pool: BenchDatabase["pool"], url: string): Promise<
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(told)}`);
     return told;
   };
-}
-
-function median(values: readonly number[]): number {
-  return percentile(values, 0.5);
 }
