@@ -56,13 +56,6 @@ async function listen(server: Server, { host = "127.0.0.1", port = 0 }: Listenin
   };
 }
 
-/** A port that nobody listens on. */
-export async function findClosedPort(): Promise<number> {
-  const server = await startTcpServer();
-  await server.close();
-  return server.port;
-}
-
 export type BlackHole = { readonly port: number; close(): Promise<void> };
 
 /**
@@ -72,13 +65,16 @@ export type BlackHole = { readonly port: number; close(): Promise<void> };
 export async function startBlackHole(host = "127.0.0.1", port = 0): Promise<BlackHole> {
   const program = `
     const where = { host: ${JSON.stringify(host)}, port: ${port}, backlog: 1 };
+    const say = (what) => require("node:fs").writeSync(1, what + "\\n");
     const server = require("node:net").createServer().listen(where, () => {
-      require("node:fs").writeSync(1, server.address().port + "\\n");
+      say(server.address().port);
       process.kill(process.pid, "SIGSTOP");
-    });`;
+    });
+    server.on("error", ({ message }) => say(message));`;
   const child = spawn(process.execPath, ["-e", program], { stdio: ["ignore", "pipe", "inherit"] });
-  const [line] = await once(child.stdout, "data");
-  const bound = Number(String(line));
+  const [said] = await once(child.stdout, "data");
+  const bound = Number(said);
+  if (Number.isNaN(bound)) throw new Error(`There is no black hole: ${said}`);
   const fillers = [1, 2].map(() => connect(bound, host).on("error", () => {}));
   await Promise.all(fillers.map((filler) => once(filler, "connect")));
   return {
@@ -95,18 +91,4 @@ function portOf(server: Server): number {
   const bound = server.address();
   if (bound === null || typeof bound === "string") throw new Error("The server has no port.");
   return bound.port;
-}
-
-/** A server on another address, and at 127.0.0.1 a black hole on its port; where that is taken, both anew. */
-export async function startBesideBlackHole<Server extends { readonly port: number }>(
-  start: () => Promise<Server>,
-) {
-  for (let tries = 10; ; tries--) {
-    const server = await start();
-    try {
-      return { server, blackHole: await startBlackHole("127.0.0.1", server.port) };
-    } catch (error) {
-      if (tries === 0 || (error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
-    }
-  }
 }

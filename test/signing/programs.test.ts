@@ -15,6 +15,7 @@ import { sequenceEvents } from "../../src/store/feed.ts";
 import { commandOnPath } from "../support/command-on-path.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publish } from "../support/installation.ts";
+import { freePort } from "../support/ports.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 const pathOf = (file: string) => fileURLToPath(new URL(`../${file}`, import.meta.url));
@@ -54,15 +55,6 @@ async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   child.kill("SIGKILL");
   await once(child, "close");
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }
 
 async function publishInFeed(): Promise<string> {

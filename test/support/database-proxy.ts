@@ -1,6 +1,7 @@
 // A proxy between a process and its database that simulates a failing network or database.
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type NetConnectOpts, type Socket } from "node:net";
+import { connect, createServer, type NetConnectOpts, type Socket } from "node:net";
+import { freePort } from "./ports.ts";
 
 export type DatabaseProxy = {
   /** The database, through this proxy. */
@@ -59,9 +60,10 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
     age.isForgotten = true;
     age = { isForgotten: false };
   }
-  async function listen(port: number): Promise<number> {
+  // The same after a cut.
+  const port = await freePort();
+  async function listen(): Promise<void> {
     await once(server.listen(port, "127.0.0.1"), "listening");
-    return (server.address() as AddressInfo).port;
   }
   async function stopListening(): Promise<void> {
     const closed = once(server, "close");
@@ -69,7 +71,7 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
     for (const socket of sockets) socket.destroy();
     await closed;
   }
-  const port = await listen(0);
+  await listen();
 
   return {
     url: proxiedUrl(databaseUrl, port),
@@ -81,7 +83,7 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
     restore: async () => {
       isHanging = false;
       for (const socket of sockets) socket.destroy();
-      if (!server.listening) await listen(port);
+      if (!server.listening) await listen();
     },
     hold: () => {
       isHolding = true;

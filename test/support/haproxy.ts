@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { untilFinished } from "./command.ts";
-import { freePort } from "./prometheus.ts";
+import { freePort } from "./ports.ts";
 import { patience } from "./time-limits.ts";
 
 const FOLDER = fileURLToPath(new URL("../../docs/haproxy/", import.meta.url));

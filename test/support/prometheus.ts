@@ -2,11 +2,11 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { commandOnPath } from "./command-on-path.ts";
+import { freePort } from "./ports.ts";
 import { patience } from "./time-limits.ts";
 
 export type Sample = { readonly metric: Readonly<Record<string, string>>; readonly value: number };
@@ -122,13 +122,4 @@ export function runPromtool(
     const { stdout, stderr } = error as { stdout: string; stderr: string };
     return { ok: false, output: stdout + stderr };
   }
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
 }

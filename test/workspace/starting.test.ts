@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startProcess } from "../support/busy-installation.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { freePort } from "../support/prometheus.ts";
+import { freePort } from "../support/ports.ts";
 import { patience } from "../support/time-limits.ts";
 
 const TOLD = "documents cannot be stored or read now";

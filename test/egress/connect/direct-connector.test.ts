@@ -9,11 +9,11 @@ import type { Connect } from "../../../src/egress/egress.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
 import { type CertificateAuthority, createCertificateAuthority } from "../../support/certificates.ts";
 import { type NameServer, startNameServer } from "../../support/name-server.ts";
+import { freePort } from "../../support/ports.ts";
 import { patience } from "../../support/time-limits.ts";
 import { failureOf } from "../failure.ts";
 import {
-  findClosedPort,
-  startBesideBlackHole,
+  type Listening,
   startBlackHole,
   startTcpServer,
   startTlsServer,
@@ -42,10 +42,11 @@ function opened<T extends { close(): Promise<unknown> }>(resource: T): T {
   return resource;
 }
 
-async function besideBlackHole<Server extends { readonly port: number }>(start: () => Promise<Server>) {
-  const { server, blackHole } = await startBesideBlackHole(start);
-  opened(blackHole);
-  return server;
+/** A server at 127.0.0.2, and on its port a black hole at 127.0.0.1. */
+async function besideBlackHole(start: (listening: Listening) => Promise<TestServer>): Promise<TestServer> {
+  const port = await freePort();
+  opened(await startBlackHole("127.0.0.1", port));
+  return opened(await start({ host: "127.0.0.2", port }));
 }
 
 async function startReceiver(
@@ -179,7 +180,7 @@ describe("several addresses", () => {
   });
 
   it("share the time, so that a silent one leaves enough for the next", async () => {
-    const receiver = await besideBlackHole(() => startReceiver({ host: "127.0.0.2" }));
+    const receiver = await besideBlackHole(startReceiver);
     nameServer.script(NAME, [["127.0.0.1", "127.0.0.2"]]);
     const connectTimeoutMs = patience(3_000);
     const connect = connectorFor([`${NAME}:${receiver.port}`], { connectTimeoutMs });
@@ -205,7 +206,7 @@ describe("several addresses", () => {
 
   // The kernel has no route for TCP to a multicast address, and sends nothing.
   it("tell of a refusal rather than of a missing route, unless that is all there is", async () => {
-    const port = await findClosedPort();
+    const port = await freePort();
     nameServer.script(NAME, [["224.0.0.1", "127.0.0.1"]]);
     nameServer.script("nowhere.example.com", [["224.0.0.1"]]);
     const connect = connectorFor([`${NAME}:${port}`, `nowhere.example.com:${port}`]);
@@ -248,7 +249,7 @@ describe("connectTimeoutMs", () => {
   });
 
   it("counts all steps together", async () => {
-    const receiver = await besideBlackHole(async () => opened(await startTcpServer({ host: "127.0.0.2" })));
+    const receiver = await besideBlackHole(startTcpServer);
     nameServer.script(NAME, [["127.0.0.1", "127.0.0.2"]], ["A"]);
     nameServer.script(NAME, ["drop"], ["AAAA"]);
     const connectTimeoutMs = patience(2_000);
@@ -322,7 +323,7 @@ describe("an abort", () => {
   });
 
   it("ends the wait for TCP at once, and no address is tried after it", async () => {
-    const server = await besideBlackHole(async () => opened(await startTcpServer({ host: "127.0.0.2" })));
+    const server = await besideBlackHole(startTcpServer);
     nameServer.script(NAME, [["127.0.0.3", "127.0.0.1", "127.0.0.2"]]);
     const controller = new AbortController();
     const connecting = connectorFor([`${NAME}:${server.port}`])(

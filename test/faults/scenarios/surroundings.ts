@@ -2,9 +2,9 @@
 import { equal, ok } from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { request } from "node:http";
-import { type AddressInfo, createServer } from "node:net";
 import pg from "pg";
 import { startEgressProxy } from "../../support/egress-proxy.ts";
+import { freePort } from "../../support/ports.ts";
 import type { Cluster } from "../harness/cluster.ts";
 import {
   countsOf,
@@ -22,14 +22,6 @@ async function attemptsSoFar(cluster: Cluster): Promise<number> {
     "select coalesce(sum(attempts_count), 0)::integer as n from sealpost.deliveries",
   );
   return rows[0]!.n;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 export const egressProxy: Scenario = {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
-import { freePort } from "../../support/prometheus.ts";
+import { freePort } from "../../support/ports.ts";
 import { patience } from "../../support/time-limits.ts";
 
 export type S3Server = {

@@ -1,0 +1,27 @@
+// Ports that a test knows before somebody listens there, or needs again after somebody has stopped listening.
+
+import { randomInt } from "node:crypto";
+import { once } from "node:events";
+import { createServer } from "node:net";
+
+/** Below what Linux (32768) and macOS (49152) give to whoever asks for any port: none of the suite's others. */
+const FROM = 20_000;
+const TO = 32_768;
+const TRIES = 10;
+
+/** A port on which nobody listens at 127.0.0.1, and which nobody gets who does not ask for it. */
+export async function freePort(): Promise<number> {
+  for (let tries = TRIES; ; tries -= 1) {
+    const port = randomInt(FROM, TO);
+    const server = createServer().listen(port, "127.0.0.1");
+    try {
+      await once(server, "listening");
+    } catch (error) {
+      if (tries === 0 || (error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+      continue;
+    }
+    server.close();
+    await once(server, "close");
+    return port;
+  }
+}
