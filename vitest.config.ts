@@ -5,6 +5,7 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     // Ended in the reverse order: what fails the run comes last.
     globalSetup: [
+      "test/support/compile-cache.ts",
       "test/support/output-watch.ts",
       "test/support/slowness-setup.ts",
       "test/support/database-setup.ts",

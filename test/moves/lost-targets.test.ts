@@ -62,6 +62,7 @@ describe("a move whose target is lost", () => {
     const lost = callOffLostMove(cells.move(accountId));
     await untilSomebodyWaits(cells.source.pool);
     const moving = expect(moveAccount(cells.move(accountId))).rejects.toThrow("called off");
+    await untilSomebodyWaits(cells.source.pool, 2);
     await row.rollback();
     await lost;
     await moving;

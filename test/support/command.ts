@@ -2,6 +2,7 @@ import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process"
 import { once } from "node:events";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { compileCacheEnv } from "./compile-cache.ts";
 import { OUTPUT_FOLDER_VARIABLE } from "./output-watch.ts";
 
 export type Finished = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
@@ -9,7 +10,13 @@ export type Finished = { readonly code: number | null; readonly stdout: string; 
 const projectRoot = fileURLToPath(new URL("../..", import.meta.url));
 
 /** Only what Node needs, nothing else of the tests' environment. Several processes share this machine. */
-const plainEnv = { PATH: process.env.PATH, HOME: process.env.HOME, METRICS_PORT: "0", ...tapped() };
+const plainEnv = {
+  PATH: process.env.PATH,
+  HOME: process.env.HOME,
+  METRICS_PORT: "0",
+  ...compileCacheEnv(),
+  ...tapped(),
+};
 
 /** Keeps a copy of the process's output, searched for secrets when all tests have ended. */
 function tapped(): Record<string, string> {

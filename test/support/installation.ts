@@ -239,13 +239,13 @@ export async function lockTable(pool: Pool, table: string): Promise<Transaction>
   return await begin(pool, `lock table sealpost.${table} in access exclusive mode`);
 }
 
-/** Resolves to the pids of sessions that wait for a lock, once there are any. */
-export async function untilSomebodyWaits(pool: Pool): Promise<readonly number[]> {
+/** Resolves to the pids of sessions that wait for a lock, once there are so many. */
+export async function untilSomebodyWaits(pool: Pool, count = 1): Promise<readonly number[]> {
   for (;;) {
     const { rows } = await pool.query<{ pid: number }>(
       "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
     );
-    if (rows.length > 0) return rows.map(({ pid }) => pid);
+    if (rows.length >= count) return rows.map(({ pid }) => pid);
   }
 }
 

@@ -32,7 +32,7 @@ export class SealpostProcess {
     main: string = MAIN,
   ) {
     this.#child = fork(main, command, {
-      env: { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "", ...env },
+      env: { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "", ...compileCacheEnv(), ...env },
       execArgv: imports.flatMap((url) => ["--import", url]),
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
