@@ -4,6 +4,7 @@ import { EventEmitter, once } from "node:events";
 import { readdir, readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { compileCacheEnv } from "../../support/compile-cache.ts";
 import { patience, patientSignal } from "../../support/time-limits.ts";
 
 const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
