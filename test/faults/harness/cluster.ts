@@ -179,9 +179,25 @@ export class Cluster {
       const tookMs = performance.now() - startedAt;
       if (open === 0) return Math.round(tookMs);
       if (tookMs > patience(timeoutMs))
-        throw new Error(`${open} deliveries are open after ${Math.round(tookMs)} ms`);
+        throw new Error(
+          `${open} deliveries are open after ${Math.round(tookMs)} ms:\n${await this.describeOpen()}`,
+        );
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
+  }
+
+  /** What the open deliveries wait for, alike ones together; times in seconds from now. */
+  async describeOpen(): Promise<string> {
+    const { rows } = await this.pool.query(
+      `with open as (
+         select lane, attempts_in_run as attempts, coalesce(lease_until > now(), false) as is_leased,
+           round(extract(epoch from due_at - now())) as due, round(extract(epoch from wake_at - now())) as wakes
+         from sealpost.open_deliveries)
+       select count(*)::integer as deliveries, lane, attempts, is_leased,
+         array[min(due), max(due)] as due, array[min(wakes), max(wakes)] as wakes
+       from open group by lane, attempts, is_leased order by lane, attempts, is_leased limit 20`,
+    );
+    return rows.map((row) => JSON.stringify(row)).join("\n");
   }
 
   /** What its processes complained of at last, for whoever has to find out why a scenario failed. */
