@@ -5,15 +5,15 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     // Ended in the reverse order: what fails the run comes last.
     globalSetup: [
-      "test/support/compile-cache.ts",
       "test/support/output-watch.ts",
+      "test/support/compile-cache.ts",
       "test/support/slowness-setup.ts",
       "test/support/database-setup.ts",
     ],
     setupFiles: ["test/support/patient-tests.ts"],
     exclude: ["test/**/*.long.test.ts", "test/bench/**"],
     provide: {
-      // As last measured on an otherwise idle machine, with nothing compiled yet.
+      // As last measured on an otherwise idle machine.
       suite: { minutes: 21, cores: 2 },
       fuzzRuns: 45,
       moveHistories: 2,

@@ -1,7 +1,7 @@
 // A paced stream of numbered analyses, timed from COMMIT, or the request, to the first byte at the receiver.
 import { setTimeout as wait } from "node:timers/promises";
 import type { Bench } from "./bench.ts";
-import { longestPauseMs, percentile } from "./figures.ts";
+import { longestPauseMs, median, percentile } from "./figures.ts";
 import type { AskedProcess } from "./processes/asking.ts";
 import type { PacedWish, Published } from "./processes/publisher-process.ts";
 
@@ -51,7 +51,7 @@ export async function timeStream(
     count: latencies.length,
     p50Ms: percentile(latencies, 0.5),
     p99Ms: percentile(latencies, 0.99),
-    p99OfSecondMs: percentile(p99s, 0.5),
+    p99OfSecondMs: median(p99s),
     p99OfWorstSecondMs: Math.max(...p99s),
     longestMs: percentile(latencies, 1 - Number.EPSILON),
     longestPauseMs: longestPauseMs(firstBytesAtMs, timedSentAtMs[0] ?? 0, latestOf(firstBytesAtMs)),

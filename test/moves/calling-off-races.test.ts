@@ -4,7 +4,15 @@ import { callOffMove } from "../../src/moves/calling-off.ts";
 import type { MovePart } from "../../src/moves/move.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
 import { killedAt } from "../support/cells.ts";
-import { begin, countRows, lockTable, publish, rowOf, untilSomebodyWaits } from "../support/installation.ts";
+import {
+  begin,
+  countRows,
+  findWaiting,
+  lockTable,
+  publish,
+  rowOf,
+  untilSomebodyWaits,
+} from "../support/installation.ts";
 import { accountId, cells, useMovableAccount } from "./movable-account.ts";
 
 useMovableAccount();
@@ -20,13 +28,7 @@ async function expectHere(): Promise<void> {
   expect(await countRows(cells.target.pool, "accounts", { id: accountId })).toBe(0);
 }
 
-async function countWaiting(pool: Pool): Promise<number> {
-  const { rows } = await pool.query<{ n: number }>(
-    `select count(*)::integer as n from pg_stat_activity
-     where wait_event_type = 'Lock' and datname = current_database()`,
-  );
-  return rows[0]!.n;
-}
+const countWaiting = async (pool: Pool) => (await findWaiting(pool)).length;
 
 describe("a move that is called off while another process", () => {
   it("is about to open the account ends there, and is nowhere said to be done", async () => {

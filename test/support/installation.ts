@@ -239,13 +239,19 @@ export async function lockTable(pool: Pool, table: string): Promise<Transaction>
   return await begin(pool, `lock table sealpost.${table} in access exclusive mode`);
 }
 
-/** Resolves to the pids of sessions that wait for a lock, once there are so many. */
+/** The pids of sessions that wait for a lock. */
+export async function findWaiting(pool: Pool): Promise<readonly number[]> {
+  const { rows } = await pool.query<{ pid: number }>(
+    "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
+  );
+  return rows.map(({ pid }) => pid);
+}
+
+/** Resolves to the pids of sessions that wait for a lock, once there are at least `count`. */
 export async function untilSomebodyWaits(pool: Pool, count = 1): Promise<readonly number[]> {
   for (;;) {
-    const { rows } = await pool.query<{ pid: number }>(
-      "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
-    );
-    if (rows.length >= count) return rows.map(({ pid }) => pid);
+    const pids = await findWaiting(pool);
+    if (pids.length >= count) return pids;
   }
 }
 

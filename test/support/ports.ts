@@ -4,12 +4,12 @@ import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-/** Below what Linux (32768) and macOS (49152) give to whoever asks for any port: none of the suite's others. */
+/** Below Linux's and macOS's ephemeral ports (from 32768 and 49152), which the suite's other sockets get. */
 const FROM = 20_000;
 const TO = 32_768;
 const TRIES = 10;
 
-/** A port on which nobody listens at 127.0.0.1, and which nobody gets who does not ask for it. */
+/** A port on which nobody listens at 127.0.0.1, and which is not ephemeral: only who names it gets it. */
 export async function freePort(): Promise<number> {
   for (let tries = TRIES; ; tries -= 1) {
     const port = randomInt(FROM, TO);

@@ -1,7 +1,7 @@
 import { Pool } from "undici";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
-import { type BenchCase, formatNumber, percentile } from "../figures.ts";
+import { type BenchCase, formatNumber, median } from "../figures.ts";
 import { createKeys } from "../keys.ts";
 import { cpuMicroseconds } from "../measuring/processes.ts";
 import type { RunningApi } from "../processes/api.ts";
@@ -38,7 +38,7 @@ export const apiReads: BenchCase<Bench> = {
       tell(`${name}: ${rounds.map(formatNumber).join(", ")} µs`);
       return {
         name,
-        value: percentile(rounds, 0.5),
+        value: median(rounds),
         unit: "µs of CPU",
         goal: { atMost: GOAL_MICROSECONDS },
       };

@@ -180,14 +180,14 @@ export class Cluster {
       if (open === 0) return Math.round(tookMs);
       if (tookMs > patience(timeoutMs))
         throw new Error(
-          `${open} deliveries are open after ${Math.round(tookMs)} ms:\n${await this.describeOpen()}`,
+          `${open} deliveries are open after ${Math.round(tookMs)} ms:\n${await this.#describeOpen()}`,
         );
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   }
 
   /** What the open deliveries wait for, alike ones together; times in seconds from now. */
-  async describeOpen(): Promise<string> {
+  async #describeOpen(): Promise<string> {
     const { rows } = await this.pool.query(
       `with open as (
          select lane, attempts_in_run as attempts, coalesce(lease_until > now(), false) as is_leased,

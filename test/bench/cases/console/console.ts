@@ -4,7 +4,7 @@ import { openConsole } from "../../../../src/app/console-link.ts";
 import { HAS_BROWSER } from "../../../support/browser.ts";
 import type { Bench } from "../../bench.ts";
 import type { BenchDatabase } from "../../database.ts";
-import { type BenchCase, type Figure, percentile } from "../../figures.ts";
+import { type BenchCase, type Figure, median, percentile } from "../../figures.ts";
 import { takeSnapshot } from "../../measuring/snapshot.ts";
 import type { RunningApi } from "../../processes/api.ts";
 import { countSeeded, seedLog } from "../../seeding.ts";
@@ -156,7 +156,7 @@ async function paints(
   return [
     {
       name: "largest paint, median",
-      value: percentile(paintsMs, 0.5),
+      value: median(paintsMs),
       unit: "ms",
       goal: { atMost: GOALS.paintMs },
     },
