@@ -1,24 +1,68 @@
+// One configuration; its mode says which tests run. Durations are those last measured on two idle cores.
 import { defineConfig } from "vitest/config";
 
-export default defineConfig({
-  test: {
-    include: ["test/**/*.test.ts"],
-    // Ended in the reverse order: what fails the run comes last.
-    globalSetup: [
-      "test/support/output-watch.ts",
-      "test/support/compile-cache.ts",
-      "test/support/slowness-setup.ts",
-      "test/support/database-setup.ts",
-    ],
-    setupFiles: ["test/support/patient-tests.ts"],
-    exclude: ["test/**/*.long.test.ts", "test/bench/**"],
-    provide: {
-      // As last measured on an otherwise idle machine.
-      suite: { minutes: 21, cores: 2 },
-      fuzzRuns: 45,
-      moveHistories: 2,
-    },
-    // For two cores: a third worker has time for tests that wait, and more would only make timing tests lie.
-    maxWorkers: 3,
+/** The second tier: needs more programs than Node and npm, or seconds that a change does not always have. */
+const SLOW = "test/**/*.slow.test.ts";
+/** A night's: how many statements a request or a delivery costs, what a thousand hostile receivers cost. */
+const LONG = "test/**/*.long.test.ts";
+/** Tests of the second tier in files that have fast ones, too. */
+const TAG = "slow";
+
+const modes: Readonly<Record<string, Mode>> = {
+  /** `npm test`: on a machine with Node and npm, and nothing else. */
+  test: { minutes: 3, exclude: [SLOW, LONG], tagsFilter: [`!${TAG}`] },
+  /** `npm run test:all`: every test, with every program of test/support/programs.ts. */
+  all: { minutes: 20, exclude: [LONG], needsPrograms: true },
+  /** `npm run test:long`: beside the long files the fuzz tests, with more requests for each operation. */
+  long: { minutes: 1.5, include: [LONG, "test/{api,operations}/fuzz*.test.ts"], fuzzRuns: 300 },
+  /** `npm run moves`: 100 random histories of accounts that move under load, where `npm run test:all` plays two. */
+  moves: {
+    minutes: 10,
+    include: ["test/moves/histories.slow.test.ts"],
+    moveHistories: Number(process.env.MOVE_HISTORIES ?? 100),
   },
+  /** Part of `npm run check`: how the repository is written. */
+  tidy: { minutes: 0.1, include: ["test/tidy.test.ts"], isBare: true },
+};
+
+type Mode = {
+  readonly minutes: number;
+  readonly include?: string[];
+  readonly exclude?: string[];
+  readonly tagsFilter?: string[];
+  /** Requests that a fuzz test makes of each operation. */
+  readonly fuzzRuns?: number;
+  readonly moveHistories?: number;
+  readonly needsPrograms?: boolean;
+  /** Without a database and all else that tests share. */
+  readonly isBare?: boolean;
+};
+
+export default defineConfig(({ mode }) => {
+  const chosen = modes[mode];
+  if (!chosen) throw new Error(`There is no mode "${mode}". Modes: ${Object.keys(modes).join(", ")}.`);
+  const { minutes, fuzzRuns = 45, moveHistories = 2, needsPrograms = false, isBare = false } = chosen;
+  // Ended in the reverse order: what fails the run comes last.
+  const setups = [
+    ...(needsPrograms ? ["test/support/programs.ts"] : []),
+    "test/support/output-watch.ts",
+    "test/support/run-folder.ts",
+    "test/support/suite-setup.ts",
+    "test/support/database-setup.ts",
+  ];
+  return {
+    test: {
+      include: chosen.include ?? ["test/**/*.test.ts"],
+      exclude: ["test/bench/**", ...(chosen.exclude ?? [])],
+      tags: [{ name: TAG, description: "of the second tier: npm run test:all" }],
+      ...(chosen.tagsFilter && { tagsFilter: chosen.tagsFilter }),
+      globalSetup: isBare ? [] : setups,
+      setupFiles: isBare ? [] : ["test/support/patient-tests.ts"],
+      provide: { suite: { mode, minutes, cores: 2 }, fuzzRuns, moveHistories },
+      // Half of a file's time would go into loading what the last one had: modules are shared, state is the files' own.
+      isolate: false,
+      // For two cores: a third worker has time for tests that wait, and more would only make timing tests lie.
+      maxWorkers: isBare ? 1 : 3,
+    },
+  };
 });

@@ -1,6 +1,7 @@
-import { existsSync, readFileSync } from "node:fs";
-import { describe, expect, test } from "vitest";
-import { runAtTerminal } from "./support/terminal.ts";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { runSealpost } from "./support/command.ts";
+import { setup } from "./support/programs.ts";
 
 const root = new URL("../", import.meta.url);
 const read = (path: string): string => readFileSync(new URL(path, root), "utf8");
@@ -30,7 +31,7 @@ describe.each(documents)("%s", (path) => {
       const words = said.trim().split(/\s+/);
       const first = words.findIndex((word) => !/^[a-z]+$/.test(word));
       const command = first < 0 ? words : words.slice(0, first);
-      const { text: help } = await runAtTerminal([...command, "--help"], "");
+      const { stdout: help } = await runSealpost([...command, "--help"]);
       expect(help, line).toContain(["Usage: sealpost", ...command, ""].join(" "));
       for (const option of words.filter((word) => word.startsWith("--")))
         expect(help, line).toContain(option);
@@ -59,4 +60,22 @@ test("the changelog has a section for this version, and one for what comes next"
   const { version } = JSON.parse(read("package.json"));
   const sections = [...read("CHANGELOG.md").matchAll(/^## (\S+)/gm)].map(([, name]) => name);
   expect(sections.slice(0, 2)).toEqual(["Unreleased", version]);
+});
+
+describe("the whole run", () => {
+  afterEach(() => vi.unstubAllEnvs());
+
+  test("does not start without a program that it needs, and names its package", () => {
+    vi.stubEnv("PATH", "");
+    expect(setup).toThrow(/\n {2}openssl is not installed \(Debian: apt-get install openssl\)\n/);
+    expect(setup).toThrow(/\n {2}promtool is not installed \(Debian: apt-get install prometheus\)\n/);
+  });
+
+  test("leaves no test out for want of one", () => {
+    const files = globSync("test/**/*.ts", { cwd: root }).filter((path) => path !== "test/readme.test.ts");
+    const looks = files.filter((path) =>
+      /(?:skip|skipIf|runIf)\(.*(?:findProgram|program\(|s3Server)/.test(read(path)),
+    );
+    expect(looks).toEqual([]);
+  });
 });

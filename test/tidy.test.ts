@@ -1,4 +1,6 @@
+import { globSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { PROTECTIONS } from "./faults/prove.ts";
 import { arrows, circles } from "./tidy/arrows.ts";
 import { banRules } from "./tidy/bans.ts";
 import { exceptions } from "./tidy/exceptions.ts";
@@ -182,6 +184,10 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     wrong: { "sql/0001_start.sql": `-- ${"TO"}${"DO"}: an index` },
     right: { "README.md": "What is left to do" },
   },
+  "mutant left out": {
+    wrong: { "src/schedule/delay.ts": "// Stryker disable next-line all\nconst RATIO = 4;" },
+    right: { "src/schedule/delay.ts": "// as Stryker says\nconst RATIO = 4;" },
+  },
   "path of one machine": {
     wrong: { "README.md": `cd /${"home"}/ada/sealpost`, "src/cli/a.ts": `"/${"root"}/x"` },
     right: { "README.md": "see https://example.com/work/1 and ./tmp/x", "src/cli/a.ts": "join(tmpdir(), x)" },
@@ -248,3 +254,40 @@ describe("a planted breach", () => {
     expect(rule(name).find(asFiles(right))).toEqual([]);
   });
 });
+
+/** What decides; of a folder that is mutated whole, everything else in it, too. */
+const MUTATED = [
+  "src/schedule/{backoff,life,retry-after,retry-schedule}.ts",
+  "src/egress/rules/{address,host-name,port,target-url,unsafe-allowed-targets}.ts",
+  "src/egress/post/{failures,result}.ts",
+  "src/signing/{delivery-inbox,event,mismatch,sign,signature-header,system-clock,verification-error}.ts",
+  "src/signing/{verification-input,verify,web,webhook-input}.ts",
+  "src/webhook/{envelope,headers}.ts",
+  "src/dispatch/{account-turns,lane,lanes}.ts",
+  "src/api/{idempotency,idempotent-write}.ts",
+  "src/store/idempotency.ts",
+  "src/workspace/model/roles.ts",
+  "src/workspace/operations/workspace-operation.ts",
+];
+
+test("npm run mutants changes everything that decides, in every way, and asks for nine of ten", () => {
+  const config = JSON.parse(readFileSync("test/mutants/stryker.config.json", "utf8"));
+  const mutated = new Set(globSync(config.mutate));
+  for (const each of MUTATED) {
+    const [files, count] = [globSync(each), each.split(",").length];
+    expect(files, each).toHaveLength(count);
+    for (const file of files) expect(mutated).toContain(file);
+  }
+  expect(config.thresholds.break).toBe(90);
+  for (const option of ["ignoreStatic", "ignorers", "mutator"]) expect(config).not.toHaveProperty(option);
+});
+
+// They are taken out by `npm run faults -- --prove` alone, which nobody runs with every change.
+test.each(PROTECTIONS)(
+  "what the faults take out stands where they look for it: $name",
+  ({ path, text, file }) => {
+    const found = (name: string) => readSourceFiles().find((one) => one.path === name)?.text ?? "";
+    expect(found(path).split(text), path).toHaveLength(2);
+    expect(found(file), file).not.toBe("");
+  },
+);

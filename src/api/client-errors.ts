@@ -23,7 +23,8 @@ export function createClientErrorHandler(options: {
     const requestId = newRequestId();
     const errors = [{ path: "http", message: explain(error.code) }];
     const response = renderProblem(new Problem("invalid_request", { errors }), requestId);
-    const { headers } = rateLimits.lastKnown(addressBucket(socket.remoteAddress ?? "unknown"), policy);
+    const bucket = addressBucket(socket.remoteAddress ?? "unknown");
+    const { headers } = rateLimits.lastKnown({ bucket, policy });
     const lines = [
       "HTTP/1.1 400 Bad Request",
       ...headerLines({ ...response.headers, ...headers, "x-request-id": requestId }),

@@ -60,6 +60,11 @@ export type LimitedServerOptions = ConnectionObserver & {
   readonly connectionLimits: ConnectionLimits;
 };
 
+/** How many bytes have left to the client's side: the kernel has taken them. */
+export function sentBytesOf(socket: Socket): number {
+  return socket.bytesWritten - socket.writableLength;
+}
+
 type Connection = {
   requestsWaiting: number;
   /** What is being received, or was last, and since when, in monotonic milliseconds. */
@@ -166,7 +171,7 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
   const checking = setInterval(() => {
     const nowMs = performance.now();
     for (const [socket, connection] of connections) {
-      const sentBytes = socket.bytesWritten - socket.writableLength;
+      const sentBytes = sentBytesOf(socket);
       const isMoving =
         socket.writableLength === 0 || sentBytes - connection.sentBytes >= limits.SEND_BYTES_MIN;
       if (isMoving) Object.assign(connection, { sinceMs: nowMs, sentBytes });

@@ -1,7 +1,9 @@
 import { Readable } from "node:stream";
 import { create as contentDisposition } from "content-disposition";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Place } from "../model/account-places.ts";
 import { type ByteRange, chooseRange } from "./byte-ranges.ts";
+import { sentBytesOf } from "./connections.ts";
 import { withDeadline } from "./deadline.ts";
 import { matchesEntityTag, quoteEntityTag } from "./entity-tags.ts";
 import { BODY_SLICE_BYTES } from "./limits.ts";
@@ -14,8 +16,8 @@ export type ContentAnswer = {
   readonly waitMs: number;
   /** How long the source may then give nothing. */
   readonly progressWithinMs: number;
-  /** Takes a place among the downloads; returns what gives it back. @throws when there is none */
-  readonly takePlace: () => () => void;
+  /** Takes a place among the downloads, which ends by `onCut` if it hardly moves. @throws when there is none */
+  readonly takePlace: (onCut: () => void) => Place;
   /** Calls back when nobody reads the answer any more, at once if it is so already. */
   readonly onGone: (end: () => void) => void;
   /** The source failed in the middle: the client sees a broken connection, and only this tells why. */
@@ -88,7 +90,9 @@ async function openBody(
   { content, waitMs, progressWithinMs, takePlace, onGone, onSourceFailure }: ContentAnswer,
   range: ByteRange,
 ): Promise<Readable> {
-  const giveBack = takePlace();
+  const { socket } = request.raw;
+  // Nobody is told more: what has begun cannot be answered otherwise.
+  const place = takePlace(() => socket.destroy());
   const opening = content.open(range);
   // Whoever leaves may leave before it is open.
   const letGo = () => {
@@ -102,7 +106,16 @@ async function openBody(
   });
   try {
     const source = await withDeadline(waitMs, "the content", opening);
-    const chunks = exactly(source, range.last - range.first + 1, progressWithinMs);
+    let toldBytes = sentBytesOf(socket);
+    const leaving = {
+      rest: place.rest,
+      move: () => {
+        const sentBytes = sentBytesOf(socket);
+        place.moved(sentBytes - toldBytes);
+        toldBytes = sentBytes;
+      },
+    };
+    const chunks = exactly(source, range.last - range.first + 1, progressWithinMs, leaving);
     // A source may fail only when it is read.
     const begun = await withDeadline(waitMs, "the content", chunks.next());
     if (isGone) throw new Error("Nobody reads it.");
@@ -110,38 +123,50 @@ async function openBody(
       objectMode: false,
       highWaterMark: BODY_SLICE_BYTES,
     });
-    const { socket } = request.raw;
     body.once("error", (error) => {
       // A reader who went away is no failure.
       if (!socket.destroyed) onSourceFailure(error);
       socket.destroy();
     });
     body.once("close", letGo);
-    body.once("close", giveBack);
+    body.once("close", place.giveBack);
     return body;
   } catch (error) {
-    giveBack();
+    place.giveBack();
     letGo();
     // A source that was let go fails, which is no fault.
     throw isGone ? new TemporarilyUnavailable("the reader went away", { cause: error }) : error;
   }
 }
 
+/** What is told whenever there is room for more: bytes have left. It rests while there is nothing to send. */
+type Leaving = { move(): void; rest(): void };
+
 /** The source's bytes in slices, as all large answers. Throws when they are not exactly `bytes`, or stop coming. */
-async function* exactly(source: Readable, bytes: number, progressWithinMs: number): AsyncGenerator<Buffer> {
+async function* exactly(
+  source: Readable,
+  bytes: number,
+  progressWithinMs: number,
+  leaving: Leaving,
+): AsyncGenerator<Buffer> {
   const chunks = source[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   let left = bytes;
   for (;;) {
+    leaving.rest();
     const { value: chunk, done } = await withDeadline(
       progressWithinMs,
       "the content's next bytes",
       chunks.next(),
     );
+    // At the end, too: from now on only the client is waited for.
+    leaving.move();
     if (done) break;
     left -= chunk.length;
     if (left < 0) throw new Error(`The source gave more than the ${bytes} bytes that were asked for.`);
-    for (let at = 0; at < chunk.length; at += BODY_SLICE_BYTES)
+    for (let at = 0; at < chunk.length; at += BODY_SLICE_BYTES) {
       yield chunk.subarray(at, at + BODY_SLICE_BYTES);
+      leaving.move();
+    }
   }
   if (left > 0) throw new Error(`The source ended ${left} bytes before its end.`);
 }

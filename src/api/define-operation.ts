@@ -49,7 +49,9 @@ type Declared = Pick<
 } & {
   readonly isAcrossAccounts?: true;
   readonly needsUser?: true;
+  readonly isOfAccount?: true;
   readonly errors?: readonly string[];
+  readonly judgeRepeat?: unknown;
   readonly holdsSecret?: true;
   readonly deprecated?: Deprecation;
 };
@@ -70,6 +72,7 @@ function operation(
     scope: declared.scope,
     isAcrossAccounts: declared.isAcrossAccounts ?? false,
     needsUser: declared.needsUser ?? false,
+    isOfAccount: declared.isOfAccount ?? false,
     risk: declared.risk,
     effect,
     mode: declared.mode,
@@ -83,6 +86,7 @@ function operation(
     holdsSecret: declared.holdsSecret ?? false,
     deprecated: declared.deprecated ?? null,
     audit,
+    judgeRepeat: (declared.judgeRepeat as Operation["judgeRepeat"]) ?? null,
     work,
   });
 }

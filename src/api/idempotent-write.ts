@@ -2,10 +2,10 @@ import type { CallLease, ClaimState, IdempotencyClaim } from "../model/idempoten
 import { withDeadline } from "./deadline.ts";
 import type { Completed, IdempotencyStore } from "./idempotency.ts";
 import { ANSWER_WITHIN_MS, CALL_CLAIM_MS, RELEASE_WITHIN_MS } from "./limits.ts";
-import type { AuditDetails, Caller, ErasedResult, Transaction } from "./operation.ts";
+import type { AuditDetails, Caller, ErasedResult, Repeated, Transaction } from "./operation.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import { fromStoredResponse, type OperationResponse, toStoredResponse } from "./responses.ts";
-import type { WorkPlaces } from "./work-places.ts";
+import type { InTurn } from "./turns.ts";
 
 /** A write that took effect, told of in its own transaction: a row of the audit log. */
 export type RecordedWrite = {
@@ -20,13 +20,17 @@ export type RecordWrite = (tx: Transaction, write: RecordedWrite) => Promise<voi
 /** One write under its Idempotency-Key. */
 export type Write = {
   readonly claim: IdempotencyClaim;
-  /** Of `WorkPlaces`, as many as the request is worth. */
-  readonly places: number;
+  /** How many places among the requests at work it is worth. */
+  readonly size: number;
   readonly holdsSecret: boolean;
+  /** Not refused, however many answers the account has had today. */
+  readonly isExempt: boolean;
   readonly caller: Caller;
   readonly requestId: string;
   /** What the audit log says of it; null: nothing. */
   readonly details: (result: ErasedResult) => AuditDetails | null;
+  /** Null: whoever repeats it is told again. */
+  readonly judgeRepeat: ((tx: Transaction, told: unknown) => Promise<Repeated>) | null;
 };
 
 /** What a handler returned, and the response made of it. */
@@ -65,14 +69,15 @@ export type IdempotentWrites = {
 
 export function createIdempotentWrites(options: {
   readonly store: IdempotencyStore;
-  readonly places: WorkPlaces;
+  /** Of requests at work on the database. */
+  readonly inTurn: InTurn;
   readonly recordWrite: RecordWrite;
   readonly newToken: () => string;
   /** How often the claim of an upload is held for longer, in milliseconds. */
   readonly renewEveryMs: number;
   readonly onInternalError: (error: unknown, requestId: string) => void;
 }): IdempotentWrites {
-  const { store, places, recordWrite, newToken, renewEveryMs, onInternalError } = options;
+  const { store, inTurn, recordWrite, newToken, renewEveryMs, onInternalError } = options;
 
   return {
     inTransaction: (write, waitMs, perform) => {
@@ -82,15 +87,16 @@ export function createIdempotentWrites(options: {
         states: readonly ClaimState[],
       ): Promise<Completed<WriteResult>> => {
         const earlier = earlierResponse(states[0]!, claim);
-        if (earlier) return { result: { response: earlier, isReplayed: true }, completed: [] };
+        if (earlier && (await isToldAgain(write, tx, earlier)))
+          return { result: { response: earlier, isReplayed: true }, completed: [] };
         const { result, response } = await perform(tx);
         await recordPerformed(recordWrite, tx, write, result);
-        const completed = [{ claim, response: toStoredResponse(response, holdsSecret) }];
+        const counted = { userId: write.caller.userId, isRefused: !write.isExempt };
+        const completed = [{ claim, response: toStoredResponse(response, holdsSecret), counted }];
         return { result: { response, isReplayed: false }, completed };
       };
-      const working = places.run(claim.accountId, write.places, waitMs, () =>
-        store.claimedTransaction([claim], null, work),
-      );
+      const turn = { waitMs, size: write.size };
+      const working = inTurn(claim.accountId, turn, () => store.claimedTransaction([claim], null, work));
       return withDeadline(waitMs, "the transaction", working);
     },
 
@@ -101,7 +107,7 @@ export function createIdempotentWrites(options: {
       const lease = { token, leaseMs: Math.max(CALL_CLAIM_MS, 2 * deadlineMs) };
       const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease));
       const earlier = earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
-      if (earlier) return { response: earlier, isReplayed: true };
+      if (earlier) return await repeated(write, waitMs, earlier);
       return withDeadline(deadlineMs + waitMs, "the call", call());
 
       async function call(): Promise<WriteResult> {
@@ -124,7 +130,7 @@ export function createIdempotentWrites(options: {
       const lease = { token: newToken(), leaseMs: CALL_CLAIM_MS };
       const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease));
       const earlier = earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
-      if (earlier) return { response: earlier, isReplayed: true };
+      if (earlier) return await repeated(write, waitMs, earlier);
       const renewing = setInterval(() => renew(write, lease), renewEveryMs);
       const work = async (received: Awaited<ReturnType<typeof receive>>, tx: Transaction) => {
         const { result, response } = await perform(tx, received);
@@ -138,7 +144,8 @@ export function createIdempotentWrites(options: {
       try {
         const received = await receive();
         try {
-          const response = await places.run(claim.accountId, write.places, ANSWER_WITHIN_MS, () =>
+          const turn = { waitMs: ANSWER_WITHIN_MS };
+          const response = await inTurn(claim.accountId, turn, () =>
             store.transaction((tx) => work(received, tx)),
           );
           return { response, isReplayed: false };
@@ -155,6 +162,15 @@ export function createIdempotentWrites(options: {
       }
     },
   };
+
+  /** What was done outside of a transaction is not done anew. */
+  async function repeated(write: Write, waitMs: number, earlier: OperationResponse): Promise<WriteResult> {
+    if (write.judgeRepeat !== null) {
+      const judging = store.transaction((tx) => isToldAgain(write, tx, earlier));
+      await withDeadline(waitMs, "the repeat", judging);
+    }
+    return { response: earlier, isReplayed: true };
+  }
 
   /** If it fails, the next one may come in time: the lease is longer than several. */
   function renew({ claim, requestId }: Write, lease: CallLease): void {
@@ -186,6 +202,18 @@ export async function recordPerformed(
   const { caller, requestId } = write;
   const { operationKey, accountId } = write.claim;
   await recordWrite(tx, { operationKey, accountId, caller, requestId, details });
+}
+
+/** False: it is done anew. @throws Problem: what the answer tells of is out of the caller's sight by now */
+async function isToldAgain(
+  { judgeRepeat }: Write,
+  tx: Transaction,
+  { body }: OperationResponse,
+): Promise<boolean> {
+  if (judgeRepeat === null) return true;
+  const verdict = await judgeRepeat(tx, body === null ? null : JSON.parse(body.toString()));
+  if (verdict === "gone") throw new Problem("not_found");
+  return verdict === "again";
 }
 
 /** For `errors` of `account_moved`. */

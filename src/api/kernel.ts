@@ -3,6 +3,7 @@ import type { ApiKey } from "./api-keys.ts";
 import type { WriteResult } from "./idempotent-write.ts";
 import type { Asked, Principal } from "./perform.ts";
 import type { FieldError, ProblemKind } from "./problems.ts";
+import type { CountedSession } from "./request-guards.ts";
 
 /** A problem as a page describes it. */
 export type DescribedProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "remedy"> & {
@@ -20,8 +21,8 @@ export type Kernel = {
   ask(operationKey: string, principal: Principal, asked: Asked): Promise<WriteResult>;
   /** Counts a request by its address. @throws Problem that refuses it */
   admit(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** Counts a request of a session, each of which has a limit like a key's. @throws Problem that refuses it */
-  countSession(request: FastifyRequest, reply: FastifyReply, sessionId: string): Promise<void>;
+  /** Counts a request by its session, whose limit is a key's, and its account. @throws Problem that refuses it */
+  countSession(request: FastifyRequest, reply: FastifyReply, session: CountedSession): Promise<void>;
   /** The key of this text, for a page that it was typed into; null: there is none, or it is not valid here. */
   identify(key: string, request: FastifyRequest): Promise<ApiKey | null>;
   /** Any error as a problem; an internal one is logged, and its reader learns nothing of it. */

@@ -78,17 +78,19 @@ export const LOCK_WAIT_IN_BATCH_MS = 50;
 export const LOCKS_NOTED_MAX = 10_000;
 
 /**
- * Requests at work on the database at a time, in one process; one account has at most three quarters of these, fewer
- * than there are connections. Others wait their turn.
+ * Requests at work on the database at a time, in one process; one account has at most half of these, and all that hold
+ * up the others have three quarters, fewer than there are connections. Others wait their turn.
  */
 export const WORK_PLACES_MAX = 12;
+/** Kept places are for accounts whose requests, all together, have not been at work for longer than this lately. */
+export const LIGHT_WORK_MS = 1_000;
 
 /**
  * A large body takes one more place for every so many bytes, up to `BODY_PLACES_MAX`, an account's share. Parsing a
  * megabyte of small members holds up the process for 60 ms: one account has one such request at work at a time.
  */
 export const BODY_BYTES_PER_PLACE = 102_400;
-export const BODY_PLACES_MAX = 9;
+export const BODY_PLACES_MAX = 6;
 
 /**
  * How long a read may be held that has nothing to answer yet: half of what load balancers allow a silent connection (60
@@ -127,8 +129,10 @@ export const RECEIVED_BYTES_MIN = 16_384;
 export const UPLOAD_ENDS_WITHIN_MS = 120_000;
 
 /** Uploads and downloads at a time in one process; one account has at most half. Each holds some 300 KB. */
-export const UPLOADS_MAX = 64;
+export const UPLOADS_MAX = 96;
 export const DOWNLOADS_MAX = 256;
+/** While all of them are taken, one that moves more slowly than this makes room for an account that has none. */
+export const SCARCE_BYTES_PER_SECOND = 65_536;
 
 /** The rest of a refused body, if large or of unknown length, is read for this long: its client sees the answer. */
 export const LINGER_MS = 5_000;

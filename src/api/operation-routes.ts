@@ -14,6 +14,7 @@ import { authorizedPrincipal, type RequestGuards } from "./request-guards.ts";
 import { refuseMediaType } from "./request-validation.ts";
 import { type OperationResponse, successHeaders } from "./responses.ts";
 import type { TransferPlaces } from "./transfer-places.ts";
+import { onGoneOf } from "./turns.ts";
 
 /** What operations share whose bodies or answers are streams. */
 export type Streaming = {
@@ -52,11 +53,7 @@ export function addOperationRoute(
     const { params, query, headers } = request;
     const body = request.body as Buffer | undefined;
     refuseMediaType(headers, body?.length ?? 0);
-    const onGone = (end: () => void) => {
-      // It may have gone while its key was looked up.
-      if (request.raw.socket.destroyed) end();
-      else reply.raw.once("close", end);
-    };
+    const onGone = onGoneOf(request, reply);
     const asked: Asked = {
       params,
       query,
@@ -77,7 +74,7 @@ export function addOperationRoute(
       content,
       waitMs: asked.waitMs,
       progressWithinMs,
-      takePlace: () => downloads.take(principal.accountId ?? principal.caller.keyId),
+      takePlace: (onCut) => downloads.take(principal.accountId ?? principal.caller.keyId, onCut),
       onGone,
       onSourceFailure: (error) => onSourceFailure(error, request.id),
     });

@@ -1,6 +1,7 @@
 import type { ClientBase } from "pg";
 import type { z } from "zod";
 import type { CallerSession } from "../model/audit.ts";
+import type { Reader } from "../model/reader.ts";
 import type {
   BodyOf,
   Content,
@@ -33,7 +34,7 @@ export type Caller = {
   readonly keyId: string;
   /** A staff key has access to every account. */
   readonly isStaff: boolean;
-  /** The user that the key acts for, who is of the account; null: none. A session acts for none. */
+  /** The user that the key acts for, who is of the account; null: none. A session acts for its key's. */
   readonly userId: string | null;
   readonly scopes: ReadonlySet<string>;
   /** Absent: the key itself asks. */
@@ -48,6 +49,11 @@ export type OperationRequest<Params, Query, Body, Code extends string> = {
   /** The account that the request is for: the key's own, or the one named with a staff key. */
   readonly accountId: string;
   readonly caller: Caller;
+  /**
+   * With whose eyes the caller reads what was published, as it is at this moment: to be asked for at each look. A write
+   * gives its transaction.
+   */
+  reader(tx?: Transaction): Promise<Reader>;
   readonly requestId: string;
   /** The caller's trace (W3C Trace Context), to be propagated; null: none. */
   readonly traceparent: string | null;
@@ -58,7 +64,7 @@ export type OperationRequest<Params, Query, Body, Code extends string> = {
 /** The same for an operation across accounts: the request is for none of them. */
 export type StaffRequest<Params, Query> = Omit<
   OperationRequest<Params, Query, undefined, never>,
-  "accountId"
+  "accountId" | "reader"
 >;
 
 export type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
@@ -101,6 +107,14 @@ export type Wait<Request, Result> = {
 export type ErasedWait = Wait<ErasedRequest, ErasedResult>;
 export type ErasedAudit = Audit<ErasedRequest, ErasedResult>;
 
+/**
+ * What becomes of a repeat by whoever acts for a user, who may have lost since what the answer tells of: it is told
+ * `again`; it is `gone`, and answered as what does not exist; or what changed nothing is done `anew`.
+ */
+export type Repeated = "again" | "gone" | "anew";
+/** @param told the stored answer's JSON; null: it has no body */
+export type JudgeRepeat<Request> = (request: Request, tx: Transaction, told: unknown) => Promise<Repeated>;
+
 /** How an operation does its work. */
 export type Work =
   | {
@@ -112,7 +126,7 @@ export type Work =
   | {
       readonly kind: "write";
       /** Null: there is nothing to prepare. */
-      readonly prepare: ((request: ErasedRequest) => Promise<unknown>) | null;
+      readonly prepare: ((request: ErasedRequest, gone: AbortSignal) => Promise<unknown>) | null;
       handle(request: ErasedRequest, tx: Transaction, prepared: unknown): Promise<ErasedResult>;
     }
   | ({ readonly kind: "batched_write" } & Batched<ErasedRequest, unknown, ErasedResult>)
@@ -145,6 +159,8 @@ export type Operation = {
   readonly isAcrossAccounts: boolean;
   /** For keys that act for a user. */
   readonly needsUser: boolean;
+  /** Not for those: it tells of the whole account. */
+  readonly isOfAccount: boolean;
   readonly risk: Risk;
   readonly effect: Effect;
   readonly mode: ExecutionMode;
@@ -160,6 +176,8 @@ export type Operation = {
   readonly deprecated: Deprecation | null;
   /** Null for reads and what is retired: they change nothing. */
   readonly audit: ErasedAudit | null;
+  /** Null: a repeat is told again, for membership of a space decides nothing of it. */
+  readonly judgeRepeat: JudgeRepeat<ErasedRequest> | null;
   readonly work: Work;
 };
 
@@ -178,6 +196,8 @@ type Named = {
   readonly scope: `${string}:${string}`;
   /** Others than keys that act for a user are denied. */
   readonly needsUser?: true;
+  /** Those are denied: it tells of the whole account, and knows no spaces. */
+  readonly isOfAccount?: true;
   readonly deprecated?: Deprecation;
 };
 
@@ -233,6 +253,8 @@ type Writing<Params, Query, Body, Response, Code extends string, Context extends
     ResultOf<Response>
   >;
   readonly body?: Body;
+  /** Required of each whose answer tells of something in a space, or of what a run published. */
+  readonly judgeRepeat?: JudgeRepeat<OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>>;
   readonly handle: (
     request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
     ...context: Context
@@ -250,10 +272,12 @@ export type WriteDeclaration<
 > = Writing<Params, Query, Body, Response, Code, [tx: Transaction, prepared: Prepared]> & {
   /**
    * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that is
-   * for `handle`, because a request that is repeated is prepared, too, and gets its stored response.
+   * for `handle`, because a request that is repeated is prepared, too, and gets its stored response. What has not begun
+   * when `gone` is aborted is begun for nobody.
    */
   readonly prepare?: (
     request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+    gone: AbortSignal,
   ) => Promise<Prepared>;
 };
 
@@ -263,7 +287,7 @@ export type WriteDeclaration<
  */
 export type BatchedWriteDeclaration<Params, Query, Body, Response, Code extends string, Item> = Omit<
   WriteDeclaration<Params, Query, Body, Response, Code>,
-  "handle" | "prepare"
+  "handle" | "prepare" | "judgeRepeat"
 > &
   Batched<OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>, Item, ResultOf<Response>>;
 

@@ -1,3 +1,5 @@
+import { isHelpingScope } from "../model/api-keys.ts";
+import type { FindSpaces } from "../model/reader.ts";
 import type { AccountNews } from "./account-news.ts";
 import { withDeadline } from "./deadline.ts";
 import { holdRead } from "./held-read.ts";
@@ -11,7 +13,7 @@ import type { IncomingBody } from "./received-body.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
 import { compileResponse } from "./responses.ts";
 import type { TransferPlaces } from "./transfer-places.ts";
-import type { WorkPlaces } from "./work-places.ts";
+import { type InTurn, untilGone } from "./turns.ts";
 import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
 
 /** In whose name an operation runs: a key, or a session that was opened with one. */
@@ -46,10 +48,12 @@ export type Perform = (principal: Principal, asked: Asked) => Promise<WriteResul
 export type PerformOptions = {
   readonly idempotentWrites: IdempotentWrites;
   readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
-  readonly places: WorkPlaces;
+  /** Of requests at work on the database. */
+  readonly inTurn: InTurn;
   readonly uploads: TransferPlaces;
   /** Tells reads that are held. */
   readonly news: AccountNews;
+  readonly findSpaces: FindSpaces<Transaction>;
   /** Check what handlers return against what they declare; for tests. */
   readonly isChecking: boolean;
 };
@@ -57,10 +61,15 @@ export type PerformOptions = {
 type Upload = Extract<Work, { kind: "upload" }>;
 type Valid = OperationRequest<unknown, unknown, unknown, string>;
 
+/** What must be possible however much is stored: removing, and with a key that acts for no user what helps. */
+function isExempt({ method, response, scope }: Operation, { userId }: Caller): boolean {
+  return method === "DELETE" || response.kind === "empty" || (userId === null && isHelpingScope(scope));
+}
+
 /** The one way to an operation's work, for its route and for the console's pages. */
 export function compilePerform(operation: Operation, options: PerformOptions): Perform {
-  const { idempotentWrites, createBatches, places, uploads, news, isChecking } = options;
-  const { work, holdsSecret, key: operationKey, audit } = operation;
+  const { idempotentWrites, createBatches, inTurn, uploads, news, findSpaces, isChecking } = options;
+  const { work, holdsSecret, key: operationKey, audit, judgeRepeat } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
   const batches = work.kind === "batched_write" ? createBatches(respondEach(work)) : null;
@@ -72,7 +81,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     switch (work.kind) {
       case "read": {
         const look = (withinMs: number) => {
-          const reading = places.run(valid.accountId, 1, withinMs, () => work.handle(valid));
+          const reading = inTurn(valid.accountId, { waitMs: withinMs }, () => work.handle(valid));
           return withDeadline(withinMs, "the read", reading);
         };
         const result = await (work.waits === null
@@ -85,16 +94,18 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         const startMs = performance.now();
         const prepared =
           work.prepare &&
-          (await withDeadline(waitMs, "what comes before the transaction", work.prepare(valid)));
+          (await untilGone(asked.onGone, (gone) =>
+            withDeadline(waitMs, "what comes before the transaction", work.prepare!(valid, gone)),
+          ));
         const leftMs = waitMs - (performance.now() - startMs);
         const handle = async (tx: Transaction) => performed(await work.handle(valid, tx, prepared));
         return await idempotentWrites.inTransaction(write, leftMs, handle);
       }
       case "batched_write": {
         const write = () => batches!.add(batchedWriteOf(work, valid, asked), waitMs);
-        const size = placesFor(asked.body);
+        const size = sizeOf(asked.body);
         // A large one is not even read before its account's turn: that alone holds up everybody.
-        const writing = size === 1 ? write() : places.run(valid.accountId, size, waitMs, write);
+        const writing = size === 1 ? write() : inTurn(valid.accountId, { waitMs, size }, write);
         return await withDeadline(waitMs, "the transaction", writing);
       }
       case "call_out": {
@@ -115,13 +126,14 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   async function receiveUpload(work: Upload, valid: Valid, asked: Asked): Promise<WriteResult> {
     const { stream, waitMs } = asked;
     if (stream === undefined) throw new Error(`Operation ${operationKey} takes a stream.`);
-    const giveBack = uploads.take(valid.accountId);
+    const place = uploads.take(valid.accountId, (reason) => stream.cut(reason));
+    stream.movesFor(place);
     const uploading = idempotentWrites.aroundUpload(writeOf(valid, asked), waitMs, {
       receive: () => receiveAll(work, valid, stream),
       perform: async (tx, received) => performed(await work.handle(valid, tx, received)),
       refused: (received) => work.refused(valid, received),
     });
-    uploading.then(giveBack, giveBack);
+    uploading.then(place.giveBack, place.giveBack);
     try {
       await withDeadline(waitMs, "what comes before a body", Promise.race([uploading, stream.opened]));
       const ending = stream.complete.then(() =>
@@ -152,6 +164,11 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
       ...validate(asked),
       accountId,
       caller,
+      reader: async (tx) => {
+        const { userId } = caller;
+        const spaceIds = userId === null ? null : await findSpaces(accountId, userId, tx ?? null);
+        return { accountId, spaceIds };
+      },
       requestId: asked.requestId,
       traceparent: asked.traceparent,
       problem: (code, errors = []) => new Problem(code, { errors }),
@@ -165,7 +182,17 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     const fingerprint = fingerprintOf({ operationKey, params, query, body: asked.stream?.announced ?? body });
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
     const details = (result: ErasedResult) => (typeof audit === "function" ? audit(valid, result) : null);
-    return { claim, places: placesFor(asked.body), holdsSecret, caller, requestId, details };
+    const judge = judgeRepeat !== null && caller.userId !== null ? judgeRepeat : null;
+    return {
+      claim,
+      size: sizeOf(asked.body),
+      holdsSecret,
+      isExempt: isExempt(operation, caller),
+      caller,
+      requestId,
+      details,
+      judgeRepeat: judge && ((tx, told) => judge(valid, tx, told)),
+    };
   }
 
   function batchedWriteOf(
@@ -203,20 +230,21 @@ async function receiveAll(work: Upload, valid: Valid, stream: IncomingBody): Pro
 
 /** @throws Problem unless the caller's scopes are enough, and it is staff or a user where it has to be */
 export function refuseCaller(
-  { scope, isAcrossAccounts, needsUser }: Operation,
+  { scope, isAcrossAccounts, needsUser, isOfAccount }: Operation,
   { scopes, isStaff, userId }: Pick<Caller, "scopes" | "isStaff" | "userId">,
 ): void {
   const lacks = [
     ...(scopes.has(scope) ? [] : [`It lacks the scope ${scope}.`]),
     ...(isAcrossAccounts && !isStaff ? ["It is not a staff key."] : []),
     ...(needsUser && userId === null ? ["It acts for no user."] : []),
+    ...(isOfAccount && userId !== null ? ["It acts for a user, and this tells of the whole account."] : []),
   ];
   if (lacks.length === 0) return;
   const path = "header.authorization";
   throw new Problem("access_denied", { errors: lacks.map((message) => ({ path, message })) });
 }
 
-function placesFor(body: Buffer | undefined): number {
+function sizeOf(body: Buffer | undefined): number {
   return Math.min(BODY_PLACES_MAX, 1 + Math.floor((body?.length ?? 0) / BODY_BYTES_PER_PLACE));
 }
 

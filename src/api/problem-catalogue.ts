@@ -89,6 +89,15 @@ export const standardProblems = {
       "do not choose cells yourself, wait a moment and retry; report it if it goes on.",
     hasErrors: true,
   },
+  storage_full: {
+    status: 409,
+    title: "Storage full",
+    meaning: "The account would store more than it may of the kind that `errors` names. Nothing was changed.",
+    remedy:
+      "Wait until something of that kind is gone, or ask the operator for more; `GET /v1/usage` shows what is stored " +
+      "and what is left.",
+    hasErrors: true,
+  },
   route_retired: {
     status: 410,
     title: "Route retired",
@@ -177,7 +186,9 @@ export function raisedCodes({
     "access_denied",
     "not_found",
     "method_not_allowed",
-    ...(effect === "write" ? ["idempotency_in_progress", "account_moved", "payload_too_large"] : []),
+    ...(effect === "write"
+      ? ["idempotency_in_progress", "account_moved", "storage_full", "payload_too_large"]
+      : []),
     ...(effect === "write" ? ["unsupported_media_type", "idempotency_key_reused"] : []),
     ...(work.kind === "retired" ? ["route_retired"] : []),
     ...(response.kind === "content" ? ["range_not_satisfiable"] : []),

@@ -53,13 +53,12 @@ export async function addPublicPages(
     beginRequest(request, "page");
     await guards.guardPublic(request, reply);
   };
-  const documents = {
-    all: taggedDocument(buildOpenApiDocument(registry, { ...options, errors: "all" })),
-    raised: taggedDocument(buildOpenApiDocument(registry, { ...options, errors: "raised" })),
-  };
+  const documents: { all?: TaggedDocument; raised?: TaggedDocument } = {};
   addPage(app, OPENAPI_PATH, admit, async (request, reply) => {
-    const { errors } = request.query as { errors?: unknown };
-    const { document, tag } = documents[errors === "raised" ? "raised" : "all"];
+    const errors = (request.query as { errors?: unknown }).errors === "raised" ? "raised" : "all";
+    // Built when it is first asked for: a start does not wait for what few read.
+    documents[errors] ??= taggedDocument(buildOpenApiDocument(registry, { ...options, errors }));
+    const { document, tag } = documents[errors];
     reply.headers({ etag: tag, "cache-control": "no-cache" });
     const ifNoneMatch = request.headers["if-none-match"];
     if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, tag)) return reply.code(304).send();
@@ -93,7 +92,9 @@ export async function addPublicPages(
   return [...paths.map((path) => ({ method: "GET", path }) as const), ...confirmationRoutes];
 }
 
-function taggedDocument(openApi: OpenApiDocument): { readonly document: Buffer; readonly tag: string } {
+type TaggedDocument = { readonly document: Buffer; readonly tag: string };
+
+function taggedDocument(openApi: OpenApiDocument): TaggedDocument {
   const document = Buffer.from(JSON.stringify(openApi));
   return { document, tag: entityTag(document) };
 }

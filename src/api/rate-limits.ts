@@ -23,21 +23,28 @@ export type CountRequest = (
 export type RateLimitHeaders = { readonly ratelimit: string; readonly "ratelimit-policy": string };
 
 export type RateLimitState = {
+  readonly policy: RateLimitPolicy;
   readonly isAllowed: boolean;
+  readonly remaining: number;
   /** Whole seconds until the window ends, rounded up: both `t` and Retry-After. */
   readonly resetSeconds: number;
   readonly headers: RateLimitHeaders;
 };
 
+/** What a request counts towards. */
+export type Bucket = { readonly bucket: string; readonly policy: RateLimitPolicy };
+
 export type RateLimits = {
   /**
-   * Counts the request. If the store fails or takes longer than `waitMs`, lets it through with the last known state.
+   * Counts the request in each bucket, but in none behind one that is known to be full: what a key is refused uses up
+   * nothing of its account's. The state is that of the bucket that refuses it, else of the one with the least left. If
+   * the store fails or takes longer than `waitMs`, lets the request through with the last known state of the first.
    */
-  count(bucket: string, policy: RateLimitPolicy, waitMs: number): Promise<RateLimitState>;
+  count(buckets: readonly Bucket[], waitMs: number): Promise<RateLimitState>;
   /** The same in two steps: counts at once, and says what it came to when it is asked. */
-  startCounting(bucket: string, policy: RateLimitPolicy, waitMs: number): Counting;
+  startCounting(buckets: readonly Bucket[], waitMs: number): Counting;
   /** The last known state, without counting: for responses sent before the request could be counted. */
-  lastKnown(bucket: string, policy: RateLimitPolicy): RateLimitState;
+  lastKnown(bucket: Bucket): RateLimitState;
 };
 
 export type Counting = () => Promise<RateLimitState>;
@@ -64,7 +71,7 @@ export function createRateLimits(options: {
     if (oldest !== undefined) known.delete(oldest);
   }
 
-  function lastKnown(bucket: string, policy: RateLimitPolicy): RateLimitState {
+  function lastKnown({ bucket, policy }: Bucket): RateLimitState {
     const state = known.get(bucket);
     const leftMs = state ? state.endsAtMs - monotonicMs() : 0;
     return state && leftMs > 0
@@ -72,21 +79,29 @@ export function createRateLimits(options: {
       : stateOf(policy, true, policy.requestsMax, policy.windowSeconds * 1000);
   }
 
-  function startCounting(bucket: string, policy: RateLimitPolicy, waitMs: number): Counting {
-    const counting = withDeadline(waitMs, "the rate limiter", countRequest(bucket, policy));
+  async function countIn({ bucket, policy }: Bucket): Promise<RateLimitState> {
+    const counted = await countRequest(bucket, policy);
+    const remaining = remainingOf(policy, counted.requests);
+    remember(bucket, { remaining, endsAtMs: monotonicMs() + counted.resetMs });
+    return countedState(policy, counted);
+  }
+
+  function startCounting(buckets: readonly Bucket[], waitMs: number): Counting {
+    const full = buckets.findIndex((bucket) => lastKnown(bucket).remaining === 0);
+    const counted = full < 0 ? buckets : buckets.slice(0, full + 1);
+    const counting = withDeadline(waitMs, "the rate limiter", Promise.all(counted.map(countIn)));
     // Perhaps nobody asks.
     counting.catch(() => undefined);
     return async () => {
       try {
-        const counted = await counting;
-        remember(bucket, {
-          remaining: remainingOf(policy, counted.requests),
-          endsAtMs: monotonicMs() + counted.resetMs,
-        });
-        return countedState(policy, counted);
+        const states = await counting;
+        const refusal = states.find(({ isAllowed }) => !isAllowed);
+        return (
+          refusal ?? states.reduce((least, state) => (state.remaining < least.remaining ? state : least))
+        );
       } catch (error) {
         onStoreFailure(error);
-        return lastKnown(bucket, policy);
+        return lastKnown(buckets[0]!);
       }
     };
   }
@@ -130,7 +145,7 @@ function stateOf(
     ratelimit: `${texts.name};r=${remaining};t=${resetSeconds}`,
     "ratelimit-policy": texts.policy,
   };
-  return { isAllowed, resetSeconds, headers };
+  return { policy, isAllowed, remaining, resetSeconds, headers };
 }
 
 /**

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { type Readable, Transform, type TransformCallback } from "node:stream";
+import type { Place } from "../model/account-places.ts";
 import { receiveByProgress } from "./connections.ts";
 import { contentDigest } from "./content-headers.ts";
 import { sendContinue } from "./expect-continue.ts";
@@ -9,6 +10,9 @@ import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
 
 /** How many bytes have to come within which time, but for the last. */
 export type BodyProgress = { readonly progressWithinMs: number; readonly receivedBytesMin: number };
+
+/** What is told of bytes that come, and of when nobody takes them. */
+type MovingPlace = Pick<Place, "moved" | "rest">;
 
 /** A streamed body on its way from the connection to its operation. */
 export class IncomingBody implements ReceivedBody {
@@ -23,6 +27,8 @@ export class IncomingBody implements ReceivedBody {
   readonly #complete = Promise.withResolvers<void>();
   #checked: CheckedBytes | null = null;
   #isClosed = false;
+  #place: MovingPlace | null = null;
+  #cutBy: TemporarilyUnavailable | null = null;
 
   constructor(request: IncomingMessage, announced: AnnouncedBody, progress: BodyProgress) {
     const { mediaType, bytes, sha256 } = announced;
@@ -36,9 +42,9 @@ export class IncomingBody implements ReceivedBody {
 
   open(): Readable {
     if (this.#checked !== null) throw new Error("A body is read once.");
-    if (this.#isClosed) throw new Error("The request is over.");
+    if (this.#isClosed) throw this.#cutBy ?? new Error("The request is over.");
     const request = this.#request;
-    const checked = new CheckedBytes(this, this.#progress, this.#complete.resolve);
+    const checked = new CheckedBytes(this, this.#progress, this.#place, this.#complete.resolve);
     this.#checked = checked;
     this.#opened.resolve();
     const goneAway = () => {
@@ -59,9 +65,15 @@ export class IncomingBody implements ReceivedBody {
     return checked;
   }
 
+  /** Its bytes move for this place, from when it is opened. */
+  movesFor(place: MovingPlace): void {
+    this.#place = place;
+    place.rest();
+  }
+
   /** Why it did not arrive; null: it did, or nobody took all of it. */
   get failure(): Error | null {
-    const error = this.#checked?.errored;
+    const error = this.#checked?.errored ?? this.#cutBy;
     return error instanceof Problem || error instanceof TemporarilyUnavailable ? error : null;
   }
 
@@ -79,6 +91,13 @@ export class IncomingBody implements ReceivedBody {
     return this.#checked?.isComplete ?? false;
   }
 
+  /** Its place is another's, whether somebody has begun to take it or not. */
+  cut(reason: TemporarilyUnavailable): void {
+    this.#isClosed = true;
+    this.#cutBy = reason;
+    this.#checked?.destroy(reason);
+  }
+
   /** Nobody wants more of it. */
   close(): void {
     this.#isClosed = true;
@@ -94,13 +113,20 @@ class CheckedBytes extends Transform {
   readonly #onComplete: () => void;
   readonly #stalled: NodeJS.Timeout;
   readonly #progress: BodyProgress;
+  readonly #place: MovingPlace | null;
   #bytes = 0;
   /** Since the time began anew. */
   #movedBytes = 0;
 
-  constructor(announced: AnnouncedBody, progress: BodyProgress, onComplete: () => void) {
+  constructor(
+    announced: AnnouncedBody,
+    progress: BodyProgress,
+    place: MovingPlace | null,
+    onComplete: () => void,
+  ) {
     super();
     this.#progress = progress;
+    this.#place = place;
     this.#announced = announced;
     this.#onComplete = onComplete;
     this.#stalled = setTimeout(() => this.destroy(this.#whoStalled()), progress.progressWithinMs);
@@ -109,7 +135,13 @@ class CheckedBytes extends Transform {
     this.on("error", () => undefined);
   }
 
+  override _read(bytes: number): void {
+    this.#place?.moved(0);
+    super._read(bytes);
+  }
+
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
+    this.#place?.moved(chunk.length);
     this.#movedBytes += chunk.length;
     if (this.#movedBytes >= this.#progress.receivedBytesMin) {
       this.#stalled.refresh();
@@ -119,6 +151,8 @@ class CheckedBytes extends Transform {
     this.#bytes += chunk.length;
     if (this.#bytes < this.#announced.bytes) done(null, chunk);
     else this.#end(done, chunk);
+    // Until somebody asks for more.
+    if (this.readableLength > 0) this.#place?.rest();
   }
 
   override _flush(done: TransformCallback): void {

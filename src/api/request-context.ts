@@ -11,6 +11,8 @@ export type RequestContext = {
   /** Of the console; null: none. */
   readonly sessionId: string | null;
   readonly problemCode: string | null;
+  /** It was refused for what all keys and sessions of its account have asked. */
+  readonly isAccountLimited: boolean;
   /** Milliseconds spent so far waiting for injected functions. */
   readonly waitedMs: number;
 };
@@ -22,6 +24,8 @@ export type CompletedRequest = {
   readonly status: number;
   /** Null for a success. */
   readonly problemCode: string | null;
+  /** It was refused for what all keys and sessions of its account have asked. */
+  readonly isAccountLimited: boolean;
   readonly durationMs: number;
   readonly requestId: string;
   /** The caller's trace; null: none. */
@@ -45,6 +49,7 @@ export function beginRequest(request: FastifyRequest, operationKey: string): Mut
     accountId: null,
     sessionId: null,
     problemCode: null,
+    isAccountLimited: false,
     waitedMs: 0,
   };
   contexts.set(request, context);
@@ -62,12 +67,13 @@ export function msLeft(context: RequestContext): number {
 }
 
 export function completedRequest(request: FastifyRequest, reply: FastifyReply): CompletedRequest {
-  const { operationKey, key, accountId, sessionId, problemCode } = contextOf(request);
+  const { operationKey, key, accountId, sessionId, problemCode, isAccountLimited } = contextOf(request);
   return {
     operationKey,
     method: request.method,
     status: reply.statusCode,
     problemCode,
+    isAccountLimited,
     durationMs: reply.elapsedTime,
     requestId: request.id,
     traceparent: readTraceparent(request.headers.traceparent),

@@ -6,7 +6,7 @@ import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
 import type { Caller, Operation } from "./operation.ts";
 import { type Principal, refuseCaller } from "./perform.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
-import type { Counting, RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
+import type { Bucket, Counting, RateLimitPolicy, RateLimitState, RateLimits } from "./rate-limits.ts";
 import { addressBucket } from "./rate-limits.ts";
 import { contextOf, isRefusedRequestId, msLeft, type RequestContext } from "./request-context.ts";
 import { refuseMediaType } from "./request-validation.ts";
@@ -23,14 +23,23 @@ export type RequestGuardOptions = {
 
 export type RateLimitPolicies = {
   readonly key: RateLimitPolicy;
+  /**
+   * All keys and sessions of an account together that act for no user, and all of each user; absent: not limited. So no
+   * user, with however many keys, shuts out the account or another user.
+   */
+  readonly account?: RateLimitPolicy;
   /** For clients without a key. */
   readonly address: RateLimitPolicy;
   /** Operations with a limit of their own, by account, which counts towards no other. By their keys. */
   readonly operations?: ReadonlyMap<string, RateLimitPolicy>;
 };
 
-/** What a request counts towards. */
-type Bucket = { readonly bucket: string; readonly policy: RateLimitPolicy };
+/** `accountId` null: staff's. `userId` null: it acts for no user. */
+export type CountedSession = {
+  readonly id: string;
+  readonly accountId: string | null;
+  readonly userId: string | null;
+};
 
 /** The checks before a request's body is read. Each throws the problem that it finds. */
 export type RequestGuards = {
@@ -38,8 +47,8 @@ export type RequestGuards = {
   guardOperation(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** For public pages and unknown URLs: rate limit only. */
   guardPublic(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** For pages of a session, which the caller has found: rate limit by session. */
-  countSession(request: FastifyRequest, reply: FastifyReply, sessionId: string): Promise<void>;
+  /** For pages of a session, which the caller has found: rate limit by session, and by its account if it has one. */
+  countSession(request: FastifyRequest, reply: FastifyReply, session: CountedSession): Promise<void>;
   /** For health probes: not rate-limited, because they come every second and must not need the database. */
   guardProbe(request: FastifyRequest, reply: FastifyReply): void;
   /** Adds the rate-limit headers to a response that was not counted. */
@@ -60,8 +69,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
   }
 
   function startCounting(key: ApiKey | null, request: FastifyRequest, operation: Operation): Counting {
-    const { bucket, policy } = bucketOf(key, request, operation);
-    return rateLimits.startCounting(bucket, policy, RATE_LIMIT_WITHIN_MS);
+    return rateLimits.startCounting(bucketsOf(key, request, operation), RATE_LIMIT_WITHIN_MS);
   }
 
   /**
@@ -81,7 +89,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       const isExpected = counting !== null && context.key !== null;
       return await (isExpected ? counting : startCounting(context.key, request, operation))();
     });
-    apply(state, reply);
+    apply(state, request, reply);
     return context.key;
   }
 
@@ -99,24 +107,38 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
   async function limit(
     request: FastifyRequest,
     reply: FastifyReply,
-    { bucket, policy }: Bucket,
+    buckets: readonly Bucket[],
     waitMs: number,
   ): Promise<void> {
-    apply(await waitingFor(request, () => rateLimits.count(bucket, policy, waitMs)), reply);
+    apply(await waitingFor(request, () => rateLimits.count(buckets, waitMs)), request, reply);
   }
 
-  function apply(state: RateLimitState, reply: FastifyReply): void {
+  function apply(state: RateLimitState, request: FastifyRequest, reply: FastifyReply): void {
     writeHeaders(reply, state);
     if (state.isAllowed) return;
+    contextOf(request).isAccountLimited = state.policy === policies.account;
     throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
   }
 
-  function bucketOf(key: ApiKey | null, request: FastifyRequest, operation: Operation | null = null): Bucket {
-    if (key === null) return { bucket: addressBucket(request.ip), policy: policies.address };
+  function bucketsOf(
+    key: ApiKey | null,
+    request: FastifyRequest,
+    operation: Operation | null = null,
+  ): readonly [Bucket, ...Bucket[]] {
+    if (key === null) return [{ bucket: addressBucket(request.ip), policy: policies.address }];
     const own = operation === null ? undefined : policies.operations?.get(operation.key);
-    if (own === undefined) return { bucket: `key:${key.id}`, policy: policies.key };
+    if (own === undefined) return withAccount({ bucket: `key:${key.id}`, policy: policies.key }, key);
     // A staff key stands for no account, so it has a budget of its own.
-    return { bucket: `${own.name}:${key.accountId ?? key.id}`, policy: own };
+    return [{ bucket: `${own.name}:${key.accountId ?? key.id}`, policy: own }];
+  }
+
+  function withAccount(
+    own: Bucket,
+    { accountId, userId }: Pick<CountedSession, "accountId" | "userId">,
+  ): readonly [Bucket, ...Bucket[]] {
+    if (accountId === null || policies.account === undefined) return [own];
+    const bucket = userId === null ? `account:${accountId}` : `user:${userId}`;
+    return [own, { bucket, policy: policies.account }];
   }
 
   async function accountOf(key: ApiKey, request: FastifyRequest): Promise<string> {
@@ -138,8 +160,7 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
 
   function addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply): void {
     if (reply.hasHeader("ratelimit")) return;
-    const { bucket, policy } = bucketOf(contextOf(request).key, request);
-    writeHeaders(reply, rateLimits.lastKnown(bucket, policy));
+    writeHeaders(reply, rateLimits.lastKnown(bucketsOf(contextOf(request).key, request)[0]));
   }
 
   return {
@@ -158,12 +179,12 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
       // lookup serves only that, so it shares the rate limiter's time budget.
       await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
       const { key, waitedMs } = contextOf(request);
-      await limit(request, reply, bucketOf(key, request), RATE_LIMIT_WITHIN_MS - waitedMs);
+      await limit(request, reply, bucketsOf(key, request), RATE_LIMIT_WITHIN_MS - waitedMs);
       refuseRequestId(request);
     },
-    countSession: async (request, reply, sessionId) => {
-      const bucket = { bucket: `session:${sessionId}`, policy: policies.key };
-      await limit(request, reply, bucket, RATE_LIMIT_WITHIN_MS);
+    countSession: async (request, reply, session) => {
+      const own = { bucket: `session:${session.id}`, policy: policies.key };
+      await limit(request, reply, withAccount(own, session), RATE_LIMIT_WITHIN_MS);
       refuseRequestId(request);
     },
     guardProbe: (request, reply) => {

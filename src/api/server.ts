@@ -1,4 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { AccountPlaces } from "../model/account-places.ts";
+import type { FindSpaces } from "../model/reader.ts";
 import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
 import { createClientErrorHandler } from "./client-errors.ts";
@@ -8,6 +10,7 @@ import type { IdempotencyStore } from "./idempotency.ts";
 import { createIdempotentWrites, type RecordWrite } from "./idempotent-write.ts";
 import type { AddRoutes, Kernel } from "./kernel.ts";
 import * as limits from "./limits.ts";
+import type { Transaction } from "./operation.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { createAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
@@ -30,7 +33,7 @@ import {
   type RequestGuards,
 } from "./request-guards.ts";
 import { TransferPlaces } from "./transfer-places.ts";
-import { WorkPlaces } from "./work-places.ts";
+import { createTurns } from "./turns.ts";
 import { createWriteBatches, type PerformEach } from "./write-batches.ts";
 
 export type ApiOptions = PageOptions &
@@ -43,6 +46,8 @@ export type ApiOptions = PageOptions &
     readonly countRequest: CountRequest;
     readonly policies: RateLimitPolicies;
     readonly idempotencyStore: IdempotencyStore;
+    /** Absent: there are no spaces. */
+    readonly findSpaces?: FindSpaces<Transaction>;
     /** Tells reads that wait; absent: nothing ever does. */
     readonly news?: AccountNews;
     /** Called for every write in its own transaction. */
@@ -103,11 +108,12 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const authenticate = createAuthenticate({ findApiKey, prefixes, now });
   const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
   const { idempotencyStore: store, recordWrite } = options;
-  const places = new WorkPlaces(limits.WORK_PLACES_MAX);
+  const places = new AccountPlaces({ placesMax: limits.WORK_PLACES_MAX, lightMs: limits.LIGHT_WORK_MS });
+  const inTurn = createTurns(places, "a request of the account's");
   const { news = new AccountNews(0, () => undefined) } = options;
   const idempotentWrites = createIdempotentWrites({
     store,
-    places,
+    inTurn,
     recordWrite,
     newToken: newId,
     renewEveryMs: transferLimits.renewEveryMs,
@@ -116,9 +122,10 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const performing = {
     idempotentWrites,
     createBatches: (performEach: PerformEach) => createWriteBatches({ store, recordWrite, performEach }),
-    places,
+    inTurn,
     uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
     news,
+    findSpaces: options.findSpaces ?? (async () => []),
     isChecking: options.isChecking ?? false,
   };
   const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);

@@ -192,7 +192,8 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
       const one = performed[index]!;
       if (one instanceof Problem) continue;
       await recordPerformed(options.recordWrite, tx, write, one.result);
-      completed.push({ claim: write.claim, response: toStoredResponse(one.response, write.holdsSecret) });
+      const response = toStoredResponse(one.response, write.holdsSecret);
+      completed.push({ claim: write.claim, response, counted: null });
     }
     let next = 0;
     const result = outcomes.map((outcome) => {

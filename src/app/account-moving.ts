@@ -2,12 +2,12 @@ import { readFile } from "node:fs/promises";
 import type { Pool } from "pg";
 import type { Config } from "../config/config.ts";
 import { CELL_NAME } from "../model/cells.ts";
-import { compareCells } from "../moves/beginning.ts";
+import { compareCells, WRONG_TARGET_KEY } from "../moves/beginning.ts";
 import type { Cell, Move } from "../moves/move.ts";
 import { MoveRefusedError } from "../moves/move-refused-error.ts";
 import { readMigrationNames } from "../store/migrate.ts";
 import { createMovePool } from "../store/pools.ts";
-import { opensSecrets } from "../store/signing-secrets.ts";
+import { isSecretsKey } from "../store/secrets-key.ts";
 import { findMoveHindrance } from "./areas.ts";
 import { loadSecretsKey, withDatabase } from "./database.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -46,10 +46,8 @@ export async function withBothCells<T>(
       const target = { pool, secretsKey: await targetKeyOf(wish, config) };
       await requireTarget(pool);
       const facts = await compareCells({ source, target }, await readMigrationNames([]));
-      if (!(await opensSecrets(pool, target.secretsKey))) {
-        throw new UsageError(
-          "The target's secrets are encrypted with another key than the one given for it.",
-        );
+      if (!(await isSecretsKey(pool, target.secretsKey))) {
+        throw new UsageError(WRONG_TARGET_KEY);
       }
       const targetName = nameOf(wish.cell, facts.target.cell);
       const findHindrance = findMoveHindrance;

@@ -38,6 +38,9 @@ import { createReceiverChecking } from "./receiver-checking.ts";
 import { createReadAssertion } from "./staff-assertions.ts";
 import { targetRulesOf } from "./target-rules.ts";
 
+/** An account may ask as much as this many of its keys and sessions, however many it has. */
+const ACCOUNT_KEYS_WORTH = 10;
+
 /** The one operation with a limit of its own. */
 const PUBLISH = "analyses.publish";
 
@@ -111,7 +114,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     codeGroups: hasWebhooks ? codeGroups : [],
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
-    checkReady: createCheckReady(await createFindHindrances(pool, config)),
+    checkReady: createCheckReady(await createFindHindrances(pool, config, secretsKey)),
     ...(hasWebhooks && {
       confirmations: {
         path: CONFIRMATION_PATH,
@@ -128,11 +131,14 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     countRequest: createRequestCounter(pool),
     policies: {
       key: { name: "default", ...limit },
+      account: { name: "account", ...limit, requestsMax: ACCOUNT_KEYS_WORTH * config.rateLimitRequests },
       address: { name: "address", ...limit },
       operations: new Map([
         [PUBLISH, { name: "publish", requestsMax: config.publishRatePerSecond, windowSeconds: 1 }],
       ]),
     },
+    findSpaces: async (accountId, userId, tx) =>
+      (await Promise.all(parts.map((part) => part.findSpaces?.(accountId, userId, tx) ?? []))).flat(),
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     ...(options.news && { news: options.news }),
     ...(options.transferLimits && { transferLimits: options.transferLimits }),
@@ -185,7 +191,7 @@ function originsOf(parts: readonly ApiPart[]): FindOrigin {
 
 /** Its screens are of the webhooks. */
 function createDeliveryConsole(
-  { config, pool, publicUrl, log, now }: ApiServerOptions,
+  { config, pool, secretsKey, publicUrl, log, now }: ApiServerOptions,
   operations: readonly Operation[],
   findOrigin: FindOrigin,
   outageAs503: OutageAs503,
@@ -198,6 +204,7 @@ function createDeliveryConsole(
     audited: auditedOperations(operations),
     findOrigin: (accountId, published) => outageAs503(findOrigin(accountId, published)),
     ancestors: config.consoleAncestors ?? [],
+    secretsKey,
     readAssertion: createReadAssertion(config, now, (err) => log.warn({ err }, "staff's keys cannot be had")),
     now,
   });
@@ -227,7 +234,10 @@ function withOutageAs503(operation: Operation, outageAs503: OutageAs503): Operat
     case "write": {
       const { prepare } = work;
       if (prepare === null) return operation;
-      return { ...operation, work: { ...work, prepare: (request) => outageAs503(prepare(request)) } };
+      return {
+        ...operation,
+        work: { ...work, prepare: (request, gone) => outageAs503(prepare(request, gone)) },
+      };
     }
     case "upload": {
       const receive: typeof work.receive = (request) => outageAs503(work.receive(request));
@@ -262,12 +272,13 @@ function logFields(request: CompletedRequest) {
 
 function countRequest(
   metrics: ApiMetrics,
-  { operationKey, status, durationMs, keyId, problemCode }: CompletedRequest,
+  { operationKey, status, durationMs, keyId, problemCode, isAccountLimited }: CompletedRequest,
 ): void {
   metrics.requests.of({ operation: operationKey, status: String(status) }).add();
   metrics.requestSeconds.of({ operation: operationKey }).observe(durationMs / 1_000);
   if (problemCode !== null) metrics.problems.of({ code: problemCode }).add();
-  const policy = keyId === null ? "address" : operationKey === PUBLISH ? "account" : "key";
+  const isByAccount = isAccountLimited || (keyId !== null && operationKey === PUBLISH);
+  const policy = isByAccount ? "account" : keyId === null ? "address" : "key";
   if (status === 429) metrics.limiterRefusals.of({ policy }).add();
 }
 

@@ -37,5 +37,5 @@ export async function openConsole(
       }),
     () => ({ accountId, details: { permissions: accountScopes } }),
   );
-  return { url: consoleUrl(publicUrl, token), expiresAt: link.linkExpiresAt };
+  return { url: consoleUrl(publicUrl, token, null), expiresAt: link.linkExpiresAt };
 }

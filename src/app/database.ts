@@ -1,11 +1,16 @@
 import pg, { type Pool } from "pg";
+import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
+import { storageLimitsOf } from "../model/storage.ts";
+import { abortableDelay } from "../schedule/backoff.ts";
 import { accountExists } from "../store/accounts.ts";
 import { OtherCellError } from "../store/cells.ts";
-import { MigrationError, migrate } from "../store/migrate.ts";
+import { MigrationError, migrate, readMigrationNames } from "../store/migrate.ts";
 import { createGeneralPool } from "../store/pools.ts";
 import { writeSettings } from "../store/publications.ts";
-import { opensSecrets } from "../store/signing-secrets.ts";
+import { findHindrances } from "../store/readiness.ts";
+import { keepSecretsKey, WRONG_SECRETS_KEY } from "../store/secrets-key.ts";
+import { writeStorageLimits } from "../store/storage.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { commandConfigOf, databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 import { UsageError } from "./usage-error.ts";
@@ -41,21 +46,53 @@ export function createCommandPool(
   return createGeneralPool({ databaseUrl, connectionsMax: CONNECTIONS_MAX, applicationName, cell, onError });
 }
 
+/** What a process found before it starts its work. `away`: the database did not answer. */
+export type Found = "migrated" | "unmigrated" | "away";
+
 /**
- * Before a process starts its work. A database that does not answer yet, or has no cell yet, is no reason not to start:
- * each connection is checked again.
- * @throws UsageError when the database is another cell's
+ * Looks whether a process may work with the database. One that does not answer yet, or is not migrated, is no reason
+ * not to start: each connection is checked again, and /readyz says what is missing.
+ * @throws UsageError when the database is another cell's, or its secrets are sealed with another key
  */
-export async function refuseOtherCells(databaseUrl: string, config: Config): Promise<void> {
-  if (config.cell === null) return;
+export async function lookBeforeWork(
+  databaseUrl: string,
+  config: Config,
+  secretsKey: Uint8Array,
+): Promise<Found> {
   const pool = createCommandPool(databaseUrl, "sealpost start", config);
   try {
-    (await pool.connect()).release();
+    const found = await findHindrances(pool, await readMigrationNames(config.areas), secretsKey);
+    const wrongKey = found.find(({ kind }) => kind === "secrets_key");
+    if (wrongKey !== undefined) throw new UsageError(wrongKey.text);
+    return found.some(({ kind }) => kind === "migration") ? "unmigrated" : "migrated";
   } catch (error) {
-    if (error instanceof OtherCellError && error.found !== null) throw explained(error);
+    if (error instanceof UsageError) throw error;
+    if (!(error instanceof OtherCellError)) return "away";
+    if (error.found !== null) throw explained(error);
+    return "unmigrated";
   } finally {
     await pool.end();
   }
+}
+
+const LOOK_EVERY_MS = 1_000;
+
+/**
+ * Waits for somebody to migrate the database, as whoever starts all of a new version at once does; says so once. Work
+ * that begins before finds tables missing at every step.
+ * @throws what `look` throws
+ */
+export async function untilMigrated(
+  look: () => Promise<Found>,
+  { log, metricsUrl }: { readonly log: Logger; readonly metricsUrl: string },
+  shutdown: AbortSignal,
+): Promise<void> {
+  log.warn(
+    { metrics_url: metricsUrl },
+    "the database is not migrated to this version: run migrate; until then nothing is done here",
+  );
+  while (!shutdown.aborted && (await look()) !== "migrated") await abortableDelay(LOOK_EVERY_MS, shutdown);
+  if (!shutdown.aborted) log.info("the database is migrated");
 }
 
 /** Runs the migrations, then stores the settings that SQL functions read. Returns the names of the files applied. */
@@ -71,6 +108,10 @@ export async function prepareDatabase(
       analysisBytesMax: config.analysisBytesMax,
       unsafeAllowedTargets: config.unsafeAllowedTargets ?? [],
     });
+    await writeStorageLimits(
+      pool,
+      storageLimitsOf(config.accountStorageBytesMax, config.accountAnalysesBytesMax),
+    );
     return applied;
   } catch (error) {
     if (error instanceof MigrationError) throw new UsageError(error.message, { cause: error });
@@ -85,11 +126,8 @@ export async function prepareDatabase(
  */
 export async function loadSecretsKey(pool: Pool, config: Config): Promise<Uint8Array> {
   const secretsKey = await secretsKeyOf(config);
-  if (await opensSecrets(pool, secretsKey)) return secretsKey;
-  throw new UsageError(
-    "SECRETS_KEY is not the key that this database's secrets are encrypted with. Use the original key; " +
-      "in development, with SECRETS_KEY unset, it is the file secrets-key in STATE_DIR.",
-  );
+  if (await keepSecretsKey(pool, secretsKey, { isFirst: false })) return secretsKey;
+  throw new UsageError(WRONG_SECRETS_KEY);
 }
 
 /** @throws UsageError when there is no such account. Accounts are never removed, so checking first is enough. */

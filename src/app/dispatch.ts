@@ -22,7 +22,7 @@ import { DAY_MS } from "../model/time.ts";
 import { createGaugePool, createGeneralPool } from "../store/pools.ts";
 import { startAreaChecks, startAreaSteps, startAreaWork } from "./areas.ts";
 import { createCapacityGauges } from "./capacity-gauges.ts";
-import { refuseOtherCells } from "./database.ts";
+import { type Found, lookBeforeWork, untilMigrated } from "./database.ts";
 import { createQueueGauges } from "./database-gauges.ts";
 import { createEgress } from "./egress.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
@@ -39,20 +39,26 @@ const FAILED = 1;
 
 const mainFile = fileURLToPath(new URL("../main.ts", import.meta.url));
 
-type Options = DispatchProcessOptions & { readonly metrics: ProcessMetrics };
+type Options = DispatchProcessOptions & {
+  readonly metrics: ProcessMetrics;
+  /** Of the database, before the process started; and how it is now. */
+  readonly found: Found;
+  readonly look: () => Promise<Found>;
+};
 
 /** Runs a dispatcher with its metrics until shutdown, then finishes the attempts in flight. */
 export async function runDispatcher(context: ProcessContext): Promise<void> {
   const shutdown = context.createShutdownSignal();
   const quarantine = new Quarantine((ids, stopping) => forkQuarantine(ids, stopping, context, options.log));
   const options = await createOptions(context, (deliveryId) => quarantine.add(deliveryId));
-  const { config, log } = options;
+  const { config, log, found, look } = options;
   const { unsafeAllowedTargets } = config;
   if (unsafeAllowedTargets) log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
   // When the start fails, whatever already runs would keep the process alive.
   await using resources = new AsyncDisposableStack();
   const feedMetrics = createFeedMetrics(options.metrics.registry);
   const monitoring = await startDispatchMonitoring(options, feedMetrics, resources);
+  if (found === "unmigrated") await untilMigrated(look, { log, metricsUrl: monitoring.url }, shutdown);
   startFeed(options, feedMetrics, resources);
   const observer = startObserving(options, resources);
   // All of it at once: what an area waits for holds up no webhooks, which are claimed no more from the first moment.
@@ -104,7 +110,7 @@ export async function runAreaSteps(context: ProcessContext): Promise<void> {
   const shutdown = context.createShutdownSignal();
   const config = readConfig(context.env);
   const databaseUrl = await databaseUrlOf(config);
-  await refuseOtherCells(databaseUrl, config);
+  await lookBeforeWork(databaseUrl, config, await secretsKeyOf(config));
   const stop = startAreaSteps({
     config,
     context,
@@ -136,14 +142,18 @@ async function createOptions(
 ): Promise<Options> {
   const config = readConfig(context.env);
   const databaseUrl = await databaseUrlOf(config);
-  await refuseOtherCells(databaseUrl, config);
+  const secretsKey = await secretsKeyOf(config);
+  const look = () => lookBeforeWork(databaseUrl, config, secretsKey);
+  const found = await look();
   const log = createProcessLog(config, context, "dispatch");
   const metrics = createProcessMetrics(createMetricsRegistry());
   return {
     config,
     egress: createEgress(config),
     databaseUrl,
-    secretsKey: await secretsKeyOf(config),
+    secretsKey,
+    found,
+    look,
     log,
     random: context.random,
     wallClockMs: context.now,
@@ -222,7 +232,7 @@ async function startDispatchMonitoring(
     await setFeedGauge(isDatabaseUp);
     await setCapacityGauges(isDatabaseUp);
   };
-  const findHindrances = await createFindHindrances(pool, config);
+  const findHindrances = await createFindHindrances(pool, config, options.secretsKey);
   const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };
   const monitoring = await startMonitoring(watched);
   resources.defer(() => monitoring.close());

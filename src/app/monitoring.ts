@@ -6,7 +6,7 @@ import { type MetricsServer, startMetricsServer } from "../metrics/metrics-serve
 import type { MetricsRegistry } from "../metrics/registry.ts";
 import { OtherCellError } from "../store/cells.ts";
 import { readMigrationNames } from "../store/migrate.ts";
-import { findHindrances } from "../store/readiness.ts";
+import { findHindrances, probeWriting, writeHindranceOf } from "../store/readiness.ts";
 import { setDatabaseClockGauge } from "./database-gauges.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { version } from "./version.ts";
@@ -55,17 +55,42 @@ export async function startMonitoring(options: MonitoringOptions): Promise<Monit
 /** What keeps a process from doing its work, as sentences; empty when it is ready. Never rejects. */
 export type FindHindrances = () => Promise<readonly string[]>;
 
-/** Checks the database, its migrations and its partitions. */
+/** However often somebody asks: while it succeeds, or somebody's lock is in the way, and after a failure. */
+const WRITE_PROBED_EVERY_MS = 5_000;
+const WRITE_RETRIED_EVERY_MS = 1_000;
+
+/** Checks the database, its migrations and partitions, the key of its secrets, and that it takes a write. */
 export async function createFindHindrances(
   pool: Pool,
   { areas }: Pick<Config, "areas">,
+  secretsKey: Uint8Array,
 ): Promise<FindHindrances> {
   const migrations = await readMigrationNames(areas);
+  let written = Promise.resolve();
+  let holdsUntilMs = Number.NEGATIVE_INFINITY;
+  const write = () => {
+    if (performance.now() < holdsUntilMs) return written;
+    const hold = (ms: number) => {
+      holdsUntilMs = performance.now() + ms;
+    };
+    hold(Number.POSITIVE_INFINITY);
+    written = probeWriting(pool);
+    written.then(
+      () => hold(WRITE_PROBED_EVERY_MS),
+      () => hold(WRITE_RETRIED_EVERY_MS),
+    );
+    return written;
+  };
   return async () => {
     try {
-      return await findHindrances(pool, migrations);
+      const hindrances = await findHindrances(pool, migrations, secretsKey);
+      // What cannot be used for another reason is not written to.
+      if (hindrances.length === 0) await write();
+      return hindrances.map(({ text }) => text);
     } catch (error) {
       if (error instanceof OtherCellError) return [error.message];
+      const hindrance = writeHindranceOf(error);
+      if (hindrance !== null) return [hindrance];
       const { code, message } = error as NodeJS.ErrnoException;
       return [`The database does not answer (${code ?? message}).`];
     }

@@ -1,7 +1,11 @@
-import { TemporarilyUnavailable } from "../api/problems.ts";
+import { Problem, TemporarilyUnavailable } from "../api/problems.ts";
 import { isDatabaseAway } from "../store/availability.ts";
+import { type StorageRefusal, storageRefusalOf } from "../store/storage.ts";
 
-/** Passes a result through; when the database is unreachable, rejects with an error that is answered as 503. */
+/**
+ * Passes a result through; when the database is unreachable, rejects with an error that is answered as 503, and with a
+ * problem when it refuses to store more for the account.
+ */
 export type OutageAs503 = <T>(work: Promise<T>) => Promise<T>;
 
 const REPORT_EVERY_MS = 1_000;
@@ -23,9 +27,20 @@ export function createOutageAs503(onOutage: (error: unknown) => void): OutageAs5
     try {
       return await work;
     } catch (error) {
+      const refusal = storageRefusalOf(error);
+      if (refusal !== null) throw storageFull(refusal, error);
       if (!isDatabaseAway(error)) throw error;
       report(error);
       throw new TemporarilyUnavailable("the database is away", { cause: error });
     }
   };
+}
+
+function storageFull({ kind, bytesMax }: StorageRefusal, cause: unknown): Problem {
+  const message =
+    kind === "answers"
+      ? `Of an account's answers ${bytesMax} bytes are kept today, of one user's as much as is left for others. ` +
+        "There is no room for this one: go on after 00:00 UTC."
+      : `The account may store ${bytesMax} bytes of the kind "${kind}", and this would be more.`;
+  return new Problem("storage_full", { errors: [{ path: "account", message }], cause });
 }

@@ -4,7 +4,7 @@ import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { AccountNews } from "../api/account-news.ts";
-import { HELD_READS_MAX } from "../api/limits.ts";
+import { HELD_READS_MAX, WORK_PLACES_MAX } from "../api/limits.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
 import { createApiMetrics } from "../metrics/api-metrics.ts";
@@ -14,7 +14,7 @@ import { createMetricsRegistry } from "../metrics/registry.ts";
 import { listenToFeed } from "../store/feed-news.ts";
 import { createApiPool, createGeneralPool, createLogPool, createStandbyPool } from "../store/pools.ts";
 import { startAreaChecks } from "./areas.ts";
-import { refuseOtherCells } from "./database.ts";
+import { type Found, lookBeforeWork, untilMigrated } from "./database.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { startLogReading } from "./log-reading.ts";
@@ -24,8 +24,8 @@ import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 import { version } from "./version.ts";
 
-/** A read or write takes a few milliseconds, so this many at once keep one processor busy. */
-const CONNECTIONS_MAX = 10;
+/** Two more than there are requests at work: keys are looked up, and requests counted, however long those take. */
+const CONNECTIONS_MAX = WORK_PLACES_MAX + 2;
 /** Half as many made a page cost 10 % more in this process: requests that queue for a connection are not batched. */
 const LOG_CONNECTIONS_MAX = 10;
 /** One listens, one makes the feed's steps. */
@@ -38,15 +38,21 @@ export async function runApi(context: ProcessContext): Promise<void> {
   const log = createServeLog(config, context);
   // When the start fails, whatever already runs would keep the process alive.
   await using resources = new AsyncDisposableStack();
-  resources.defer(startAreaChecks({ config, log }));
-  const urls = await startApi(config, context, log, resources);
+  const { urls, startWork } = await startApi(config, context, log, resources);
   context.sendToParent({ listening: urls.api, metrics: urls.metrics });
   log.info({ version, url: urls.api, metrics_url: urls.metrics }, "listening");
+  await startWork(shutdown);
   if (!shutdown.aborted) await once(shutdown, "abort");
   log.info("stopping: finishing requests in flight");
   await resources.disposeAsync();
   log.info("stopped");
 }
+
+type StartedApi = {
+  readonly urls: { readonly api: string; readonly metrics: string };
+  /** What the process does without being asked, once the database is migrated. */
+  readonly startWork: (shutdown: AbortSignal) => Promise<void>;
+};
 
 /** Everything that is started is added to `resources`. */
 async function startApi(
@@ -54,9 +60,11 @@ async function startApi(
   context: ProcessContext,
   log: Logger,
   resources: AsyncDisposableStack,
-): Promise<{ readonly api: string; readonly metrics: string }> {
+): Promise<StartedApi> {
   const databaseUrl = await databaseUrlOf(config);
-  await refuseOtherCells(databaseUrl, config);
+  const secretsKey = await secretsKeyOf(config);
+  const look = () => lookBeforeWork(databaseUrl, config, secretsKey);
+  const found: Found = await look();
   const registry = createMetricsRegistry();
   const database = createDatabaseMetrics(registry);
   const common = {
@@ -97,7 +105,7 @@ async function startApi(
   const news = new AccountNews(HELD_READS_MAX, (count) => held.set(count));
 
   const readLog = startLogReading({ pool, logPool, standbyPool, metrics, log, resources });
-  const findHindrances = await createFindHindrances(pool, config);
+  const findHindrances = await createFindHindrances(pool, config, secretsKey);
   const reserved = config.port === 0 ? await reservePort(config.host) : null;
   const port = reserved?.port ?? config.port;
   const url = httpUrl(config.host, port);
@@ -108,15 +116,15 @@ async function startApi(
     pool,
     logPool,
     readLog,
-    secretsKey: await secretsKeyOf(config),
+    secretsKey,
     publicUrl: config.publicUrl ?? url,
     log,
     now: context.now,
     metrics,
     news,
   });
-  // Not before: loading the HTTP stack holds up everything, and on a busy machine a connection meanwhile times out.
-  startFeed({ pool: feedPool, news, feedMetrics, context, log, resources });
+  // Ends after the server, which may start before it.
+  const work = resources.use(new AsyncDisposableStack());
   const setGauges = createFeedGauge(pool, feedMetrics);
   const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs: context.now };
   const monitoring = await startMonitoring(watched);
@@ -125,7 +133,13 @@ async function startApi(
   resources.defer(() => server.close());
   await reserved?.release();
   await listen(server, config, port);
-  return { api: url, metrics: monitoring.url };
+  const startWork = async (shutdown: AbortSignal) => {
+    if (found === "unmigrated") await untilMigrated(look, { log, metricsUrl: monitoring.url }, shutdown);
+    if (shutdown.aborted) return;
+    startFeed({ pool: feedPool, news, feedMetrics, context, log, resources: work });
+    work.defer(startAreaChecks({ config, log }));
+  };
+  return { urls: { api: url, metrics: monitoring.url }, startWork };
 }
 
 type Feed = {

@@ -6,7 +6,7 @@ import { withDatabase } from "../app/database.ts";
 import { inColumns, printResult } from "../app/output.ts";
 import type { ProcessContext } from "../app/process-context.ts";
 import { UsageError } from "../app/usage-error.ts";
-import { API_KEY_LIFETIME_SECONDS_MAX, isStaffScope, scopes } from "../model/api-keys.ts";
+import { API_KEY_LIFETIME_SECONDS_MAX, isAccountsOwnScope, isStaffScope, scopes } from "../model/api-keys.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../store/api-keys.ts";
 import { readCell } from "../store/cells.ts";
 import { findMovedTo } from "../store/moves.ts";
@@ -38,6 +38,12 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
         const staffScope = keyScopes.find(isStaffScope);
         if (staffScope !== undefined && options.staff === undefined) {
           throw new UsageError(`The scope ${staffScope} goes across accounts: use it with --staff.`);
+        }
+        const ownScope = keyScopes.find(isAccountsOwnScope);
+        if (ownScope !== undefined && options.user !== undefined) {
+          throw new UsageError(
+            `The scope ${ownScope} is for what is the account's, not one user's: use it with --account.`,
+          );
         }
         const { keyId, apiKey } = await issueApiKey(pool, config, {
           accountId: accountId ?? null,

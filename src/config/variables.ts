@@ -146,6 +146,17 @@ export const variables = {
     "1048576",
     "Maximum size of an analysis. Run `migrate` after changing it.",
   ),
+  ACCOUNT_STORAGE_BYTES_MAX: withDefault(
+    kinds.wholeNumber(16_777_216, 2 ** 50),
+    "17179869184",
+    "What an account may store but for analyses, in bytes, shared out by kind " +
+      "([Storage](docs/operating.md#storage)). Run `migrate` after changing it.",
+  ),
+  ACCOUNT_ANALYSES_BYTES_MAX: optional(
+    kinds.wholeNumber(1_048_576, 2 ** 50),
+    "What an account's analyses may take with their log, in bytes: beyond it publishing is refused, in SQL, too. " +
+      "Unset: any amount. Run `migrate` after changing it.",
+  ),
   DISPATCH_IN_FLIGHT_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),
     "1000",
@@ -200,7 +211,8 @@ export const variables = {
   RATE_LIMIT_REQUESTS: withDefault(
     kinds.wholeNumber(1, 1_000_000),
     "600",
-    "Requests per window of an API key, and of each session of the console, publishing apart.",
+    "Requests per window of an API key, and of each session of the console, publishing apart. All of an account " +
+      "that act for no user have ten times as many together, and so have those of each user.",
   ),
   RATE_LIMIT_WINDOW_SECONDS: withDefault(
     kinds.wholeNumber(1, 3_600),

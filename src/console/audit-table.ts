@@ -49,10 +49,11 @@ export const ACTOR_NAMES: Readonly<Record<OwnChange["actor"]["kind"], string>> =
 };
 
 /** A person where one is known, and what they came with. */
-export function whoOf({ actor: { kind, name, viewer } }: OwnChange): string {
+export function whoOf({ actor: { kind, name, user, viewer } }: OwnChange): string {
   const means = [
     ACTOR_NAMES[kind],
     kind === "key" || kind === "staff_key" ? (name ?? "without a name") : null,
+    user === null ? null : `of ${user.name}`,
   ];
   const told = means.filter((part) => part !== null).join(" ");
   return viewer === null || viewer === name || viewer === told ? told : `${viewer} (${told})`;

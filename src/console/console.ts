@@ -35,6 +35,8 @@ export type ConsoleOptions = {
   readonly audited: readonly string[];
   /** Origins that may show an account's console in a frame. */
   readonly ancestors: readonly string[];
+  /** For the links of those; see framerTag. */
+  readonly secretsKey: Uint8Array;
   /** Of support staff, by a proxy in front; null: there is none. */
   readonly readAssertion: ReadAssertion | null;
   readonly findOrigin: FindOrigin;
@@ -52,7 +54,7 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
     await app.register(async (pages) => {
       await pages.register(fastifyCookie);
       const assets = await addAssets(pages, kernel);
-      const framers = createFramers(options.ancestors);
+      const framers = createFramers(options.ancestors, options.secretsKey);
       pages.setErrorHandler((error, request, reply) =>
         sendProblem(kernel, assets, framers, error, request, reply),
       );
@@ -117,7 +119,7 @@ function addScreen(
       held.set(request, seen);
       context.accountId = accountId;
       context.sessionId = session.id;
-      await kernel.countSession(request, reply, session.id);
+      await kernel.countSession(request, reply, session);
       if (!isRefresh(request)) {
         sessions.noteUse(session.id).catch(() => undefined);
       }
@@ -167,8 +169,8 @@ function viewOf(
     // Whom idempotency keys belong to: without a key, the session itself.
     keyId: session.keyId ?? session.id,
     isStaff: session.accountId === null,
-    // Whoever looks is known by a label, and not one of the account's users.
-    userId: null,
+    // Whoever looks is known by a label; what they see is what the key's user sees.
+    userId: session.userId,
     scopes: session.permissions,
     session: { id: session.id, viewer: session.viewerLabel, hasKey: session.keyId !== null },
   };
@@ -205,6 +207,7 @@ function viewOf(
     form: screen.method === "POST" ? formOf(request) : new URLSearchParams(),
     leave: () => sessions.end(session.id),
     may: (scope) => session.permissions.has(scope),
+    isOfAccount: session.userId === null,
     ask: async (operationKey, asking) => (await askWithHeaders<never>(operationKey, asking)).body,
     askWithHeaders,
     askForText,

@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { AddedRoute, Kernel } from "../api/kernel.ts";
 import { beginRequest } from "../api/request-context.ts";
+import { framerTag } from "../model/console.ts";
 
 const EMBED_SCRIPT = { method: "GET", path: "/console/embed.js" } as const satisfies AddedRoute;
 
@@ -54,13 +55,16 @@ export async function addEmbedScript(pages: FastifyInstance, kernel: Kernel): Pr
   return [EMBED_SCRIPT];
 }
 
+/** An origin, and what names it to browsers and links. */
+export type Framer = { readonly origin: string; readonly tag: string };
+
 /**
- * Who frames a page for which no session is known; null: nobody who may. All who may are never named together: they
- * are the operator's customers.
+ * Who frames a page for which no session is known; null: nobody who may. Asked for by tags, which only links have: the
+ * origins are the operator's customers, and a page that answered whether one is among them would tell whoever guesses.
  */
 export type Framers = {
   /** Of a link's page, which a frame is opened with. */
-  ofLink(request: FastifyRequest): string | null;
+  ofLink(request: FastifyRequest): Framer | null;
   /** What that page's form gave back. */
   ofForm(form: URLSearchParams): string | null;
   /** Of a page that a frame shows later on. */
@@ -69,16 +73,18 @@ export type Framers = {
   keep(reply: FastifyReply, origin: string): void;
 };
 
-export function createFramers(ancestors: readonly string[]): Framers {
-  const known = (origin: string | null | undefined) => ancestors.find((one) => one === origin) ?? null;
+export function createFramers(ancestors: readonly string[], secretsKey: Uint8Array): Framers {
+  const tagOf = (origin: string) => framerTag(secretsKey, origin);
+  const origins = new Map(ancestors.map((origin) => [tagOf(origin), origin]));
+  const known = (tag: unknown) => origins.get(String(tag)) ?? null;
   return {
-    ofLink: ({ headers }) => known(originOf(headers.referer)),
+    ofLink: ({ query }) => {
+      const tag = String((query as { readonly frame?: unknown }).frame);
+      const origin = known(tag);
+      return origin === null ? null : { origin, tag };
+    },
     ofForm: (form) => known(form.get("embed")),
     ofPage: ({ cookies }) => known(cookies[FRAMER_COOKIE]),
-    keep: (reply, origin) => setCookie(reply, origin, FRAMER_COOKIE, origin),
+    keep: (reply, origin) => setCookie(reply, origin, FRAMER_COOKIE, tagOf(origin)),
   };
-}
-
-function originOf(url: string | undefined): string | null {
-  return url !== undefined && URL.canParse(url) ? new URL(url).origin : null;
 }

@@ -1,15 +1,16 @@
+import type { Framer } from "./embedding.ts";
 import { type Html, html } from "./html.ts";
 
 type Page = { readonly title: string; readonly main: Html };
 
 /** Its script takes the token out of the address and posts it. @param framer who shows it in a frame */
-export function enterPage(framer: string | null): Page {
+export function enterPage(framer: Framer | null): Page {
   return {
     title: "Opening the console",
     main: html`<section class="notice">
 <h1>Opening the console</h1>
 <form id="enter" method="post" action="/console/enter"><input type="hidden" name="t">
-${framer !== null && html`<input type="hidden" name="embed" value="${framer}">`}
+${framer !== null && html`<input type="hidden" name="embed" value="${framer.tag}">`}
 <noscript><p>Opening a link needs JavaScript, once. After that the console works without it.</p></noscript>
 <p id="missing" hidden>This address is not complete: open the console from where you got the link.</p>
 <p id="blocked" hidden>Your browser keeps no cookies for this part of the page:

@@ -34,7 +34,8 @@ export function addEntry(
   };
   pages.get("/console/enter", { onRequest }, async (request, reply) => {
     const framer = framers.ofLink(request);
-    return sendPage(reply, framer, 200, document(bareFrame(assets, framer), enterPage(framer)).text);
+    const origin = framer?.origin ?? null;
+    return sendPage(reply, origin, 200, document(bareFrame(assets, origin), enterPage(framer)).text);
   });
   pages.post("/console/enter", { onRequest }, async (request, reply) => {
     refuseForeignPost(request, publicUrl);

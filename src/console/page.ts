@@ -28,7 +28,7 @@ const TABS = [
   { path: "/deliveries", name: "Deliveries", scope: "webhooks:read" },
   { path: "/replays", name: "Replays", scope: "webhooks:replay" },
   { path: "/endpoint", name: "Endpoint", scope: "webhooks:read" },
-  { path: "/audit", name: "Changes", scope: "audit:read" },
+  { path: "/audit", name: "Changes", scope: "audit:read", isOfAccount: true },
 ] as const;
 
 const KEYS = [
@@ -85,7 +85,9 @@ function headerOf(frame: Frame, session: ConsoleSession, base: string): Html {
 }
 
 function tabsOf({ path }: Frame, session: ConsoleSession, base: string): readonly Html[] {
-  return TABS.filter(({ scope }) => session.permissions.has(scope)).map((tab) => {
+  const { permissions, userId } = session;
+  const mine = TABS.filter((tab) => permissions.has(tab.scope) && !("isOfAccount" in tab && userId !== null));
+  return mine.map((tab) => {
     const isHere = path?.startsWith(`${base}${tab.path}`) ?? false;
     return html`<a href="${base}${tab.path}"${isHere && html` aria-current="page"`}>${tab.name}</a>`;
   });

@@ -75,8 +75,8 @@ export type AnswerRefresh = (
 ) => Promise<FastifyReply>;
 
 /**
- * Those who ask for the same in one turn of the event loop, and may do the same, are shown the same, read in the name
- * of the first of them. They come in one turn because their sessions were found and counted by a statement for all.
+ * Those who ask for the same in one turn of the event loop, and may do and see the same, are shown the same, read in
+ * the name of the first of them. They come in one turn because one statement found and counted all their sessions.
  */
 export function createAnswerRefresh(): AnswerRefresh {
   const turn = new Map<string, Promise<Refreshed>>();
@@ -114,7 +114,15 @@ async function show({ view, show, around }: Refresh): Promise<Refreshed> {
 
 /** The address names the account. */
 function keyOf({ url }: FastifyRequest, { session, accountId }: Seen): string {
-  const { timeZone, linkTimeZone, permissions } = session;
+  const { userId, timeZone, linkTimeZone, permissions } = session;
   const isStaff = session.accountId === null;
-  return JSON.stringify([url, accountId, isStaff, timeZone, linkTimeZone, ...[...permissions].sort()]);
+  return JSON.stringify([
+    url,
+    accountId,
+    isStaff,
+    userId,
+    timeZone,
+    linkTimeZone,
+    ...[...permissions].sort(),
+  ]);
 }

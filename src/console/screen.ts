@@ -17,6 +17,8 @@ export type View = {
   readonly form: URLSearchParams;
   /** Whether a control that needs this scope is shown. */
   readonly may: (scope: string) => boolean;
+  /** Whether all of the account is shown: who acts for a user is not told what counts over it. */
+  readonly isOfAccount: boolean;
   /** Ends the session. */
   readonly leave: () => Promise<void>;
   /** Runs an operation and returns its JSON; throws its problem. */

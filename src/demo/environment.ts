@@ -12,7 +12,7 @@ import { type ChildEvent, servicePlans, supervise } from "../app/supervisor.ts";
 import { UsageError } from "../app/usage-error.ts";
 import type { Config } from "../config/config.ts";
 import { readConfig } from "../config/read-config.ts";
-import { accountScopes } from "../model/api-keys.ts";
+import { accountScopes, userScopes } from "../model/api-keys.ts";
 import { DAY_MS } from "../model/time.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded.ts";
 import { createAccount } from "../store/accounts.ts";
@@ -163,7 +163,7 @@ async function prepare(pool: Pool, databaseUrl: string, config: Config, receiver
     accountId,
     userId,
     name: "Demo of the workspace",
-    scopes: accountScopes,
+    scopes: userScopes,
     expiresInSeconds: null,
   });
   receivers.trust(account.signingSecret);

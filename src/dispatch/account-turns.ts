@@ -88,27 +88,22 @@ export class AccountTurns<Account extends Share> {
     return this.#activeAccounts;
   }
 
-  /** The account whose turn it is among those with a lane that answers. */
+  /** The account whose turn it is among those with a lane that answers, where a place is free. */
   next(): Account | undefined {
-    const free = this.#limits.inFlightMax - this.#inFlight;
-    return free <= 0 ? undefined : firstBelow(this.#turns, this.#mostToTakeOf(free));
+    return firstBelow(this.#turns, this.#mostToTake());
   }
 
   /** The same, if that one has nothing in flight. */
   nextIdle(): Account | undefined {
-    const free = this.#limits.inFlightMax - this.#inFlight;
-    return free <= 0 ? undefined : firstBelow(this.#turns, 1);
+    return firstBelow(this.#turns, 1);
   }
 
   /** The same among those with a silent lane. */
   nextSilent(): Account | undefined {
-    const free = this.#limits.inFlightMax - this.#inFlight;
-    const silentFree = this.#limits.silentInFlightMax - this.#silentInFlight;
-    if (free <= 0 || silentFree <= 0) return undefined;
-    return firstBelow(
-      this.#silentTurns,
-      Math.min(Math.max(1, silentFree - this.#silentReserved), this.#mostToTakeOf(free)),
-    );
+    const free = this.#limits.silentInFlightMax - this.#silentInFlight;
+    if (free <= 0) return undefined;
+    const most = Math.max(1, free - this.#silentReserved);
+    return firstBelow(this.#silentTurns, Math.min(most, this.#mostToTake()));
   }
 
   countInFlight(account: Account, change: number, isSilent: boolean): void {
@@ -148,7 +143,8 @@ export class AccountTurns<Account extends Share> {
   }
 
   /** An account that has this many in flight gets no more; one that has none always does. */
-  #mostToTakeOf(free: number): number {
+  #mostToTake(): number {
+    const free = this.#limits.inFlightMax - this.#inFlight;
     if (free > this.#reserved) return Number.POSITIVE_INFINITY;
     return Math.max(1, (free - this.#strictlyReserved) * RESERVE_THRESHOLD);
   }

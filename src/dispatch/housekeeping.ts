@@ -19,6 +19,7 @@ import {
 } from "../store/partitions.ts";
 import { forgetCounts } from "../store/rate-limits.ts";
 import { forgetReplay } from "../store/replays.ts";
+import { forgetStorageCounts } from "../store/storage.ts";
 
 const FORGOTTEN_PER_STEP = 1_000;
 /** An address that nobody has confirmed, once no link to it is good any more. */
@@ -59,6 +60,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetCounts(pool, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetActivity(pool, FORGOTTEN_PER_STEP));
+  await forgetStorageCounts(pool);
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
   await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
   // Last, because a day that a long transaction holds fails, and everything after it.

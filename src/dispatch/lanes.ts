@@ -126,7 +126,7 @@ export class Lanes {
   /** The next up to `max` deliveries; each holds its place until it is released. */
   take(max: number): TakenDelivery[] {
     const taken: TakenDelivery[] = [];
-    const room = Math.min(max, this.#limits.inFlightMax - this.inFlight);
+    const room = this.#roomInFlight(max);
     // Silent lanes get at most every second place of a batch.
     for (let left = Math.ceil(room / 2); left > 0; left--) {
       const account = this.#turns.nextSilent();
@@ -138,7 +138,11 @@ export class Lanes {
 
   /** The same, one delivery of each account that has nothing in flight and a receiver that answers. */
   takeOfIdle(max: number): TakenDelivery[] {
-    return this.#takeTurns([], max, () => this.#turns.nextIdle());
+    return this.#takeTurns([], this.#roomInFlight(max), () => this.#turns.nextIdle());
+  }
+
+  #roomInFlight(max: number): number {
+    return Math.min(max, this.#limits.inFlightMax - this.inFlight);
   }
 
   #takeTurns(taken: TakenDelivery[], room: number, next: () => Account | undefined): TakenDelivery[] {

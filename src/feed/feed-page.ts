@@ -1,5 +1,6 @@
 import type { Pool } from "pg";
 import type { EventName } from "../model/events.ts";
+import type { Reader } from "../model/reader.ts";
 import type { DeliveryStatus } from "../model/statuses.ts";
 import { importSigningKey } from "../signing/index.ts";
 import { type FeedEvent, type FeedPosition, findFeedEvents, findFeedPlaces } from "../store/feed.ts";
@@ -28,6 +29,8 @@ export type FeedPage = {
   readonly items: readonly FeedItem[];
   /** Behind the page: everything that is not in it and comes before has been read. */
   readonly next: FeedPosition;
+  /** There is more to be looked at behind the page, although it may be empty. */
+  readonly isCut: boolean;
 };
 
 /** Before all that is kept, whenever it is asked for. */
@@ -48,7 +51,7 @@ const AHEAD_MAX_MS = 10_000;
 
 /** @param after where the page begins, behind it; null: behind the newest of all */
 export type ReadFeedPage = (
-  accountId: string,
+  reader: Reader,
   after: FeedPosition | null,
   itemsMax: number,
 ) => Promise<FeedPage>;
@@ -66,20 +69,23 @@ export function createReadFeedPage(
     return (body) => webhookSignature(body, keys, nowMs);
   }
 
-  return async (accountId, after, itemsMax) => {
-    const found = await findFeedPlaces(database, accountId, after, retentionMs, itemsMax);
-    const { places, newest, oldest, nowMs } = found;
+  return async (reader, after, itemsMax) => {
+    const { accountId } = reader;
+    const found = await findFeedPlaces(database, reader, after, retentionMs, itemsMax);
+    const { places, newest, oldest, lookedTo, nowMs } = found;
     if (after !== null && after !== OLDEST && after < oldest)
       throw new FeedExpiredError("the cursor has expired");
     if (after !== null && after > Math.max(newest, (nowMs + AHEAD_MAX_MS) * 1_000))
       throw new FeedAheadError("the cursor lies in the future");
-    if (places.length === 0) return { items: [], next: Math.max(newest, after ?? OLDEST) };
+    const end = lookedTo ?? newest;
+    const isCut = lookedTo !== null;
+    if (places.length === 0) return { items: [], next: Math.max(end, after ?? OLDEST), isCut };
     const ids = places.map(({ deliveryId }) => deliveryId);
     const events = await findFeedEvents(database, accountId, ids, PAGE_BYTES_MAX);
     const sign = await signer(accountId, nowMs);
     const items = events.flatMap((event) => (event === null ? [] : [itemOf(event, sign)]));
     const isLast = events.length === places.length && places.length < itemsMax;
-    return { items, next: isLast ? newest : places[events.length - 1]!.position };
+    return { items, next: isLast ? end : places[events.length - 1]!.position, isCut: isCut || !isLast };
   };
 }
 

@@ -31,7 +31,7 @@ export function createApiMetrics(registry: MetricsRegistry) {
     }),
     limiterRefusals: registry.counter({
       name: "sealpost_limiter_refusals_total",
-      help: "Requests rejected with 429, by what they were counted by: API key, account (publishing) or address.",
+      help: "Requests rejected with 429, by whose limit: API key, account (all keys; publishing) or address.",
       unit: "requests",
       labels: { policy: ["key", "account", "address"] },
     }),

@@ -15,6 +15,7 @@ export const scopes = [
   "spaces:read",
   "spaces:write",
   "staff:read",
+  "usage:read",
   "webhooks:read",
   "webhooks:replay",
   "webhooks:secrets",
@@ -37,6 +38,34 @@ export const accountScopes = scopes.filter((scope): scope is AccountScope => !is
 export function isStaffScope(scope: string): boolean {
   return STAFF_SCOPES.some((one) => one === scope);
 }
+
+/**
+ * Those that no key has which acts for a user: with them it would read or change what is the account's, such as where
+ * everybody's webhooks go. The database refuses such a key, too.
+ */
+const ACCOUNTS_OWN_SCOPES = [
+  "audit:read",
+  "webhooks:secrets",
+  "webhooks:write",
+] as const satisfies readonly AccountScope[];
+
+export function isAccountsOwnScope(scope: string): boolean {
+  return ACCOUNTS_OWN_SCOPES.some((one) => one === scope);
+}
+
+/** With these an account puts in order what its users may have filled: endpoint, signing secrets, keys. */
+const HELPING_SCOPES = [
+  "keys:write",
+  "webhooks:secrets",
+  "webhooks:write",
+] as const satisfies readonly AccountScope[];
+
+export function isHelpingScope(scope: string): boolean {
+  return HELPING_SCOPES.some((one) => one === scope);
+}
+
+/** What keys that act for a user can have. */
+export const userScopes = accountScopes.filter((scope) => !isAccountsOwnScope(scope));
 
 /** Part of the key's text: `live` in production, `test` elsewhere. Neither is valid in the other environment. */
 export const KEY_CLASSES = ["live", "test"] as const;

@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import type { scopes } from "./api-keys.ts";
 
 /** What a viewer may do unless the link says otherwise. */
@@ -17,6 +18,14 @@ export const CONSOLE_THEMES = ["light", "dark"] as const;
 
 export type ConsoleTheme = (typeof CONSOLE_THEMES)[number];
 
+/**
+ * What names an origin in a link that it may frame: who has no link for it can neither compute this nor guess it, and
+ * so cannot ask which origins there are. The same in every process. `secretsKey`: 32 bytes.
+ */
+export function framerTag(secretsKey: Uint8Array, origin: string): string {
+  return createHmac("sha256", secretsKey).update(`console framer ${origin}`).digest("base64url").slice(0, 22);
+}
+
 /** A session that may be used: who looks at a page, and what they may do. */
 export type ConsoleSession = {
   readonly id: string;
@@ -26,6 +35,8 @@ export type ConsoleSession = {
   readonly accountName: string | null;
   /** The key that opened it; null: the command line, or a proxy in front that vouches for staff. */
   readonly keyId: string | null;
+  /** The user that this key acts for, with whose eyes everything is shown; null: none. */
+  readonly userId: string | null;
   /** Those of its permissions that its key still has. */
   readonly permissions: ReadonlySet<string>;
   readonly viewerId: string | null;

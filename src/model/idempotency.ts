@@ -19,7 +19,19 @@ export type StoredResponse = {
 };
 
 /** A claim with the response that is to be stored for it. */
-export type CompletedClaim = { readonly claim: IdempotencyClaim; readonly response: StoredResponse };
+export type CompletedClaim = {
+  readonly claim: IdempotencyClaim;
+  readonly response: StoredResponse;
+  /** How it counts towards what the account may have stored today; at most one of a transaction does. */
+  readonly counted: CountedAnswer | null;
+};
+
+export type CountedAnswer = {
+  /** Whose share it takes; null: nobody's, of the account's key itself. */
+  readonly userId: string | null;
+  /** Whether it is, and its write with it, once there is no room. */
+  readonly isRefused: boolean;
+};
 
 export type ClaimState =
   | { readonly state: "claimed" }

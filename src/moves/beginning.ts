@@ -13,10 +13,15 @@ import {
   type StoredMove,
   setMovedTo,
 } from "../store/moves.ts";
+import { keepSecretsKey } from "../store/secrets-key.ts";
 import { inTransaction } from "../store/transaction.ts";
 import { refuseDifferences } from "./differences.ts";
 import type { Move } from "./move.ts";
 import { MoveRefusedError } from "./move-refused-error.ts";
+
+/** For people. */
+export const WRONG_TARGET_KEY =
+  "The target's secrets are encrypted with another key than the one given for it.";
 
 /**
  * Compares the two databases.
@@ -79,6 +84,10 @@ export async function beginMove(move: Move): Promise<StoredMove> {
   if (hindrance !== null) throw new MoveRefusedError(hindrance);
   await refuseDifferences(move);
   await refuseTarget(move, await findMove(target.pool, accountId));
+  // In a cell that is new, what is copied is the first that is sealed there.
+  if (!(await keepSecretsKey(target.pool, target.secretsKey, { isFirst: true }))) {
+    throw new MoveRefusedError(WRONG_TARGET_KEY);
+  }
   const id = randomUUID();
   const otherDatabase = await identifyDatabase(target.pool);
   const begins = { id, direction: "out", otherCell: targetName, otherDatabase } as const;

@@ -57,10 +57,12 @@ export function activityOperations({ readLog, now }: Dependencies): readonly Ope
       description:
         "How many attempts succeeded and failed, by when they ended, and what failed where. Buckets begin at full " +
         "five minutes, hours or days of UTC; those that `from` and `to` lie in are there whole. At most 288: of a " +
-        "range that touches 289 the first is left out. Kept by five minutes for 48 hours, by hours for 30 days.",
+        "range that touches 289 the first is left out. Kept by five minutes for 48 hours, by hours for 30 days. 403 " +
+        "for keys that act for a user: it counts over the whole account.",
       method: "GET",
       path: "/v1/webhooks/activity",
       scope: "webhooks:read",
+      isOfAccount: true,
       query: z.strictObject({
         from: moment.optional().describe("Default: a day before `to`."),
         to: moment.optional().describe("Default: now."),

@@ -50,8 +50,8 @@ export function analysisOperations(dependencies: Dependencies): readonly Operati
       params: z.strictObject({ analysis_id: analysisId }),
       response: bytesResponse({ mediaType: "application/json", documentedAs: Analysis }),
       errors: ["not_found", "analysis_expired"],
-      handle: async ({ accountId, params, problem }) => {
-        const found = await findAnalysis(pool, accountId, params.analysis_id);
+      handle: async ({ reader, params, problem }) => {
+        const found = await findAnalysis(pool, await reader(), params.analysis_id);
         if (found === null) throw problem("not_found");
         const hasExpired = now() >= found.publishedAtMs + analysisRetentionMs;
         if (found.text === null || hasExpired) throw problem("analysis_expired");
@@ -137,6 +137,8 @@ function problemOf(refusal: PublishRefusedError): Problem {
       return new Problem(code, { cause: refusal });
     case "account_moved":
       return new Problem(code, { errors: [fieldError("account", refusal)], cause: refusal });
+    case "account_full":
+      return new Problem("storage_full", { errors: [fieldError("account", refusal)], cause: refusal });
     case "analysis_too_large":
       return new Problem("payload_too_large", { cause: refusal });
     case "unknown_account":

@@ -58,7 +58,7 @@ const NewApiKey = z.strictObject({
     .describe("When it expires, at the latest with the caller's own key. Absent: with that key."),
 });
 
-/** An account's keys, managed with one of them, or with a staff key in its name. */
+/** An account's keys, managed with one of them, or with a staff key in its name; a user's with one of that user. */
 export function apiKeyOperations(dependencies: Dependencies): readonly Operation[] {
   const { pool, apiKeyBrand, apiKeyClass } = dependencies;
   const cursors = createCursors(id);
@@ -67,15 +67,17 @@ export function apiKeyOperations(dependencies: Dependencies): readonly Operation
       key: "api_keys.list",
       tag,
       summary: "List API keys",
-      description: "The account's keys, newest first, those that are revoked or have expired included.",
+      description:
+        "The account's keys, newest first, those that are revoked or have expired included. With a key that acts " +
+        "for a user: that user's.",
       method: "GET",
       path,
       scope: "keys:write",
       query: z.strictObject(pageQuery),
       response: jsonResponse(200, pageOf(ApiKey)),
-      handle: async ({ accountId, query }) => {
+      handle: async ({ accountId, caller, query }) => {
         const belowId = cursors.read(query.cursor, accountId);
-        const page = await listAccountKeys(pool, accountId, belowId, query.limit);
+        const page = await listAccountKeys(pool, accountId, caller.userId, belowId, query.limit);
         return { body: cursors.pageBody(page, accountId, keyBody) };
       },
     }),
@@ -87,7 +89,7 @@ export function apiKeyOperations(dependencies: Dependencies): readonly Operation
         "Makes a key of the account, and shows it this once; a repeat under the same Idempotency-Key shows it " +
         "again, for a day. It has no scope that the caller's own key lacks, and does not outlive that key: 403. It " +
         "acts for the same user as that key, or like it for none. " +
-        `An account has at most ${ACCOUNT_KEYS_MAX} keys that are valid or were made within a day.`,
+        `An account has at most ${ACCOUNT_KEYS_MAX} keys that are valid or were made within a day; so has each user.`,
       method: "POST",
       path,
       scope: "keys:write",
@@ -130,7 +132,8 @@ export function apiKeyOperations(dependencies: Dependencies): readonly Operation
       summary: "Revoke an API key",
       description:
         "Ends a key of the account at once and for good: the caller's own too, whose last request this is. 403 " +
-        "for a key with scopes that the caller's own lacks. Revoking it again changes nothing.",
+        "for a key with scopes that the caller's own lacks. To a key that acts for a user other users' keys, and the " +
+        "account's, are unknown. Revoking it again changes nothing.",
       method: "DELETE",
       path: `${path}/{key_id}`,
       scope: "keys:write",

@@ -33,6 +33,10 @@ const members = {
       .string()
       .nullable()
       .describe("The key's name at that time. Null: it has none, or it is staff's and your key is not."),
+    user: z
+      .object({ id, name: z.string() })
+      .nullable()
+      .describe("The user of the account that the key acts for. Null: none, or it was no key."),
     viewer: z
       .string()
       .nullable()
@@ -107,10 +111,11 @@ export function auditOperations({ pool }: Dependencies, others: readonly Operati
         "Who changed what, newest first: every write but publishing, dry runs and repeats of an " +
         "Idempotency-Key, and what was done from the command line. `total` is exact up to 10,000; with " +
         "`Total-Capped: true` it is a lower bound, and a page may hold fewer items than `limit` and still have a " +
-        "`next_cursor`.",
+        "`next_cursor`. 403 for keys that act for a user: it tells of the whole account.",
       method: "GET",
       path: "/v1/audit",
       scope: "audit:read",
+      isOfAccount: true,
       query: Query,
       response: jsonResponse(200, pageOf(AuditEntry), totalCappedHeader),
       handle: async ({ accountId, caller, query }) =>
@@ -158,6 +163,7 @@ export function entryBody(entry: StoredAuditEntry, isForStaff: boolean): z.outpu
       kind,
       key_id: entry.keyId,
       name: isHidden ? null : actorName,
+      user: entry.user,
       viewer: isHidden ? null : viewer,
     },
     request_id: entry.requestId,

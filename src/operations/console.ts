@@ -6,7 +6,13 @@ import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { pageOf } from "../api/pagination.ts";
 import { invalidRequest } from "../api/problems.ts";
 import { accountScopes } from "../model/api-keys.ts";
-import { CONSOLE_THEMES, DEFAULT_PERMISSIONS, LINK_SECONDS, SESSION_SECONDS } from "../model/console.ts";
+import {
+  CONSOLE_THEMES,
+  DEFAULT_PERMISSIONS,
+  framerTag,
+  LINK_SECONDS,
+  SESSION_SECONDS,
+} from "../model/console.ts";
 import { isTimeZone } from "../model/time.ts";
 import {
   hasRoomForSession,
@@ -83,7 +89,7 @@ const ConsoleSession = z
 
 /** Access to the console: a tenant's own application opens it for its users. */
 export function consoleOperations(dependencies: Dependencies): readonly Operation[] {
-  const { pool, publicUrl, consoleAncestors } = dependencies;
+  const { pool, publicUrl, consoleAncestors, secretsKey } = dependencies;
   return [
     write({
       key: "console.links.create",
@@ -91,7 +97,7 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
       summary: "Open the console for a viewer",
       description:
         "Returns a link that opens the console for one of your users. It works once, for 60 seconds; revoking the " +
-        "key ends the sessions that it opened.",
+        "key ends the sessions that it opened. A session acts for the same user as the key, or like it for none.",
       method: "POST",
       path: `${path}/links`,
       scope: "console:link",
@@ -111,7 +117,7 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
         if (body.embed_origin !== undefined && !consoleAncestors.includes(body.embed_origin)) {
           throw invalidRequest("body.embed_origin", "It is not among the service's CONSOLE_ANCESTORS.");
         }
-        if (!(await hasRoomForSession(tx, accountId))) throw problem("too_many_sessions");
+        if (!(await hasRoomForSession(tx, accountId, caller.userId))) throw problem("too_many_sessions");
         const token = randomBytes(32).toString("base64url");
         const link = await insertLink(tx, {
           accountId,
@@ -127,9 +133,10 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
           linkSeconds: LINK_SECONDS,
           sessionSeconds: body.session_seconds,
         });
+        const framer = body.embed_origin === undefined ? null : framerTag(secretsKey, body.embed_origin);
         return {
           body: {
-            url: consoleUrl(publicUrl, token),
+            url: consoleUrl(publicUrl, token, framer),
             link_expires_at: link.linkExpiresAt.toISOString(),
             session_expires_at: link.expiresAt.toISOString(),
           },
@@ -140,14 +147,17 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
       key: "console.sessions.list",
       tag,
       summary: "List sessions of the console",
-      description: `The account's live sessions, newest first, at most ${SESSIONS_LISTED_MAX}.`,
+      description:
+        `The account's live sessions, newest first, at most ${SESSIONS_LISTED_MAX}. With a key that acts for a user: ` +
+        "those that this user's keys have opened.",
       method: "GET",
       path: `${path}/sessions`,
       scope: "console:link",
       query: z.strictObject({ viewer_id: viewerId.optional() }),
       response: jsonResponse(200, pageOf(ConsoleSession)),
-      handle: async ({ accountId, query }) => {
-        const sessions = await listSessions(pool, accountId, query.viewer_id ?? null, SESSIONS_LISTED_MAX);
+      handle: async ({ accountId, caller: { userId }, query }) => {
+        const whose = { viewerId: query.viewer_id ?? null, userId };
+        const sessions = await listSessions(pool, accountId, whose, SESSIONS_LISTED_MAX);
         return { body: { items: sessions.map(sessionBody), next_cursor: null, total: sessions.length } };
       },
     }),
@@ -155,7 +165,9 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
       key: "console.sessions.revoke",
       tag,
       summary: "End sessions of the console",
-      description: "Ends one session, all of a viewer, or, with an empty body, all of the account.",
+      description:
+        "Ends one session, all of a viewer, or, with an empty body, all of the account; with a key that acts for a " +
+        "user, of those that this user's keys have opened.",
       method: "POST",
       path: `${path}/sessions/revoke`,
       scope: "console:link",
@@ -167,8 +179,9 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
         isOptional: true,
       }),
       response: emptyResponse(),
-      handle: async ({ accountId, body }, tx) => {
+      handle: async ({ accountId, caller: { userId }, body }, tx) => {
         await revokeSessions(tx, accountId, {
+          userId,
           id: body.session_id ?? null,
           viewerId: body.viewer_id ?? null,
         });
@@ -177,9 +190,13 @@ export function consoleOperations(dependencies: Dependencies): readonly Operatio
   ];
 }
 
-/** A fragment reaches no log, no proxy and no Referer. */
-export function consoleUrl(publicUrl: string, token: string): string {
-  return `${publicUrl.replace(/\/+$/, "")}/console/enter#t=${token}`;
+/**
+ * A fragment reaches no log, no proxy and no Referer.
+ * @param framer tag of the origin that may frame it; null: none
+ */
+export function consoleUrl(publicUrl: string, token: string, framer: string | null): string {
+  const query = framer === null ? "" : `?frame=${framer}`;
+  return `${publicUrl.replace(/\/+$/, "")}/console/enter${query}#t=${token}`;
 }
 
 function sessionBody(session: StoredSession): z.output<typeof ConsoleSession> {

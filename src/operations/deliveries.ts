@@ -38,17 +38,18 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
         "The delivery log, newest first. A delivery must match all given filters. `status` and `reason` can be " +
         "repeated: what needs attention is `status=failed&status=abandoned`. `total` is exact up to 10,000; " +
         "with `Total-Capped: true` it is a lower bound: no more than 10,000 were counted, or scanned for " +
-        "matches. Where matches are rare, a page may hold fewer items than `limit` and still have a `next_cursor`.",
+        "matches. Where matches are rare, a page may hold fewer items than `limit`, or none, and still have a " +
+        "`next_cursor`; for a key that acts for a user, also where the user may read few of the deliveries.",
       method: "GET",
       path: "/v1/webhooks/deliveries",
       scope: "webhooks:read",
       query: listQuery,
       response: jsonResponse(200, pageOf(Delivery), totalCappedHeader),
-      handle: async ({ accountId, query }) => {
+      handle: async ({ accountId, reader, query }) => {
         const { cursor, limit, ...asked } = query;
         const asWritten = { accountId, ...asked, ...single(asked.status) };
         const belowId = cursors.read(cursor, asWritten);
-        const page = await listDeliveries(accountId, filterOf(asked), belowId, limit);
+        const page = await listDeliveries(await reader(), filterOf(asked), belowId, limit);
         const known = page.items.some(concernsSecret)
           ? { secretRotatedAtMs: await findLastRotation(logPool, accountId) }
           : {};
@@ -67,8 +68,8 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       params,
       response: jsonResponse(200, DeliveryWithAttempts),
       errors: ["not_found"],
-      handle: async ({ accountId, params, problem }) => {
-        const found = await findDelivery(logPool, accountId, params.delivery_id);
+      handle: async ({ reader, params, problem }) => {
+        const found = await findDelivery(logPool, await reader(), params.delivery_id);
         if (found === null) throw problem("not_found");
         return { body: deliveryWithAttemptsBody(found, analysisRetentionMs) };
       },
@@ -86,9 +87,9 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       params,
       response: bytesResponse({ mediaType: "application/json", documentedAs: WebhookBody }),
       errors: ["not_found", "analysis_expired"],
-      handle: async ({ accountId, params, problem }) => {
+      handle: async ({ reader, params, problem }) => {
         const { delivery_id } = params;
-        const found = await findBody(pool, accountId, delivery_id);
+        const found = await findBody(pool, await reader(), delivery_id);
         if (found === null) throw problem("not_found");
         const { event, text } = found;
         const publishedAtMs = createdAtMs(delivery_id);
@@ -118,13 +119,16 @@ export function deliveryOperations(dependencies: Dependencies): readonly Operati
       idempotency: "key_required",
       params,
       audit: ({ params }) => ({ delivery_id: params.delivery_id }),
+      judgeRepeat: async ({ reader, params }, tx) =>
+        (await findDelivery(tx, await reader(tx), params.delivery_id)) === null ? "gone" : "again",
       response: jsonResponse(202, Delivery),
       errors: ["not_found", "delivery_not_replayable", "analysis_expired"],
-      handle: async ({ accountId, params, problem }, tx) => {
-        const outcome = await replayDelivery(tx, accountId, params.delivery_id, analysisRetentionMs);
+      handle: async ({ reader, params, problem }, tx) => {
+        const who = await reader(tx);
+        const outcome = await replayDelivery(tx, who, params.delivery_id, analysisRetentionMs);
         const refusal = refusalOf(outcome);
         if (refusal !== null) throw problem(refusal);
-        const found = await findDelivery(tx, accountId, params.delivery_id);
+        const found = await findDelivery(tx, who, params.delivery_id);
         if (found === null) throw new Error(`delivery ${params.delivery_id} was replayed and is not there`);
         return { body: deliveryBody(found.delivery, analysisRetentionMs) };
       },

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Operation } from "../api/operation.ts";
+import type { Caller, Operation } from "../api/operation.ts";
 import { emptyResponse, jsonBody, jsonResponse } from "../api/operation-io.ts";
 import { Problem } from "../api/problems.ts";
 import { judgeTargetUrl, type TargetUrlOptions } from "../egress/rules/target-url.ts";
@@ -21,9 +21,10 @@ const Endpoint = z
     paused_at: time.nullable().describe("Since when it is paused; null while it is not."),
     held: z
       .int()
+      .nullable()
       .describe(
         "Deliveries that are held: while it is paused, and afterwards until they have been let go. Exact up to " +
-          `${HELD_COUNTED_MAX.toLocaleString("en")}.`,
+          `${HELD_COUNTED_MAX.toLocaleString("en")}. Null for keys that act for a user: it counts over the account.`,
       ),
     certificate_expires_at: time
       .nullable()
@@ -51,10 +52,10 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       scope: "webhooks:read",
       response: jsonResponse(200, Endpoint),
       errors: ["not_found"],
-      handle: async ({ accountId, problem }) => {
+      handle: async ({ accountId, caller, problem }) => {
         const endpoint = await store.findEndpoint(pool, accountId);
         if (endpoint === null) throw problem("not_found");
-        return { body: endpointBody(endpoint) };
+        return { body: endpointBody(endpoint, caller) };
       },
     }),
     write({
@@ -74,9 +75,9 @@ export function endpointOperations(dependencies: Dependencies): readonly Operati
       audit: (_, { body }) => ({ url: body.url }),
       response: jsonResponse(200, Endpoint),
       errors: ["target_refused"],
-      handle: async ({ accountId, body }, tx) => {
+      handle: async ({ accountId, body, caller }, tx) => {
         const url = allowed(body.url, { unsafeAllowedTargets });
-        return { body: endpointBody(await store.setEndpoint(tx, accountId, url)) };
+        return { body: endpointBody(await store.setEndpoint(tx, accountId, url), caller) };
       },
     }),
     write({
@@ -135,9 +136,9 @@ function pausing(
     audit: () => ({}),
     response: jsonResponse(200, Endpoint),
     errors: ["not_found"],
-    handle: async ({ accountId, problem }, tx) => {
+    handle: async ({ accountId, caller, problem }, tx) => {
       if (!(await run(tx, accountId))) throw problem("not_found");
-      return { body: endpointBody((await store.findEndpoint(tx, accountId))!) };
+      return { body: endpointBody((await store.findEndpoint(tx, accountId))!, caller) };
     },
   });
 }
@@ -149,13 +150,13 @@ function allowed(url: string, rules: TargetUrlOptions): string {
   throw new Problem("target_refused", { errors: [{ path: "body.url", message: judged.message }] });
 }
 
-function endpointBody(endpoint: store.Endpoint): z.output<typeof Endpoint> {
+function endpointBody(endpoint: store.Endpoint, { userId }: Caller): z.output<typeof Endpoint> {
   return {
     url: endpoint.url,
     created_at: endpoint.createdAt.toISOString(),
     updated_at: endpoint.updatedAt.toISOString(),
     paused_at: endpoint.pausedAt?.toISOString() ?? null,
-    held: endpoint.held,
+    held: userId === null ? endpoint.held : null,
     certificate_expires_at: endpoint.certificateExpiresAt?.toISOString() ?? null,
   };
 }

@@ -73,25 +73,33 @@ export function eventOperations(dependencies: Dependencies): readonly Operation[
         "fresh signature: for receivers that cannot be reached, and for finding what one missed. Nothing is " +
         "skipped, in whatever order transactions commit: read page after page with `next_cursor`, for ever. A page " +
         "holds analyses of at most 1 MiB together, and at least one event if there is any. A cursor that is older " +
-        "than the analyses are kept (7 days) is refused with 410.",
+        "than the analyses are kept (7 days) is refused with 410. For a key that acts for a user, what runs of " +
+        "workflows published in spaces of others is not there: a page looks at 10,000 events at most, and may be " +
+        "empty where the user sees none of them. Then it comes at once, whatever `wait` is, with `More-Behind: true`.",
       method: "GET",
       path: "/v1/webhooks/events",
       scope: "analyses:read",
       query,
-      response: jsonResponse(200, EventPage),
+      response: jsonResponse(200, EventPage, {
+        "More-Behind":
+          "`true` when the page is empty before the end of the feed: go on with `next_cursor` at once.",
+      }),
       errors: ["cursor_expired"],
       waits: {
         // What is new is behind the newest of before, which the answer names.
         waitMs: ({ query }) => (query.cursor === NEWEST ? 0 : query.wait * 1_000),
-        isEmpty: ({ body }) => body.items.length === 0,
+        isEmpty: ({ body, headers }) => body.items.length === 0 && headers === undefined,
       },
-      handle: async ({ accountId, query, problem }) => {
+      handle: async ({ accountId, reader, query, problem }) => {
         try {
           const after =
             query.cursor === NEWEST ? null : (cursors.read(query.cursor, { accountId }) ?? OLDEST);
-          const page = await readPage(accountId, after, query.limit);
+          const page = await readPage(await reader(), after, query.limit);
           const next_cursor = cursors.write(page.next, { accountId });
-          return { body: { items: page.items.map(itemBody), next_cursor } };
+          const body = { items: page.items.map(itemBody), next_cursor };
+          return page.isCut && body.items.length === 0
+            ? { body, headers: { "More-Behind": "true" } }
+            : { body };
         } catch (error) {
           if (error instanceof FeedAheadError) {
             throw invalidRequest("query.cursor", "Not a cursor of this feed: it lies in the future.");

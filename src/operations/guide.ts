@@ -12,8 +12,8 @@ const SOURCE = new URL("../signing/README.md", import.meta.url);
 export function receiversGuide(): DocumentPage {
   // Comments name the file that a piece of code stands in.
   const markdown = readFileSync(SOURCE, "utf8").replaceAll(/^<!-- .* -->\n/gm, "");
-  const html = new Marked({ renderer }).parse(markdown, { async: false });
-  return { path: "/guide", title: "Guide for receivers", html: withContents(html), markdown };
+  const html = () => withContents(new Marked({ renderer }).parse(markdown, { async: false }));
+  return { path: "/guide", title: "Guide for receivers", html, markdown };
 }
 
 const renderer = {

@@ -53,6 +53,7 @@ export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Op
       method: "GET",
       path,
       scope: "webhooks:read",
+      isOfAccount: true,
       query: z.strictObject({ ...pageQuery, kind: noticeKind.optional() }),
       response: jsonResponse(200, pageOf(Notice), totalCappedHeader),
       handle: async ({ accountId, query: { cursor, limit, kind } }) => {
@@ -71,6 +72,7 @@ export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Op
       method: "GET",
       path: `${path}/recipients`,
       scope: "webhooks:read",
+      isOfAccount: true,
       query: z.strictObject(pageQuery),
       response: jsonResponse(
         200,
@@ -97,6 +99,7 @@ export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Op
       method: "POST",
       path: `${path}/recipients`,
       scope: "webhooks:write",
+      isOfAccount: true,
       risk: "reversible",
       mode: "async",
       idempotency: "key_required",
@@ -135,6 +138,7 @@ export function noticeOperations({ pool, sendsMail }: Dependencies): readonly Op
       method: "DELETE",
       path: `${path}/recipients/{recipient_id}`,
       scope: "webhooks:write",
+      isOfAccount: true,
       risk: "reversible",
       mode: "sync",
       idempotency: "key_required",

@@ -18,6 +18,7 @@ import { replayOperations } from "./replays.ts";
 import type { Dependencies } from "./sealpost-operation.ts";
 import { searchOperations } from "./search.ts";
 import { signingSecretOperations } from "./signing-secret.ts";
+import { usageOperations } from "./usage.ts";
 import { sentEvents } from "./webhook-events.ts";
 
 /** Every operation of the API: those of the areas, and those of every installation, whatever areas it has. */
@@ -25,7 +26,11 @@ export function createSealpostRegistry(
   dependencies: Dependencies,
   parts: readonly ApiPart[],
 ): OperationRegistry {
-  const operations = [...parts.flatMap((part) => part.operations), ...apiKeyOperations(dependencies)];
+  const operations = [
+    ...parts.flatMap((part) => part.operations),
+    ...apiKeyOperations(dependencies),
+    ...usageOperations(dependencies, parts),
+  ];
   const all = [...operations, ...auditOperations(dependencies, operations)];
   const codes = Object.assign({}, problems, ...parts.map((part) => part.problems));
   return createOperationRegistry([...all, operationsList(all)], codes);
@@ -102,6 +107,7 @@ export function createApiInfo(parts: readonly ApiPart[]): OpenApiInfo {
     tags: [
       ...parts.flatMap(({ tags }) => tags),
       { name: "API keys", description: "The account's own keys." },
+      { name: "Usage", description: "What the account stores, and what it may." },
       { name: "Support", description: "Across accounts, for support staff." },
       { name: "Audit", description: "Who changed what." },
       { name: "Operations", description: "The list of operations, for programs." },

@@ -1,6 +1,7 @@
 import { JSON_LEVELS_MAX } from "../api/limits.ts";
 import { standardProblems } from "../api/problem-catalogue.ts";
 import type { ProblemCatalogue } from "../api/problems.ts";
+import { USER_SHARE } from "../model/user-share.ts";
 
 /** The codes that this service adds to the standard ones. */
 const ownProblems = {
@@ -26,7 +27,8 @@ const ownProblems = {
     status: 409,
     title: "Too many replays",
     meaning:
-      "The account already has as many bulk replays running, or deliveries waiting in them, as it may have.",
+      "The account already has as many bulk replays running, or deliveries waiting in them, as it may have, " +
+      USER_SHARE,
     remedy:
       "Wait until one of them has started all its deliveries (its status is then `delivering`), or cancel one. " +
       "One replay with a wider filter does the work of many.",
@@ -70,7 +72,7 @@ const ownProblems = {
   too_many_sessions: {
     status: 409,
     title: "Too many sessions",
-    meaning: "The account has 20,000 sessions of the console that have neither expired nor been ended.",
+    meaning: `The account has 20,000 sessions of the console that have neither expired nor been ended, ${USER_SHARE}`,
     remedy:
       "Open one session for each viewer, not one for each view, and give it a shorter `session_seconds`; those " +
       "that expire, or that you end, make room.",

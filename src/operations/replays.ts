@@ -58,7 +58,8 @@ const DryRun = z
     expired: z
       .int()
       .describe(
-        "Deliveries that fit the filter, too, but whose analysis is no longer retained; at 100,001, that many or more.",
+        "Deliveries that fit the filter, too, but whose analysis is no longer retained; at 100,001, that many or " +
+          "more. For a key that acts for a user, those that it may read of the newest 100,001.",
       ),
   })
   .meta({ id: "ReplayDryRun", description: "The result of a dry run." });
@@ -75,7 +76,9 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       description:
         "Selects the failed and abandoned deliveries that match the filter and whose analysis is still retained, " +
         "at most 100,000, and starts their next runs at the given rate. The set is fixed now: deliveries that " +
-        "fail later are not in it.",
+        "fail later are not in it. A key that acts for a user selects of those that the user may read, and sees a " +
+        "replay as long as that is so of all that it has: then a repeat is 404, too. It is refused where more than " +
+        "100,000 would be looked at to find those: a shorter time helps.",
       method: "POST",
       path,
       scope: "webhooks:replay",
@@ -93,16 +96,23 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
         schema: DryRun,
         description: "With `dry_run`: deliveries counted, none replayed.",
       }),
-      errors: ["too_many_replays", "replay_changed"],
-      handle: async ({ accountId, body, caller, problem }, tx) => {
+      errors: ["not_found", "too_many_replays", "replay_changed"],
+      judgeRepeat: async ({ reader, body }, tx, told) => {
+        // It has changed nothing, and what was counted then may be out of sight by now.
+        if (body.dry_run) return "anew";
+        const { id } = told as z.output<typeof Replay>;
+        return (await findReplay(tx, await reader(tx), id)) === null ? "gone" : "again";
+      },
+      handle: async ({ reader, body, caller, problem }, tx) => {
+        const who = await reader(tx);
         const { filter: asked, rate_per_second, dry_run } = body;
         if (dry_run) {
-          const preview = await previewReplay(tx, accountId, filterOf(asked), analysisRetentionMs);
+          const preview = await previewReplay(tx, who, filterOf(asked), analysisRetentionMs);
           const { matched, ownUrl, expired } = preview;
-          if (matched > REPLAY_DELIVERIES_MAX) throw tooMany();
+          if (matched > REPLAY_DELIVERIES_MAX) throw tooMany(caller.userId);
           return { other: { dry_run, matched, own_url: ownUrl, expired } };
         }
-        const replay = await createReplay(tx, accountId, {
+        const replay = await createReplay(tx, who, {
           filter: filterOf(asked),
           asked,
           ratePerSecond: rate_per_second,
@@ -112,7 +122,7 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
           analysisRetentionMs,
           limits: replayLimits,
         });
-        if (replay === "too_many_deliveries") throw tooMany();
+        if (replay === "too_many_deliveries") throw tooMany(caller.userId);
         if (replay === "too_many_replays" || replay === "replay_changed") throw problem(replay);
         return { body: replayBody(replay, caller.isStaff) };
       },
@@ -122,7 +132,8 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       tag,
       summary: "List replays",
       description:
-        "The account's replays with their progress, newest first. `succeeded` and `failed` are as of the last " +
+        "The account's replays with their progress, newest first, for a key that acts for a user those of what the " +
+        "user may read. `succeeded` and `failed` are as of the last " +
         "count: seconds ago for a recent replay, up to 100 for a large one, a tenth of its age for an old one. " +
         "Getting a replay that is not large counts again.",
       method: "GET",
@@ -130,9 +141,9 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       scope: "webhooks:replay",
       query: z.strictObject(pageQuery),
       response: jsonResponse(200, pageOf(Replay)),
-      handle: async ({ accountId, caller, query }) => {
+      handle: async ({ accountId, reader, caller, query }) => {
         const belowId = cursors.read(query.cursor, accountId);
-        const page = await listReplays(pool, accountId, belowId, query.limit);
+        const page = await listReplays(pool, await reader(), belowId, query.limit);
         return { body: cursors.pageBody(page, accountId, (one) => replayBody(one, caller.isStaff)) };
       },
     }),
@@ -147,8 +158,8 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       params,
       response: jsonResponse(200, Replay),
       errors: ["not_found"],
-      handle: async ({ accountId, caller, params, problem }) => {
-        const replay = await findReplay(pool, accountId, params.replay_id);
+      handle: async ({ reader, caller, params, problem }) => {
+        const replay = await findReplay(pool, await reader(), params.replay_id);
         if (replay === null) throw problem("not_found");
         return { body: replayBody(replay, caller.isStaff) };
       },
@@ -168,10 +179,12 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
       idempotency: "key_required",
       params,
       audit: ({ params }) => ({ replay_id: params.replay_id }),
+      judgeRepeat: async ({ reader, params }, tx) =>
+        (await findReplay(tx, await reader(tx), params.replay_id)) === null ? "gone" : "again",
       response: jsonResponse(200, Replay),
       errors: ["not_found"],
-      handle: async ({ accountId, caller, params, problem }, tx) => {
-        const replay = await cancelReplay(tx, accountId, params.replay_id);
+      handle: async ({ reader, caller, params, problem }, tx) => {
+        const replay = await cancelReplay(tx, await reader(tx), params.replay_id);
         if (replay === null) throw problem("not_found");
         return { body: replayBody(replay, caller.isStaff) };
       },
@@ -179,10 +192,11 @@ export function replayOperations(dependencies: Dependencies): readonly Operation
   ];
 }
 
-function tooMany(): Problem {
+function tooMany(userId: string | null): Problem {
   const most = REPLAY_DELIVERIES_MAX.toLocaleString("en");
   return invalidRequest(
     "body.filter",
-    `More than ${most} deliveries match: narrow the filter, for instance to a shorter time.`,
+    `More than ${most} deliveries ${userId === null ? "match" : "match, or would be looked at for those"}: ` +
+      "narrow the filter, for instance to a shorter time.",
   );
 }

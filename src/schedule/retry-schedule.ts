@@ -45,9 +45,8 @@ export function nextDueAtMs(input: {
   const { policy, number, endedAtMs } = input;
   const delayMs = nominalDelayMs(policy, number) * (JITTER_LOW + JITTER_SPAN * input.random);
   const ownDueAtMs = endedAtMs + delayMs;
-  if (input.retryAfterMs === null) return ownDueAtMs;
   const askedForMs = Math.min(
-    endedAtMs + input.retryAfterMs,
+    endedAtMs + (input.retryAfterMs ?? 0),
     endedAtMs + nominalDelayMs(policy, number + 1),
     input.runStartedAtMs + LATEST_DUE * policy.windowMs,
   );

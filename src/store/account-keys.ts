@@ -4,8 +4,8 @@ import { cutPage, type ListPage } from "../model/list-page.ts";
 import { fromColumns, KEY, type KeyColumns, type KeyRow, type StoredApiKey } from "./api-keys.ts";
 
 /**
- * Keys of one account that are valid or were made within a day: nobody needs more, and somebody who makes and revokes
- * keys in a loop fills no table.
+ * Keys of one account that act for the same user, or for none, and are valid or were made within a day: nobody needs
+ * more, somebody who makes and revokes keys in a loop fills no table, and no user takes the account's places.
  */
 export const ACCOUNT_KEYS_MAX = 100;
 
@@ -78,9 +78,9 @@ export async function createAccountKey(
   }
   const { rows } = await client.query<{ n: number }>(
     `select count(*)::integer as n from sealpost.api_keys
-     where account_id = $1 and (created_at > now() - interval '1 day'
+     where account_id = $1 and user_id is not distinct from $2 and (created_at > now() - interval '1 day'
        or revoked_at is null and (expires_at is null or expires_at > now()))`,
-    [accountId],
+    [accountId, callingKey.userId],
   );
   if (rows[0]!.n >= ACCOUNT_KEYS_MAX) return { outcome: "too_many" };
   const inserted = await client.query<KeyRow>(
@@ -102,7 +102,10 @@ export async function createAccountKey(
   return { outcome: "created", key: fromColumns(inserted.rows[0]!.key) };
 }
 
-/** Revokes a key of the account, the caller's own too, unless it can do more than the caller's. */
+/**
+ * Revokes a key of the account, the caller's own too, unless it can do more than the caller's. For a caller that acts
+ * for a user there are no keys but that user's.
+ */
 export async function revokeAccountKey(
   client: ClientBase,
   accountId: string,
@@ -112,8 +115,8 @@ export async function revokeAccountKey(
   const caller = await lockCaller(client, accountId, callingKey, null);
   if (caller === null) return { outcome: "caller_ended" };
   const { rows } = await client.query<{ scopes: string[] }>(
-    "select scopes from sealpost.api_keys where account_id = $1 and id = $2",
-    [accountId, keyId],
+    "select scopes from sealpost.api_keys where account_id = $1 and id = $2 and ($3::uuid is null or user_id = $3)",
+    [accountId, keyId, callingKey.userId],
   );
   const [found] = rows;
   if (found === undefined) return { outcome: "not_found" };
@@ -125,22 +128,28 @@ export async function revokeAccountKey(
   return { outcome: "revoked" };
 }
 
-/** Keys of the account, revoked and expired ones too, newest first. @param belowId null: from the newest */
+/**
+ * Keys of the account, revoked and expired ones too, newest first.
+ * @param userId of that user alone; null: of everybody @param belowId null: from the newest
+ */
 export async function listAccountKeys(
   database: Pool | ClientBase,
   accountId: string,
+  userId: string | null,
   belowId: string | null,
   limit: number,
 ): Promise<ListPage<StoredApiKey>> {
   const { rows } = await database.query<{ key: KeyColumns | null; total: number }>(
     `select page.key, counted.total from
-      (select count(*)::integer as total from sealpost.api_keys where account_id = $1) as counted
+      (select count(*)::integer as total from sealpost.api_keys
+        where account_id = $1 and ($4::uuid is null or user_id = $4)) as counted
       left join (
         select id, ${KEY} from sealpost.api_keys
-        where account_id = $1 and ($2::uuid is null or id < $2) order by id desc limit $3
+        where account_id = $1 and ($4::uuid is null or user_id = $4) and ($2::uuid is null or id < $2)
+        order by id desc limit $3
       ) as page on true
       order by page.id desc`,
-    [accountId, belowId, limit + 1],
+    [accountId, belowId, limit + 1, userId],
   );
   const found = rows.flatMap(({ key }) => (key === null ? [] : [fromColumns(key)]));
   return { ...cutPage(found, limit, ({ id }) => id), total: rows[0]?.total ?? 0 };

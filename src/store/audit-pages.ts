@@ -23,6 +23,8 @@ export type StoredAuditEntry = {
   readonly keyId: string | null;
   /** The key's name at that time; null: it has none. */
   readonly actorName: string | null;
+  /** The user that the key acts for; null: none, or no key. */
+  readonly user: { readonly id: string; readonly name: string } | null;
   /** Whose session of the console it was; null: nobody's. */
   readonly viewer: string | null;
   /** Null: the command line. */
@@ -41,6 +43,8 @@ const ENTRY = `json_build_object('id', a.id, 'accountId', a.account_id,
   'accountName', (select name from sealpost.accounts c where c.id = a.account_id), 'operationKey', a.operation_key,
   'actorKind', ${ACTOR_KIND}, 'keyId', a.key_id,
   'actorName', coalesce(a.actor_name, (select k.name from sealpost.api_keys k where k.id = a.key_id)),
+  'user', (select json_build_object('id', u.id, 'name', u.name)
+    from sealpost.api_keys k join sealpost.users u on u.id = k.user_id where k.id = a.key_id),
   'viewer', a.viewer, 'requestId', a.request_id, 'details', coalesce(a.details, '{}'),
   'atMs', extract(epoch from sealpost.uuid_v7_time(a.id)) * 1000)`;
 

@@ -7,6 +7,7 @@ import {
   STAFF_IDLE_SECONDS,
   STAFF_SESSION_SECONDS,
 } from "../model/console.ts";
+import { type Held, hasRoomFor } from "../model/user-share.ts";
 
 export type NewLink = {
   readonly accountId: string;
@@ -28,18 +29,24 @@ export type NewLink = {
 export type Link = { readonly sessionId: string; readonly linkExpiresAt: Date; readonly expiresAt: Date };
 
 /**
- * Whether the account may open another session: those that were ended make room. Some that are opened at the same
- * moment may go beyond the limit.
+ * Whether the account, or the user of it, may open another session: those that were ended make room. Some that are
+ * opened at the same moment may go beyond the limit.
  */
-export async function hasRoomForSession(client: ClientBase, accountId: string): Promise<boolean> {
-  const { rows } = await client.query<{ count: number }>(
-    `select count(*)::integer as count from (
-       select from sealpost.console_sessions
+export async function hasRoomForSession(
+  client: ClientBase,
+  accountId: string,
+  userId: string | null,
+): Promise<boolean> {
+  const { rows } = await client.query<Held>(
+    `select count(*)::integer as "inAll",
+       case when $3::uuid is not null then count(*) filter (where ${openedBy("$3")})::integer end as "ofUser"
+     from (
+       select key_id from sealpost.console_sessions
        where account_id = $1 and expires_at > now() and revoked_at is null limit $2
      ) as open`,
-    [accountId, SESSIONS_MAX],
+    [accountId, SESSIONS_MAX, userId],
   );
-  return rows[0]!.count < SESSIONS_MAX;
+  return hasRoomFor(1, rows[0]!, SESSIONS_MAX);
 }
 
 /** Creates a session, which whoever first enters by the link gets. */
@@ -118,7 +125,7 @@ export async function enterByLink(pool: Pool, linkDigest: Buffer, digest: Buffer
 }
 
 const FIND = `
-select s.digest, s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "keyId",
+select s.digest, s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "keyId", k.user_id as "userId",
   case when s.key_id is null then s.permissions
     else array(select unnest(s.permissions) intersect select unnest(k.scopes)) end as permissions,
   s.viewer_id as "viewerId", coalesce(s.viewer_label, k.name) as "viewerLabel", s.embed_origin as "embedOrigin",
@@ -175,11 +182,18 @@ export type StoredSession = {
   readonly expiresAt: Date;
 };
 
-/** The account's sessions that are live or may still be entered, the newest first. @param viewerId null: everybody's */
+/** For a caller that acts for a user there are no sessions but those that the user's keys have opened. */
+const openedBy = (user: string) =>
+  `(${user}::uuid is null or key_id in (select id from sealpost.api_keys where user_id = ${user}))`;
+
+/**
+ * The account's sessions that are live or may still be entered, the newest first.
+ * @param viewerId null: everybody's @param userId whose keys have opened them; null: whoever did
+ */
 export async function listSessions(
   pool: Pool,
   accountId: string,
-  viewerId: string | null,
+  { viewerId, userId }: { readonly viewerId: string | null; readonly userId: string | null },
   max: number,
 ): Promise<readonly StoredSession[]> {
   const { rows } = await pool.query<StoredSession>(
@@ -187,28 +201,32 @@ export async function listSessions(
        entered_at as "enteredAt", last_active_at as "lastActiveAt", expires_at as "expiresAt"
      from sealpost.console_sessions
      where account_id = $1 and ($2::text is null or viewer_id = $2) and revoked_at is null and expires_at > now()
+       and ${openedBy("$4")}
        and (entered_at is not null or link_expires_at > now())
        and (key_id is null or exists (
          select from sealpost.api_keys as k
          where k.id = key_id and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
        ))
      order by id desc limit $3`,
-    [accountId, viewerId, max],
+    [accountId, viewerId, max, userId],
   );
   return rows;
 }
 
-/** Ends sessions of the account: one, or all of a viewer, or, with both null, all. Returns how many. */
+/**
+ * Ends sessions of the account: one, or all of a viewer, or, with both null, all; with a user, of those that the
+ * user's keys have opened. Returns how many.
+ */
 export async function revokeSessions(
   client: ClientBase | Pool,
   accountId: string,
-  { id, viewerId }: { readonly id: string | null; readonly viewerId: string | null },
+  { id, viewerId, userId }: Readonly<Record<"id" | "viewerId" | "userId", string | null>>,
 ): Promise<number> {
   const { rowCount } = await client.query(
     `update sealpost.console_sessions set revoked_at = now()
      where account_id = $1 and ($2::uuid is null or id = $2) and ($3::text is null or viewer_id = $3)
-       and revoked_at is null and expires_at > now()`,
-    [accountId, id, viewerId],
+       and revoked_at is null and expires_at > now() and ${openedBy("$4")}`,
+    [accountId, id, viewerId, userId],
   );
   return rowCount ?? 0;
 }

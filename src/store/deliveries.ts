@@ -1,8 +1,10 @@
 import type { ClientBase, Pool } from "pg";
 import type { EndReason } from "../model/end-reasons.ts";
 import type { EventName } from "../model/events.ts";
+import type { Reader } from "../model/reader.ts";
 import type { DeliveryStatus } from "../model/statuses.ts";
 import type { AttemptRow } from "./record.ts";
+import { type Sight, sightOf } from "./visibility.ts";
 
 /** A delivery as the log has it. Times in ms since the epoch. */
 export type LoggedDelivery = {
@@ -75,9 +77,9 @@ export type LoggedAttempt = Omit<AttemptRow, "errorCode" | "targetUrl" | "respon
   readonly responseHeaders: Readonly<Record<string, string>> | null;
 };
 
-const FIND = `
+const find = (seen: Sight) => `
 select (
-  ${loggedColumns("(select * from sealpost.deliveries where account_id = $1 and id = $2)")}
+  ${loggedColumns(`(select * from sealpost.deliveries as d where account_id = $1 and id = $2${seen.and})`)}
 ) as delivery, (
   select json_agg(json_build_object(
     'run', run, 'number', number, 'startedAtMs', extract(epoch from started_at) * 1000,
@@ -111,16 +113,17 @@ export type FoundDelivery = {
   readonly secrets: readonly SecretLife[];
 };
 
-/** One delivery with all that is known of its requests; null when the account has none of this id. */
+/** One delivery with all that is known of its requests; null when the reader sees none of this id. */
 export async function findDelivery(
   database: Pool | ClientBase,
-  accountId: string,
+  reader: Reader,
   deliveryId: string,
 ): Promise<FoundDelivery | null> {
+  const seen = sightOf(reader, "d", 3);
   const { rows } = await database.query<FoundRow>({
-    name: "find_delivery",
-    text: FIND,
-    values: [accountId, deliveryId],
+    name: `find_delivery${seen.name}`,
+    text: find(seen),
+    values: [reader.accountId, deliveryId, ...seen.values],
   });
   const { delivery: columns, attempts, body, secrets } = rows[0]!;
   const [delivery] = loggedDeliveries(columns);

@@ -1,11 +1,13 @@
 import type { EndReason } from "../model/end-reasons.ts";
 import type { EventName } from "../model/events.ts";
+import type { Reader } from "../model/reader.ts";
 import {
   DELIVERY_STATUSES,
   type DeliveryStatus,
   isReplayable,
   REPLAYABLE_STATUSES,
 } from "../model/statuses.ts";
+import { sightOf } from "./visibility.ts";
 
 /** The list's filters, each null when it was not asked for. They are ANDed. */
 export type DeliveryFilter = {
@@ -124,17 +126,19 @@ const BY_ITEMS: Filterings["replayId"] = byIndex(
 
 const NAMES = Object.keys(FILTERINGS) as readonly (keyof Filterings)[];
 
-/** The account's deliveries that fit: the account is the parameter `$first`. */
+/** The deliveries of the account, which is the parameter `$first`, that fit. */
 export function fittingCondition(accountId: string, filter: DeliveryFilter, first: number): Condition {
-  return joined(filteringsOf(filter), `$${first}`, first, accountId);
+  return joined(filteringsOf(filter), first, accountId);
 }
 
 /**
  * The same for a page, in two parts: what an index answers, in the order of the ids, and what is looked up in each row.
- * Where a replay is asked for its items are that index, `replay_items as i`, and answer nothing else.
+ * Where a replay is asked for its items are that index, `replay_items as i`, and answer nothing else. What a user does
+ * not see is looked up, too, and so bounded by the rows that are looked at. An index that leads by spaces would cost
+ * each delivery two entries: for all that is of no space, when it is published and when it is delivered.
  */
 export function pageConditions(
-  accountId: string,
+  reader: Reader,
   filter: DeliveryFilter,
   first: number,
 ): { readonly indexed: Condition; readonly row: Condition } {
@@ -142,25 +146,23 @@ export function pageConditions(
   const all = filteringsOf({ ...filter, replayId: null });
   const isIndexed = ({ by }: Filtering) => replayId === null && by === "index";
   const byIndexes = replayId === null ? all.filter(isIndexed) : [BY_ITEMS(replayId)];
-  const account = `$${first}`;
-  const indexed = joined(byIndexes, account, first, accountId);
-  const row = joined(
-    all.filter((filtering) => !isIndexed(filtering)),
-    account,
-    first + indexed.values.length,
-  );
-  return { indexed, row };
+  const indexed = joined(byIndexes, first, reader.accountId);
+  const firstOfRow = first + indexed.values.length;
+  const byRows = all.filter((filtering) => !isIndexed(filtering));
+  const row = joined(byRows, firstOfRow, null, `$${first}`);
+  const seen = sightOf(reader, "d", firstOfRow + row.values.length);
+  return { indexed, row: { text: `${row.text}${seen.and}`, values: [...row.values, ...seen.values] } };
 }
 
-/** With `accountId` the account, too. */
+/** @param accountId the first parameter; null: `account` is a parameter already */
 function joined(
   filterings: readonly Filtering[],
-  account: string,
   first: number,
-  accountId?: string,
+  accountId: string | null,
+  account = `$${first}`,
 ): Condition {
-  const texts = accountId === undefined ? [] : [`d.account_id = ${account}`];
-  const values: unknown[] = accountId === undefined ? [] : [accountId];
+  const texts = accountId === null ? [] : [`d.account_id = ${account}`];
+  const values: unknown[] = accountId === null ? [] : [accountId];
   for (const { text, value } of filterings) {
     texts.push(text(`$${first + values.length}`, account));
     if (value !== undefined) values.push(value);

@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
 import { type CappedPage, cutPage, TOTAL_MAX } from "../model/list-page.ts";
+import type { Reader } from "../model/reader.ts";
 import { type LoggedDelivery, loggedDeliveries } from "./deliveries.ts";
 import { type DeliveryFilter, isEverything } from "./delivery-filter.ts";
 import type { ReadLog } from "./log-reader.ts";
@@ -8,13 +9,13 @@ import { createLongLogs } from "./long-logs.ts";
 import { type PageRow, pageOfLongLog, pageStatement, type Statement } from "./page-statements.ts";
 
 /**
- * A page of the account's log, newest first, in one statement; in two when a day has just left a long log.
+ * A page of the log as the reader sees it, newest first, in one statement; in two when a day has just left a long log.
  *
  * @param belowId the page's cursor: only older deliveries; null: from the newest
  * @param limit 1 to 100
  */
 export type ListDeliveries = (
-  accountId: string,
+  reader: Reader,
   filter: DeliveryFilter,
   belowId: string | null,
   limit: number,
@@ -53,22 +54,23 @@ export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number
 
   async function readCounted(
     database: Pool | ClientBase,
-    accountId: string,
+    reader: Reader,
     filter: DeliveryFilter,
     belowId: string | null,
     rowsMax: number,
   ): Promise<PageRow> {
-    const row = (await read(database, pageStatement(accountId, filter, belowId, rowsMax)))!;
-    if (row.long_by) longLogs.remember(accountId, row.long_by);
+    const row = (await read(database, pageStatement(reader, filter, belowId, rowsMax)))!;
+    if (row.long_by) longLogs.remember(reader.accountId, row.long_by);
     return row;
   }
 
-  return async (accountId, filter, belowId, limit) => {
+  return async (reader, filter, belowId, limit) => {
     // One more than a page has, which tells whether there is another.
     const rowsMax = limit + 1;
     const row = await readLog(async (database) => {
-      const known = isEverything(filter) ? await readLong(database, accountId, belowId, rowsMax) : undefined;
-      return known ?? (await readCounted(database, accountId, filter, belowId, rowsMax));
+      const isWhole = isEverything(filter) && reader.spaceIds === null;
+      const known = isWhole ? await readLong(database, reader.accountId, belowId, rowsMax) : undefined;
+      return known ?? (await readCounted(database, reader, filter, belowId, rowsMax));
     });
     const { items, next } = cutPage(loggedDeliveries(row.deliveries), limit, ({ id }) => id);
     return {

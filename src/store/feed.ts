@@ -1,7 +1,9 @@
 import type { ClientBase, Pool } from "pg";
 import type { EventName } from "../model/events.ts";
+import type { Reader } from "../model/reader.ts";
 import type { DeliveryStatus } from "../model/statuses.ts";
 import { createdAtMs } from "./day.ts";
+import { sightOfDelivery } from "./visibility.ts";
 
 /** Where in an account's feed: microseconds since the epoch, at which the event there was sequenced. */
 export type FeedPosition = number;
@@ -58,6 +60,8 @@ export async function readFeedLag(pool: Pool): Promise<number> {
 /** What an account's feed holds beyond a place. Times in ms since the epoch, database time. */
 export type FeedPlaces = {
   readonly places: readonly { readonly position: FeedPosition; readonly deliveryId: string }[];
+  /** Where the look ended for whom much is to be passed over; null: at the last of the places, or at the end. */
+  readonly lookedTo: FeedPosition | null;
   /** The newest position that the same look at the database knew; what comes later is beyond it. */
   readonly newest: FeedPosition;
   /** What is sequenced before this is no longer read. */
@@ -65,55 +69,69 @@ export type FeedPlaces = {
   readonly nowMs: number;
 };
 
+/** Places that one statement looks at for a user, who may see few of them. */
+const PLACES_LOOKED_AT_MAX = 10_000;
+
 /**
- * One statement, which touches no delivery: most readers are at the end, and have to ask often.
+ * One statement, which touches no delivery unless a user reads: most readers are at the end, and have to ask often.
  *
  * @param after null: after the newest of all
  * @param retentionMs how long an event is read
  */
 export async function findFeedPlaces(
   database: Pool | ClientBase,
-  accountId: string,
+  reader: Reader,
   after: FeedPosition | null,
   retentionMs: number,
   placesMax: number,
 ): Promise<FeedPlaces> {
+  const seen = sightOfDelivery(reader, "$1", "placed.delivery_id", 5);
+  const beyond = `select position, delivery_id from sealpost.feed
+        where account_id = $1 and moved.is_deleted is not true and position > greatest($2::bigint,
+          ((extract(epoch from now()) - $4::float8 / 1000) * 1000000)::bigint)
+        order by position`;
+  const looked = `${beyond} limit ${PLACES_LOOKED_AT_MAX}`;
+  const isPassingOver = seen.and !== "";
+  const passingOver = `select * from (${looked}) as placed where true${seen.and} order by position`;
   const { rows } = await database.query<{
     newest: string;
+    looked_to: string | null;
     now_ms: number;
     positions: string[];
     ids: string[];
   }>({
-    name: "find_feed_places",
+    name: `find_feed_places${seen.name}`,
     // The feed of an account that has moved ends here: what is newer is in the other cell's. While its places are
     // deleted here, and after, a reader stays where he is: they are all there.
     text: `select least(last.position, moved.feed_ends_at, case when moved.is_deleted then $2::bigint end) as newest,
         extract(epoch from clock_timestamp())::float8 * 1000 as now_ms,
         coalesce(array_agg(found.position order by found.position) filter (where found.position is not null), '{}')
           as positions,
-        array_agg(found.delivery_id::text order by found.position) as ids
+        array_agg(found.delivery_id::text order by found.position) as ids,
+        ${isPassingOver ? `case when count(found.position) < $3 then (${lastOf(looked)}) end` : "null"} as looked_to
       from (${LAST_STEP}) as last
       left join (
         select feed_ends_at, step in ('deleting', 'deleted') as is_deleted
         from sealpost.moves where account_id = $1 and direction = 'out'
       ) as moved on true
       left join lateral (
-        select position, delivery_id from sealpost.feed
-        where account_id = $1 and moved.is_deleted is not true and position > greatest($2::bigint,
-          ((extract(epoch from now()) - $4::float8 / 1000) * 1000000)::bigint)
-        order by position limit $3
+        ${isPassingOver ? passingOver : beyond} limit $3
       ) as found on true
       group by last.position, moved.feed_ends_at, moved.is_deleted`,
-    values: [accountId, after ?? "9223372036854775807", placesMax, retentionMs],
+    values: [reader.accountId, after ?? "9223372036854775807", placesMax, retentionMs, ...seen.values],
   });
-  const { newest, now_ms, positions, ids } = rows[0]!;
+  const { newest, looked_to, now_ms, positions, ids } = rows[0]!;
   return {
+    lookedTo: looked_to === null ? null : Number(looked_to),
     oldest: Math.max(0, Math.floor((now_ms - retentionMs) * 1_000)),
     places: positions.map((position, n) => ({ position: Number(position), deliveryId: ids[n]! })),
     newest: Number(newest),
     nowMs: now_ms,
   };
 }
+
+const lastOf = (places: string) =>
+  `select position from (${places}) as looked offset ${PLACES_LOOKED_AT_MAX - 1} limit 1`;
 
 /** An event of the feed with all that its webhook is made of. */
 export type FeedEvent = {

@@ -107,20 +107,28 @@ export async function claimIdempotentCall(
   return state;
 }
 
-/** Stores responses in the transaction of their effects. Null where there are none. */
+/** A row with its entries in indexes, and that of the audit log. */
+const ROW_BYTES = 1_024;
+
+/**
+ * Stores responses in the transaction of their effects. Null where there are none. One that is counted is refused
+ * (SP009) when its account has had too many today, and with it the transaction.
+ */
 export function storingResponses(
   completed: readonly CompletedClaim[],
   secretsKey: Uint8Array,
 ): QueryConfig | null {
   if (completed.length === 0) return null;
   const claims = completed.map(({ claim }) => claim);
+  const count = completed.map(countOf).find((one) => one !== null);
   const columns = completed.map(({ claim, response }) => responseColumns(claim, response, secretsKey));
   return {
-    name: "store_idempotent_answers",
+    name: count ? "store_counted_answers" : "store_idempotent_answers",
     text: `insert into sealpost.idempotency_keys
         (account_id, key_id, idempotency_key, operation_key, fingerprint, status, headers, body, is_sealed)
-      select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[], $7::json[],
-        $8::bytea[], $9::boolean[])
+      select stored.* from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[],
+        $7::json[], $8::bytea[], $9::boolean[]) as stored
+        ${count ? "cross join sealpost.count_answer($10, $11, $12, $13)" : ""}
       on conflict (account_id, key_id, idempotency_key) do update
       set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
         claim_token = null, claim_until = null, status = excluded.status, headers = excluded.headers,
@@ -130,8 +138,15 @@ export function storingResponses(
       claims.map(({ operationKey }) => operationKey),
       claims.map(({ fingerprint }) => fingerprint),
       ...[0, 1, 2, 3].map((column) => columns.map((values) => values[column])),
+      ...(count ?? []),
     ],
   };
+}
+
+/** What `count_answer` is called with; null where nothing is counted. */
+function countOf({ claim, response: { body }, counted }: CompletedClaim): readonly unknown[] | null {
+  if (counted === null) return null;
+  return [claim.accountId, counted.userId, ROW_BYTES + (body?.length ?? 0), counted.isRefused];
 }
 
 /** Holds the claim of a call for longer; does nothing when it is no longer held under the token. */

@@ -70,7 +70,7 @@ export const API_KEYS: AccountTable = { name: "api_keys", key: ["id"] };
 
 /** Copied in the one transaction in which the account appears. Small, and in the order of their references. */
 export const OPENING_TABLES: readonly AccountTable[] = [
-  { name: "accounts", accountId: "id", key: [], instead: { moved_to: "null" } },
+  { name: "accounts", accountId: "id", key: [], instead: { moved_to: "null", is_full: "false" } },
   { name: "users", key: ["id"] },
   API_KEYS,
   { name: "endpoints", key: ["id"] },
@@ -86,6 +86,8 @@ const NOT_MOVED_BUT_DELETED: readonly AccountTable[] = [
   { name: "console_sessions", key: ["id"] },
   { name: "late_attempts", key: ["ended_at"] },
   { name: "activity", key: ["bucket", "target_host"] },
+  { name: "answer_bytes", key: ["day"] },
+  { name: "published", key: ["day"] },
 ];
 
 /** What a move that is called off has brought. */
@@ -108,6 +110,7 @@ export const TABLES_NOT_MOVED: Readonly<Record<string, string>> = {
   activity: "the target counts the attempts that arrive",
   activity_state: "each cell's own",
   announcing: "a lock",
+  answer_bytes: "counts of the day under way",
   console_sessions: "a link that was copied could be entered in both cells; people open the console anew",
   feed_steps: "each cell's own; the target's is taken beyond the source's position",
   held_deliveries: "parked before it is copied",
@@ -118,7 +121,11 @@ export const TABLES_NOT_MOVED: Readonly<Record<string, string>> = {
   moves: "tells of the move itself",
   notice_turn: "each cell's own",
   open_deliveries: "parked before it is copied",
+  published: "what is published at the target is counted there",
+  published_state: "each cell's own",
   quarantine_lock: "a lock",
   rate_limits: "counts of the minute under way",
   settings: "each cell's own",
+  storage_limits: "each cell's own",
+  write_probe: "holds nothing",
 };

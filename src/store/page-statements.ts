@@ -1,4 +1,5 @@
 import { LOOKED_AT_MAX, TOTAL_MAX } from "../model/list-page.ts";
+import type { Reader } from "../model/reader.ts";
 import { type LoggedColumns, loggedColumns } from "./deliveries.ts";
 import { type DeliveryFilter, isEverything, pageConditions } from "./delivery-filter.ts";
 import { NEWEST_OF_LOG, type Newest, newestOf } from "./newest-deliveries.ts";
@@ -21,12 +22,12 @@ export type PageRow = {
 
 /** `rowsMax` is $1, and the account $2. */
 export function pageStatement(
-  accountId: string,
+  reader: Reader,
   filter: DeliveryFilter,
   belowId: string | null,
   rowsMax: number,
 ): Statement {
-  const { indexed, row } = pageConditions(accountId, filter, 2);
+  const { indexed, row } = pageConditions(reader, filter, 2);
   const newest = newestOf(filter);
   const values = [rowsMax, ...indexed.values, ...row.values];
   if (row.values.length > 0 && belowId === null) {
@@ -39,7 +40,7 @@ export function pageStatement(
   return { text: pageOfAll(newest, indexed.text, below, longBy), values };
 }
 
-/** The index answers the whole filter. */
+/** The index answers the whole filter, and the reader sees the whole account. */
 function pageOfAll(newest: Newest, indexed: string, below: string, longBy: string): string {
   return `
     with page as (

@@ -22,6 +22,7 @@ export const PUBLISH_REFUSAL_CODES = [
   "target_refused",
   "analysis_conflict",
   "account_moved",
+  "account_full",
   "invalid_request",
 ] as const;
 

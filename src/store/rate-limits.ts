@@ -19,11 +19,32 @@ export type Counted = { readonly requests: number; readonly resetMs: number };
 export function createRequestCounter(
   pool: Pool,
 ): (bucket: string, policy: CountedPolicy) => Promise<Counted> {
-  const counters = new Map<CountedPolicy, Count>();
-  return (bucket, policy) => {
-    const count = counters.get(policy) ?? createCount(new TurnLimiter(pool, policy), policy);
-    counters.set(policy, count);
-    return count(bucket);
+  const numbers = new Map<CountedPolicy, number>();
+  const limiters: TurnLimiter[] = [];
+  const counted = new TurnCounts(pool);
+  // Of all policies together: a request counts towards its key's bucket and its account's.
+  const consume = gatherByTurn(async (requests) => {
+    const answers = [...requests].map(async ([asked, count]) => {
+      const end = asked.indexOf(":");
+      const limiter = limiters[Number(asked.slice(0, end))]!;
+      return [asked, await consumeOf(limiter, asked.slice(end + 1), count)] as const;
+    });
+    return new Map(await Promise.all(answers));
+  });
+
+  function numberOf(policy: CountedPolicy): number {
+    const number = numbers.get(policy) ?? limiters.push(new TurnLimiter(pool, counted, policy)) - 1;
+    numbers.set(policy, number);
+    return number;
+  }
+
+  return async (bucket, policy) => {
+    const asked = `${numberOf(policy)}:${bucket.slice(0, KEY_CHARS_MAX)}`;
+    const { answer, callers, place } = await consume(asked);
+    const { consumedPoints, msBeforeNext: resetMs } = answer!;
+    // A bucket that is blocked in memory comes without its count.
+    const requests = consumedPoints === 0 ? policy.requestsMax + 1 : consumedPoints - callers + place;
+    return { requests, resetMs };
   };
 }
 
@@ -37,26 +58,8 @@ export async function uncountRequest(pool: Pool, buckets: readonly string[]): Pr
   );
 }
 
-type Count = (bucket: string) => Promise<Counted>;
-
 /** Of the table; a longer one would be refused, and the others of its turn with it. */
 const KEY_CHARS_MAX = 255;
-
-function createCount(limiter: TurnLimiter, { requestsMax }: CountedPolicy): Count {
-  const consume = gatherByTurn(async (requests) => {
-    const counted = [...requests].map(
-      async ([bucket, count]) => [bucket, await consumeOf(limiter, bucket, count)] as const,
-    );
-    return new Map(await Promise.all(counted));
-  });
-  return async (bucket) => {
-    const { answer, callers, place } = await consume(bucket.slice(0, KEY_CHARS_MAX));
-    const { consumedPoints, msBeforeNext: resetMs } = answer!;
-    // A bucket that is blocked in memory comes without its count.
-    const requests = consumedPoints === 0 ? requestsMax + 1 : consumedPoints - callers + place;
-    return { requests, resetMs };
-  };
-}
 
 async function consumeOf(limiter: TurnLimiter, bucket: string, requests: number): Promise<RateLimiterRes> {
   try {
@@ -70,24 +73,56 @@ async function consumeOf(limiter: TurnLimiter, bucket: string, requests: number)
 /** In one order everywhere, or two statements might wait for each other. By the database's clock. */
 const COUNT = `
 insert into sealpost.rate_limits as known (key, points, expire)
-select asked.key, asked.points, (extract(epoch from now()) * 1000)::bigint + $3::bigint
-from unnest($1::text[], $2::integer[]) as asked (key, points)
+select asked.key, asked.points, (extract(epoch from now()) * 1000)::bigint + asked.window_ms
+from unnest($1::text[], $2::integer[], $3::bigint[]) as asked (key, points, window_ms)
 order by asked.key
 on conflict (key) do update set
-  points = case when known.expire <= excluded.expire - $3 then excluded.points else known.points + excluded.points end,
-  expire = case when known.expire <= excluded.expire - $3 then excluded.expire else known.expire end
+  points = case when known.expire <= (extract(epoch from now()) * 1000)::bigint
+    then excluded.points else known.points + excluded.points end,
+  expire = case when known.expire <= (extract(epoch from now()) * 1000)::bigint
+    then excluded.expire else known.expire end
 returning key, points, expire - (extract(epoch from now()) * 1000)::bigint as "leftMs"`;
 
 type Row = { readonly key: string; readonly points: number; readonly leftMs: string };
 type Result = { readonly rows: readonly [Row] };
 
-/** Counts all buckets that are asked for at once by one statement. The library's own store sends one for each. */
-class TurnLimiter extends RateLimiterPostgres {
+/** One statement for all buckets that are asked for at once. */
+class TurnCounts {
   readonly #pool: Pool;
-  #asked = new Map<string, number>();
+  #asked = new Map<string, { readonly points: number; readonly windowMs: number }>();
   #counted: Promise<ReadonlyMap<string, Row>> | null = null;
 
-  constructor(pool: Pool, { requestsMax, windowSeconds }: CountedPolicy) {
+  constructor(pool: Pool) {
+    this.#pool = pool;
+  }
+
+  async add(key: string, points: number, windowMs: number): Promise<Row> {
+    this.#asked.set(key, { points: points + (this.#asked.get(key)?.points ?? 0), windowMs });
+    this.#counted ??= Promise.resolve().then(() => this.#count());
+    const row = (await this.#counted).get(key);
+    if (row === undefined) throw new Error("A bucket was not counted.");
+    return row;
+  }
+
+  async #count(): Promise<ReadonlyMap<string, Row>> {
+    const asked = this.#asked;
+    [this.#asked, this.#counted] = [new Map(), null];
+    const each = [...asked.values()];
+    const values = [
+      [...asked.keys()],
+      each.map(({ points }) => points),
+      each.map(({ windowMs }) => windowMs),
+    ];
+    const { rows } = await this.#pool.query<Row>({ name: "count_requests", text: COUNT, values });
+    return new Map(rows.map((row) => [row.key, row]));
+  }
+}
+
+/** Counts with others of its turn. The library's own store sends a statement for each bucket. */
+class TurnLimiter extends RateLimiterPostgres {
+  readonly #counts: TurnCounts;
+
+  constructor(pool: Pool, counts: TurnCounts, { requestsMax, windowSeconds }: CountedPolicy) {
     super({
       storeClient: pool,
       storeType: "pool",
@@ -101,30 +136,18 @@ class TurnLimiter extends RateLimiterPostgres {
       duration: windowSeconds,
       inMemoryBlockOnConsumed: requestsMax + 1,
     });
-    this.#pool = pool;
+    this.#counts = counts;
   }
 
   /** By which the library counts. */
   async _upsert(key: string, points: number, windowMs: number): Promise<Result> {
-    this.#asked.set(key, points + (this.#asked.get(key) ?? 0));
-    this.#counted ??= Promise.resolve().then(() => this.#count(windowMs));
-    const row = (await this.#counted).get(key);
-    if (row === undefined) throw new Error("A bucket was not counted.");
-    return { rows: [row] };
+    return { rows: [await this.#counts.add(key, points, windowMs)] };
   }
 
   /** The library's own reads this machine's clock, which may be wrong. */
   _getRateLimiterRes(_key: string, added: number, { rows: [{ points, leftMs }] }: Result): RateLimiterRes {
     const left = Math.max(0, this.points - points);
     return new RateLimiterRes(left, Math.max(0, Number(leftMs)), points, points === added);
-  }
-
-  async #count(windowMs: number): Promise<ReadonlyMap<string, Row>> {
-    const asked = this.#asked;
-    [this.#asked, this.#counted] = [new Map(), null];
-    const values = [[...asked.keys()], [...asked.values()], windowMs];
-    const { rows } = await this.#pool.query<Row>({ name: "count_requests", text: COUNT, values });
-    return new Map(rows.map((row) => [row.key, row]));
   }
 }
 

@@ -1,24 +1,48 @@
 import type { ClientBase, Pool } from "pg";
-import { type DeliveryFilter, fittingCondition, IS_REPLAYABLE } from "./delivery-filter.ts";
+import type { Reader } from "../model/reader.ts";
+import { REPLAYABLE_STATUSES } from "../model/statuses.ts";
+import { type DeliveryFilter, fittingCondition, IS_REPLAYABLE, pageConditions } from "./delivery-filter.ts";
+import { newestOf } from "./newest-deliveries.ts";
 
 /** Deliveries that one replay takes at most; whoever wants more narrows the filter to days. */
 export const REPLAY_DELIVERIES_MAX = 100_000;
 
-/** A statement's text and parameters. */
-type Selection = { readonly text: string; readonly values: readonly unknown[] };
+/** One more tells of more. For a user no more are looked at either, with those that the user does not see. */
+const ROWS_MAX = REPLAY_DELIVERIES_MAX + 1;
+
+/** A statement's text and parameters. `count`: of what the text selects; of too many too many were looked at. */
+type Selection = { readonly text: string; readonly values: readonly unknown[]; readonly count: string };
 
 /** Failed and abandoned deliveries whose analysis is still kept; the parameters begin with `$first`. */
 export function replayable(
-  accountId: string,
+  reader: Reader,
   filter: DeliveryFilter,
   analysisRetentionMs: number,
   first: number,
 ): Selection {
-  const fitting = fittingCondition(accountId, filter, first + 1);
-  const text = `select d.id, d.webhook_url from sealpost.deliveries d
-    where ${fitting.text} and ${IS_REPLAYABLE} and d.id >= ${oldestKept(first)}
+  const kept = undelivered(reader, filter, `d.id >= ${oldestKept(first)}`, first + 1);
+  const text = `select d.id, d.webhook_url, d.space_id from ${kept.text}
     order by d.id`;
-  return { text, values: [analysisRetentionMs, ...fitting.values] };
+  return { ...kept, text, values: [analysisRetentionMs, ...kept.values] };
+}
+
+/** Failed and abandoned deliveries, `d`, whose id is of this age: what follows `from`. */
+function undelivered(reader: Reader, filter: DeliveryFilter, age: string, first: number): Selection {
+  const condition = `${IS_REPLAYABLE} and ${age}`;
+  if (reader.spaceIds === null) {
+    const { text, values } = fittingCondition(reader.accountId, filter, first);
+    return { text: `sealpost.deliveries d\n    where ${text} and ${condition}`, values, count: "count(*)" };
+  }
+  const status = REPLAYABLE_STATUSES.filter((one) => filter.status?.includes(one) ?? true);
+  const { indexed, row } = pageConditions(reader, { ...filter, status }, first);
+  const looked = (columns: "d.*" | "d.id") =>
+    newestOf({ ...filter, status }).select(`${indexed.text} and ${condition}`, ROWS_MAX, columns);
+  return {
+    text: `(${looked("d.*")}) as d where ${row.text}`,
+    values: [...indexed.values, ...row.values],
+    count: `(case when (select count(*) from (${looked("d.id")}) as looked) = ${ROWS_MAX}
+      then ${ROWS_MAX} else count(*) end)`,
+  };
 }
 
 const oldestKept = (first: number) =>
@@ -26,50 +50,49 @@ const oldestKept = (first: number) =>
 
 /**
  * Failed and abandoned deliveries that a replay with this filter would take, but for those whose analysis is not kept
- * any more; exact up to the maximum and one more.
+ * any more; exact up to the maximum and one more, which is also the count where a user's replay looks at too many.
  */
 export async function countReplayable(
   database: Pool | ClientBase,
-  accountId: string,
+  reader: Reader,
   filter: DeliveryFilter,
   analysisRetentionMs: number,
 ): Promise<number> {
-  const set = replayable(accountId, filter, analysisRetentionMs, 1);
+  const set = replayable(reader, filter, analysisRetentionMs, 1);
   const { rows } = await database.query<{ n: number }>(
-    `select count(*)::integer as n from (${set.text} limit ${REPLAY_DELIVERIES_MAX + 1}) as set`,
+    `select ${set.count}::integer as n from (${set.text} limit ${ROWS_MAX}) as set`,
     [...set.values],
   );
   return rows[0]!.n;
 }
 
-/** What a replay would do; each count is exact up to the maximum and one more. */
+/** What a replay would do; each count is as that of `countReplayable`, but for the expired that a user sees. */
 export type ReplayPreview = {
   readonly matched: number;
   /** Of the matched, those that were published with a URL of their own: changing the endpoint does not move them. */
   readonly ownUrl: number;
-  /** Those that fit the filter, too, but whose analysis is not kept any more. */
+  /** Those that fit the filter, too, but whose analysis is not kept any more; for a user, of the newest such. */
   readonly expired: number;
 };
 
 export async function previewReplay(
   database: Pool | ClientBase,
-  accountId: string,
+  reader: Reader,
   filter: DeliveryFilter,
   analysisRetentionMs: number,
 ): Promise<ReplayPreview> {
-  const set = replayable(accountId, filter, analysisRetentionMs, 1);
-  const fitting = fittingCondition(accountId, filter, 2);
+  const set = replayable(reader, filter, analysisRetentionMs, 1);
+  const past = undelivered(reader, filter, `d.id < ${oldestKept(1)}`, 2);
   const { rows } = await database.query<ReplayPreview>(
     `select matched, "ownUrl", expired
      from (
-       select count(*)::integer as matched, count(webhook_url)::integer as "ownUrl"
-       from (${set.text} limit ${REPLAY_DELIVERIES_MAX + 1}) as set
+       select ${set.count}::integer as matched, count(webhook_url)::integer as "ownUrl"
+       from (${set.text} limit ${ROWS_MAX}) as set
      ) as kept, (
        select count(*)::integer as expired
        from (
-         select from sealpost.deliveries d
-         where ${fitting.text} and ${IS_REPLAYABLE} and d.id < ${oldestKept(1)}
-         limit ${REPLAY_DELIVERIES_MAX + 1}
+         select from ${past.text}
+         limit ${ROWS_MAX}
        ) as past
      ) as gone`,
     [...set.values],

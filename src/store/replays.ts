@@ -1,10 +1,14 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
 import type { Actor, ActorKind } from "../model/audit.ts";
 import { cutPage, type ListPage } from "../model/list-page.ts";
+import type { Reader } from "../model/reader.ts";
 import type { ReplayOutcome, ReplayStatus } from "../model/statuses.ts";
+import { type Held, hasRoomFor } from "../model/user-share.ts";
 import type { DeliveryFilter } from "./delivery-filter.ts";
 import { countReplayable, REPLAY_DELIVERIES_MAX, replayable } from "./replay-set.ts";
+import { refuseReplayBeyondStorage } from "./storage.ts";
 import { ANSWER_MARGIN_MS } from "./timed-client.ts";
+import { sightOf, sightOfDelivery, sightOfReplay } from "./visibility.ts";
 
 /**
  * Writing the set down is the longest statement that the API has (a second for 100,000, several when the database is
@@ -12,19 +16,23 @@ import { ANSWER_MARGIN_MS } from "./timed-client.ts";
  */
 const FIX_SET_MS = 20_000;
 
-/** Starts the next run of one delivery; see sql/0007_replays.sql. */
+/** Starts the next run of one delivery that the reader sees; see sql/0007_replays.sql. */
 export async function replayDelivery(
   database: Pool | ClientBase,
-  accountId: string,
+  reader: Reader,
   deliveryId: string,
   analysisRetentionMs: number,
 ): Promise<ReplayOutcome> {
+  await refuseReplayBeyondStorage(database, reader.accountId, null);
+  const seen = sightOfDelivery(reader, "$1", "$2", 4);
   const { rows } = await database.query<{ outcome: ReplayOutcome }>({
-    name: "replay_delivery",
-    text: "select outcome from sealpost.replay_delivery($1, $2, $3::float8 * interval '1 millisecond', now())",
-    values: [accountId, deliveryId, analysisRetentionMs],
+    name: `replay_delivery${seen.name}`,
+    // What is not seen is not there: the function is called for the one row, or for none.
+    text: `select replayed.outcome from (select where true${seen.and}) as one
+      cross join lateral sealpost.replay_delivery($1, $2, $3::float8 * interval '1 millisecond', now()) as replayed`,
+    values: [reader.accountId, deliveryId, analysisRetentionMs, ...seen.values],
   });
-  return rows[0]!.outcome;
+  return rows[0]?.outcome ?? "not_found";
 }
 
 /** A replay of many, with its progress. */
@@ -87,17 +95,19 @@ const CHANGE_MAX = 0.01;
 /** Fixes the set and begins, unless that is refused; then nothing was done. */
 export async function createReplay(
   client: ClientBase,
-  accountId: string,
+  reader: Reader,
   asNew: NewReplay,
 ): Promise<StoredReplay | ReplayRefusal> {
-  const { filter, analysisRetentionMs, expectedMatched, createdBy, limits } = asNew;
+  const { accountId } = reader;
+  const { filter, analysisRetentionMs, expectedMatched, createdBy } = asNew;
   // Counted apart: it is an index's work, where writing so many items down only to take them back is not.
-  const count = await countReplayable(client, accountId, filter, analysisRetentionMs);
+  const count = await countReplayable(client, reader, filter, analysisRetentionMs);
   if (count > REPLAY_DELIVERIES_MAX) return "too_many_deliveries";
   if (expectedMatched !== null && Math.abs(count - expectedMatched) > CHANGE_MAX * expectedMatched) {
     return "replay_changed";
   }
-  if (!(await hasRoomForReplay(client, accountId, count, limits))) return "too_many_replays";
+  if (!(await hasRoomForReplay(client, accountId, count, asNew))) return "too_many_replays";
+  await refuseReplayBeyondStorage(client, accountId, count);
   const { rows } = await client.query<{ id: string }>(
     `insert into sealpost.replays
        (account_id, status, filter, rate_per_second, note, created_by, created_by_key_id, created_by_viewer, matched,
@@ -114,23 +124,51 @@ export async function createReplay(
     ],
   );
   const { id } = rows[0]!;
-  const set = replayable(accountId, filter, analysisRetentionMs, 2);
+  const set = replayable(reader, filter, analysisRetentionMs, 2);
   await client.query(`set local statement_timeout = ${FIX_SET_MS}`);
-  const { rowCount } = await client.query({
-    text: `insert into sealpost.replay_items (replay_id, position, delivery_id)
-      select $1, row_number() over (order by set.id), set.id
-      from (${set.text} limit ${REPLAY_DELIVERIES_MAX}) as set`,
+  const { rows: fixed } = await client.query<{ matched: number; spaceIds: string[] }>({
+    text: `with set as materialized (
+        ${set.text} limit ${REPLAY_DELIVERIES_MAX}
+      ), items as (
+        insert into sealpost.replay_items (replay_id, position, delivery_id)
+        select $1, row_number() over (order by set.id), set.id from set
+      )
+      select count(*)::integer as matched,
+        coalesce(array_agg(distinct space_id) filter (where space_id is not null), '{}') as "spaceIds"
+      from set`,
     values: [id, ...set.values],
     query_timeout: FIX_SET_MS + ANSWER_MARGIN_MS,
   } as QueryConfig);
-  const matched = rowCount ?? 0;
+  const { matched, spaceIds } = fixed[0]!;
+  const named = await findNamedSpaces(client, reader, filter);
   await client.query(
     `update sealpost.replays set matched = $2, status = case when $2 = 0 then 'done' else 'running' end,
-       ended_at = case when $2 = 0 then now() end
+       ended_at = case when $2 = 0 then now() end, space_ids = $3
      where id = $1`,
-    [id, matched],
+    [id, matched, [...new Set([...spaceIds, ...named])]],
   );
-  return (await findReplay(client, accountId, id))!;
+  return (await findReplay(client, reader, id))!;
+}
+
+/** Of the analysis and the replay that a filter names: it is shown with the new replay, even where nothing matched. */
+async function findNamedSpaces(
+  client: ClientBase,
+  reader: Reader,
+  { analysisId, replayId }: DeliveryFilter,
+): Promise<readonly string[]> {
+  if (analysisId === null && replayId === null) return [];
+  const delivery = sightOf(reader, "d", 4);
+  const replay = sightOfReplay(reader, "r", 4);
+  const { rows } = await client.query<{ id: string }>(
+    `select d.space_id as id
+     from sealpost.analyses as a join sealpost.deliveries as d on d.account_id = $1 and d.id = a.delivery_id
+     where a.account_id = $1 and a.id = $2::text and d.space_id is not null${delivery.and}
+     union
+     select unnest(r.space_ids) from sealpost.replays as r
+     where r.account_id = $1 and r.id = $3::uuid${replay.and}`,
+    [reader.accountId, analysisId, replayId, ...delivery.values],
+  );
+  return rows.map(({ id }) => id);
 }
 
 /** Locks the account's row, so that two replays made at the same moment do not both take the last place. */
@@ -138,16 +176,23 @@ async function hasRoomForReplay(
   client: ClientBase,
   accountId: string,
   count: number,
-  { runningMax, waitingMax }: ReplayLimits,
+  { createdBy, limits: { runningMax, waitingMax } }: NewReplay,
 ): Promise<boolean> {
   await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
-  const { rows } = await client.query<{ running: number; waiting: number }>(
-    `select count(*)::integer as running, coalesce(sum(matched - replayed - skipped), 0)::integer as waiting
-     from sealpost.replays where account_id = $1 and status = 'running'`,
-    [accountId],
+  const { rows } = await client.query<{ running: Held; waiting: Held }>(
+    `select json_build_object('inAll', count(r.id), 'ofUser', case when asking.user_id is not null
+         then count(r.id) filter (where k.user_id = asking.user_id) end) as running,
+       json_build_object('inAll', coalesce(sum(w.n), 0), 'ofUser', case when asking.user_id is not null
+         then coalesce(sum(w.n) filter (where k.user_id = asking.user_id), 0) end) as waiting
+     from (select (select user_id from sealpost.api_keys where id = $2)) as asking (user_id)
+     left join sealpost.replays as r on r.account_id = $1 and r.status = 'running'
+     left join sealpost.api_keys as k on k.id = r.created_by_key_id
+     cross join lateral (select r.matched - r.replayed - r.skipped) as w (n)
+     group by asking.user_id`,
+    [accountId, createdBy.keyId],
   );
   const { running, waiting } = rows[0]!;
-  return running < runningMax && waiting + count <= waitingMax;
+  return hasRoomFor(1, running, runningMax) && hasRoomFor(count, waiting, waitingMax);
 }
 
 /** What counting these takes, some 30 ms, is no burden to anybody. */
@@ -159,15 +204,16 @@ const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.repla
 
 /**
  * With its progress at this moment, but for what has succeeded and failed of a large one: that is as it was when last
- * counted, for counting 100,000 takes most of a second. Null: the account has no replay of this id.
+ * counted, for counting 100,000 takes most of a second. Null: the reader sees no replay of this id.
  */
 export async function findReplay(
   database: Pool | ClientBase,
-  accountId: string,
+  reader: Reader,
   replayId: string,
 ): Promise<StoredReplay | null> {
+  const seen = sightOfReplay(reader, "r", 3);
   const { rows } = await database.query<Row>({
-    name: "find_replay",
+    name: `find_replay${seen.name}`,
     text: `select ${COLUMNS}, c.succeeded, c.failed
       from sealpost.replays r cross join lateral (
         select succeeded, failed from sealpost.count_replay(r.id, r.account_id)
@@ -175,32 +221,33 @@ export async function findReplay(
         union all
         select r.succeeded, r.failed where r.replayed > ${COUNTED_AT_ONCE_MAX}
       ) as c
-      where r.account_id = $1 and r.id = $2`,
-    values: [accountId, replayId],
+      where r.account_id = $1 and r.id = $2${seen.and}`,
+    values: [reader.accountId, replayId, ...seen.values],
   });
   return rows[0] === undefined ? null : fromRow(rows[0]);
 }
 
 /**
- * The account's replays, newest first; what has succeeded and failed is as it was when last counted.
+ * The replays that the reader sees, newest first; what has succeeded and failed is as it was when last counted.
  * @param belowId null: from the newest
  */
 export async function listReplays(
   database: Pool | ClientBase,
-  accountId: string,
+  reader: Reader,
   belowId: string | null,
   limit: number,
 ): Promise<ListPage<StoredReplay>> {
+  const seen = sightOfReplay(reader, "r", 4);
   const { rows } = await database.query<Row & { total: number }>({
-    name: "list_replays",
+    name: `list_replays${seen.name}`,
     text: `select page.*, counted.total from
-      (select count(*)::integer as total from sealpost.replays where account_id = $1) as counted
+      (select count(*)::integer as total from sealpost.replays r where account_id = $1${seen.and}) as counted
       left join (
         select ${COLUMNS}, r.succeeded, r.failed from sealpost.replays r
-        where account_id = $1 and ($2::uuid is null or id < $2) order by id desc limit $3
+        where account_id = $1 and ($2::uuid is null or id < $2)${seen.and} order by id desc limit $3
       ) as page on true
       order by page.id desc`,
-    values: [accountId, belowId, limit + 1],
+    values: [reader.accountId, belowId, limit + 1, ...seen.values],
   });
   const found = rows.filter((row) => row.id !== null).map(fromRow);
   return { ...cutPage(found, limit, ({ id }) => id), total: rows[0]?.total ?? 0 };
@@ -226,18 +273,25 @@ export async function listGoingReplays(database: Pool, max: number): Promise<rea
   return rows.map((row) => ({ ...fromRow(row), account: { id: row.account_id, name: row.account_name } }));
 }
 
-/** Stops a running replay; what it has replayed stays replayed. An ended one is left as it is. Null: unknown. */
+/**
+ * Stops a running replay; what it has replayed stays replayed. The rest of its set goes: it would be kept as long as
+ * the log. An ended one is left as it is. Null: unknown.
+ */
 export async function cancelReplay(
   client: ClientBase | Pool,
-  accountId: string,
+  reader: Reader,
   replayId: string,
 ): Promise<StoredReplay | null> {
+  const seen = sightOfReplay(reader, "r", 3);
   await client.query(
-    `update sealpost.replays set status = 'cancelled', ended_at = now()
-     where account_id = $1 and id = $2 and status = 'running'`,
-    [accountId, replayId],
+    `with cancelled as (
+       update sealpost.replays as r set status = 'cancelled', ended_at = now()
+       where account_id = $1 and id = $2 and status = 'running'${seen.and} returning id
+     )
+     delete from sealpost.replay_items as i using cancelled as c where i.replay_id = c.id and i.outcome is null`,
+    [reader.accountId, replayId, ...seen.values],
   );
-  return await findReplay(client, accountId, replayId);
+  return await findReplay(client, reader, replayId);
 }
 
 /** Deliveries of all bulk replays that a step of the leader starts: 1,000 a second. */

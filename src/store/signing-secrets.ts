@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
 import { newId } from "./new-id.ts";
 import { seal, unseal } from "./sealing.ts";
+import { keepSecretsKey, WRONG_SECRETS_KEY } from "./secrets-key.ts";
 import { inTransaction } from "./transaction.ts";
 
 const SECRET_BYTES = 32;
@@ -15,12 +16,15 @@ export type SigningSecret = {
   readonly expiresAt: Date | null;
 };
 
-/** Makes the account's first secret. Throws when it has a current one already. */
+/**
+ * Makes the account's first secret. Throws when it has a current one already, or others were sealed with another key.
+ */
 export async function createSigningSecret(
   client: ClientBase | Pool,
   accountId: string,
   secretsKey: Uint8Array,
 ): Promise<SigningSecret> {
+  if (!(await keepSecretsKey(client, secretsKey, { isFirst: true }))) throw new Error(WRONG_SECRETS_KEY);
   const secret = `whsec_${randomBytes(SECRET_BYTES).toString("base64")}`;
   const id = await newId(client);
   const inserted = await client.query<{ created_at: Date }>(
@@ -68,21 +72,6 @@ export async function findLastRotation(
     values: [accountId],
   });
   return rows[0]!.rotated_at?.getTime() ?? null;
-}
-
-/** Whether the newest secret of all was sealed with this key; true while there is none. */
-export async function opensSecrets(database: ClientBase | Pool, secretsKey: Uint8Array): Promise<boolean> {
-  const { rows } = await database.query<{ id: string; account_id: string; sealed: Buffer }>(
-    "select id, account_id, sealed from sealpost.signing_secrets order by id desc limit 1",
-  );
-  const [newest] = rows;
-  if (newest === undefined) return true;
-  try {
-    unseal(newest.sealed, secretsKey, { accountId: newest.account_id, id: newest.id });
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 export type Rotation = {

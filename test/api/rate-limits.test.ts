@@ -103,16 +103,33 @@ describe("RateLimit", () => {
     expect((await get("/v1/boxes", staff)).status).toBe(200);
   });
 
-  test("is per key, not per account", async () => {
+  test("is per key, and for all keys of an account together, whose limit no refused request uses up", async () => {
     const policies = {
-      key: { name: "default", requestsMax: 1, windowSeconds: 30 },
+      key: { name: "default", requestsMax: 2, windowSeconds: 30 },
+      account: { name: "account", requestsMax: 5, windowSeconds: 30 },
       address: { name: "address", requestsMax: 1, windowSeconds: 30 },
     };
-    const auth = await start({ policies });
-    const other = api.keys.add({ accountId: ADA, scopes: new Set(["boxes:read"]) });
-    expect((await get("/v1/boxes", auth)).status).toBe(200);
-    expect((await get("/v1/boxes", auth)).status).toBe(429);
-    expect((await get("/v1/boxes", { authorization: `Bearer ${other}` })).status).toBe(200);
+    await start({ policies });
+    const newAuth = (accountId: string | null, userId: string | null = null) => ({
+      authorization: `Bearer ${api.keys.add({ accountId, userId, scopes: new Set(ALL_SCOPES) })}`,
+    });
+    // A user's keys count together, and in nobody else's way.
+    const ofUser: number[] = [];
+    for (const auth of [1, 2, 3, 4].map(() => newAuth(ADA, "user-1")))
+      for (let n = 0; n < 2; n++) ofUser.push((await get("/v1/boxes", auth)).status);
+    expect(ofUser).toEqual([200, 200, 200, 200, 200, 429, 429, 429]);
+    expect((await get("/v1/boxes", newAuth(ADA, "user-2"))).status).toBe(200);
+    const statuses: number[] = [];
+    for (const auth of [1, 2, 3].map(() => newAuth(ADA)))
+      for (let n = 0; n < 4; n++) statuses.push((await get("/v1/boxes", auth)).status);
+    expect(statuses).toEqual([200, 200, 429, 429, 200, 200, 429, 429, 200, 429, 429, 429]);
+    const refused = await get("/v1/boxes", newAuth(ADA));
+    expect([refused.status, refused.headers.get("ratelimit-policy")]).toEqual([429, '"account";q=5;w=30']);
+    expect(refused.headers.get("ratelimit")).toBe('"account";r=0;t=30');
+    expect(api.answered.at(-1)).toMatchObject({ isAccountLimited: true });
+    expect((await get("/v1/boxes", newAuth(BOB))).headers.get("ratelimit-policy")).toBe('"default";q=2;w=30');
+    const staff = { ...newAuth(null), "x-account-id": ADA };
+    expect((await get("/v1/boxes", staff)).status, "staff's are nobody's").toBe(200);
   });
 
   test("lets everything through while its store fails, with the state last known", async () => {

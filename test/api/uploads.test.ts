@@ -9,6 +9,7 @@ import { expectProblem } from "../support/api-expect.ts";
 import { ADA, ALL_SCOPES, BOB, type ToyApi } from "../support/api-toy-server.ts";
 import { BYTES, HEALTH, PATH, type Upload, uploading } from "../support/api-uploads.ts";
 import { fileHeaders } from "../support/file-headers.ts";
+import { patience } from "../support/time-limits.ts";
 
 let api: ToyApi;
 const { start, put, open, head, addBox, kept, nothingLeft, gated } = uploading();
@@ -39,7 +40,7 @@ describe("a file", () => {
   });
 
   test("that comes slowly may take its time, as long as it comes", async () => {
-    const progressWithinMs = 400;
+    const progressWithinMs = patience(400);
     api = await start({ progressWithinMs, receivedBytesMin: 1 });
     const { socket, ended } = await open();
     socket.write(head({ connection: "close" }));
@@ -277,7 +278,12 @@ describe("uploads at a time are limited", () => {
     const refused = await put1();
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "5"]);
     expect(refused.headers.get("ratelimit-policy")).toBe('"uploads";q=2;qu="concurrent-requests"');
-    running.push(put1(bobs), put1(bobs));
+    running.push(put1(bobs));
+    await expect.poll(() => api.store.entries.size).toBe(3);
+    expect((await put1(bobs)).status).toBe(429);
+    addBox("eves", "eve");
+    const eve = api.keys.add({ accountId: "eve", scopes: new Set(ALL_SCOPES) });
+    running.push(put1({ key: eve, path: "/v1/boxes/eves/file" }));
     await expect.poll(() => api.store.entries.size).toBe(4);
     const third = api.keys.add({ accountId: null, scopes: new Set(ALL_SCOPES) });
     const staffs = { key: third, headers: { "x-account-id": ADA } };

@@ -6,7 +6,7 @@ import { AREAS } from "../../src/model/areas.ts";
 import { migrate, readMigrationNames } from "../../src/store/migrate.ts";
 import { createEmptyDatabase, createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
-import { createTestAccount, publish } from "../support/installation.ts";
+import { createTestAccount, publish, SECRETS_KEY } from "../support/installation.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
@@ -78,7 +78,7 @@ describe.each(AREAS)("with %s alone", (area) => {
 
   test("the database is ready for it, and for both once they are migrated", async () => {
     const hindrances = async (areas: string) =>
-      await (await createFindHindrances(database.pool, readConfig({ AREAS: areas })))();
+      await (await createFindHindrances(database.pool, readConfig({ AREAS: areas }), SECRETS_KEY))();
     expect(await hindrances(area)).toEqual([]);
     const files = (await readMigrationNames(["workspace"])).filter((name) => name.startsWith("workspace/"));
     const missing = files.map((file) => `The migration ${file} is not applied: run migrate.`);

@@ -3,10 +3,10 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
+import type { SealpostProcess } from "../support/sealpost-process.ts";
 import { type BenchDatabase, type BenchServer, startBenchServer } from "./database.ts";
-import { RAISED_RATE_LIMIT, type RunningApi, startApi } from "./processes/api.ts";
 import { type AskedProcess, startAsked } from "./processes/asking.ts";
-import { type RunningDispatcher, startDispatcher } from "./processes/dispatcher.ts";
+import { RAISED_RATE_LIMIT, startApi, startDispatcher } from "./processes/commands.ts";
 import type { LimitMeasured, LimitWay, LimitWish } from "./processes/limit-process.ts";
 import type { Received, ReceiverManners } from "./processes/receiver-process.ts";
 
@@ -46,13 +46,13 @@ export type Bench = BenchOptions & {
   /** On the shared clock, by sequence number below `count`; 0: has not come. */
   firstBytesAtMs(count: number): Promise<Float64Array>;
   limit(way: LimitWay): Promise<Limit>;
-  startDispatcher(database: BenchDatabase, options: DispatcherWish): Promise<RunningDispatcher>;
+  startDispatcher(database: BenchDatabase, options: DispatcherWish): Promise<SealpostProcess>;
   /** The real `dispatch` with its own defaults, logging to a file. */
-  startDefaultDispatcher(database: BenchDatabase): Promise<RunningDispatcher>;
+  startDefaultDispatcher(database: BenchDatabase): Promise<SealpostProcess>;
   /** The real `serve`, logging to a file, with its rate limit raised … */
-  startApi(database: BenchDatabase, env?: Readonly<Record<string, string>>): Promise<RunningApi>;
+  startApi(database: BenchDatabase, env?: Readonly<Record<string, string>>): Promise<SealpostProcess>;
   /** … and with its own defaults. */
-  startDefaultApi(database: BenchDatabase): Promise<RunningApi>;
+  startDefaultApi(database: BenchDatabase): Promise<SealpostProcess>;
   startPublisher(database: BenchDatabase): AskedProcess;
   startBareFastify(database: BenchDatabase): AskedProcess;
   /** Ends what a case that failed has left running. */
@@ -115,12 +115,12 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
       env: wish.env ?? {},
       execArgv: [...(options.nodeFlags ?? NODE_FLAGS), ...(wish.execArgv ?? [])],
     });
-    started.push(dispatcher.kill);
+    started.push(() => dispatcher.kill());
     return dispatcher;
   };
   const startServe = async ({ url }: BenchDatabase, env: Readonly<Record<string, string>>) => {
     const api = await startApi({ databaseUrl: url, logFile, env });
-    started.push(api.stop);
+    started.push(async () => void (await api.stop()));
     return api;
   };
   const keepTrack = (asked: AskedProcess) => {

@@ -1,21 +1,20 @@
 // A cell with all that it needs on one core: PostgreSQL with a data folder of its own, `serve` and `dispatch`, and
 // whoever publishes to it and receives from it.
 import { digestApiKey } from "../../src/api/api-keys.ts";
+import type { SealpostProcess } from "../support/sealpost-process.ts";
 import { type Bench, type BenchOptions, checkEachOnce, openBench, untilNoneOpen } from "./bench.ts";
 import type { BenchDatabase } from "./database.ts";
 import { createKeys } from "./keys.ts";
 import { startOn } from "./measuring/cores.ts";
-import type { RunningApi } from "./processes/api.ts";
 import type { AskedProcess } from "./processes/asking.ts";
-import type { RunningDispatcher } from "./processes/dispatcher.ts";
 import type { Published } from "./processes/publisher-process.ts";
 
 export type BenchCell = {
   readonly name: "c1" | "c2";
   readonly bench: Bench;
   readonly database: BenchDatabase;
-  readonly api: RunningApi;
-  readonly dispatcher: RunningDispatcher;
+  readonly api: SealpostProcess;
+  readonly dispatcher: SealpostProcess;
   readonly publisher: AskedProcess;
   readonly accountIds: readonly string[];
   /** By account. */

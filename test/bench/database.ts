@@ -9,7 +9,7 @@ import { createAccount } from "../../src/store/accounts.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { writeSettings } from "../../src/store/publications.ts";
-import { SECRETS_KEY } from "./processes/dispatcher.ts";
+import { SECRETS_KEY } from "../support/installation.ts";
 
 /** Several runs may share one server. */
 const RUN = `bench_${randomBytes(4).toString("hex")}`;

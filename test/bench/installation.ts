@@ -1,20 +1,20 @@
 // Sealpost as an operator starts it: one `dispatch`, one `serve` where HTTP is measured, and somebody who publishes.
+
+import type { SealpostProcess } from "../support/sealpost-process.ts";
 import { type Bench, checkEachOnce, untilNoneOpen } from "./bench.ts";
 import type { BenchDatabase } from "./database.ts";
 import { createKeys } from "./keys.ts";
-import type { RunningApi } from "./processes/api.ts";
 import type { AskedProcess } from "./processes/asking.ts";
-import type { RunningDispatcher } from "./processes/dispatcher.ts";
 import type { Via } from "./processes/publish-calls.ts";
 import type { Published } from "./processes/publisher-process.ts";
 
 type Installation = {
   readonly database: BenchDatabase;
   readonly publisher: AskedProcess;
-  readonly dispatcher: RunningDispatcher;
+  readonly dispatcher: SealpostProcess;
 };
 type HttpInstallation = Installation & {
-  readonly api: RunningApi;
+  readonly api: SealpostProcess;
   readonly http: Via;
 };
 
@@ -35,7 +35,7 @@ export async function withDispatcher<Result>(
   await checkEachOnce(database, published, (await bench.received()).answered - base);
   await publisher.stop();
   await dispatcher.stop();
-  for (const line of dispatcher.lines) tell(line);
+  for (const line of dispatcher.texts) tell(line);
   return result;
 }
 

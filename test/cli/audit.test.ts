@@ -2,7 +2,6 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { runSealpost } from "../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { countRows, refusingRows } from "../support/installation.ts";
-import { runAtTerminal } from "../support/terminal.ts";
 
 const nobody = "00000000-0000-7000-8000-000000000000";
 const URL_SET = "https://hooks.example.com/";
@@ -63,7 +62,7 @@ test("what is changed from the command line is in the audit log, and no secret w
     id: expect.any(String),
     at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
     operation: "api_keys.revoke",
-    actor: { kind: "command_line", key_id: null, name: null, viewer: null },
+    actor: { kind: "command_line", key_id: null, name: null, user: null, viewer: null },
     request_id: null,
     details: { key_id: key.key_id },
   });
@@ -83,8 +82,10 @@ test("what is changed from the command line is in the audit log, and no secret w
   expect(await operations("--after", all[0].at)).toContain("api_keys.revoke");
   expect(await operations("--after", "2100-01-01T00:00Z")).toEqual([]);
   expect(await operations("--before", all[5].at)).toEqual([]);
-  const { text } = await runAtTerminal(["audit", "list", "--limit", "1"], "", env);
-  expect(text).toMatch(/^\S+Z {2}account \S+ {2}api_keys\.revoke {2}command_line {2}\{"key_id":"[^"]+"\}\n$/);
+  const { stdout } = await runSealpost(["audit", "list", "--limit", "1"], { env, isTerminal: true });
+  expect(stdout).toMatch(
+    /^\S+Z {2}account \S+ {2}api_keys\.revoke {2}command_line {2}\{"key_id":"[^"]+"\}\n$/,
+  );
 });
 
 test("what is refused leaves nothing there; what cannot be written down does not happen", async () => {

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,7 +10,8 @@ import { findEndpoint } from "../../src/store/endpoints.ts";
 import { findSigningSecrets } from "../../src/store/signing-secrets.ts";
 import { runSealpost } from "../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { countRows, deleteRows, rowOf } from "../support/installation.ts";
+import { countRows, rowOf } from "../support/installation.ts";
+import { runProcess } from "../support/sealpost-process.ts";
 
 const nobody = "00000000-0000-7000-8000-000000000000";
 const key = Buffer.alloc(32, 9);
@@ -23,9 +24,9 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-function run(args: readonly string[], env: Record<string, string> = {}) {
+function run(args: readonly string[], env: Record<string, string> = {}, how = runSealpost) {
   const base = { DATABASE_URL: database.url, SECRETS_KEY: key.toString("base64") };
-  return runSealpost(args, { env: { ...base, ...env } });
+  return how(args, { env: { ...base, ...env } });
 }
 
 async function resultOf(...args: string[]) {
@@ -223,7 +224,7 @@ describe("secret rotate", () => {
 describe("migrate", () => {
   test("has no effect the second time, and stores the configured limits", async () => {
     const env = { ANALYSIS_BYTES_MAX: "2048", UNSAFE_ALLOWED_TARGETS: "localhost:8443" };
-    const { code, stdout } = await run(["migrate"], env);
+    const { code, stdout } = await run(["migrate"], env, runProcess);
     expect({ code, stdout }).toEqual({ code: 0, stdout: '{"applied":[]}\n' });
     const written = { analysis_bytes_max: 2_048, unsafe_allowed_targets: ["localhost:8443"] };
     expect(await rowOf(database.pool, "settings")).toMatchObject(written);
@@ -246,7 +247,7 @@ describe("migrate", () => {
 describe("the database", () => {
   test("that is away is one sentence, ends with 1 and does not show the password", async () => {
     const env = { DATABASE_URL: "postgres://ada:hunter2@127.0.0.1:1/sealpost" };
-    const { code, stderr } = await run(["key", "list"], env);
+    const { code, stderr } = await run(["key", "list"], env, runProcess);
     expect({ code, stderr }).toEqual({
       code: 1,
       stderr: "Cannot reach the database that DATABASE_URL names (ECONNREFUSED).\n",
@@ -285,7 +286,9 @@ test("in development the key for secrets is made once, for this user only", asyn
   // Where the key is lost, as docs/operating.md says.
   rmSync(path);
   expect((await run(rotate, env)).code).toBe(2);
-  await deleteRows(unused.pool, "signing_secrets");
+  const operating = readFileSync(new URL("../../docs/operating.md", import.meta.url), "utf8");
+  const [forgetting = ""] = /delete from sealpost\.signing_secrets;[^`]*/.exec(operating) ?? [];
+  await unused.pool.query(forgetting);
   expect((await run(rotate, env)).code).toBe(0);
   rmSync(stateDir, { recursive: true });
   await unused.drop();

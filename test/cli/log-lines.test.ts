@@ -1,27 +1,18 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { hostname, tmpdir } from "node:os";
-import { join } from "node:path";
+import { hostname } from "node:os";
 import { expect, test } from "vitest";
-import { startProcess } from "../support/busy-installation.ts";
-import { runSealpost } from "../support/command.ts";
 import { createTestDatabase } from "../support/database.ts";
-import { unsafeAllowed } from "../support/dispatching.ts";
+import { targetsEnv } from "../support/dispatching.ts";
 import { createTestAccount, createTestKey } from "../support/installation.ts";
 import { startReceiver } from "../support/receiver.ts";
+import { runProcess, type SealpostProcess, startProcess } from "../support/sealpost-process.ts";
 
 const TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 test("a request and an attempt are one wide line each, and lead to each other", async () => {
   const database = await createTestDatabase();
   const receiver = await startReceiver();
-  const folder = mkdtempSync(join(tmpdir(), "sealpost-lines-"));
-  writeFileSync(join(folder, "ca.pem"), receiver.caPem);
-  const env = {
-    DATABASE_URL: database.url,
-    TARGET_CA_FILE: join(folder, "ca.pem"),
-    UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
-  };
+  const env = { DATABASE_URL: database.url, ...targetsEnv([receiver]) };
   const [dispatcher, api] = await Promise.all([startProcess("dispatch", env), startProcess("serve", env)]);
   const { accountId } = await createTestAccount(database, receiver.url("/hooks?token=1").href);
   const { apiKey, keyId } = await createTestKey(database.pool, accountId);
@@ -41,19 +32,17 @@ test("a request and an attempt are one wide line each, and lead to each other", 
   await expect.poll(() => dispatcher.output()).toContain('"msg":"attempt"');
   expect([await dispatcher.stop(), await api.stop()]).toEqual([0, 0]);
 
-  const lineOf = (output: string, msg: string) =>
-    output
-      .trim()
-      .split("\n")
-      .map((line) => JSON.parse(line))
-      .filter((line) => line.msg === msg);
-  expect(lineOf(api.output(), "answered")).toEqual([
+  const linesOf = ({ lines, errors }: SealpostProcess, msg: string) => {
+    expect(errors).toBe("");
+    return lines.filter((line) => line.msg === msg);
+  };
+  expect(linesOf(api, "answered")).toEqual([
     {
       level: 30,
       time: expect.any(Number),
       process: "serve",
       hostname: hostname(),
-      pid: api.child.pid,
+      pid: api.pid,
       operation: "analyses.publish",
       method: "POST",
       status: 202,
@@ -67,13 +56,13 @@ test("a request and an attempt are one wide line each, and lead to each other", 
       msg: "answered",
     },
   ]);
-  expect(lineOf(dispatcher.output(), "attempt")).toEqual([
+  expect(linesOf(dispatcher, "attempt")).toEqual([
     {
       level: 30,
       time: expect.any(Number),
       process: "dispatch",
       hostname: hostname(),
-      pid: dispatcher.child.pid,
+      pid: dispatcher.pid,
       account_id: accountId,
       delivery_id,
       run: 1,
@@ -94,7 +83,6 @@ test("a request and an attempt are one wide line each, and lead to each other", 
     },
   ]);
   await receiver.close();
-  rmSync(folder, { recursive: true });
   await database.drop();
 });
 
@@ -103,7 +91,7 @@ test("a quarantine process that cannot reach the database logs that", async () =
     DATABASE_URL: "postgres://ada:hunter2@127.0.0.1:1/sealpost",
     SECRETS_KEY: randomBytes(32).toString("base64"),
   };
-  const { code, stdout, stderr } = await runSealpost(["dispatch", "--alone", randomUUID()], { env });
+  const { code, stdout, stderr } = await runProcess(["dispatch", "--alone", randomUUID()], { env });
   expect([code, stderr]).toEqual([1, ""]);
   const lines = stdout.trim().split("\n");
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([

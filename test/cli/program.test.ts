@@ -1,33 +1,40 @@
-import { readFileSync } from "node:fs";
+import { randomUUID } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { runSealpost } from "../support/command.ts";
-import { runAtTerminal } from "../support/terminal.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { SECRETS_KEY } from "../support/installation.ts";
+import { OUTPUT_FOLDER_VARIABLE } from "../support/output-watch.ts";
+import { runProcess } from "../support/sealpost-process.ts";
+
+const isTerminal = true;
 
 describe("on a terminal", () => {
   test("the output is text", async () => {
-    const { text } = await runAtTerminal(["target", "check"], '["https://example.com","http://example.com"]');
-    expect(text).toMatch(
+    const input = '["https://example.com","http://example.com"]';
+    const { stdout } = await runSealpost(["target", "check"], { input, isTerminal });
+    expect(stdout).toMatch(
       /^allow {3}https:\/\/example\.com\nrefuse {2}http:\/\/example\.com\n {8}url_not_https: /,
     );
   });
 
   test("--json gives JSON", async () => {
-    const { text } = await runAtTerminal(["target", "check", "--json"], "[]");
-    expect(text).toBe("[]\n");
+    const { stdout } = await runSealpost(["target", "check", "--json"], { input: "[]", isTerminal });
+    expect(stdout).toBe("[]\n");
   });
 
   test("a signature that is not valid is explained", async () => {
-    const { text, code } = await runAtTerminal(["signature", "verify", "--header", ""], "", {
-      SEALPOST_SECRET: "x",
-    });
-    expect(text).toMatch(/^Not valid\. The request has no extract-signature header\./);
+    const env = { SEALPOST_SECRET: "x" };
+    const { stdout, code } = await runSealpost(["signature", "verify", "--header", ""], { env, isTerminal });
+    expect(stdout).toMatch(/^Not valid\. The request has no extract-signature header\./);
     expect(code).toBe(1);
   });
 });
 
 describe("the command line", () => {
   test("without a command shows the help and ends with 2", async () => {
-    const { code, stdout, stderr } = await runSealpost([]);
+    const { code, stdout, stderr } = await runProcess([]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(/^Usage: sealpost/);
   });
@@ -70,14 +77,14 @@ describe("the command line", () => {
     ],
     [["dispatch", "--alone", "x"], "Option '--alone <delivery-ids...>' is invalid. It must be an id"],
   ])("says what to do about %j", async (args, sentence) => {
-    const { text, code } = await runAtTerminal(args, "");
+    const { stderr, code } = await runSealpost(args, { isTerminal });
     expect(code).toBe(2);
-    expect(text).toContain(sentence);
+    expect(stderr).toContain(sentence);
   });
 
   test("help marks what is required", async () => {
-    const { text } = await runAtTerminal(["account", "create", "--help"], "");
-    expect(text).toContain("display name (required)");
+    const { stdout } = await runSealpost(["account", "create", "--help"], { isTerminal });
+    expect(stdout).toContain("display name (required)");
   });
 
   test.each([
@@ -93,5 +100,45 @@ describe("the command line", () => {
     expect(code).toBe(2);
     expect(stderr).toContain(sentence);
     expect(stderr).not.toContain("whsec_x");
+  });
+});
+
+describe("a command that a test runs in its own process", () => {
+  test("leaves nothing open there", async () => {
+    const database = await createTestDatabase();
+    const env = { DATABASE_URL: database.url, SECRETS_KEY: SECRETS_KEY.toString("base64") };
+    const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+    const others = () => process.getActiveResourcesInfo().filter((name) => name !== "Timeout");
+    const before = [timers(), others().sort()];
+    for (const args of [
+      ["migrate"],
+      ["account", "create", "--name", "A"],
+      ["key", "list"],
+      ["key", "revoke"],
+    ]) {
+      await runSealpost(args, { env });
+    }
+    await runSealpost(["target", "check", "--resolve"], { input: '["https://localhost/"]' });
+    // At once: a connection that nobody closes has a timer by which it ends after a while.
+    expect(timers()).toBeLessThanOrEqual(Number(before[0]));
+    await expect.poll(() => others().sort()).toEqual(before[1]);
+    await database.drop();
+  });
+
+  test("is refused where it listens to what happens to the process", async () => {
+    const env = { DATABASE_URL: "postgres://127.0.0.1:1/x", SECRETS_KEY: SECRETS_KEY.toString("base64") };
+    const quarantine = runSealpost(["dispatch", "--alone", randomUUID()], { env });
+    await expect(quarantine).rejects.toThrow("It wants a process of its own: dispatch");
+  });
+
+  test("is searched for secrets like one in a process of its own", async () => {
+    for (const run of [runSealpost, runProcess]) {
+      const mark = randomUUID();
+      await run(["target", "check"], { input: "[]", env: { UNSAFE_ALLOWED_TARGETS: mark } });
+      const folder = process.env[OUTPUT_FOLDER_VARIABLE]!;
+      const kept = readdirSync(folder).map((file) => readFileSync(join(folder, file), "utf8"));
+      const lines = kept.flatMap((text) => text.split("\n")).filter((line) => line.includes(mark));
+      expect(lines).toEqual([expect.stringMatching(/^stderr UNSAFE_ALLOWED_TARGETS /)]);
+    }
   });
 });

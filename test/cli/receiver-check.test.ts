@@ -1,21 +1,12 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { PassThrough } from "node:stream";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { runProgram } from "../../src/cli/program.ts";
+import { afterEach, describe, expect, test } from "vitest";
 import { verifyWebhook } from "../../src/signing/index.ts";
-import { sharedAuthority } from "../support/certificates.ts";
 import { runSealpost } from "../support/command.ts";
+import { targetsEnv } from "../support/dispatching.ts";
 import { type Receiver, type ReceiverHandler, startReceiver } from "../support/receiver.ts";
 
 const SECRET = "whsec_Y2hlY2tlZCBmcm9tIHRoZSBjb21tYW5kIGxpbmU=";
-const folder = mkdtempSync(join(tmpdir(), "sealpost-check-"));
-const caFile = join(folder, "ca.pem");
 let receiver: Receiver | null = null;
 
-beforeAll(async () => writeFileSync(caFile, (await sharedAuthority()).caPem));
-afterAll(() => rmSync(folder, { recursive: true }));
 afterEach(async () => {
   await receiver?.close();
   receiver = null;
@@ -33,8 +24,7 @@ const right: ReceiverHandler = ({ body, headers }) => {
 async function start(handler: ReceiverHandler) {
   receiver = await startReceiver({ handler });
   const args = ["receiver", "check", "--url", receiver.url("/webhooks").href];
-  const env = { SEALPOST_SECRET: SECRET, TARGET_CA_FILE: caFile };
-  return { args, env: { ...env, UNSAFE_ALLOWED_TARGETS: `localhost:${receiver.port}` } };
+  return { args, env: { SEALPOST_SECRET: SECRET, ...targetsEnv([receiver]) } };
 }
 
 describe("receiver check", () => {
@@ -62,21 +52,7 @@ describe("receiver check", () => {
 
   test("prints text on a terminal", async () => {
     const { args, env } = await start(() => ({ status: 200 }));
-    const stdout = Object.assign(new PassThrough(), { isTTY: true });
-    const codes: number[] = [];
-    await runProgram(args, {
-      env,
-      stdin: new PassThrough(),
-      stdout,
-      stderr: stdout,
-      now: Date.now,
-      random: Math.random,
-      createShutdownSignal: () => new AbortController().signal,
-      sendToParent: () => undefined,
-      onParentMessage: () => undefined,
-      setExitCode: (code) => codes.push(code),
-    });
-    const text = String(stdout.read());
+    const { code, stdout: text } = await runSealpost(args, { env, isTerminal: true });
     expect(text).toMatch(
       /^https:\/\/localhost:\d+\/webhooks is dangerous: .*\n\n1\. danger: It does not verify/,
     );
@@ -84,7 +60,7 @@ describe("receiver check", () => {
     expect(text).toMatch(
       /\nHTTP\/1\.1 over TLSv1\.3, address 127\.0\.0\.1, certificate valid for 364 more days, /,
     );
-    expect(codes).toEqual([1]);
+    expect(code).toBe(1);
   });
 
   test.each([

@@ -1,24 +1,23 @@
-import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { createInterface } from "node:readline";
 import { buffer } from "node:stream/consumers";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { verifyWebhook } from "../../src/signing/index.ts";
 import { sequenceEvents } from "../../src/store/feed.ts";
-import { runSealpost, startSealpost, untilFinished } from "../support/command.ts";
+import { RunningCommand, runSealpost } from "../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publish } from "../support/installation.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { SealpostProcess } from "../support/sealpost-process.ts";
 
 const HOLDER = randomUUID();
 let database: TestDatabase;
 let api: TestApi;
 let receiver: Server;
 let to: string;
-const running: ChildProcess[] = [];
+const running: (RunningCommand | SealpostProcess)[] = [];
 let made = 0;
 let status = 204;
 const arrived: { url: string; headers: IncomingHttpHeaders; body: Buffer }[] = [];
@@ -34,11 +33,7 @@ beforeAll(async () => {
   to = `http://localhost:${(receiver.address() as AddressInfo).port}/webhooks`;
 });
 afterEach(async () => {
-  for (const child of running.splice(0)) {
-    if (child.exitCode !== null) continue;
-    child.kill("SIGTERM");
-    await once(child, "close");
-  }
+  for (const one of running.splice(0)) await one.stop();
   // Or the next test would take it for its own.
   await expect.poll(() => api.waiting()).toBe(0);
   arrived.splice(0);
@@ -60,24 +55,20 @@ async function publishInFeed(): Promise<string> {
 }
 
 /** Starts it; `next` resolves to its next line, parsed. */
-async function forward(target = to, ...more: readonly string[]) {
+async function forward(target = to, more: readonly string[] = [], isProcess = false) {
   const args = ["receiver", "forward", "--to", target, "--api", api.url, "--json", ...more];
-  const child = startSealpost(args, {
-    stdio: ["ignore", "pipe", "pipe"],
-    env: { SEALPOST_API_KEY: api.account.key },
-  });
-  running.push(child);
-  const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
-  const finished = untilFinished(child);
-  const next = async () => JSON.parse(String((await lines.next()).value));
+  const env = { SEALPOST_API_KEY: api.account.ownKey };
+  const started = isProcess ? new SealpostProcess(args, env) : new RunningCommand(args, { env });
+  running.push(started);
+  const next = async () => JSON.parse(await started.nextLine());
   expect(await next()).toEqual({ event: "forwarding", from: api.url, to: target });
-  return { child, finished, next };
+  return { started, next };
 }
 
 describe("receiver forward", () => {
   test("posts what is published from now on as a webhook that verifies, and prints a line for each", async () => {
     await publishInFeed();
-    const { next, child, finished } = await forward();
+    const { next, started } = await forward(to, [], true);
     await expect.poll(() => api.waiting()).toBe(1);
     for (const id of [await publishInFeed(), await publishInFeed()]) {
       expect(await next()).toMatchObject({
@@ -96,8 +87,8 @@ describe("receiver forward", () => {
       expect(event.id).toBe(id);
       expect(body.toString()).toContain('"n":1.0}');
     }
-    child.kill("SIGINT");
-    expect(await finished).toMatchObject({ code: 0, stderr: "" });
+    await started.stop("SIGINT");
+    expect(await started.finished).toMatchObject({ code: 0, stderr: "" });
   });
 
   test("goes on after a receiver that refuses or is away, and says so", async () => {
@@ -113,7 +104,7 @@ describe("receiver forward", () => {
   });
 
   test("begins at the oldest where that is asked for", async () => {
-    const { next } = await forward(to, "--from", "oldest");
+    const { next } = await forward(to, ["--from", "oldest"]);
     const first = await next();
     expect(first).toMatchObject({ status: 204 });
     const { rows } = await database.pool.query("select min(id::text) as id from sealpost.deliveries");

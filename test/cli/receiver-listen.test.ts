@@ -1,37 +1,30 @@
-import type { ChildProcess } from "node:child_process";
-import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { importSigningKey, signatureHeader } from "../../src/signing/index.ts";
-import { runSealpost, startSealpost, untilFinished } from "../support/command.ts";
+import { RunningCommand, runSealpost } from "../support/command.ts";
 import { createTestPoster, postRequest } from "../support/poster.ts";
+import { SealpostProcess } from "../support/sealpost-process.ts";
 
 const SECRET = "whsec_bGlzdGVuIHRvIHdoYXQgYXJyaXZlcyBoZXJlIHRvZGF5";
 const OLD_SECRET = "whsec_dGhlIG9uZSBiZWZvcmUsIHdoaWxlIGl0IGlzIHJvdGF0ZWQ=";
 const folder = mkdtempSync(join(tmpdir(), "sealpost-listen-"));
-let running: ChildProcess | null = null;
+let running: RunningCommand | SealpostProcess | null = null;
 
 afterAll(() => rmSync(folder, { recursive: true }));
 afterEach(async () => {
-  if (running === null || running.exitCode !== null) return;
-  running.kill("SIGTERM");
-  await once(running, "close");
+  await running?.stop();
 });
 
-async function listen(...more: readonly string[]) {
+async function listen(more: readonly string[] = [], isProcess = false) {
   const args = ["receiver", "listen", "--port", "0", ...more];
   const env = { SEALPOST_SECRET: `${SECRET} ${OLD_SECRET}` };
-  const child = startSealpost(args, { stdio: ["ignore", "pipe", "pipe"], env });
-  running = child;
-  // It keeps the lines that come before they are asked for.
-  const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
-  const finished = untilFinished(child);
-  const next = async () => String((await lines.next()).value);
+  running = isProcess ? new SealpostProcess(args, env) : new RunningCommand(args, { env });
+  const started = running;
+  const next = () => started.nextLine();
   const first = await next();
-  return { child, next, finished, url: /https?:\/\/[\w.:]+\//.exec(first)![0] };
+  return { started, next, first, url: /https?:\/\/[\w.:]+\//.exec(first)?.[0] ?? "" };
 }
 
 function webhook(options: { secrets?: readonly string[]; ageSeconds?: number; event?: object } = {}) {
@@ -62,7 +55,7 @@ async function post(url: string, { headers, body }: ReturnType<typeof webhook>):
 
 describe("receiver listen", () => {
   test("accepts valid webhooks and prints them", async () => {
-    const { url, next, child, finished } = await listen("--json");
+    const { url, next, started } = await listen(["--json"], true);
     expect(await post(url, webhook())).toBe(204);
     expect(JSON.parse(await next())).toMatchObject({
       event: "arrived",
@@ -74,12 +67,12 @@ describe("receiver listen", () => {
     });
     expect(await post(url, webhook())).toBe(204);
     expect(JSON.parse(await next())).toMatchObject({ status: 204, is_repeat: true });
-    child.kill("SIGINT");
-    expect(await finished).toMatchObject({ code: 0, stderr: "" });
+    await started.stop("SIGINT");
+    expect(await started.finished).toMatchObject({ code: 0, stderr: "" });
   });
 
   test("refuses the rest and prints why", async () => {
-    const { url, next } = await listen("--tolerance", "60", "--json");
+    const { url, next } = await listen(["--tolerance", "60", "--json"]);
     expect(await post(url, webhook({ secrets: [OLD_SECRET] }))).toBe(204);
     expect(JSON.parse(await next())).toMatchObject({ is_valid: true });
     expect(await post(url, webhook({ secrets: ["whsec_anotherOne"] }))).toBe(400);
@@ -108,7 +101,7 @@ describe("receiver listen", () => {
 
   test("with --https answers a dispatcher that trusts its authority", async () => {
     const caFile = join(folder, "ca.pem");
-    const { url } = await listen("--https", "--ca-file", caFile);
+    const { url } = await listen(["--https", "--ca-file", caFile]);
     const { port } = new URL(url);
     const { headers, body } = webhook();
     const target = new URL(`https://localhost:${port}/webhooks`);
@@ -133,27 +126,20 @@ describe("receiver listen", () => {
       await trusting.close();
       return result.statusCode;
     };
-    const first = await listen("--https", "--ca-file", caFile);
+    const first = await listen(["--https", "--ca-file", caFile]);
     const trusted = readFileSync(caFile, "utf8");
     expect(await arrive(first.url, trusted)).toBe(204);
-    first.child.kill("SIGTERM");
-    await first.finished;
+    await first.started.stop();
 
-    const second = await listen("--https", "--ca-file", caFile);
+    const second = await listen(["--https", "--ca-file", caFile]);
     expect(await arrive(second.url, trusted)).toBe(204);
     expect(statSync(`${caFile}.key`).mode & 0o777).toBe(0o600);
-    second.child.kill("SIGTERM");
-    await second.finished;
+    await second.started.stop();
 
     // Without what it needs to be the same again, it says that the service has to hear of it.
     rmSync(`${caFile}.key`);
-    const third = startSealpost(
-      ["receiver", "listen", "--port", "0", "--https", "--ca-file", caFile, "--json"],
-      { stdio: ["ignore", "pipe", "pipe"], env: { SEALPOST_SECRET: SECRET } },
-    );
-    running = third;
-    const [line] = (await once(createInterface({ input: third.stdout! }), "line")) as [string];
-    expect(JSON.parse(line)).toEqual({ event: "authority_replaced", ca_file: caFile });
+    const third = await listen(["--https", "--ca-file", caFile, "--json"]);
+    expect(JSON.parse(third.first)).toEqual({ event: "authority_replaced", ca_file: caFile });
     expect(readFileSync(caFile, "utf8")).not.toBe(trusted);
   });
 

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { importSigningKey, signatureHeader } from "../../src/signing/index.ts";
 import { runSealpost } from "../support/command.ts";
+import { runProcess } from "../support/sealpost-process.ts";
 
 const secret = "whsec_c2VhbHBvc3QtdGVzdC1zZWNyZXQtMzItYnl0ZXMtbG9uZw==";
 const now = 1_763_600_000;
@@ -21,15 +22,14 @@ function headerAt(timestampSeconds: number, ...secrets: string[]): string {
 const env = { SEALPOST_SECRET: secret };
 
 function verify(header: string, ...others: string[]) {
-  return runSealpost(["signature", "verify", "--header", header, "--now", `${now}`, ...others], {
-    input: body,
-    env,
-  });
+  return runSealpost([...verifyArgs(header), ...others], { input: body, env });
 }
+const verifyArgs = (header: string) => ["signature", "verify", "--header", header, "--now", `${now}`];
 
 describe("a valid signature", () => {
   test("ends with 0", async () => {
-    const { code, stdout, stderr } = await verify(headerAt(now, secret), "--json");
+    const args = [...verifyArgs(headerAt(now, secret)), "--json"];
+    const { code, stdout, stderr } = await runProcess(args, { input: body, env });
     expect(JSON.parse(stdout)).toEqual({ valid: true, reason: null });
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   });
@@ -50,7 +50,7 @@ describe("a valid signature", () => {
 describe("the secret", () => {
   const folder = mkdtempSync(join(tmpdir(), "sealpost-secret-"));
   afterAll(() => rmSync(folder, { recursive: true }));
-  const args = ["signature", "verify", "--header", headerAt(now, secret), "--now", `${now}`];
+  const args = verifyArgs(headerAt(now, secret));
   const run = (more: readonly string[], variable = "") =>
     runSealpost([...args, ...more], { input: body, env: { SEALPOST_SECRET: variable } });
 
@@ -106,8 +106,8 @@ describe("a signature that is not valid", () => {
   });
 
   test("of changed bytes ends with 1", async () => {
-    const args = ["signature", "verify", "--header", headerAt(now, secret), "--now", `${now}`];
-    const { code } = await runSealpost(args, { input: Buffer.concat([body, body]), env });
+    const args = verifyArgs(headerAt(now, secret));
+    const { code } = await runProcess(args, { input: Buffer.concat([body, body]), env });
     expect(code).toBe(1);
   });
 });
@@ -133,7 +133,7 @@ describe("a usage error ends with 2 and one sentence", () => {
   test("standard input that cannot be read", async () => {
     const folder = openSync(tmpdir(), "r");
     const args = ["signature", "verify", "--header", header];
-    const { code, stderr } = await runSealpost(args, { input: folder, env });
+    const { code, stderr } = await runProcess(args, { input: folder, env });
     closeSync(folder);
     expect({ code, stderr }).toEqual({ code: 2, stderr: "Standard input cannot be read (EISDIR).\n" });
   });
@@ -141,7 +141,7 @@ describe("a usage error ends with 2 and one sentence", () => {
   test("standard input without end is read no further than the limit", async () => {
     const zeros = openSync("/dev/zero", "r");
     const args = ["signature", "verify", "--header", header];
-    const { code, stderr } = await runSealpost(args, { input: zeros, env });
+    const { code, stderr } = await runProcess(args, { input: zeros, env });
     closeSync(zeros);
     expect({ code, stderr }).toEqual({ code: 2, stderr: "Standard input is longer than 33554432 bytes.\n" });
   });

@@ -67,6 +67,15 @@ describe("user", () => {
       "sealpost user list",
     ],
     [
+      "a key of a user with a scope for what is the account's",
+      async () => {
+        const { stdout } = await create("auth|5");
+        const { user_id } = JSON.parse(stdout);
+        return await run("key", "create", "--user", user_id, "--scopes", "spaces:read,webhooks:write");
+      },
+      "The scope webhooks:write is for what is the account's",
+    ],
+    [
       "a key for a user and staff",
       () => run("key", "create", "--user", randomUUID(), "--staff", "--scopes", "spaces:read"),
       "--user ID",

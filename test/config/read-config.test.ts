@@ -28,6 +28,7 @@ describe("an empty environment", () => {
       attemptDeadlineMs: 15_000,
       connectTimeoutMs: 5_000,
       analysisBytesMax: 1_048_576,
+      accountStorageBytesMax: 17_179_869_184,
       dispatchInFlightMax: 1_000,
       rateLimitRequests: 600,
       rateLimitWindowSeconds: 60,

@@ -1,12 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import { enter, type Hand } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { unsafeAllowed } from "../support/dispatching.ts";
+import { targetsEnv } from "../support/dispatching.ts";
 import { countRows, publish, rowsOf } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
@@ -15,7 +12,6 @@ const PERMISSIONS = ["webhooks:read", "webhooks:write", "webhooks:secrets"];
 /** Every form of the screen. */
 const FORMS = ["change", "remove", "test", "pause", "resume", "check", "secret", "secret/rotate"];
 
-const folder = mkdtempSync(join(tmpdir(), "sealpost-endpoint-"));
 let database: TestDatabase;
 let api: TestApi;
 /** Accepts whatever comes. */
@@ -41,18 +37,12 @@ beforeAll(async () => {
     },
   });
   held = await startReceiver({ handler: () => letGo.promise.then(() => ({ status: 204 })) });
-  const caFile = join(folder, "ca.pem");
-  writeFileSync(caFile, gullible.caPem);
-  api = await startTestApi(database, {
-    TARGET_CA_FILE: caFile,
-    UNSAFE_ALLOWED_TARGETS: unsafeAllowed([gullible, careful, held]).join(","),
-  });
+  api = await startTestApi(database, targetsEnv([gullible, careful, held]));
 });
 afterAll(async () => {
   await api.close();
   await Promise.all([gullible.close(), careful.close(), held.close()]);
   await database.drop();
-  rmSync(folder, { recursive: true });
 });
 
 type Visit = Hand & { readonly account: TestAccount };
@@ -61,7 +51,7 @@ type Visit = Hand & { readonly account: TestAccount };
 async function visit(url: string | null, permissions: readonly string[] = PERMISSIONS): Promise<Visit> {
   const account = await api.newAccount();
   if (url !== null) await setEndpoint(database.pool, account.accountId, url);
-  return { ...(await enter(api, { key: account.key, permissions })), account };
+  return { ...(await enter(api, { key: account.ownKey, permissions })), account };
 }
 
 const target = (receiver: Receiver) => receiver.url("/webhooks").href;
@@ -112,7 +102,7 @@ describe("the endpoint", () => {
 
   test("is removed once somebody who has read what happens says so", async () => {
     const hand = await visit(target(gullible));
-    await api.ask("POST", "/v1/webhooks/endpoint/test", { key: hand.account.key });
+    await api.ask("POST", "/v1/webhooks/endpoint/test", { key: hand.account.ownKey });
     const asked = await hand.get(`${hand.base}/endpoint/remove`);
     expect(asked.text).toMatch(/1 delivery is open<\/a>.*abandoned as <code>no_target/s);
     const form = { _key: formKey(asked.text) };
@@ -275,7 +265,7 @@ describe("the secret", () => {
         `${hand.base}/endpoint?done=rotated`,
       ]);
     }
-    const { body } = await api.ask("GET", "/v1/webhooks/signing-secret", { key: hand.account.key });
+    const { body } = await api.ask("GET", "/v1/webhooks/signing-secret", { key: hand.account.ownKey });
     const previous = body.previous as { signing_secret: string; expires_at: string };
     expect(previous.signing_secret).toBe(hand.account.secret);
     expect(Date.parse(previous.expires_at) - Date.parse(body.created_at as string)).toBe(3_600_000);

@@ -1,23 +1,12 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { enter, type Got } from "../support/console.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { openApi } from "../support/open.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+const { database, api } = await openApi();
 
 async function countOf(deliveries: number): Promise<string | undefined> {
-  const { accountId, key } = await api.newAccount();
+  const { accountId, ownKey: key } = await api.newAccount();
   for (let from = 0; from < deliveries; from += 1_000) {
     const count = Math.min(1_000, deliveries - from);
     const names = Array.from({ length: count }, (_, n) => `inv-${from + n}`);
@@ -37,7 +26,7 @@ test.each([
 });
 
 test("shows every row once over all pages while others are published", async () => {
-  const { accountId, key } = await api.newAccount();
+  const { accountId, ownKey: key } = await api.newAccount();
   const publishSome = (name: string, count: number) =>
     publishAt(
       database.pool,

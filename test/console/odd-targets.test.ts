@@ -1,24 +1,13 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { enter } from "../support/console.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { openApi } from "../support/open.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+const { database, api } = await openApi();
 
 test.each(["https://example.com:+443/", "https://foo.1/"])(
   "a webhook_url that is no URL, %s, stands in the log as it is",
   async (webhookUrl) => {
-    const { accountId, key } = await api.newAccount();
+    const { accountId, ownKey: key } = await api.newAccount();
     await database.pool.query("select sealpost.publish_analysis($1, $2, $3)", [
       accountId,
       '{"id":"odd","status":"succeeded"}',

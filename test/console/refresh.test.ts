@@ -1,7 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { withoutKeys } from "../../src/console/forms.ts";
-import { HAS_BROWSER } from "../support/browser.ts";
 import { enter } from "../support/console.ts";
 import { type BrowsedConsole, browseConsole } from "../support/console-browser.ts";
 import { endAttempts, layDeliveries } from "../support/console-deliveries.ts";
@@ -63,7 +62,7 @@ describe("a page that its script asks for again", () => {
   test.each(Object.entries(changes))(
     "is not sent anew while it is the same, and never kept by a cache: %s",
     async (asked, change) => {
-      const hand = await enter(stage.api, { key: account.key, permissions: PERMISSIONS });
+      const hand = await enter(stage.api, { key: account.ownKey, permissions: PERMISSIONS });
       const path = asked === "delivery" ? `/deliveries/${(await deliveryOf("inv-1")).id}` : asked;
       const first = await hand.get(hand.base + path, again());
       const tag = first.headers.get("etag")!;
@@ -80,11 +79,10 @@ describe("a page that its script asks for again", () => {
   );
 });
 
-// Where there is no Chromium at its place (Debian's package `chromium`) there is nothing to drive.
-describe.skipIf(!HAS_BROWSER)("in a browser", () => {
+describe("in a browser", { tags: ["slow"] }, () => {
   /** On a page whose clock the test moves on. */
   async function open(path = "/deliveries") {
-    const viewer = await stage.open({ key: account.key, permissions: PERMISSIONS });
+    const viewer = await stage.open({ key: account.ownKey, permissions: PERMISSIONS });
     await viewer.page.clock.install();
     await viewer.page.goto(stage.address(path, account));
     return viewer;
@@ -159,7 +157,9 @@ describe.skipIf(!HAS_BROWSER)("in a browser", () => {
     const { id } = await deliveryOf("inv-1");
     const { page, context, complaints } = await open(`/deliveries/${id}`);
     await page.click(".attempts summary");
-    const asked = await stage.api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`, { key: account.key });
+    const asked = await stage.api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`, {
+      key: account.ownKey,
+    });
     expect(asked.status).toBe(202);
     await endAttempts(stage.database, new Map([[id, "succeeded"]]));
     await refresh(page);
@@ -204,7 +204,7 @@ describe.skipIf(!HAS_BROWSER)("in a browser", () => {
 
   test("without a database the rows stay under a banner, and all recovers by itself", async () => {
     const { page, context } = await open();
-    const lost = await stage.open({ key: account.key });
+    const lost = await stage.open({ key: account.ownKey });
     const before = await names(page);
     await proxy.cut();
     await refresh(page);

@@ -1,35 +1,26 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { openConsole } from "../../src/app/console-link.ts";
 import { DAY_MS } from "../../src/model/time.ts";
 import { enter, type Got, type Hand, postForm, request, tokenOf } from "../support/console.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { countRows, deleteRows, makePartitionsFrom } from "../support/installation.ts";
-import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
-import { type RunningProcess, startProcess } from "../support/sealpost-processes.ts";
+import { openApi } from "../support/open.ts";
+import type { TestAccount } from "../support/sealpost-api.ts";
+import { type SealpostProcess, startProcess } from "../support/sealpost-process.ts";
 
 const MAY_REPLAY = ["webhooks:read", "webhooks:replay"];
 
-let database: TestDatabase;
-let api: TestApi;
+const { database, api } = await openApi();
 let account: TestAccount;
 let hand: Hand;
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
 /** Each test has an account of its own: three abandoned deliveries, two that fail, two that have arrived. */
 beforeEach(async () => {
   await deleteRows(database.pool, "replays");
   account = await api.newAccount();
   await layDeliveries(database, account.accountId, { abandoned: 3, failed: 2, succeeded: 2, pending: 1 });
-  hand = await enter(api, { key: account.key, permissions: MAY_REPLAY });
+  hand = await enter(api, { key: account.ownKey, permissions: MAY_REPLAY });
 });
 
 /** Follows a screen to where it sends its viewer. */
@@ -75,7 +66,7 @@ const replays = () => countRows(database.pool, "replays", { account_id: account.
 describe("a bulk replay", () => {
   test("shows how many match, as the dry run counts them, and where they go", async () => {
     const dryRun = await api.ask("POST", "/v1/webhooks/replays", {
-      key: account.key,
+      key: account.ownKey,
       body: { filter: { status: "abandoned", reason: "attempts_exhausted" }, dry_run: true },
     });
     const page = await open("/replays/new?status=abandoned&reason=attempts_exhausted");
@@ -195,7 +186,7 @@ describe("a bulk replay", () => {
 
   test("is nowhere for a session that only reads, and its forged forms are refused", async () => {
     const form = formOn(await open("/replays/new"));
-    const reader = await enter(api, { key: account.key, permissions: ["webhooks:read"] });
+    const reader = await enter(api, { key: account.ownKey, permissions: ["webhooks:read"] });
     const log = await reader.get(`${reader.base}/deliveries`);
     expect(log.text).not.toMatch(/replays|Replay all/);
     for (const path of ["/replays", "/replays/new?status=failed&status=abandoned"]) {
@@ -210,31 +201,29 @@ describe("a bulk replay", () => {
 
   test("outlives the process that took it, is stopped by another, and the log names the person", async () => {
     const form = formOn(await open("/replays/new"));
-    const [one, other] = await Promise.all([
-      startProcess("serve", database),
-      startProcess("serve", database),
-    ]);
-    const by = (process: RunningProcess): Hand => {
-      const url = String(process.told.listening);
+    const env = { DATABASE_URL: database.url };
+    const [one, other] = await Promise.all([startProcess("serve", env), startProcess("serve", env)]);
+    const by = (process: SealpostProcess): Hand => {
+      const url = process.url;
       const get: Hand["get"] = (path) => request(url, "GET", path, { cookie: hand.cookie });
       const send: Hand["post"] = (path, fields = {}) => postForm(url, path, fields, { cookie: hand.cookie });
       return { ...hand, get, post: send };
     };
-    const made = await post("/replays", form, by(one), String(one.told.listening));
-    await one.end("SIGKILL");
+    const made = await post("/replays", form, by(one), one.url);
+    await one.kill();
     expect(made.status).toBe(303);
     const page = await open(locationOf(made), by(other));
     expect(page.text).toContain("0 of 5 started");
     const path = page.path.replace(/\?.*/, "");
     const stopped = await by(other).post(`${hand.base}${path}/cancel`, { _key: "stop" });
     expect((await open(locationOf(stopped), by(other))).text).toContain("Stopped: no more are started");
-    await other.end("SIGTERM");
-    const { body } = await api.ask("GET", "/v1/audit?limit=2", { key: account.key });
+    await other.stop();
+    const { body } = await api.ask("GET", "/v1/audit?limit=2", { key: account.ownKey });
     expect(body.items).toMatchObject([
       { operation: "webhooks.replays.cancel", actor: { kind: "key", viewer: "Sam Viewer" } },
       { operation: "webhooks.replays.create", actor: { kind: "key", viewer: "Sam Viewer" } },
     ]);
-    const reader = await enter(api, { key: account.key, permissions: ["audit:read"], path: "/audit" });
+    const reader = await enter(api, { key: account.ownKey, permissions: ["audit:read"], path: "/audit" });
     const changes = await reader.get(`${reader.base}/audit`);
     expect(changes.text.replaceAll("<wbr>", "")).toMatch(
       /Sam Viewer \(API key .*webhooks\.replays\.cancel.*webhooks\.replays\.create/s,
@@ -252,7 +241,7 @@ describe("a bulk replay", () => {
     const cookie = entered.headers.get("set-cookie")!.split(";")[0]!;
     const form = formOn(await open("/replays/new"));
     expect(await post("/replays", form, { ...hand, cookie })).toMatchObject({ status: 303 });
-    const { body } = await api.ask("GET", "/v1/webhooks/replays", { key: account.key });
+    const { body } = await api.ask("GET", "/v1/webhooks/replays", { key: account.ownKey });
     expect(body.items).toMatchObject([{ matched: 5, created_by: null }]);
   });
 

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { digestApiKey } from "../../src/api/api-keys.ts";
 import { openConsole } from "../../src/app/console-link.ts";
 import { SESSIONS_MAX } from "../../src/model/console.ts";
+import { findSessions } from "../../src/store/console-sessions.ts";
 import { enter, newLink, postForm, request, tokenOf } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
@@ -131,6 +132,24 @@ describe("a link", () => {
     await newLink(api);
   });
 
+  test("is one too many for a user with half of what the account's others leave", async () => {
+    const { accountId, key, ownKey } = await api.newAccount();
+    const other = await api.newUser(accountId);
+    await database.pool.query(
+      `insert into sealpost.console_sessions (account_id, key_id, permissions, expires_at)
+       select k.account_id, case when n > 1 then k.id end, '{}', now() + interval '1 hour'
+       from sealpost.api_keys as k, generate_series(1, $2::integer) as n
+       where k.account_id = $1 and k.user_id is not null and k.user_id <> $3`,
+      [accountId, SESSIONS_MAX / 2, other.userId],
+    );
+    const body = { viewer: { id: "u", label: "U" } };
+    const ask = (by: string) => api.ask("POST", "/v1/console/links", { key: by, body });
+    expect((await ask(key)).status).toBe(201);
+    expect(await ask(key)).toMatchObject({ status: 409, body: { code: "too_many_sessions" } });
+    expect([(await ask(other.key)).status, (await ask(ownKey)).status]).toEqual([201, 201]);
+    await database.pool.query("delete from sealpost.console_sessions where permissions = '{}'");
+  });
+
   test("leaves its token, and the session's secret, in no log and no row", async () => {
     const link = await newLink(api);
     const entered = await postForm(api.url, "/console/enter", { t: tokenOf(link) });
@@ -232,6 +251,55 @@ describe("a session", () => {
     expect(await other.get(`${other.base}/deliveries`)).toMatchObject({ status: 200 });
     const listed = await api.ask("GET", "/v1/console/sessions?viewer_id=other");
     expect(listed.body).toMatchObject({ total: 1, items: [{ viewer: { id: "other", label: "Other" } }] });
+  });
+
+  test("of a key that acts for a user is listed and ended by that user's keys, and by the account's", async () => {
+    const other = await api.newUser(api.account.accountId);
+    const { ownKey, key: userKey, accountId } = api.account;
+    const path = "/v1/console/sessions";
+    const keys = { ownKey, userKey, otherKey: other.key };
+    const viewers = async (key: string) => {
+      const { items } = (await api.ask("GET", path, { key })).body as { items: { viewer: { id: string } }[] };
+      return items.map(({ viewer: { id } }) => id).filter((id) => id.endsWith("-of-users"));
+    };
+    const enterWith = (who: keyof typeof keys) =>
+      enter(api, { key: keys[who], viewer: { id: `${who}-of-users`, label: "Ada" } });
+    const [byOwn, byUser, byOther] = [
+      await enterWith("ownKey"),
+      await enterWith("userKey"),
+      await enterWith("otherKey"),
+    ];
+    const all = ["otherKey", "userKey", "ownKey"].map((who) => `${who}-of-users`);
+    expect(await viewers(ownKey)).toEqual(all);
+    expect(await viewers(userKey)).toEqual(["userKey-of-users"]);
+    const open = async () =>
+      (await Promise.all([byOwn, byUser, byOther].map(({ get, base }) => get(`${base}/deliveries`)))).map(
+        ({ status }) => status,
+      );
+    expect(await open()).toEqual([200, 200, 200]);
+    const { rows } = await database.pool.query(
+      "select id from sealpost.console_sessions where account_id = $1 and viewer_id = 'ownKey-of-users'",
+      [accountId],
+    );
+    for (const body of [{ session_id: rows[0].id }, { viewer_id: "otherKey-of-users" }])
+      expect((await api.ask("POST", `${path}/revoke`, { key: userKey, body })).status).toBe(204);
+    expect(await open()).toEqual([200, 200, 200]);
+    expect((await api.ask("POST", `${path}/revoke`, { key: userKey })).status).toBe(204);
+    expect(await open()).toEqual([200, 401, 200]);
+    expect((await api.ask("POST", `${path}/revoke`, { key: ownKey })).status).toBe(204);
+    expect(await open()).toEqual([401, 401, 401]);
+  });
+
+  test("acts for the user of its key, and shows nothing of what is the account's", async () => {
+    const { key, accountId, userId } = api.account;
+    const { cookie, get, base } = await enter(api, { key, permissions: ["webhooks:read"] });
+    const digest = digestApiKey(cookie.split("=")[1]!).toString("hex");
+    expect((await findSessions(database.pool, [digest])).get(digest)).toMatchObject({ accountId, userId });
+    expect((await get(`${base}/audit`)).status).toBe(403);
+    for (const permission of ["audit:read", "webhooks:write", "webhooks:secrets"]) {
+      const asked = { key, body: { viewer: { id: "u", label: "U" }, permissions: [permission] } };
+      expect((await api.ask("POST", "/v1/console/links", asked)).status).toBe(400);
+    }
   });
 
   test("that the command line opened may do everything, and the audit log says who it was", async () => {

@@ -164,7 +164,7 @@ describe("a session of staff", () => {
   });
 
   test("is nobody else's, whatever the cookie is called", async () => {
-    const [viewer, hand] = [await enter(api, { key: acme.key }), await enterAsStaff(api, { key })];
+    const [viewer, hand] = [await enter(api, { key: acme.ownKey }), await enterAsStaff(api, { key })];
     const renamed = (cookie: string, name: string) => `${name}=${cookie.split("=")[1]}`;
     const get = (path: string, cookie: string) => request(api.url, "GET", path, { cookie });
     expect(await get(FRONT, renamed(viewer.cookie, "__Host-sp-staff"))).toMatchObject({ status: 401 });
@@ -219,7 +219,7 @@ describe("an assertion of the proxy in front", () => {
         details: { note: "INC-7" },
       },
     ]);
-    const replays = await api.ask("GET", "/v1/webhooks/replays", { key: acme.key });
+    const replays = await api.ask("GET", "/v1/webhooks/replays", { key: acme.ownKey });
     expect(replays.body.items).toMatchObject([
       { created_by: { staff: true, key_id: null, name: null, viewer: null } },
     ]);

@@ -1,6 +1,5 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { HAS_BROWSER } from "../support/browser.ts";
 import { enter, postForm } from "../support/console.ts";
 import { type BrowsedConsole, browseConsole } from "../support/console-browser.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
@@ -84,8 +83,7 @@ describe("the zone that times are shown in", () => {
   });
 });
 
-// Where there is no Chromium at its place (Debian's package `chromium`) there is nothing to drive.
-describe.skipIf(!HAS_BROWSER)("in a browser", () => {
+describe("in a browser", { tags: ["slow"] }, () => {
   const shown = (page: Page) => page.locator("table.log time").first().textContent();
 
   test("the browser's own zone is a click away, and stays through refreshes and on other pages", async () => {

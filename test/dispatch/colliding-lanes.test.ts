@@ -1,21 +1,17 @@
 // A lane's hash is no secret: an attacker who knows a victim's account id can find an origin of its own that shares it.
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { LANE_LIMITS } from "../../src/dispatch/lane-limits.ts";
 import { Lanes } from "../../src/dispatch/lanes.ts";
 import { takeBackLetGo } from "../../src/store/promote.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { openDispatchPool, publishAt } from "../support/delivery-rows.ts";
 import { changeRows, insertAccount } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 import { takeWakeups } from "../support/wakeup-jobs.ts";
 
 const LANE = "7";
 const FLOOD = 20;
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
+const database = await openDatabase();
 
 it("lanes of two accounts are apart in a dispatcher, though their hashes are the same", () => {
   const lanes = new Lanes({

@@ -1,6 +1,5 @@
 import { once } from "node:events";
-import type { Pool } from "pg";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createEgress } from "../../src/app/egress.ts";
 import { createDelivering } from "../../src/dispatch/deliver.ts";
 import { Dispatcher, type DispatcherOptions } from "../../src/dispatch/dispatcher.ts";
@@ -11,8 +10,7 @@ import { freeLeases } from "../../src/store/leases.ts";
 import { isRefusedData, isUnreadableData } from "../../src/store/pools.ts";
 import { promoteDue, takeBackLetGo, wakeSoon } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { deliveryRow, openDispatchPool, openRow, publishAt } from "../support/delivery-rows.ts";
+import { deliveryRow, openRow, publishAt } from "../support/delivery-rows.ts";
 import { testConfig } from "../support/dispatching.ts";
 import {
   createTestAccount,
@@ -21,6 +19,7 @@ import {
   SECRETS_KEY,
   spoilSecrets,
 } from "../support/installation.ts";
+import { openForDispatch } from "../support/open.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { patientSignal } from "../support/time-limits.ts";
 
@@ -34,21 +33,12 @@ function gate() {
 type Claiming = DispatcherOptions["claim"];
 type Writing = DispatcherOptions["write"];
 
-let database: TestDatabase;
-let pool: Pool;
+const { database, pool } = await openForDispatch();
 let receiver: Receiver;
 let published = 0;
 const stops: (() => Promise<void>)[] = [];
 const gates: (() => void)[] = [];
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-  pool = openDispatchPool(database);
-});
-afterAll(async () => {
-  await pool.end();
-  await database.drop();
-});
 beforeEach(async () => {
   receiver = await startReceiver();
 });

@@ -100,6 +100,10 @@ describe("a lane's limit", () => {
     expect(state.limit).toBe(51);
   });
 
+  it("learns nothing of an answer that nobody knows", () => {
+    expect(() => learn(newLaneState(), { kind: "maybe" } as never, 0, LIMIT_MAX)).toThrow("Unknown answer");
+  });
+
   it("is not lowered by a receiver that is always slow", () => {
     expect(laneAfter(...answers(200, 14_000)).limit).toBe(128);
   });

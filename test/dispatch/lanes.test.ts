@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { ANSWERED, by, LanesBench, SILENT, UNKNOWN } from "../support/lanes-bench.ts";
-import { patience } from "../support/time-limits.ts";
 
 it("gives accounts with nothing in flight one delivery each, where only they are asked for", () => {
   const bench = new LanesBench();
@@ -57,6 +56,8 @@ describe("places in flight", () => {
     const bench = new LanesBench({ inFlightMax: 3, silentInFlightMax: 3 });
     for (const name of ["a/1", "b/1", "c/1", "d/1"]) bench.fill(name, 2);
     expect(bench.takeAll()).toHaveLength(3);
+    bench.lanes.setAnsweredBefore({ accountId: "d", lane: "1" });
+    expect(bench.lanes.takeOfIdle(10), "not even for who has none").toEqual([]);
     bench.end("b/1", UNKNOWN);
     expect(bench.takeAll()).toHaveLength(1);
   });
@@ -69,6 +70,18 @@ describe("places in flight", () => {
     expect(bench.takeAll()).toHaveLength(875);
     bench.fill("b/1", 5);
     expect(bench.takeAll(), "room for whoever comes next").toHaveLength(2);
+  });
+
+  it("of the eighth that is kept for others are the fewer for each, the more of them there are", () => {
+    const bench = new LanesBench();
+    for (const name of ["a", "b", "c", "d"])
+      for (let n = 0; n < 10; n++) bench.answering(`${name}/${n}`, 100);
+    const filled = (name: string) => {
+      for (let n = 0; n < 10; n++) bench.fill(`${name}/${n}`, 100);
+      return bench.takeAll().length;
+    };
+    // 125 and a quarter of what is left of them, 62 aside: an account with 16 to 31 in flight has more than that.
+    expect(["a", "b", "c", "d"].map(filled)).toEqual([875, 16, 15, 8]);
   });
 
   it("are left for the next account even by a hundred greedy ones", () => {
@@ -126,6 +139,99 @@ describe("places in flight", () => {
     bench.end("a/1", UNKNOWN);
     expect(bench.takeAll()).toHaveLength(1);
   });
+});
+
+describe("what is told of lanes", () => {
+  it("counts those that wait at their limit, and accounts that do", () => {
+    const bench = new LanesBench({ accountInFlightMax: 2 });
+    const counts = () => [bench.lanes.heldLanes, bench.lanes.cappedAccounts, bench.lanes.activeAccounts];
+    for (const name of ["a/1", "b/1"]) bench.answering(name);
+    expect(counts()).toEqual([0, 0, 0]);
+    bench.fill("a/1", 1);
+    expect(counts(), "it has not begun").toEqual([0, 0, 1]);
+    bench.fill("a/1", 1, 1);
+    bench.takeAll();
+    expect(counts(), "at both limits, and nothing waits").toEqual([0, 0, 1]);
+    bench.fill("a/1", 1, 2);
+    bench.fill("b/1", 1);
+    expect(counts()).toEqual([1, 1, 2]);
+    bench.end("a/1", UNKNOWN);
+    expect(counts()).toEqual([0, 0, 2]);
+  });
+
+  it("counts what is to be told to the database, and what of it is asked for", () => {
+    const bench = new LanesBench({ laneIdsMax: 2 });
+    const counts = () => [bench.lanes.createdCount, bench.lanes.answeredCount, bench.lanes.letGoCount];
+    expect(counts()).toEqual([0, 0, 0]);
+    bench.answering("a/1");
+    bench.fill("b/1", 1);
+    expect(counts()).toEqual([2, 1, 0]);
+    bench.fill("a/1", 3);
+    bench.take(2);
+    expect(counts()).toEqual([2, 1, 1]);
+    expect(bench.lanes.drainCreated(1)).toEqual([{ accountId: "a", lane: "1" }]);
+    expect(counts()).toEqual([1, 1, 1]);
+    bench.lanes.drainAnswered(10);
+    bench.lanes.drainLetGo(10);
+    expect(counts()).toEqual([1, 0, 0]);
+  });
+
+  it("is asked again of those that have something waiting and never answered, in turn", () => {
+    const bench = new LanesBench({ silentInFlightMax: 2 });
+    bench.answering("known/1");
+    for (const name of ["a/1", "b/1", "c/1"]) bench.fill(name, 1);
+    bench.fill("known/1", 5);
+    bench.lanes.drainCreated(10);
+    const asked = (max: number) => {
+      bench.lanes.askAgain(max);
+      return bench.lanes.drainCreated(10).map(({ accountId }) => accountId);
+    };
+    expect([asked(2), asked(2), asked(10)]).toEqual([
+      ["a", "b"],
+      ["c", "a"],
+      ["b", "c", "a"],
+    ]);
+    bench.take(1);
+    expect(asked(10), "of one nothing waits any more").toHaveLength(2);
+    bench.lanes.setAnsweredBefore({ accountId: "c", lane: "1" });
+    expect(asked(10)).toEqual(["b"]);
+  });
+
+  it("is nothing any more of one that is forgotten", () => {
+    const bench = new LanesBench({ idleLanesMax: 0 });
+    bench.fill("a/1", 1);
+    bench.takeAll();
+    bench.end("a/1", UNKNOWN);
+    bench.answering("b/1");
+    const { lanes } = bench;
+    expect([lanes.createdCount, lanes.answeredCount, lanes.silentLanes]).toEqual([0, 0, 0]);
+    lanes.askAgain(10);
+    lanes.setAnsweredBefore({ accountId: "a", lane: "1" });
+    lanes.setHeld("a", true);
+    lanes.refill({ accountId: "a", lane: "1" }, [], null);
+    expect([lanes.createdCount, lanes.silentLanes, lanes.waitingIds]).toEqual([0, 0, 0]);
+    expect(bench.fill("b/1", 1)).toEqual([true]);
+    expect(lanes.silentLanes, "known no more").toBe(1);
+  });
+
+  it("is refused where nothing is in flight", () => {
+    const { lanes } = new LanesBench();
+    const taken = { deliveryId: "1", accountId: "a", lane: "7", epoch: 0 };
+    expect(() => lanes.release(taken, UNKNOWN)).toThrow("the lane 7 of account a has nothing in flight");
+  });
+});
+
+it("starts nothing of an account that is held, until it is held no more", () => {
+  const bench = new LanesBench();
+  for (const name of ["a/1", "b/1"]) bench.answering(name);
+  for (const name of ["a/1", "a/silent", "b/1"]) bench.fill(name, 1);
+  bench.lanes.setHeld("a", true);
+  bench.lanes.setHeld("a", true);
+  expect(bench.takeAll()).toEqual(["b/1#00000000"]);
+  bench.fill("a/1", 1, 1);
+  expect(bench.takeAll()).toEqual([]);
+  bench.lanes.setHeld("a", false);
+  expect(bench.takeAll().sort()).toEqual(["a/1#00000000", "a/1#00000001", "a/silent#00000000"]);
 });
 
 describe("what is remembered", () => {
@@ -203,9 +309,20 @@ describe("what is remembered", () => {
     bench.fill("a/1", 5);
     bench.fill("b/1", 1);
     bench.take(4);
-    expect(bench.lanes.clear()).toHaveLength(2);
-    expect([bench.lanes.waitingIds, bench.lanes.inFlight]).toEqual([0, 4]);
+    expect(bench.lanes.clear()).toEqual(["a/1#00000003", "a/1#00000004"]);
+    expect([bench.lanes.waitingIds, bench.lanes.inFlight, bench.lanes.activeAccounts]).toEqual([0, 4, 2]);
     expect(bench.takeAll()).toEqual([]);
+    expect(bench.lanes.clear()).toEqual([]);
+  });
+
+  it("is not asked for any more of what was given back", () => {
+    const bench = new LanesBench({ laneIdsMax: 2 });
+    bench.answering("a/1");
+    bench.fill("a/1", 3);
+    bench.take(1);
+    expect([bench.lanes.letGoCount, bench.lanes.lettingGoLanes]).toEqual([1, 1]);
+    bench.lanes.clear();
+    expect(bench.lanes.drainLetGo(10)).toEqual([]);
   });
 
   it("of an idle lane is its limit, the longest idle going first; one that never answered has none", () => {
@@ -230,15 +347,20 @@ describe("what is remembered", () => {
 
   it("costs a healthy account the same however many silent lanes another one has", () => {
     const bench = new LanesBench({ inFlightMax: 1_000_000, silentInFlightMax: 1_000 });
-    const tookMs = () => {
-      const startedAt = performance.now();
-      for (let n = 0; n < 2_000; n++) bench.answering("healthy/1");
-      return performance.now() - startedAt;
-    };
-    tookMs();
-    const aloneMs = tookMs();
+    const alone = new LanesBench({ inFlightMax: 1_000_000, silentInFlightMax: 1_000 });
     for (let n = 0; n < 5_000; n++) bench.fill(`flood/${n}`, 1);
     bench.lanes.take(1_000);
-    expect(tookMs()).toBeLessThan(5 * aloneMs + patience(50));
+    const tookMs = (of: LanesBench) => {
+      const startedAt = performance.now();
+      for (let n = 0; n < 500; n++) of.answering("healthy/1");
+      return performance.now() - startedAt;
+    };
+    tookMs(alone);
+    // In pairs: a slow moment of the machine makes one or two worse, never all of them.
+    const ratios = Array.from({ length: 8 }, () => {
+      const aloneMs = tookMs(alone);
+      return tookMs(bench) / aloneMs;
+    });
+    expect(Math.min(...ratios)).toBeLessThan(5);
   });
 });

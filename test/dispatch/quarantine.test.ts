@@ -1,10 +1,9 @@
 import { pino } from "pino";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createEgress } from "../../src/app/egress.ts";
 import { Quarantine, type QuarantineRun } from "../../src/dispatch/quarantine.ts";
 import { deliverInQuarantine } from "../../src/dispatch/quarantine-process.ts";
 import { tryToLockTable } from "../../src/store/table-lock.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows, claim, deliveryRow, openDispatchPool, openRow } from "../support/delivery-rows.ts";
 import { testConfig } from "../support/dispatching.ts";
 import {
@@ -15,16 +14,13 @@ import {
   SECRETS_KEY,
   spoilSecrets,
 } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 
-let database: TestDatabase;
+const database = await openDatabase();
 let receiver: Receiver;
 let published = 0;
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
 beforeEach(async () => {
   asked = new AbortController();
   receiver = await startReceiver();

@@ -26,6 +26,12 @@ describe("silent receivers", () => {
     expect(bench.takeAll(), "a new account's first attempt starts at once").toEqual(["new/1#00000000"]);
   });
 
+  it("of one account leave an eighth of what is for silent ones, where that is less", () => {
+    const bench = new LanesBench({ accountSilentMin: 250, silentInFlightMax: 200 });
+    for (let n = 0; n < 400; n++) bench.fill(`flood/${n}`, 1);
+    expect(bench.takeAll(), "64 to 127 are one class, and 25 are kept").toHaveLength(111);
+  });
+
   it("of twenty accounts leave a place for the next account's first attempt", () => {
     const bench = new LanesBench();
     bench.answering("known/1", 3);

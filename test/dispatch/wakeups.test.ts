@@ -1,18 +1,14 @@
 import { EventEmitter, once } from "node:events";
 import { makeWorkerUtils } from "graphile-worker";
 import type { Pool } from "pg";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import type { WaitingDelivery } from "../../src/dispatch/lanes.ts";
 import { Wakeups } from "../../src/dispatch/wakeups.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { begin, insertAccount, publish } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 import { countJobs } from "../support/wakeup-jobs.ts";
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
+const database = await openDatabase();
 
 let running: Wakeups | null = null;
 afterEach(async () => {

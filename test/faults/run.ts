@@ -8,6 +8,7 @@ import { parseArgs } from "node:util";
 import { createDispatchPool } from "../../src/store/pools.ts";
 import { Chance } from "../simulation/chance.ts";
 import { SqlTwin } from "../simulation/sql-twin.ts";
+import { watchSlowness } from "../support/suite-setup.ts";
 import { inWords } from "./harness/figures.ts";
 import { openLongPlace } from "./harness/long-place.ts";
 import type { Figures, Place } from "./harness/scenario.ts";
@@ -29,6 +30,7 @@ process.exitCode = values.prove ? await prove(console.log) : await playAll(Numbe
 
 async function playAll(seed: number): Promise<number> {
   console.log(`seed ${seed}`);
+  const slowness = await watchSlowness();
   const minutes = Number(values.minutes);
   const { place, close } = await openLongPlace(new Chance(seed), minutes);
   const plays: [string, () => Promise<Figures>][] = [
@@ -42,6 +44,7 @@ async function playAll(seed: number): Promise<number> {
   if (unknown.length > 0) {
     console.log(`There is no ${unknown.join(", ")}, but: ${names.join(", ")}`);
     await close();
+    await slowness.stop();
     return 2;
   }
   const asked = plays.filter(([name]) => only.includes(name));
@@ -56,6 +59,9 @@ async function playAll(seed: number): Promise<number> {
     }
   }
   await close();
+  const slowest = await slowness.stop();
+  if (slowest > 1)
+    console.log(`The machine was up to ${slowest} times slower than usual, and so were time limits.`);
   console.log(`${asked.length - failures} of ${asked.length} held. Again: npm run faults -- --seed ${seed}`);
   return failures > 0 ? 1 : 0;
 }

@@ -1,9 +1,11 @@
 // A random history: an account that is published to, delivers, fails, replays and is read, while it moves, and while
 // the move is killed again and again.
+
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import { expect } from "vitest";
 import { COMMAND_LINE } from "../../src/model/audit.ts";
+import { wholeAccount } from "../../src/model/reader.ts";
 import type { MovePart } from "../../src/moves/move.ts";
 import { moveAccount } from "../../src/moves/move-account.ts";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
@@ -89,7 +91,7 @@ export class History {
 
   async #beginReplay(): Promise<void> {
     await inTransaction(this.#world.source.database.pool, (tx) =>
-      createReplay(tx, this.#account.accountId, {
+      createReplay(tx, wholeAccount(this.#account.accountId), {
         filter: { ...NO_FILTER, status: ["abandoned"] },
         asked: {},
         ratePerSecond: this.#chance.pick([5, 20, 100]),
@@ -194,7 +196,13 @@ export class History {
     for (let isLast = false; !isLast && !this.#hasFailed; ) {
       isLast = !this.#isReading;
       const { accountId } = this.#account;
-      const found = await findFeedPlaces(here.database.pool, accountId, cursor, FEED_RETENTION_MS, 5);
+      const found = await findFeedPlaces(
+        here.database.pool,
+        wholeAccount(accountId),
+        cursor,
+        FEED_RETENTION_MS,
+        5,
+      );
       this.#read.push(...found.places.map(({ deliveryId }) => deliveryId));
       const isEnd = found.places.length < 5;
       cursor = isEnd ? Math.max(found.newest, cursor) : found.places.at(-1)!.position;

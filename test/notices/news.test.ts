@@ -1,10 +1,9 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { lookForNews } from "../../src/notices/news.ts";
 import { noteCertificates } from "../../src/store/endpoint-certificates.ts";
 import { type EndpointNews, noteEndpointNews } from "../../src/store/endpoint-health.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import { forgetNotices, listNotices } from "../../src/store/notices.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
   begin,
   changeRows,
@@ -16,17 +15,14 @@ import {
   rowOf,
   untilSomebodyWaits,
 } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 const URL = "https://hooks.example.com/in?token=t";
 
-let database: TestDatabase;
+const database = await openDatabase();
 let accountId: string;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
 beforeEach(async () => {
   ({ accountId } = await createTestAccount(database, URL));
 });

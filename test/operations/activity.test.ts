@@ -1,33 +1,24 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { countActivity } from "../../src/store/activity.ts";
 import { type EndedAttempt, endedAttempt, insertAttempts } from "../support/attempt-rows.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { changeRows } from "../support/installation.ts";
-import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { openApi } from "../support/open.ts";
+import type { TestAccount } from "../support/sealpost-api.ts";
 
 const path = "/v1/webhooks/activity";
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-let database: TestDatabase;
-let api: TestApi;
+const { database, api } = await openApi();
 let account: TestAccount;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
 beforeEach(async () => {
   account = await api.newAccount();
 });
 
 const iso = (ms: number) => new Date(ms).toISOString();
 const ask = async (query: Record<string, string>) =>
-  await api.ask("GET", `${path}?${new URLSearchParams(query)}`, { key: account.key });
+  await api.ask("GET", `${path}?${new URLSearchParams(query)}`, { key: account.ownKey });
 
 /** In the activity as a leader would have counted them. */
 async function count(attempts: readonly (Partial<EndedAttempt> & { agoMs: number })[]) {
@@ -94,7 +85,7 @@ test("shows an account its own and nobody else's", async () => {
   const { body } = await ask({ bucket: "5m" });
   expect(body.top).toEqual([]);
   expect((body.items as { failed: number }[]).every(({ failed }) => failed === 0)).toBe(true);
-  const theirs = await api.ask("GET", path, { key: other.key });
+  const theirs = await api.ask("GET", path, { key: other.ownKey });
   expect(theirs.body.top).toHaveLength(1);
 });
 

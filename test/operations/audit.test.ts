@@ -38,7 +38,7 @@ const setEndpoint = (key: string, more: object = {}) =>
 
 async function list(query = "", key: string | null = null, headers: Record<string, string> = {}) {
   const { status, body } = await api.ask("GET", `/v1/audit${query}`, {
-    key: key ?? api.account.key,
+    key: key ?? api.account.ownKey,
     headers,
   });
   return { status, body, items: (body.items ?? []) as Json[] };
@@ -90,10 +90,10 @@ describe("every write through the API", () => {
     "leaves one row that names who did it (%s), and no secret",
     async (kind) => {
       const account = await api.newAccount();
-      const key = kind === "key" ? account.key : staff;
-      const key_id = await idOf(key);
+      const keyFor = (operation: string) =>
+        kind === "staff_key" ? staff : usersOnly.includes(operation) ? account.key : account.ownKey;
       const headers = kind === "key" ? {} : { "x-account-id": account.accountId };
-      const secrets = [account.secret, account.key, staff];
+      const secrets = [account.secret, account.key, account.ownKey, staff];
       const made: Made = { user: (await api.newUser(account.accountId)).userId };
       // Staff are users of no account.
       const requests = Object.entries(REQUESTS).filter(
@@ -104,7 +104,7 @@ describe("every write through the API", () => {
         const requestId = `${operation} by ${kind}`;
         const again: Parameters<TestApi["ask"]>[] = [];
         const ask: TestApi["ask"] = (method, path, options) => {
-          const all = { ...options, key, idempotencyKey: requestId };
+          const all = { ...options, key: keyFor(operation), idempotencyKey: requestId };
           again.push([method, path, { ...all, headers: { ...headers, "x-request-id": requestId } }]);
           return api.ask(...again.at(-1)!);
         };
@@ -116,11 +116,12 @@ describe("every write through the API", () => {
         // The same again writes none again.
         expect((await api.ask(...again[0]!)).status, operation).toBe(status);
         const found = (await rows(account.accountId)).slice(before);
+        const key_id = await idOf(keyFor(operation));
         const row = { operation_key: operation, actor: kind, key_id, request_id: requestId };
         expect(found, operation).toMatchObject(operation === ROWLESS ? [] : [row]);
       }
-      expect(secrets).toHaveLength(5);
-      const listed = await list("?limit=100", account.key);
+      expect(secrets).toHaveLength(6);
+      const listed = await list("?limit=100", account.ownKey);
       expect(listed.items).toHaveLength(requests.length - 1);
       const everything = JSON.stringify([await rows(account.accountId), listed.body]);
       for (const secret of secrets) {
@@ -131,7 +132,7 @@ describe("every write through the API", () => {
   );
 
   test("of a recipient names it by its id, and shows its address only to who knows it", async () => {
-    const { key, accountId } = await api.newAccount();
+    const { ownKey: key, accountId } = await api.newAccount();
     const ask: TestApi["ask"] = (method, path, options) => api.ask(method, path, { ...options, key });
     const { body } = await REQUESTS["webhooks.notices.recipients.add"]!(ask, {});
     const recipient_id = String(body.id);
@@ -143,7 +144,7 @@ describe("every write through the API", () => {
   });
 
   test("that is publishing names key, account and request in its log line", async () => {
-    const { key, accountId } = await api.newAccount();
+    const { ownKey: key, accountId } = await api.newAccount();
     const headers = { "x-request-id": "publish 1" };
     await REQUESTS[ROWLESS]!(
       (method, path, options) => api.ask(method, path, { ...options, key, headers }),
@@ -159,7 +160,7 @@ describe("every write through the API", () => {
   });
 
   test("that is refused, or undone with its row, leaves none", async () => {
-    const { key, accountId } = await api.newAccount();
+    const { ownKey: key, accountId } = await api.newAccount();
     expect((await setEndpoint(key, { body: { url: "http://x" } })).status).toBe(422);
     expect((await setEndpoint(await api.newKey(accountId, ["webhooks:read"]))).status).toBe(403);
     expect((await api.ask("DELETE", "/v1/webhooks/endpoint", { key })).status).toBe(404);
@@ -174,7 +175,7 @@ describe("every write through the API", () => {
 
 describe("the list", () => {
   test("shows who changed what, the newest first", async () => {
-    const { key, accountId } = await api.newAccount();
+    const { ownKey: key, accountId } = await api.newAccount();
     await setEndpoint(key, { headers: { "x-request-id": "r 1" } });
     await api.ask("DELETE", "/v1/webhooks/endpoint", { key });
     const { body, items } = await list("", key);
@@ -193,14 +194,31 @@ describe("the list", () => {
       id,
       at: at.toISOString(),
       operation: "webhooks.endpoint.set",
-      actor: { kind: "key", key_id: await idOf(key), name: null, viewer: null },
+      actor: { kind: "key", key_id: await idOf(key), name: null, user: null, viewer: null },
       request_id: "r 1",
       details: { url: URL_SET },
     });
   });
 
+  test("names the user that a key acts for, in a session of the console, too", async () => {
+    const account = await api.newAccount();
+    const name = (await rowOf(database.pool, "users", { id: account.userId })).name;
+    await api.ask("POST", "/v1/api-keys", {
+      key: account.key,
+      body: { name: "CI", scopes: ["webhooks:read"] },
+    });
+    await api.ask("POST", "/v1/console/links", {
+      key: account.key,
+      body: { viewer: { id: "1", label: "Sam" } },
+    });
+    await setEndpoint(account.ownKey);
+    const { items } = await list("", account.ownKey);
+    const user = { id: account.userId, name };
+    expect(items.map(({ actor }) => (actor as Json).user)).toEqual([null, user, user]);
+  });
+
   test("shows staff by name to staff only", async () => {
-    const { key, accountId } = await api.newAccount();
+    const { ownKey: key, accountId } = await api.newAccount();
     const headers = { "x-account-id": accountId };
     const named = await api.newKey(null);
     await database.pool.query("update sealpost.api_keys set name = 'Ada' where id = $1", [await idOf(named)]);
@@ -212,9 +230,9 @@ describe("the list", () => {
 
   test("is of one account, and needs its scope", async () => {
     const [one, other] = [await api.newAccount(), await api.newAccount()];
-    await setEndpoint(one.key);
-    expect((await list("", other.key)).body).toEqual({ items: [], next_cursor: null, total: 0 });
-    expect((await list("", other.key, { "x-account-id": one.accountId })).status).toBe(403);
+    await setEndpoint(one.ownKey);
+    expect((await list("", other.ownKey)).body).toEqual({ items: [], next_cursor: null, total: 0 });
+    expect((await list("", other.ownKey, { "x-account-id": one.accountId })).status).toBe(403);
     expect((await list("", await api.newKey(one.accountId, ["webhooks:read"]))).status).toBe(403);
     expect((await list("", staff)).status).toBe(400);
   });
@@ -223,17 +241,17 @@ describe("the list", () => {
     const account = await api.newAccount();
     const other = await api.newKey(account.accountId);
     const headers = { "x-account-id": account.accountId };
-    await setEndpoint(account.key);
+    await setEndpoint(account.ownKey);
     await api.ask("DELETE", "/v1/webhooks/endpoint", { key: other });
     await setEndpoint(staff, { headers });
-    const [last, middle, first] = (await list("", account.key)).items as { id: string; at: string }[];
-    const found = async (query: string) => (await list(query, account.key)).items.map(({ id }) => id);
+    const [last, middle, first] = (await list("", account.ownKey)).items as { id: string; at: string }[];
+    const found = async (query: string) => (await list(query, account.ownKey)).items.map(({ id }) => id);
     expect(await found("?operation=webhooks.endpoint.set")).toEqual([last?.id, first?.id]);
     expect(await found("?actor=key")).toEqual([middle?.id, first?.id]);
     expect(await found("?actor=staff_key&operation=webhooks.endpoint.set")).toEqual([last?.id]);
     expect(await found("?actor=command_line")).toEqual([]);
     expect(await found(`?actor=${await idOf(other)}`)).toEqual([middle?.id]);
-    expect(await found(`?actor=${await idOf(api.account.key)}`)).toEqual([]);
+    expect(await found(`?actor=${await idOf(api.account.ownKey)}`)).toEqual([]);
     expect(await found(`?created_before=${first?.at}`)).toEqual([]);
     expect(await found(`?created_after=${first?.at}`)).toEqual([last?.id, middle?.id, first?.id]);
     expect(await found("?created_after=2100-01-01T00:00:00Z")).toEqual([]);
@@ -243,22 +261,22 @@ describe("the list", () => {
       "actor=session",
       "actor=",
     ]) {
-      expect((await list(`?${wrong}`, account.key)).status, wrong).toBe(400);
+      expect((await list(`?${wrong}`, account.ownKey)).status, wrong).toBe(400);
     }
   });
 
   test("is paged, and a cursor is good for its own filter and account", async () => {
     const account = await api.newAccount();
-    for (let n = 0; n < 5; n++) await setEndpoint(account.key);
+    for (let n = 0; n < 5; n++) await setEndpoint(account.ownKey);
     const seen: unknown[] = [];
     let cursor = "";
     do {
-      const { body, items } = await list(`?limit=2${cursor}`, account.key);
+      const { body, items } = await list(`?limit=2${cursor}`, account.ownKey);
       expect(body.total).toBe(5);
       seen.push(...items.map(({ id }) => id));
       cursor = body.next_cursor === null ? "" : `&cursor=${body.next_cursor}`;
       if (cursor === "") break;
-      expect((await list(`?limit=2&actor=key${cursor}`, account.key)).status).toBe(400);
+      expect((await list(`?limit=2&actor=key${cursor}`, account.ownKey)).status).toBe(400);
       expect((await list(`?limit=2${cursor}`)).status).toBe(400);
     } while (seen.length < 10);
     const all = (await rows(account.accountId)).map(({ id }) => id).reverse();
@@ -268,10 +286,10 @@ describe("the list", () => {
   test("shows what version 1.0 wrote, which named no actor", async () => {
     const account: TestAccount = await api.newAccount();
     const old = { account_id: account.accountId, operation_key: "webhooks.endpoint.check", details: {} };
-    await insertRow(database.pool, "audit_log", { ...old, key_id: await idOf(account.key) });
+    await insertRow(database.pool, "audit_log", { ...old, key_id: await idOf(account.ownKey) });
     await insertRow(database.pool, "audit_log", { ...old, key_id: await idOf(staff), details: null });
     const kinds = async (query: string) =>
-      (await list(query, account.key)).items.map(({ actor, details }) => [(actor as Json).kind, details]);
+      (await list(query, account.ownKey)).items.map(({ actor, details }) => [(actor as Json).kind, details]);
     expect(await kinds("")).toEqual([
       ["staff_key", {}],
       ["key", {}],
@@ -281,18 +299,18 @@ describe("the list", () => {
 
   test("looks at 10,000 rows for a rare match, says so, and goes on", async () => {
     const account = await api.newAccount();
-    await setEndpoint(account.key);
+    await setEndpoint(account.ownKey);
     await database.pool.query(
       `insert into sealpost.audit_log (account_id, actor, operation_key, details)
        select $1, 'command_line', 'webhooks.endpoint.remove', '{}' from generate_series(1, 10001)`,
       [account.accountId],
     );
-    const asked = await api.ask("GET", "/v1/audit?actor=key", account);
+    const asked = await api.ask("GET", "/v1/audit?actor=key", { key: account.ownKey });
     expect(asked.headers.get("total-capped")).toBe("true");
     expect(asked.body).toMatchObject({ items: [], total: 0, next_cursor: expect.any(String) });
-    const next = await list(`?actor=key&cursor=${asked.body.next_cursor}`, account.key);
+    const next = await list(`?actor=key&cursor=${asked.body.next_cursor}`, account.ownKey);
     expect(next.body).toMatchObject({ items: [{ operation: "webhooks.endpoint.set" }], next_cursor: null });
-    const everything = await api.ask("GET", "/v1/audit?limit=1", account);
+    const everything = await api.ask("GET", "/v1/audit?limit=1", { key: account.ownKey });
     expect([everything.body.total, everything.headers.get("total-capped")]).toEqual([10_000, "true"]);
   });
 });

@@ -1,24 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { DELIVERY_STATUSES } from "../../src/model/statuses.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { changeRows } from "../support/installation.ts";
-import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { openApi } from "../support/open.ts";
+import type { Json, TestAccount } from "../support/sealpost-api.ts";
 
 const NOW = Date.now();
 const MINUTE_MS = 60_000;
 const path = "/v1/webhooks/deliveries";
 
-let database: TestDatabase;
-let api: TestApi;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+const { database, api } = await openApi();
 
 type Seeded = {
   readonly id: string;
@@ -63,7 +54,7 @@ describe("filters", () => {
   let key: string;
   beforeAll(async () => {
     const account = await api.newAccount();
-    key = account.key;
+    key = account.ownKey;
     all = await seed(account, 60);
     // A neighbour whose deliveries fit every filter.
     await seed(await api.newAccount(), 12);

@@ -73,7 +73,7 @@ async function publishInFeed(texts: readonly string[], of = account): Promise<st
 
 async function askPage(query: Record<string, string> = {}, options: AskOptions = {}): Promise<Asked> {
   const asked = new URLSearchParams(query);
-  return await api.ask("GET", `/v1/webhooks/events?${asked}`, { key: account.key, ...options });
+  return await api.ask("GET", `/v1/webhooks/events?${asked}`, { key: account.ownKey, ...options });
 }
 
 async function readPage(query: Record<string, string> = {}): Promise<Page> {
@@ -157,7 +157,7 @@ describe("a page", () => {
     await publishInFeed([analysis(), analysis()], other);
     const [mine] = await publishInFeed([analysis()]);
     expect(idsOf(await readPage())).toEqual([mine]);
-    const its = (await askPage({ limit: "1" }, { key: other.key })).body as Page;
+    const its = (await askPage({ limit: "1" }, { key: other.ownKey })).body as Page;
     const answer = await askPage({ cursor: its.next_cursor });
     expect(answer).toMatchObject({ status: 400, body: { code: "invalid_request" } });
   });
@@ -260,6 +260,23 @@ describe("waiting", () => {
     expect(idsOf(await answer)).toEqual([id]);
   });
 
+  it("does not begin where 10,000 events of others were passed over", async () => {
+    // What has no delivery that the user sees.
+    await database.pool.query(
+      `insert into sealpost.feed (account_id, position, delivery_id)
+       select $1, (extract(epoch from now()) * 1000000)::bigint - n, gen_random_uuid()
+       from generate_series(1, 10000) as n`,
+      [account.accountId],
+    );
+    const [id] = await publishInFeed([analysis()]);
+    const before = looks();
+    const answer = await askPage({ wait: "25" }, { key: account.key });
+    const { items, next_cursor } = answer.body as Page;
+    expect([items, answer.headers.get("more-behind"), looks() - before]).toEqual([[], "true", 1]);
+    const next = await askPage({ cursor: next_cursor }, { key: account.key });
+    expect([idsOf(next.body as Page), next.headers.get("more-behind")]).toEqual([[id], null]);
+  });
+
   it("does not begin where there is something already", async () => {
     const [id] = await publishInFeed([analysis()]);
     expect(idsOf(await readPage({ wait: "25" }))).toEqual([id]);
@@ -292,7 +309,7 @@ describe("waiting", () => {
     const cursor = await start();
     const gone = new AbortController();
     const answer = fetch(`${api.url}/v1/webhooks/events?wait=25&cursor=${cursor}`, {
-      headers: { authorization: `Bearer ${account.key}` },
+      headers: { authorization: `Bearer ${account.ownKey}` },
       signal: gone.signal,
     }).catch((error: Error) => error.name);
     await untilWaiting(1);
@@ -308,7 +325,7 @@ describe("waiting", () => {
     const requests = Array.from({ length: 20 }, async () => {
       const socket = connect(Number(port), hostname);
       await once(socket, "connect");
-      socket.write(`${head}authorization: Bearer ${account.key}\r\n\r\n`, () => socket.destroy());
+      socket.write(`${head}authorization: Bearer ${account.ownKey}\r\n\r\n`, () => socket.destroy());
     });
     const before = looks();
     await Promise.all(requests);

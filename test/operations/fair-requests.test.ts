@@ -1,49 +1,82 @@
-// One account's requests that take long must not take all that `serve` can do at a time.
+// Accounts' requests that take long must not take all that `serve` can do at a time.
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { expectItsTurn, flood, GREEDY_COUNTS } from "../support/fair-shares.ts";
 import { begin, countRows, insertEndpoint, untilSomebodyWaits } from "../support/installation.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
-/** Several times as many as there are connections to the database. */
+/** Several times as many as there are connections to the database, of each account. */
 const REQUESTS = 40;
+/** Of all accounts: twice as many as there are places. */
+const FLOOD = 24;
+const body = { url: "https://hooks.example.com/new" };
 
 let database: TestDatabase;
 let api: TestApi;
+let quiet: TestApi;
 beforeAll(async () => {
   database = await createTestDatabase();
-  api = await startTestApi(database);
+  [api, quiet] = await Promise.all([startTestApi(database), startTestApi(database)]);
 });
 afterAll(async () => {
-  await api.close();
+  await Promise.all([api.close(), quiet.close()]);
   await database.drop();
 });
 
-test("an account whose requests all wait for a row keeps no other one's waiting", async () => {
-  const { accountId } = api.account;
-  await insertEndpoint(database.pool, accountId, "https://hooks.example.com/");
-  const other = await api.newAccount();
-  const held = await begin(database.pool);
-  onTestFinished(held.rollback);
-  await held.client.query("select from sealpost.endpoints where account_id = $1 for update", [accountId]);
-  const body = { url: "https://hooks.example.com/new" };
-  const hanging = Array.from({ length: REQUESTS }, () => api.ask("PUT", "/v1/webhooks/endpoint", { body }));
-  await untilSomebodyWaits(database.pool);
-
-  const { key } = other;
-  const analysis = { id: "n-1", status: "succeeded" };
-  for (const asked of [
-    api.ask("PUT", "/v1/webhooks/endpoint", { key, body }),
-    api.ask("POST", "/v1/analyses", { key, body: { analysis } }),
-    api.ask("GET", "/v1/webhooks/deliveries", { key }),
-    api.ask("GET", "/v1/webhooks/signing-secret", { key }),
-  ]) {
-    expect((await asked).status).toBeLessThan(300);
+async function greedyOnes(count: number): Promise<TestAccount[]> {
+  const accounts: TestAccount[] = [];
+  for (let n = 0; n < count; n++) {
+    const account = await api.newAccount();
+    await insertEndpoint(database.pool, account.accountId, "https://hooks.example.com/");
+    accounts.push(account);
   }
-  expect(
-    await countRows(database.pool, "idempotency_keys", { account_id: accountId }),
-    "they still wait",
-  ).toBe(0);
-  await held.rollback();
-  const statuses = new Set((await Promise.all(hanging)).map(({ status }) => status));
-  for (const status of statuses) expect([200, 503]).toContain(status);
-});
+  return accounts;
+}
+
+/** Publishes, reads and writes, in turn. */
+async function tryAll(one: TestApi, { ownKey: key }: TestAccount, n: number): Promise<number[]> {
+  const analysis = { id: `n-${n}`, status: "succeeded" };
+  const asked = [
+    await one.ask("PUT", "/v1/webhooks/endpoint", { key, body }),
+    await one.ask("POST", "/v1/analyses", { key, body: { analysis } }),
+    await one.ask("GET", "/v1/webhooks/deliveries", { key }),
+    await one.ask("GET", "/v1/webhooks/signing-secret", { key }),
+  ];
+  return asked.map(({ status }) => Math.floor(status / 100));
+}
+
+test.each([1, 2])(
+  "%i accounts whose requests all wait for a row keep no other one's waiting",
+  async (count) => {
+    const greedy = await greedyOnes(count);
+    const ids = greedy.map(({ accountId }) => accountId);
+    const other = await api.newAccount();
+    const held = await begin(database.pool);
+    onTestFinished(held.rollback);
+    await held.client.query("select from sealpost.endpoints where account_id = any ($1) for update", [ids]);
+    const hanging = greedy.flatMap(({ ownKey: key }) =>
+      Array.from({ length: REQUESTS }, () => api.ask("PUT", "/v1/webhooks/endpoint", { key, body })),
+    );
+    await untilSomebodyWaits(database.pool);
+    for (let n = 0; n < 5; n++) expect(await tryAll(api, other, n)).toEqual([2, 2, 2, 2]);
+    for (const account_id of ids)
+      expect(await countRows(database.pool, "idempotency_keys", { account_id }), "they still wait").toBe(0);
+    await held.rollback();
+    const statuses = new Set((await Promise.all(hanging)).map(({ status }) => status));
+    for (const status of statuses) expect([200, 503]).toContain(status);
+  },
+);
+
+test.each(GREEDY_COUNTS)(
+  "%i accounts that write all the time leave another one its turn",
+  { tags: ["slow"] },
+  async (count) => {
+    const greedy = await greedyOnes(count);
+    const [other, alone] = [await api.newAccount(), await api.newAccount()];
+    await using _ = flood(FLOOD, (n) =>
+      api.ask("PUT", "/v1/webhooks/endpoint", { key: greedy[n % count]!.ownKey, body }),
+    );
+    const tryIt = (one: TestApi, account: TestAccount) => (n: number) => tryAll(one, account, n);
+    await expectItsTurn([2, 2, 2, 2], tryIt(api, other), tryIt(quiet, alone));
+  },
+);

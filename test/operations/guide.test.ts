@@ -8,7 +8,6 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { ATTEMPT_ERROR_CODES } from "../../src/model/error-codes.ts";
 import { createMemoryInbox, type WebhookEvent } from "../../src/signing/index.ts";
 import { createReceiver } from "../signing/examples/node-http.ts";
-import { commandOnPath } from "../support/command-on-path.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 
@@ -85,11 +84,9 @@ test("the guide is a whole page, with the headings of its source", () => {
   expect(markdown).not.toContain("<!--");
 });
 
-test("a webhook signed by hand as the guide shows it is accepted, once, and refused when it is changed", async ({
-  skip,
-}) => {
-  const missing = ["bash", "openssl", "curl"].filter((command) => commandOnPath(command) === null);
-  if (missing.length > 0) skip(`${missing.join(" and ")} not found`);
+test("a webhook signed by hand as the guide shows it is accepted, once, and refused when it is changed", {
+  tags: ["slow"],
+}, async () => {
   const [, commands = ""] = /```sh\n(BODY=[\s\S]*?)\n```/.exec(markdown) ?? [];
   const stored: WebhookEvent[] = [];
   const secret = "whsec_bm90LWEtcmVhbC1zZWNyZXQ";

@@ -18,7 +18,7 @@ afterAll(async () => {
 
 const publishOn = (api: TestApi, id: string, options: AskOptions = {}) =>
   api.ask("POST", "/v1/analyses", {
-    key: one.account.key,
+    key: one.account.ownKey,
     body: { analysis: { id, status: "succeeded" } },
     ...options,
   });
@@ -30,7 +30,7 @@ async function countOf(table: "deliveries" | "idempotency_keys" | "signing_secre
 test("of many requests under one key at once one has its effect, and the others hear of it or wait", async () => {
   const rotate = (api: TestApi) =>
     api.ask("POST", "/v1/webhooks/signing-secret/rotate", {
-      key: one.account.key,
+      key: one.account.ownKey,
       idempotencyKey: "at once",
     });
   const before = await countOf("signing_secrets");
@@ -74,7 +74,7 @@ test("keys are apart by account and by API key", async () => {
   const answers = [
     await publishOn(one, "k-1", { idempotencyKey: "same" }),
     await publishOn(one, "k-2", { idempotencyKey: "same", key: colleague }),
-    await publishOn(one, "k-3", { idempotencyKey: "same", key: stranger.key }),
+    await publishOn(one, "k-3", { idempotencyKey: "same", key: stranger.ownKey }),
   ];
   expect(answers.map(({ status }) => status)).toEqual([202, 202, 202]);
   expect((await publishOn(one, "k-4", { idempotencyKey: "same" })).body.code).toBe("idempotency_key_reused");

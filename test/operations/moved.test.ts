@@ -25,13 +25,13 @@ beforeEach(async () => {
 const analysis = (id: string) => ({ analysis: { id, status: "succeeded" } });
 
 function publish(api: TestApi, id: string, idempotencyKey: string): Promise<Asked> {
-  return api.ask("POST", "/v1/analyses", { key: account.key, body: analysis(id), idempotencyKey });
+  return api.ask("POST", "/v1/analyses", { key: account.ownKey, body: analysis(id), idempotencyKey });
 }
 
 describe("at the source of a move", () => {
   it("a write is 409 account_moved and names the cell, even one that was answered; reads go on", async () => {
     const published = await publish(source, "a", "k-a");
-    const rotate = { key: account.key, body: {}, idempotencyKey: "k-r" };
+    const rotate = { key: account.ownKey, body: {}, idempotencyKey: "k-r" };
     const rotated = await source.ask("POST", "/v1/webhooks/signing-secret/rotate", rotate);
     await moveAccount(cells.move(account.accountId));
 
@@ -51,7 +51,7 @@ describe("at the source of a move", () => {
       "/v1/webhooks/signing-secret",
       "/v1/audit",
     ]) {
-      expect((await source.ask("GET", path, { key: account.key })).status, path).toBe(200);
+      expect((await source.ask("GET", path, { key: account.ownKey })).status, path).toBe(200);
     }
 
     const again = await publish(target, "a", "k-a");
@@ -61,7 +61,7 @@ describe("at the source of a move", () => {
     expect((await target.ask("POST", "/v1/webhooks/signing-secret/rotate", rotate)).bytes).toEqual(
       rotated.bytes,
     );
-    const page = await target.ask("GET", "/v1/webhooks/deliveries", { key: account.key });
+    const page = await target.ask("GET", "/v1/webhooks/deliveries", { key: account.ownKey });
     expect(page.body).toMatchObject({ total: 1, items: [{ analysis_id: "a" }] });
   });
 
@@ -69,7 +69,7 @@ describe("at the source of a move", () => {
     await moveAccount(cells.move(account.accountId));
     const other = await source.newAccount();
     const answers = await Promise.all(
-      [other.key, account.key, other.key].map((key, n) =>
+      [other.ownKey, account.ownKey, other.ownKey].map((key, n) =>
         source.ask("POST", "/v1/analyses", { key, body: analysis(`batch-${n}`) }),
       ),
     );

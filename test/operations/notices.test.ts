@@ -50,7 +50,7 @@ beforeEach(async () => {
 });
 
 const ask = (method: string, at: string, body?: unknown) =>
-  api.ask(method, at, { key: account.key, ...(body === undefined ? {} : { body }) });
+  api.ask(method, at, { key: account.ownKey, ...(body === undefined ? {} : { body }) });
 const add = (address: unknown) => ask("POST", recipients, { address });
 
 describe("notices", () => {
@@ -191,7 +191,7 @@ describe("recipients", () => {
   test("are not added where no mail is sent, and the list says so", async () => {
     const other = await startTestApi(database);
     try {
-      const key = account.key;
+      const key = account.ownKey;
       const refused = await other.ask("POST", recipients, { key, body: { address: "ada@example.com" } });
       expect([refused.status, refused.body.code]).toEqual([409, "mail_not_configured"]);
       expect((await other.ask("GET", recipients, { key })).body).toMatchObject({ sends_mail: false });

@@ -1,21 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { publishAnalyses } from "../../src/store/publish-call.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { countRows } from "../support/installation.ts";
-import { type AskOptions, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { openApi } from "../support/open.ts";
+import { type AskOptions, startTestApi, type TestAccount } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+const { database, api } = await openApi();
 
 const HOOK = "https://hooks.example.com/x";
 const analysis = (id: string, more: object = {}) => ({ id, status: "succeeded", ...more });
@@ -212,10 +203,10 @@ describe("an analysis that somebody else's open transaction is publishing", () =
     await inTransaction(database.pool, async (client) => {
       const text = '{"id":"held-long","status":"succeeded"}';
       await publishAnalyses(client, [{ accountId: account.accountId, analysis: text, webhookUrl: HOOK }]);
-      const waiting = publish("held-long", { key: account.key });
+      const waiting = publish("held-long", { key: account.ownKey });
       const beside = await Promise.all([
         publish("held-beside"),
-        publish("held-beside", { key: account.key }),
+        publish("held-beside", { key: account.ownKey }),
       ]);
       expect(beside.map(({ status }) => status)).toEqual([202, 202]);
       expect((await waiting).status).toBe(503);

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { lockTable, withoutTable } from "../support/installation.ts";
 import { ask, startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { type RunningProcess, startProcess } from "../support/sealpost-processes.ts";
+import { type SealpostProcess, startProcess } from "../support/sealpost-process.ts";
 import { patience } from "../support/time-limits.ts";
 
 const LIMIT = 50;
@@ -16,13 +16,17 @@ afterEach(() => database.drop());
 
 describe("two processes beside one database", () => {
   let api: TestApi;
-  let processes: RunningProcess[];
+  let processes: SealpostProcess[];
   beforeEach(async () => {
-    const env = { RATE_LIMIT_REQUESTS: `${LIMIT}`, RATE_LIMIT_WINDOW_SECONDS: "600" };
+    const env = {
+      DATABASE_URL: database.url,
+      RATE_LIMIT_REQUESTS: `${LIMIT}`,
+      RATE_LIMIT_WINDOW_SECONDS: "600",
+    };
     [api, ...processes] = await Promise.all([
       startTestApi(database),
-      startProcess("serve", database, env),
-      startProcess("serve", database, env),
+      startProcess("serve", env),
+      startProcess("serve", env),
     ]);
     // The first request of a process opens its connections, which a busy machine may not do within the limiter's bound.
     const { key } = await api.newAccount();
@@ -30,12 +34,12 @@ describe("two processes beside one database", () => {
   });
   afterEach(async () => {
     await api.close();
-    const codes = await Promise.all(processes.map((process) => process.end("SIGTERM")));
+    const codes = await Promise.all(processes.map((process) => process.stop()));
     expect(codes).toEqual([0, 0]);
   });
 
   const askOne = (n: number, key: string | null) =>
-    ask(String(processes[n % 2]?.told.listening), "GET", "/v1/operations", { key });
+    ask(processes[n % 2]!.url, "GET", "/v1/operations", { key });
 
   /** Some at a time: what waits for the limiter beyond its bound is let through uncounted, as it should be. */
   const send = async (count: number, key: string | null) => {
@@ -48,7 +52,7 @@ describe("two processes beside one database", () => {
   };
 
   test("count together, key by key", async () => {
-    const answers = await send(80, api.account.key);
+    const answers = await send(80, api.account.ownKey);
     const allowed = answers.filter(({ status }) => status === 200);
     expect(allowed).toHaveLength(LIMIT);
     const left = allowed.map(({ headers }) => Number(/r=(\d+)/.exec(headers.get("ratelimit") ?? "")?.[1]));
@@ -62,7 +66,7 @@ describe("two processes beside one database", () => {
       expect(Number(seconds)).toBeGreaterThan(590);
     }
     // Refused ones are refused from memory too.
-    expect((await send(4, api.account.key)).map(({ status }) => status)).toEqual([429, 429, 429, 429]);
+    expect((await send(4, api.account.ownKey)).map(({ status }) => status)).toEqual([429, 429, 429, 429]);
     const other = (await api.newAccount()).key;
     expect((await send(2, other)).map(({ status }) => status)).toEqual([200, 200]);
   });
@@ -72,7 +76,7 @@ describe("two processes beside one database", () => {
     expect(answers.filter(({ status }) => status === 401)).toHaveLength(LIMIT);
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(10);
     expect(answers[0]?.headers.get("ratelimit-policy")).toBe(`"address";q=${LIMIT};w=600`);
-    expect((await send(1, api.account.key))[0]?.status).toBe(200);
+    expect((await send(1, api.account.ownKey))[0]?.status).toBe(200);
   });
 });
 
@@ -107,6 +111,21 @@ describe("a limiter whose store fails", () => {
     expect(performance.now() - startMs).toBeLessThan(patience(1_500));
     await holder.rollback();
   });
+});
+
+test("an account's many keys ask no more than ten of them might, at no statement more", async () => {
+  const api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "2", RATE_LIMIT_WINDOW_SECONDS: "600" });
+  const keys = await Promise.all(Array.from({ length: 12 }, () => api.newKey(api.account.accountId)));
+  const counted = () => api.statements().filter((text) => text.includes("sealpost.rate_limits")).length;
+  const before = counted();
+  const statuses: number[] = [];
+  for (const key of keys) {
+    for (let n = 0; n < 2; n++) statuses.push((await api.ask("GET", "/v1/operations", { key })).status);
+  }
+  expect(statuses).toEqual([...Array(20).fill(200), ...Array(4).fill(429)]);
+  expect(counted() - before).toBeLessThanOrEqual(statuses.length);
+  expect((await api.ask("GET", "/v1/operations", await api.newAccount())).status).toBe(200);
+  await api.close();
 });
 
 test("a window ends, and the next begins anew", async () => {

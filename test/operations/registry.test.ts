@@ -75,6 +75,7 @@ accounts.audit.list GET /v1/accounts/audit audit:read none read sync
 search.find GET /v1/search staff:read none read sync
 audit.list GET /v1/audit audit:read none read sync
 operations.list GET /v1/operations operations:read none read sync
+usage.get GET /v1/usage usage:read none read sync
 `;
 
 describe("the operations are those that were agreed upon", () => {

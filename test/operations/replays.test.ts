@@ -1,31 +1,25 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { COMMAND_LINE } from "../../src/model/audit.ts";
+import { wholeAccount } from "../../src/model/reader.ts";
+import { storageLimitsOf } from "../../src/model/storage.ts";
 import { NO_FILTER as EVERYTHING } from "../../src/store/delivery-filter.ts";
 import { advanceReplays, createReplay, type StoredReplay } from "../../src/store/replays.ts";
+import { writeStorageLimits } from "../../src/store/storage.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { changeRows, deleteRows, insertLog } from "../support/installation.ts";
-import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { openApi } from "../support/open.ts";
+import { type Json, startTestApi, type TestAccount } from "../support/sealpost-api.ts";
 
 const path = "/v1/webhooks/replays";
 const WEEK_MS = 7 * 86_400_000;
 const UNKNOWN = "01900000-0000-7000-8000-000000000000";
 
-let database: TestDatabase;
-let api: TestApi;
+const { database, api } = await openApi();
 let account: TestAccount;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-});
 beforeEach(async () => {
   // What earlier tests left running would take part in the steps of this one.
   await deleteRows(database.pool, "replays");
   account = await api.newAccount();
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
 });
 
 /** Abandoned for want of a target; the first `failed` of them failed instead. Oldest first. */
@@ -44,8 +38,8 @@ async function abandon(count: number, failed = 0, of = account): Promise<string[
   return ids;
 }
 
-const create = (body: unknown, idempotencyKey?: string) =>
-  api.ask("POST", path, { ...account, body, ...(idempotencyKey ? { idempotencyKey } : {}) });
+const create = (body: unknown, asked: { readonly idempotencyKey?: string; readonly key?: string } = {}) =>
+  api.ask("POST", path, { ...account, body, ...asked });
 const read = async (id: unknown) => (await api.ask("GET", `${path}/${id}`, account)).body;
 /** One step of all replays, so many seconds after the newest was made. */
 async function step(seconds: number): Promise<void> {
@@ -67,7 +61,7 @@ async function byCommandLine() {
     createdBy: COMMAND_LINE,
   };
   const made = await inTransaction(database.pool, (client) =>
-    createReplay(client, account.accountId, {
+    createReplay(client, wholeAccount(account.accountId), {
       ...unasked,
       ratePerSecond: 1,
       analysisRetentionMs: WEEK_MS,
@@ -154,10 +148,10 @@ describe("creating a replay", () => {
   test("is refused beyond what one account may have running, until one has started all it has", async () => {
     await abandon(3);
     const replays = await Promise.all(
-      Array.from({ length: 5 }, () => create({ filter: {}, rate_per_second: 1 })),
+      Array.from({ length: 5 }, () => create({ filter: {}, rate_per_second: 1 }, { key: account.ownKey })),
     );
     expect(replays.map(({ status }) => status)).toEqual([202, 202, 202, 202, 202]);
-    const refused = await create({ filter: {} });
+    const refused = await create({ filter: {} }, { key: account.ownKey });
     expect(refused.status).toBe(409);
     expect(refused.body).toMatchObject({ code: "too_many_replays", title: "Too many replays" });
     expect((await create({ filter: {}, dry_run: true })).status, "counting is no replay").toBe(200);
@@ -165,12 +159,64 @@ describe("creating a replay", () => {
     expect((await create({ filter: {} })).status).toBe(202);
   });
 
+  test("is refused beyond a user's share: half of what others leave, running or waiting", async () => {
+    await abandon(3);
+    const other = await api.newUser(account.accountId);
+    const asked = { filter: {}, rate_per_second: 1 };
+    const statuses = async (key: string, times: number) => {
+      const answers = [];
+      for (let n = 0; n < times; n++) answers.push(await create(asked, { key }));
+      return answers.map(({ status }) => status);
+    };
+    expect(await statuses(account.key, 4)).toEqual([202, 202, 202, 409]);
+    expect(await statuses(other.key, 2)).toEqual([202, 409]);
+    expect(await statuses(account.ownKey, 2)).toEqual([202, 409]);
+    await deleteRows(database.pool, "replays");
+    const few = await startTestApi(database, { REPLAY_DELIVERIES_WAITING_MAX: "9" });
+    onTestFinished(() => few.close());
+    const statusOf = async (key: string) => (await few.ask("POST", path, { key, body: asked })).status;
+    expect([await statusOf(account.key), await statusOf(account.key)]).toEqual([202, 409]);
+    expect([await statusOf(other.key), await statusOf(account.ownKey)]).toEqual([202, 202]);
+  });
+
+  test("is refused beyond what all of them may take; cancelled ones keep only what they started", async () => {
+    await abandon(12);
+    const limits = storageLimitsOf(2 ** 40, null);
+    await writeStorageLimits(database.pool, { ...limits, replays: 2 * 1_024 + 22 * 256 });
+    onTestFinished(() => writeStorageLimits(database.pool, limits));
+    const held = async () => {
+      const { storage } = (await api.ask("GET", "/v1/usage", { key: account.ownKey })).body as {
+        storage: Json[];
+      };
+      const counted = await database.pool.query("select from sealpost.replay_items");
+      return [storage.find(({ kind }) => kind === "replays")!.bytes, counted.rowCount];
+    };
+    const { id } = (await create({ filter: {} })).body;
+    await step(1);
+    expect(await held()).toEqual([1_024 + 12 * 256, 12]);
+    await api.ask("POST", `${path}/${id}/cancel`, account);
+    expect(await held()).toEqual([1_024 + 10 * 256, 10]);
+    expect(await read(id)).toMatchObject({ status: "cancelled", matched: 12, replayed: 10, waiting: 10 });
+    const { accountId } = account;
+    await changeRows(
+      database.pool,
+      "deliveries",
+      { account_id: accountId },
+      { status: "failed", reason: null },
+    );
+    expect((await create({ filter: {} })).status).toBe(202);
+    const refused = await create({ filter: {} });
+    expect([refused.status, refused.body.code]).toEqual([409, "storage_full"]);
+    expect(JSON.stringify(refused.body.errors)).toContain('kind \\"replays\\"');
+    expect(await held()).toEqual([2 * 1_024 + 22 * 256, 22]);
+  });
+
   test("under one Idempotency-Key happens once", async () => {
     await abandon(1);
-    const first = await create({ filter: {} }, "once");
-    const again = await create({ filter: {} }, "once");
+    const first = await create({ filter: {} }, { idempotencyKey: "once" });
+    const again = await create({ filter: {} }, { idempotencyKey: "once" });
     expect([again.status, again.body]).toEqual([202, first.body]);
-    expect((await create({ filter: {}, rate_per_second: 1 }, "once")).status).toBe(422);
+    expect((await create({ filter: {}, rate_per_second: 1 }, { idempotencyKey: "once" })).status).toBe(422);
     expect((await api.ask("GET", path, account)).body.total).toBe(1);
   });
 
@@ -216,7 +262,7 @@ describe("creating a replay", () => {
     expect(body).toMatchObject({ items: [{ id: ids[2], replay_id: id }], total: 1 });
   });
 
-  test("of more than 100,000 is refused, as a dry run too", async () => {
+  test("of more than 100,000 is refused, as a dry run too", { tags: ["slow"] }, async () => {
     await insertLog(database.pool, account.accountId, 100_001, { isReplayable: true });
     for (const dry_run of [true, false]) {
       const refused = await create({ filter: {}, dry_run });
@@ -256,7 +302,7 @@ describe("a replay that exists", () => {
   test("is listed, the newest first, page by page", async () => {
     await abandon(1);
     const made: unknown[] = [];
-    for (let n = 0; n < 5; n++) made.unshift((await create({ filter: {} })).body);
+    for (let n = 0; n < 5; n++) made.unshift((await create({ filter: {} }, { key: account.ownKey })).body);
     const first = await api.ask("GET", `${path}?limit=3`, account);
     expect(first.body).toMatchObject({ items: made.slice(0, 3), total: 5 });
     const second = await api.ask("GET", `${path}?limit=3&cursor=${first.body.next_cursor}`, account);

@@ -1,23 +1,16 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { beforeEach, expect, test } from "vitest";
+import { openApi } from "../support/open.ts";
+import type { Json, TestAccount } from "../support/sealpost-api.ts";
 
 const path = "/v1/webhooks/signing-secret";
 const DAY_SECONDS = 86_400;
 
-let database: TestDatabase;
-let api: TestApi;
+const { database, api } = await openApi();
 let account: TestAccount;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-});
 beforeEach(async () => {
-  account = await api.newAccount();
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
+  const made = await api.newAccount();
+  // What is the account's is not for its users.
+  account = { ...made, key: made.ownKey };
 });
 
 const rotate = (body?: unknown, idempotencyKey?: string) =>

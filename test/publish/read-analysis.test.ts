@@ -1,15 +1,10 @@
 import fc from "fast-check";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { describe, expect, it } from "vitest";
+import { openDatabase } from "../support/open.ts";
 
 const LEVELS_MAX = 512;
 
-let database: TestDatabase;
-
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
+const database = await openDatabase();
 
 async function ask<T>(expression: string, texts: readonly string[]): Promise<T[]> {
   const { rows } = await database.pool.query<{ said: T }>(

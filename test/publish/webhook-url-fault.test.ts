@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { PRIVATE_NAMES } from "../../src/egress/rules/host-name.ts";
 import { judgeTargetUrl } from "../../src/egress/rules/target-url.ts";
 import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { openDatabase } from "../support/open.ts";
 
 type Case = { url: string; verdict: "allow" | "refuse"; category: string };
 
@@ -12,12 +12,7 @@ const CASES = JSON.parse(
   readFileSync(new URL("../fixtures/target-urls.json", import.meta.url), "utf8"),
 ) as Case[];
 
-let database: TestDatabase;
-
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
+const database = await openDatabase();
 
 async function faults(urls: readonly string[], unsafe: readonly string[] = []): Promise<(string | null)[]> {
   const { rows } = await database.pool.query<{ fault: string | null }>(

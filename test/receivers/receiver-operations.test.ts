@@ -1,11 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
 import { setEndpoint } from "../../src/store/endpoints.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { startTestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
+import { startTestDispatcher, targetsEnv } from "../support/dispatching.ts";
 import { rowsOf, withoutTable } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
@@ -13,7 +10,6 @@ import { startTestApi, type TestAccount, type TestApi } from "../support/sealpos
 const TEST = "/v1/webhooks/endpoint/test";
 const CHECK = "/v1/webhooks/endpoint/check";
 
-const folder = mkdtempSync(join(tmpdir(), "sealpost-operations-"));
 let database: TestDatabase;
 let api: TestApi;
 let receiver: Receiver;
@@ -31,12 +27,7 @@ beforeAll(async () => {
       }
     },
   });
-  const caFile = join(folder, "ca.pem");
-  writeFileSync(caFile, receiver.caPem);
-  api = await startTestApi(database, {
-    TARGET_CA_FILE: caFile,
-    UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
-  });
+  api = await startTestApi(database, targetsEnv([receiver]));
 });
 
 afterEach(() => {
@@ -47,7 +38,6 @@ afterAll(async () => {
   await api.close();
   await receiver.close();
   await database.drop();
-  rmSync(folder, { recursive: true });
 });
 
 /** A new account, so that no test's check is the second within a minute. */
@@ -61,7 +51,7 @@ describe("a test event", () => {
   test.each(["analysis.succeeded", "analysis.failed"])(
     "of %s arrives, marked as an example",
     async (event) => {
-      const { key, accountId } = await newAccount();
+      const { ownKey: key, accountId } = await newAccount();
       const { status, body } = await api.ask("POST", TEST, { key, body: { event } });
       expect(status).toBe(202);
       const dispatcher = startTestDispatcher(database, [receiver]);
@@ -87,7 +77,7 @@ describe("a test event", () => {
   );
 
   test("is of a success unless another is asked for, and each is a new one", async () => {
-    const { key } = await newAccount();
+    const { ownKey: key } = await newAccount();
     const [one, other] = [
       await api.ask("POST", TEST, { key }),
       await api.ask("POST", TEST, { key, body: {} }),
@@ -99,7 +89,7 @@ describe("a test event", () => {
   });
 
   test("needs an endpoint, and an event that there is", async () => {
-    const { key } = await newAccount(null);
+    const { ownKey: key } = await newAccount(null);
     expect(await api.ask("POST", TEST, { key })).toMatchObject({ status: 404 });
     const wrong = await api.ask("POST", TEST, { key, body: { event: "analysis.begun" } });
     expect(wrong.body).toMatchObject({ code: "invalid_request", errors: [{ path: "body.event" }] });
@@ -108,7 +98,7 @@ describe("a test event", () => {
 
 describe("the receiver check", () => {
   test("reports on the account's endpoint, and leaves an audit row and nothing in the log", async () => {
-    const { key, accountId } = await newAccount();
+    const { ownKey: key, accountId } = await newAccount();
     const { status, body } = await api.ask("POST", CHECK, { key });
     expect(status).toBe(200);
     expect(body).toMatchObject({
@@ -126,7 +116,7 @@ describe("the receiver check", () => {
   });
 
   test("is had once a minute for each account, and a repeat of the request is no second one", async () => {
-    const { key } = await newAccount();
+    const { ownKey: key } = await newAccount();
     const idempotencyKey = "check-once";
     const first = await api.ask("POST", CHECK, { key, idempotencyKey });
     const sent = receiver.requests.length;
@@ -141,18 +131,18 @@ describe("the receiver check", () => {
     expect(second.headers.get("ratelimit-policy")).toBe('"check";q=1;w=60');
     expect(receiver.requests).toHaveLength(sent);
     const other = await newAccount();
-    expect((await api.ask("POST", CHECK, { key: other.key })).status).toBe(200);
+    expect((await api.ask("POST", CHECK, { key: other.ownKey })).status).toBe(200);
   });
 
   test("sends nothing where it cannot be counted", async () => {
-    const { key } = await newAccount();
+    const { ownKey: key } = await newAccount();
     const refused = await withoutTable(database.pool, "rate_limits", () => api.ask("POST", CHECK, { key }));
     expect(refused).toMatchObject({ status: 503, body: { code: "temporarily_unavailable" } });
     expect(receiver.requests).toEqual([]);
   });
 
   test("sends nothing without an endpoint, or to one that is no longer allowed", async () => {
-    const { key, accountId } = await newAccount(null);
+    const { ownKey: key, accountId } = await newAccount(null);
     expect(await api.ask("POST", CHECK, { key })).toMatchObject({ status: 404 });
     await setEndpoint(database.pool, accountId, "https://10.0.0.1/webhooks");
     const refused = await api.ask("POST", CHECK, { key });

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it, vi } from "vitest";
 import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease } from "../../src/schedule/life.ts";
 import { parseRetryAfterMs } from "../../src/schedule/retry-after.ts";
 import {
@@ -83,12 +83,22 @@ describe("Retry-After", () => {
     );
   });
 
+  // A process' time zone is its own to set; asctime's form of a date names none, and means GMT.
+  beforeAll(() => {
+    vi.stubEnv("TZ", "America/New_York");
+    expect(new Date(0).getTimezoneOffset()).toBe(300);
+    return () => vi.unstubAllEnvs();
+  });
   const NOW = Date.UTC(2026, 10, 20, 12, 0, 0);
   it.each([
     ["120", 120_000],
     [" 0 ", 0],
     ["Fri, 20 Nov 2026 12:01:00 GMT", 60_000],
+    ["Friday, 20-Nov-26 12:01:00 GMT", 60_000],
+    ["Fri Nov 20 12:01:00 2026", 60_000],
+    ["Fri, 20 Nov 2026 12:00:00 GMT", null],
     ["Fri, 20 Nov 2026 11:59:00 GMT", null],
+    ["On Fri, 20 Nov 2026 12:01:00 GMT", null],
     ["-5", null],
     ["1.5", null],
     ["1e3", null],

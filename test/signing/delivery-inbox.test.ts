@@ -50,5 +50,12 @@ test("forgets the oldest beyond its limit", async () => {
 
 test("refuses a limit that is none", () => {
   for (const idsMax of [0, -1, 1.5, Number.NaN])
-    expect(() => createMemoryInbox({ idsMax })).toThrow(RangeError);
+    expect(() => createMemoryInbox({ idsMax })).toThrow(new RangeError("idsMax must be a positive integer."));
+});
+
+test("may remember a single one", async () => {
+  const inbox = createMemoryInbox({ idsMax: 1 });
+  const outcomes = [];
+  for (const id of ["a", "a", "b", "a"]) outcomes.push(await inbox.acceptOnce(id, () => {}));
+  expect(outcomes).toEqual(["accepted", "duplicate", "accepted", "accepted"]);
 });

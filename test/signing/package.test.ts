@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { commandOnPath } from "../support/command-on-path.ts";
+import { findProgram } from "../support/programs.ts";
 import { SIGNATURE_VECTORS_PATH } from "./vectors.ts";
 
 const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
@@ -73,7 +73,7 @@ test("imports node:crypto and nothing else, and not even that for the web", () =
 });
 
 test("passes the vectors, both entries, on the machine's own Node", () => {
-  const node = commandOnPath("node") ?? process.execPath;
+  const node = findProgram("node") ?? process.execPath;
   writeFileSync(
     join(project, "vectors.js"),
     `import { readFileSync } from "node:fs";

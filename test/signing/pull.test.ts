@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
   type PullWebhooksOptions,
   pullWebhooks,
@@ -10,25 +10,16 @@ import {
   WebhookVerificationError,
 } from "../../src/signing/index.ts";
 import { sequenceEvents } from "../../src/store/feed.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publish } from "../support/installation.ts";
-import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { openApi } from "../support/open.ts";
+import type { TestAccount } from "../support/sealpost-api.ts";
 
 const HOLDER = randomUUID();
-let database: TestDatabase;
-let api: TestApi;
+const { database, api } = await openApi();
 let account: TestAccount;
 let server: Server | undefined;
 let made = 0;
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
 beforeEach(async () => {
   account = await api.newAccount();
 });
@@ -52,7 +43,7 @@ async function publishInFeed(count: number): Promise<string[]> {
 const pull = (more: Partial<PullWebhooksOptions> = {}) =>
   pullWebhooks({
     baseUrl: `${api.url}/`,
-    apiKey: account.key,
+    apiKey: account.ownKey,
     secret: account.secret,
     ...more,
   } as PullWebhooksOptions);

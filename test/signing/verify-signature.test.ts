@@ -20,8 +20,12 @@ function sign(body: Uint8Array, secrets = [SECRET], timestampSeconds = NOW_SECON
   return signatureHeader({ timestampSeconds, body, keys: secrets.map(importSigningKey) });
 }
 
-/** The code of the error, or "accepted". */
+/** The code of the error, which is told in whole sentences, or "accepted". */
 function verdict(input: Partial<Parameters<typeof verifySignature>[0]>): string {
+  return judged(input)?.code ?? "accepted";
+}
+
+function judged(input: Partial<Parameters<typeof verifySignature>[0]>): WebhookVerificationError | null {
   try {
     verifySignature({
       body: BODY,
@@ -30,10 +34,11 @@ function verdict(input: Partial<Parameters<typeof verifySignature>[0]>): string 
       nowSeconds: NOW_SECONDS,
       ...input,
     });
-    return "accepted";
+    return null;
   } catch (error) {
-    if (error instanceof WebhookVerificationError) return error.code;
-    throw error;
+    if (!(error instanceof WebhookVerificationError)) throw error;
+    expect(error.message).toMatch(/^[A-Zt]\S* (?:\S+ )+\S+[.)]$/);
+    return error;
   }
 }
 
@@ -179,6 +184,16 @@ describe("the secrets", () => {
     }
   });
 
+  test("that is none is told by what it is", () => {
+    for (const [secret, found] of [
+      [null, "null"],
+      [undefined, "undefined"],
+      [7, "number"],
+    ] as const) {
+      expect(() => importSigningKey(secret as never)).toThrow(`A signing secret is ${found}, not a string.`);
+    }
+  });
+
   test("a text in place of the list is not taken for a list of one-letter secrets", () => {
     expect(verdict({ secrets: SECRET as never, header: sign(BODY, ["w"]) })).toBe("secret_missing");
   });
@@ -193,6 +208,42 @@ describe("the secrets", () => {
     expect(() =>
       verifySignature({ body: BODY, header: sign(BODY), secrets: [damaged], nowSeconds: NOW_SECONDS }),
     ).toThrow(/whitespace/);
+  });
+});
+
+describe("an error says what was found:", () => {
+  const [t, v1] = sign(BODY).split(",") as [string, string];
+  const zero = `v1=${"0".repeat(64)}`;
+
+  test.each([
+    [{ header: null }, /no extract-signature header.* as received.* proxy in .* not from the service\./],
+    [{ header: "v1" }, /is not t=<seconds>,v1=<hex>: an item is not name=value\. Pass .* unchanged\./],
+    [{ header: `${t},${t},${v1}` }, /: it has more than one t\./],
+    [{ header: `t=01,${v1}` }, /: t is not a whole number of seconds/],
+    [{ header: `${t},v1=0` }, /: a v1 is not 64 lowercase hex digits\./],
+    [{ header: `${t}${`,${zero}`.repeat(17)}` }, /: it has more than 16 v1\./],
+    [{ header: v1 }, /: it has no t\./],
+    [{ header: t }, /: it has no v1\./],
+    [{ header: [t, t] }, /: it was sent more than once\./],
+    [{ header: 7 as never }, /: it is a number, not a string\./],
+    [{ header: "x".repeat(8_193) }, /: it is 8193 characters long; the limit is 8192\./],
+    [{ header: `${t},${zero}` }, /the raw bytes .*, whsec_ included\. If both are right, .* not sent by/],
+    [{ secrets: ["wh", SECRET], header: `${t},${zero}` }, /whsec_ included; .* not start with whsec_ or/],
+    [{ secrets: [` ${SECRET}`], header: sign(BODY) }, /whsec_ included; .* has whitespace around it\./],
+    [{ secrets: [] }, /No signing secret .* configuration, .* `secret` or, during a rotation, as `secrets`/],
+    [{ secrets: [""] }, /is empty, so anyone could sign with it/],
+    [{ nowSeconds: NOW_SECONDS + 300.6 }, /signed 301 s ago; 300 s or more .* replay attacks\..* a queue\./],
+    [{ nowSeconds: NOW_SECONDS - 300.6 }, /301 s ahead of .*; 300 s or more is refused\. Correct /],
+    [{ toleranceSeconds: 0 }, /toleranceSeconds must be .* default of 300\./],
+    [{ nowSeconds: NOW_SECONDS * 1_000 }, /Unix time in seconds; .* milliseconds\..* system clock\./],
+    [{ body: "text" as never }, /is a string, but .* the bytes that were sent\. Pass .*encode\(text\)\./],
+    [{ body: undefined as never }, /is undefined\. Read the raw .* Buffer, Uint8Array or ArrayBuffer\./],
+    [
+      { body: {} as never },
+      /already parsed\..* which JSON\.stringify does not .* \(express\.raw\(\) .* fastify/,
+    ],
+  ])("%#", (input, message) => {
+    expect(judged(input)?.message).toMatch(message);
   });
 });
 

@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { describe, expect, expectTypeOf, test } from "vitest";
+import { describe, expect, expectTypeOf, test, vi } from "vitest";
 import * as node from "../../src/signing/index.ts";
 import * as web from "../../src/signing/web.ts";
 import { signatureVectors } from "./vectors.ts";
@@ -191,6 +191,19 @@ describe.each([
       rejectedWith("no_signature_matches"),
     );
   });
+});
+
+test("the web entry says what to do where there is no Web Crypto", async () => {
+  vi.stubGlobal("crypto", undefined);
+  try {
+    await expect(web.verifyWebhook(delivery(bytes(SUCCEEDED)))).rejects.toMatchObject({
+      code: "web_crypto_missing",
+      kind: "misuse",
+      message: expect.stringMatching(/no Web Crypto.* import sealpost-receiver .* HTTPS\./),
+    });
+  } finally {
+    vi.unstubAllGlobals();
+  }
 });
 
 test("the web entry parses what it verified, though the caller's buffer changes meanwhile", async () => {

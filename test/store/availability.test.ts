@@ -1,22 +1,18 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import type { ClientBase, Pool } from "pg";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { isDatabaseAway } from "../../src/store/availability.ts";
 import { createApiPool } from "../../src/store/pools.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { begin } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 
-let database: TestDatabase;
+const database = await openDatabase();
 let pools: Pool[] = [];
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
 afterEach(async () => {
   await Promise.all(pools.map((pool) => pool.end()));
   pools = [];
 });
-afterAll(() => database.drop());
 
 function open(databaseUrl: string, connectionsMax = 1): Pool {
   const pool = createApiPool({

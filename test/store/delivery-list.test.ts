@@ -1,18 +1,15 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
+import { wholeAccount } from "../../src/model/reader.ts";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { createListDeliveries, type ListDeliveries } from "../../src/store/delivery-pages.ts";
 import { readingFrom } from "../../src/store/log-reader.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { changeRows, insertAccount, publish } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 
-let database: TestDatabase;
+const database = await openDatabase();
 let accountId: string;
 let serial = 0;
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
 beforeEach(async () => {
   accountId = await insertAccount(database.pool);
 });
@@ -32,11 +29,11 @@ describe("the log's list", () => {
     const ids: string[] = [];
     for (let i = 0; i < 7; i++) ids.push(await abandoned());
     const newestFirst = [...ids].sort().reverse();
-    const first = await listDeliveries(accountId, NO_FILTER, null, 3);
+    const first = await listDeliveries(wholeAccount(accountId), NO_FILTER, null, 3);
     expect(first.total).toBe(7);
     await abandoned();
-    const second = await listDeliveries(accountId, NO_FILTER, first.next, 3);
-    const third = await listDeliveries(accountId, NO_FILTER, second.next, 3);
+    const second = await listDeliveries(wholeAccount(accountId), NO_FILTER, first.next, 3);
+    const third = await listDeliveries(wholeAccount(accountId), NO_FILTER, second.next, 3);
     const seen = [first, second, third].flatMap((page) => page.items.map(({ id }) => id));
     expect(seen).toEqual(newestFirst);
     expect(third.next).toBeNull();
@@ -76,7 +73,7 @@ describe("the log's list", () => {
     const second = await publish(database.pool, accountId, '{"id":"second","status":"failed"}');
     const last = { last_error_code: "status_500", last_status_code: 500 };
     await changeRows(database.pool, "deliveries", { id: second }, last);
-    const page = await listDeliveries(accountId, { ...NO_FILTER, ...filter }, null, 50);
+    const page = await listDeliveries(wholeAccount(accountId), { ...NO_FILTER, ...filter }, null, 50);
     expect(page.items).toHaveLength(expected);
     expect(page.total).toBe(expected);
   });

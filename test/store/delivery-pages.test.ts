@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { wholeAccount } from "../../src/model/reader.ts";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { createListDeliveries, type ListDeliveries } from "../../src/store/delivery-pages.ts";
 import { readingFrom } from "../../src/store/log-reader.ts";
@@ -48,8 +49,7 @@ async function dropOldest(count: number): Promise<void> {
 
 /** A number of PostgreSQL's statistics, up to now. */
 async function statistic(select: string): Promise<number> {
-  // A session tells what it has read when it likes; this is the one that everything here is done by.
-  await flushStatistics(pool);
+  await flushStatistics(pool, database.pool);
   const { rows } = await database.pool.query<{ told: string }>(select);
   return Number(rows[0]?.told);
 }
@@ -66,13 +66,13 @@ describe("the total of a log that is longer than what is counted", () => {
   });
 
   const total = async (belowId: string | null = null) => {
-    const page = await list(accountId, NO_FILTER, belowId, 50);
+    const page = await list(wholeAccount(accountId), NO_FILTER, belowId, 50);
     return [page.total, page.isTotalCapped];
   };
 
   it("is counted once: what is known of it stays true", async () => {
     const before = await entriesRead();
-    const first = await list(accountId, NO_FILTER, null, 50);
+    const first = await list(wholeAccount(accountId), NO_FILTER, null, 50);
     expect([first.total, first.isTotalCapped]).toEqual([TOTAL_MAX, true]);
     const counted = await entriesRead();
     expect(counted - before).toBeGreaterThan(TOTAL_MAX);
@@ -85,7 +85,7 @@ describe("the total of a log that is longer than what is counted", () => {
     const pages = async (reader: () => ListDeliveries) => {
       const found = [];
       for (let belowId: string | null = null, n = 0; n < 3; n++) {
-        const page = await reader()(accountId, NO_FILTER, belowId, 50);
+        const page = await reader()(wholeAccount(accountId), NO_FILTER, belowId, 50);
         found.push({ ids: page.items.map(({ id }) => id), next: page.next });
         belowId = page.next;
       }
@@ -130,10 +130,10 @@ describe("the total of a log that is longer than what is counted", () => {
 
   it("is the account's own, and that of the filter", async () => {
     expect(await total()).toEqual([TOTAL_MAX, true]);
-    const page = await list(accountId, { ...NO_FILTER, createdBefore: new Date(0) }, null, 50);
+    const page = await list(wholeAccount(accountId), { ...NO_FILTER, createdBefore: new Date(0) }, null, 50);
     expect([page.total, page.isTotalCapped]).toEqual([0, false]);
     const other = await insertAccount(database.pool, "https://receiver.example.com/");
-    const empty = await list(other, NO_FILTER, null, 50);
+    const empty = await list(wholeAccount(other), NO_FILTER, null, 50);
     expect([empty.total, empty.isTotalCapped]).toEqual([0, false]);
   });
 });
@@ -154,8 +154,8 @@ it("failed and abandoned ones together are read along their index, and merged by
   }
   const filter = { ...NO_FILTER, status: ["failed", "abandoned"] } as const;
   const before = await entriesRead();
-  const first = await list(accountId, filter, null, 3);
-  const second = await list(accountId, filter, first.next, 3);
+  const first = await list(wholeAccount(accountId), filter, null, 3);
+  const second = await list(wholeAccount(accountId), filter, first.next, 3);
   expect((await entriesRead()) - before, "none of the others").toBeLessThan(100);
   expect(first.total).toBe(4);
   const ids = [first, second].map(({ items }) => items.map(({ id }) => id));
@@ -185,29 +185,32 @@ it("what a replay has begun is read along its items, however far down the log it
     );
   }
   const before = await entriesRead();
-  const page = await list(accountId, { ...NO_FILTER, replayId }, null, 3);
-  const next = await list(accountId, { ...NO_FILTER, replayId }, page.next, 3);
+  const page = await list(wholeAccount(accountId), { ...NO_FILTER, replayId }, null, 3);
+  const next = await list(wholeAccount(accountId), { ...NO_FILTER, replayId }, page.next, 3);
   expect((await entriesRead()) - before).toBeLessThan(100);
   expect([page.total, page.isTotalCapped]).toEqual([4, false]);
   const found = [...page.items, ...next.items];
   expect(found.map(({ id }) => id)).toEqual(ids.slice(0, 4).reverse());
   expect(new Set(found.map((one) => one.replayId))).toEqual(new Set([replayId]));
   const other = await insertAccount(database.pool, "https://receiver.example.com/");
-  expect((await list(other, { ...NO_FILTER, replayId }, null, 3)).total, "another account's").toBe(0);
+  expect(
+    (await list(wholeAccount(other), { ...NO_FILTER, replayId }, null, 3)).total,
+    "another account's",
+  ).toBe(0);
 });
 
 it("days that are made ahead are not opened for a page", async () => {
   const list = createListDeliveries(readingFrom(pool), () => nowMs);
   await log(60);
-  await list(accountId, NO_FILTER, null, 50);
+  await list(wholeAccount(accountId), NO_FILTER, null, 50);
   const scans = () =>
     statistic(
       `select sum(idx_scan) as told from pg_stat_user_indexes
        where relname ~ '^deliveries_' and relname > to_char(now() + interval '2 days', '"deliveries_"YYYYMMDD')`,
     );
   const before = await scans();
-  await list(accountId, NO_FILTER, null, 50);
-  await list(accountId, { ...NO_FILTER, status: ["abandoned"] }, null, 50);
-  await list(accountId, { ...NO_FILTER, errorCode: "status_503" }, null, 50);
+  await list(wholeAccount(accountId), NO_FILTER, null, 50);
+  await list(wholeAccount(accountId), { ...NO_FILTER, status: ["abandoned"] }, null, 50);
+  await list(wholeAccount(accountId), { ...NO_FILTER, errorCode: "status_503" }, null, 50);
   expect((await scans()) - before).toBe(0);
 });

@@ -1,29 +1,19 @@
-import type { Pool } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import {
   findAnsweredLanes,
   forgetAnsweredLanes,
   rememberAnsweredLanes,
 } from "../../src/store/answered-lanes.ts";
 import { takeBackLetGo } from "../../src/store/promote.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { claimOne, openDispatchPool, openRow, publishAt } from "../support/delivery-rows.ts";
+import { claimOne, openRow, publishAt } from "../support/delivery-rows.ts";
 import { changeRows, countRows, forgetOpen, insertAccount, insertRow } from "../support/installation.ts";
+import { openForDispatch } from "../support/open.ts";
 import { takeWakeups } from "../support/wakeup-jobs.ts";
 
-let database: TestDatabase;
-let pool: Pool;
+const { database, pool } = await openForDispatch();
 let accountId: string;
 let serial = 0;
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-  pool = openDispatchPool(database);
-});
-afterAll(async () => {
-  await pool.end();
-  await database.drop();
-});
 beforeEach(async () => {
   await forgetOpen(database.pool);
   await takeWakeups(database.pool);

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import pg, { type Pool } from "pg";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { wholeAccount } from "../../src/model/reader.ts";
 import { endSequencingLease, findFeedEvents, findFeedPlaces, sequenceEvents } from "../../src/store/feed.ts";
 import { createGeneralPool } from "../../src/store/pools.ts";
 import { publishExample } from "../../src/store/publications.ts";
@@ -49,7 +50,7 @@ const analysis = () => `{"id":"f-${made++}","status":"succeeded"}`;
 const publishOne = (client: Pool | pg.ClientBase = database.pool) => publish(client, accountId, analysis());
 const step = () => sequenceEvents(pool, HOLDER, LEASE_MS);
 const feed = async (of = accountId) =>
-  (await findFeedPlaces(pool, of, FROM_THE_START, WEEK_MS, 10_000)).places.map(
+  (await findFeedPlaces(pool, wholeAccount(of), FROM_THE_START, WEEK_MS, 10_000)).places.map(
     ({ deliveryId }) => deliveryId,
   );
 
@@ -300,13 +301,13 @@ describe("those who make steps", () => {
 describe("positions", () => {
   it("grow with time, also in an idle installation, and never fall when the clock does", async () => {
     await step();
-    const idle = await findFeedPlaces(pool, accountId, null, WEEK_MS, 1);
+    const idle = await findFeedPlaces(pool, wholeAccount(accountId), null, WEEK_MS, 1);
     expect(Math.abs(idle.newest / 1_000 - idle.nowMs)).toBeLessThan(60_000);
     const ahead = (Date.now() + 3_600_000) * 1_000;
     await changeRows(database.pool, "feed_steps", {}, { position: ahead });
     await publishOne();
     await step();
-    const { places } = await findFeedPlaces(pool, accountId, ahead, WEEK_MS, 10);
+    const { places } = await findFeedPlaces(pool, wholeAccount(accountId), ahead, WEEK_MS, 10);
     expect(places.map(({ position }) => position)).toEqual([ahead + 1]);
   });
 
@@ -316,14 +317,14 @@ describe("positions", () => {
     const backup = (await rowsOf(database.pool, "feed_steps")).at(-1)!;
     const lost = await publishOne();
     await step();
-    const cursor = (await findFeedPlaces(pool, accountId, null, WEEK_MS, 1)).newest;
+    const cursor = (await findFeedPlaces(pool, wholeAccount(accountId), null, WEEK_MS, 1)).newest;
     await database.pool.query(`delete from sealpost.feed_steps where step > ${backup.step}`);
     await database.pool.query(`delete from sealpost.feed where position > ${backup.position}`);
     await database.pool.query("delete from sealpost.bodies where delivery_id = $1", [lost]);
     await database.pool.query(`select setval('sealpost.event_serials', ${backup.serial})`);
     const id = await publishOne();
     await step();
-    const { places } = await findFeedPlaces(pool, accountId, cursor, WEEK_MS, 10);
+    const { places } = await findFeedPlaces(pool, wholeAccount(accountId), cursor, WEEK_MS, 10);
     expect(places.map(({ deliveryId }) => deliveryId)).toEqual([id]);
   });
 });
@@ -332,14 +333,14 @@ describe("a look at the feed", () => {
   it("reads beyond a position, so many, and says what was the newest at that moment", async () => {
     const ids = [await publishOne(), await publishOne(), await publishOne()];
     await step();
-    const all = await findFeedPlaces(pool, accountId, FROM_THE_START, WEEK_MS, 10);
+    const all = await findFeedPlaces(pool, wholeAccount(accountId), FROM_THE_START, WEEK_MS, 10);
     expect(all.places.map(({ deliveryId }) => deliveryId)).toEqual(ids);
     expect(all.newest).toBe(all.places[2]!.position);
-    const next = await findFeedPlaces(pool, accountId, all.places[0]!.position, WEEK_MS, 1);
+    const next = await findFeedPlaces(pool, wholeAccount(accountId), all.places[0]!.position, WEEK_MS, 1);
     expect(next.places).toEqual([all.places[1]]);
-    const end = await findFeedPlaces(pool, accountId, all.newest, WEEK_MS, 10);
+    const end = await findFeedPlaces(pool, wholeAccount(accountId), all.newest, WEEK_MS, 10);
     expect(end).toMatchObject({ places: [], newest: all.newest });
-    expect((await findFeedPlaces(pool, accountId, null, WEEK_MS, 10)).places).toEqual([]);
+    expect((await findFeedPlaces(pool, wholeAccount(accountId), null, WEEK_MS, 10)).places).toEqual([]);
   });
 
   it("takes no more bytes than it may, but at least one event", async () => {

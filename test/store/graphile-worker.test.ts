@@ -5,22 +5,18 @@ import { readFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { makeWorkerUtils } from "graphile-worker";
 import type pg from "pg";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { createWakeupPool, startWakeupRunner } from "../../src/store/graphile-worker.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import { createTestAccount, insertAccount, publish } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { countJobs } from "../support/wakeup-jobs.ts";
 
 /** What the code, the SQL and this test were written for. */
 const PINNED = "0.18.0";
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
+const database = await openDatabase();
 
 function openPool(databaseUrl: string): pg.Pool {
   return createWakeupPool({

@@ -1,6 +1,8 @@
 // What becomes of held deliveries beside pausing and resuming: expiry, replays, old dispatchers, crowds.
+
 import { randomUUID } from "node:crypto";
 import { describe, expect, it } from "vitest";
+import { wholeAccount } from "../../src/model/reader.ts";
 import { advanceHolds, pauseEndpoint } from "../../src/store/holds.ts";
 import { promoteDue } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
@@ -44,7 +46,7 @@ describe("the analysis of a held delivery", () => {
 });
 
 describe("a replay", () => {
-  const replay = (id: string) => replayDelivery(database.pool, accountId, id, WEEK_MS);
+  const replay = (id: string) => replayDelivery(database.pool, wholeAccount(accountId), id, WEEK_MS);
 
   it("of a held delivery is held, as its next run with all of its attempts", async () => {
     const [id] = await publishSome(1);
@@ -180,4 +182,4 @@ it("what was published at the same moment and paused, resumed and claimed by man
   expect(await held()).toEqual([...ids].sort());
   expect(await countRows(database.pool, "open_deliveries")).toBe(0);
   expect(claimed.length).toBeGreaterThan(0);
-}, 60_000);
+});

@@ -124,7 +124,9 @@ test("a stranger who holds an idempotency key's lock is named, and what is store
     new RegExp(`^The role ${role} \\(pid \\d+\\) holds the advisory lock -?\\d+ of an idempotency key`),
   );
   const response = { status: 202, headers: {}, body: null, holdsSecret: false };
-  await database.pool.query(storingResponses([{ claim, response }], SECRETS_KEY)!);
+  await database.pool.query(
+    storingResponses([{ claim, response, counted: { userId: null, isRefused: true } }], SECRETS_KEY)!,
+  );
   expect(await claimIt()).toMatchObject({ state: "completed", response: { status: 202 } });
 
   // A request of ours is no stranger.

@@ -1,18 +1,13 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import {
   createDispatchPool,
   createMovePool,
   isRefusedData,
   isUnreadableData,
 } from "../../src/store/pools.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { openDatabase } from "../support/open.ts";
 
-let database: TestDatabase;
-
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
+const database = await openDatabase();
 
 it("keeps no connection for days, and the statements of all those days with it", async () => {
   const pool = createDispatchPool({

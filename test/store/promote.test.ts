@@ -1,34 +1,16 @@
 import { randomUUID } from "node:crypto";
-import type { Pool } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { lead, promoteDue, sweepStuckJobs } from "../../src/store/promote.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import {
-  attemptOf,
-  claim,
-  claimOne,
-  LEASE_MS,
-  openDispatchPool,
-  openRow,
-  publishAt,
-} from "../support/delivery-rows.ts";
+import { attemptOf, claim, claimOne, LEASE_MS, openRow, publishAt } from "../support/delivery-rows.ts";
 import { changeRows, deleteRows, forgetOpen, insertAccount } from "../support/installation.ts";
+import { openForDispatch } from "../support/open.ts";
 import { addJobs, jobIds, lockJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
-let database: TestDatabase;
-let pool: Pool;
+const { database, pool } = await openForDispatch();
 let accountId: string;
 let published = 0;
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-  pool = openDispatchPool(database);
-});
-afterAll(async () => {
-  await pool.end();
-  await database.drop();
-});
 beforeEach(async () => {
   await forgetOpen(database.pool);
   await takeWakeups(database.pool);

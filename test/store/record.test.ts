@@ -1,9 +1,8 @@
-import type { Pool } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
+import { wholeAccount } from "../../src/model/reader.ts";
 import { isRefusedData } from "../../src/store/pools.ts";
 import { recordOutcomes } from "../../src/store/record.ts";
 import { replayDelivery } from "../../src/store/replays.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
   attemptOf,
   attemptRows,
@@ -11,25 +10,16 @@ import {
   claimOne,
   deliveryRow,
   LEASE_MS,
-  openDispatchPool,
   openRow,
   publishAt,
 } from "../support/delivery-rows.ts";
 import { countRows, insertAccount } from "../support/installation.ts";
+import { openForDispatch } from "../support/open.ts";
 
-let database: TestDatabase;
-let pool: Pool;
+const { database, pool } = await openForDispatch();
 let accountId: string;
 let published = 0;
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-  pool = openDispatchPool(database);
-});
-afterAll(async () => {
-  await pool.end();
-  await database.drop();
-});
 beforeEach(async () => {
   accountId = await insertAccount(database.pool, "https://receiver.example.com/");
 });
@@ -250,7 +240,7 @@ describe("a replay during an attempt", () => {
     const first = await claimOne(pool, id, { at: T0 });
     await recordOutcomes(pool, [attemptOf(first, failedUntil(T0))]);
     const second = await claimOne(pool, id, { at: later(1) });
-    expect(await replayDelivery(pool, accountId, id, RETENTION_MS)).toBe("replayed");
+    expect(await replayDelivery(pool, wholeAccount(accountId), id, RETENTION_MS)).toBe("replayed");
     return { id, second };
   }
 

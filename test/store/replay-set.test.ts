@@ -1,23 +1,20 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { COMMAND_LINE } from "../../src/model/audit.ts";
+import { wholeAccount } from "../../src/model/reader.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { previewReplay } from "../../src/store/replay-set.ts";
 import { createReplay } from "../../src/store/replays.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import { changeRows, insertAccount, publish, publishMany } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
 const LIMITS = { runningMax: 100, waitingMax: 1_000_000 };
-let database: TestDatabase;
+const database = await openDatabase();
 let accountId: string;
 let serial = 0;
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
 beforeEach(async () => {
   accountId = await insertAccount(database.pool);
 });
@@ -34,7 +31,7 @@ describe("a replay that is made", () => {
     const own = [await open(), await open()];
     await changeRows(database.pool, "deliveries", { id: own }, { status: "failed" });
     const preview = (filter: DeliveryFilter, retentionMs: number) =>
-      previewReplay(database.pool, accountId, filter, retentionMs);
+      previewReplay(database.pool, wholeAccount(accountId), filter, retentionMs);
     expect(await preview(NO_FILTER, RETENTION_MS)).toEqual({ matched: 4, ownUrl: 2, expired: 0 });
     expect(await preview(NO_FILTER, 60_000)).toEqual({ matched: 3, ownUrl: 2, expired: 1 });
     const ofOld = { ...NO_FILTER, analysisId: `r-${serial - 3}` };
@@ -64,7 +61,7 @@ describe("a replay that is made", () => {
     const asNew = { filter: NO_FILTER, asked: {}, note: null, createdBy: COMMAND_LINE, expectedMatched };
     const more = { ratePerSecond: 1, analysisRetentionMs: RETENTION_MS, limits: LIMITS };
     const made = await inTransaction(database.pool, (client) =>
-      createReplay(client, accountId, { ...asNew, ...more }),
+      createReplay(client, wholeAccount(accountId), { ...asNew, ...more }),
     );
     expect(typeof made === "string" ? made : made.status).toBe(expected);
   });

@@ -1,10 +1,10 @@
 import type { ClientBase } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { COMMAND_LINE } from "../../src/model/audit.ts";
+import { wholeAccount } from "../../src/model/reader.ts";
 import { NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { advanceReplays, createReplay, findReplay, type StoredReplay } from "../../src/store/replays.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
   deleteRows,
   insertAccount,
@@ -13,19 +13,16 @@ import {
   publishMany,
   rowOf,
 } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 import { takeWakeups } from "../support/wakeup-jobs.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
 const LONG_AGO = new Date(2 ** 40);
 const LIMITS = { runningMax: 100, waitingMax: 1_000_000 };
-let database: TestDatabase;
+const database = await openDatabase();
 let accountId: string;
 let serial = 0;
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
 beforeEach(async () => {
   accountId = await insertAccount(database.pool);
 });
@@ -44,7 +41,7 @@ function make(client: ClientBase, ratePerSecond: number, limits: Partial<typeof 
     createdBy: COMMAND_LINE,
   };
   const asked = { ...unasked, ratePerSecond, analysisRetentionMs: RETENTION_MS };
-  return createReplay(client, accountId, { ...asked, limits: { ...LIMITS, ...limits } });
+  return createReplay(client, wholeAccount(accountId), { ...asked, limits: { ...LIMITS, ...limits } });
 }
 
 describe("bulk replays of one account", () => {
@@ -63,7 +60,9 @@ describe("bulk replays of one account", () => {
     expect(await create({ runningMax: 1 })).toMatchObject({ status: "done" });
     accountId = before;
     await advanceReplays(database.pool, RETENTION_MS, new Date(first.createdAt.getTime() + 2_000));
-    expect(await findReplay(database.pool, accountId, first.id)).toMatchObject({ status: "delivering" });
+    expect(await findReplay(database.pool, wholeAccount(accountId), first.id)).toMatchObject({
+      status: "delivering",
+    });
     expect(await create({ runningMax: 1 }), "what is delivering does not count").toMatchObject({
       matched: 0,
     });
@@ -132,6 +131,12 @@ describe("bulk replays of one account", () => {
     const [little, more] = [await asking(40), await asking(160)];
     const greedy = [await asking(2_000), await asking(1_500), await asking(500, 700), await asking(900)];
     expect(await sharesOf(little, more, ...greedy)).toEqual([[40], [160], [200], [200], [100, 100], [200]]);
+  });
+
+  it.each([2, 20])("gives a small one all it asks for beside %i greedy accounts", async (count) => {
+    await deleteRows(database.pool, "replays");
+    for (let n = 0; n < count; n++) await asking(2_000, 2_000, 2_000);
+    for (let tries = 0; tries < 20; tries++) expect(await sharesOf(await asking(2))).toEqual([[2]]);
   });
 
   it("shares within an account in the same way", async () => {

@@ -1,6 +1,7 @@
 import type { ClientBase } from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { COMMAND_LINE } from "../../src/model/audit.ts";
+import { wholeAccount } from "../../src/model/reader.ts";
 import { findDelivery } from "../../src/store/deliveries.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../src/store/delivery-filter.ts";
 import { countReplayable } from "../../src/store/replay-set.ts";
@@ -14,7 +15,6 @@ import {
   type StoredReplay,
 } from "../../src/store/replays.ts";
 import { inTransaction } from "../../src/store/transaction.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import {
   changeRows,
@@ -26,17 +26,14 @@ import {
   rowOf,
   untilSomebodyWaits,
 } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 import { countJobs } from "../support/wakeup-jobs.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
-let database: TestDatabase;
+const database = await openDatabase();
 let accountId: string;
 let serial = 0;
 
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
 beforeEach(async () => {
   accountId = await insertAccount(database.pool);
 });
@@ -52,7 +49,7 @@ function make(
 ): Promise<StoredReplay> {
   const unasked = { note: null, expectedMatched: null, createdBy: COMMAND_LINE };
   const asNew = { ...unasked, filter, asked, ratePerSecond, analysisRetentionMs, limits: LIMITS };
-  return createReplay(client, accountId, asNew) as Promise<StoredReplay>;
+  return createReplay(client, wholeAccount(accountId), asNew) as Promise<StoredReplay>;
 }
 
 /** Without a target a delivery is abandoned at once. */
@@ -79,23 +76,27 @@ describe("replaying one delivery", () => {
   it("starts the next run of what was abandoned, and wakes it", async () => {
     const id = await abandoned();
     const before = await countJobs(database.pool);
-    expect(await replayDelivery(database.pool, accountId, id, RETENTION_MS)).toBe("replayed");
+    expect(await replayDelivery(database.pool, wholeAccount(accountId), id, RETENTION_MS)).toBe("replayed");
     expect(await openRow(id)).toEqual({ run: 2, attempts_in_run: 0, is_due: true, lease_token: null });
-    const found = await findDelivery(database.pool, accountId, id);
+    const found = await findDelivery(database.pool, wholeAccount(accountId), id);
     expect(found?.delivery).toMatchObject({ status: "pending", reason: null, run: 2, isInFlight: false });
     expect(await countJobs(database.pool)).toBe(before + 1);
   });
 
   it("refuses what is pending, succeeded, expired, unknown or somebody else's", async () => {
     const id = await abandoned();
-    await replayDelivery(database.pool, accountId, id, RETENTION_MS);
-    expect(await replayDelivery(database.pool, accountId, id, RETENTION_MS)).toBe("not_replayable");
-    expect(await replayDelivery(database.pool, accountId, await abandoned(), 0)).toBe("expired");
-    const other = await insertAccount(database.pool);
-    expect(await replayDelivery(database.pool, other, id, RETENTION_MS)).toBe("not_found");
-    expect(await replayDelivery(database.pool, accountId, crypto.randomUUID(), RETENTION_MS)).toBe(
-      "not_found",
+    await replayDelivery(database.pool, wholeAccount(accountId), id, RETENTION_MS);
+    expect(await replayDelivery(database.pool, wholeAccount(accountId), id, RETENTION_MS)).toBe(
+      "not_replayable",
     );
+    expect(await replayDelivery(database.pool, wholeAccount(accountId), await abandoned(), 0)).toBe(
+      "expired",
+    );
+    const other = await insertAccount(database.pool);
+    expect(await replayDelivery(database.pool, wholeAccount(other), id, RETENTION_MS)).toBe("not_found");
+    expect(
+      await replayDelivery(database.pool, wholeAccount(accountId), crypto.randomUUID(), RETENTION_MS),
+    ).toBe("not_found");
   });
 
   it("leaves no lock on the row of what somebody else has replayed at the same time", async () => {
@@ -105,8 +106,8 @@ describe("replaying one delivery", () => {
     try {
       await first.query("begin");
       await second.query("begin");
-      expect(await replayDelivery(first, accountId, id, RETENTION_MS)).toBe("replayed");
-      const late = replayDelivery(second, accountId, id, RETENTION_MS);
+      expect(await replayDelivery(first, wholeAccount(accountId), id, RETENTION_MS)).toBe("replayed");
+      const late = replayDelivery(second, wholeAccount(accountId), id, RETENTION_MS);
       await untilSomebodyWaits(database.pool);
       await first.query("commit");
       expect(await late).toBe("not_replayable");
@@ -134,9 +135,9 @@ describe("replaying one delivery", () => {
     };
     await changeRows(database.pool, "open_deliveries", { delivery_id: id }, { ...lease, attempts_in_run: 1 });
     await changeRows(database.pool, "deliveries", { id }, { status: "failed" });
-    expect(await replayDelivery(database.pool, accountId, id, RETENTION_MS)).toBe("replayed");
+    expect(await replayDelivery(database.pool, wholeAccount(accountId), id, RETENTION_MS)).toBe("replayed");
     expect(await openRow(id)).toEqual({ run: 2, attempts_in_run: 0, is_due: true, lease_token: token });
-    const found = await findDelivery(database.pool, accountId, id);
+    const found = await findDelivery(database.pool, wholeAccount(accountId), id);
     expect(found?.delivery).toMatchObject({ run: 2, isInFlight: true, isWaitingForEarlierRun: true });
   });
 
@@ -145,10 +146,10 @@ describe("replaying one delivery", () => {
     const other = await insertAccount(database.pool);
     await inTransaction(database.pool, async (owner) => {
       await owner.query("select from sealpost.open_deliveries where delivery_id = $1 for update", [id]);
-      expect(await replayDelivery(database.pool, other, id, RETENTION_MS)).toBe("not_found");
+      expect(await replayDelivery(database.pool, wholeAccount(other), id, RETENTION_MS)).toBe("not_found");
     });
     await inTransaction(database.pool, async (stranger) => {
-      expect(await replayDelivery(stranger, other, id, RETENTION_MS)).toBe("not_found");
+      expect(await replayDelivery(stranger, wholeAccount(other), id, RETENTION_MS)).toBe("not_found");
       const { rowCount } = await database.pool.query(
         "select from sealpost.open_deliveries where delivery_id = $1 for update skip locked",
         [id],
@@ -176,7 +177,7 @@ describe("replaying many", () => {
   it("fixes its set, keeps its pace, counts what it did, and ends", async () => {
     const ids = [await abandoned(), await abandoned(), await abandoned(), await abandoned()];
     const filter = { ...NO_FILTER, status: ["abandoned"] } as const;
-    expect(await countReplayable(database.pool, accountId, filter, RETENTION_MS)).toBe(4);
+    expect(await countReplayable(database.pool, wholeAccount(accountId), filter, RETENTION_MS)).toBe(4);
     const replay = await inTransaction(database.pool, (client) =>
       make(client, filter, { status: "abandoned" }, 2, RETENTION_MS),
     );
@@ -187,7 +188,7 @@ describe("replaying many", () => {
       filter: { status: "abandoned" },
     });
     await abandoned();
-    await replayDelivery(database.pool, accountId, ids[3]!, RETENTION_MS);
+    await replayDelivery(database.pool, wholeAccount(accountId), ids[3]!, RETENTION_MS);
 
     const begun = replay!.createdAt.getTime();
     const advance = (ms: number) => advanceReplays(database.pool, RETENTION_MS, new Date(begun + ms));
@@ -195,7 +196,7 @@ describe("replaying many", () => {
     expect(await advance(1_100)).toBe(2);
     expect(await advance(1_200)).toBe(0);
     expect(await advance(2_100)).toBe(2);
-    expect(await findReplay(database.pool, accountId, replay!.id)).toMatchObject({
+    expect(await findReplay(database.pool, wholeAccount(accountId), replay!.id)).toMatchObject({
       replayed: 3,
       skipped: 1,
       status: "delivering",
@@ -203,7 +204,7 @@ describe("replaying many", () => {
     });
     await forgetOpen(database.pool, ids);
     await untilCounted(replay.id, begun + 10_000);
-    const ended = await findReplay(database.pool, accountId, replay!.id);
+    const ended = await findReplay(database.pool, wholeAccount(accountId), replay!.id);
     expect(ended).toMatchObject({
       status: "done",
       matched: 4,
@@ -220,11 +221,11 @@ describe("replaying many", () => {
     await publishAt(database.pool, accountId, aSecondAgo, [`r-${++serial}`]);
     const start = (retentionMs: number) =>
       inTransaction(database.pool, (client) => make(client, NO_FILTER, {}, 1, retentionMs));
-    expect(await countReplayable(database.pool, accountId, NO_FILTER, 0)).toBe(0);
+    expect(await countReplayable(database.pool, wholeAccount(accountId), NO_FILTER, 0)).toBe(0);
     expect(await start(0)).toMatchObject({ status: "done", matched: 0 });
     const kept = await start(RETENTION_MS);
     expect(kept).toMatchObject({ status: "running", matched: 1 });
-    await cancelReplay(database.pool, accountId, kept!.id);
+    await cancelReplay(database.pool, wholeAccount(accountId), kept!.id);
   });
 
   it("does not make up for lost time all at once", async () => {
@@ -251,7 +252,7 @@ describe("replaying many", () => {
     const advance = async () => {
       const taken = await advanceReplays(database.pool, RETENTION_MS, at);
       const shown = await Promise.all(
-        [first, second].map((one) => findReplay(database.pool, accountId, one!.id)),
+        [first, second].map((one) => findReplay(database.pool, wholeAccount(accountId), one!.id)),
       );
       return [taken, ...shown.map((one) => one!.replayed + one!.skipped)];
     };
@@ -266,7 +267,7 @@ describe("replaying many", () => {
       make(client, NO_FILTER, {}, 1, RETENTION_MS),
     );
     await advanceReplays(database.pool, RETENTION_MS, new Date(replay!.createdAt.getTime() + 1_001));
-    expect(await cancelReplay(database.pool, accountId, replay!.id)).toMatchObject({
+    expect(await cancelReplay(database.pool, wholeAccount(accountId), replay!.id)).toMatchObject({
       status: "cancelled",
       replayed: 1,
     });
@@ -274,15 +275,15 @@ describe("replaying many", () => {
       await advanceReplays(database.pool, RETENTION_MS, new Date(replay!.createdAt.getTime() + 9_000)),
     ).toBe(0);
     const other = await insertAccount(database.pool);
-    expect(await cancelReplay(database.pool, other, replay!.id)).toBeNull();
-    expect(await listReplays(database.pool, other, null, 50)).toEqual({
+    expect(await cancelReplay(database.pool, wholeAccount(other), replay!.id)).toBeNull();
+    expect(await listReplays(database.pool, wholeAccount(other), null, 50)).toEqual({
       items: [],
       next: null,
       total: 0,
     });
-    expect((await listReplays(database.pool, accountId, null, 50)).items.map(({ id }) => id)).toEqual([
-      replay!.id,
-    ]);
+    expect(
+      (await listReplays(database.pool, wholeAccount(accountId), null, 50)).items.map(({ id }) => id),
+    ).toEqual([replay!.id]);
   });
 
   it("is listed by what was last counted, without reading an item, and counted again by and by", async () => {
@@ -292,14 +293,14 @@ describe("replaying many", () => {
     );
     const begun = replay!.createdAt.getTime();
     const step = (ms: number) => advanceReplays(database.pool, RETENTION_MS, new Date(begun + ms));
-    const listed = async () => (await listReplays(database.pool, accountId, null, 50)).items[0];
+    const listed = async () => (await listReplays(database.pool, wholeAccount(accountId), null, 50)).items[0];
     await step(100);
     expect(await listed()).toMatchObject({ replayed: 3, skipped: 0, succeeded: 0, failed: 0 });
     const setStatus = (of: readonly string[], status: string) =>
       changeRows(database.pool, "deliveries", { id: of }, { status });
     await setStatus(ids.slice(0, 2), "succeeded");
     await setStatus(ids.slice(2), "failed");
-    const found = () => findReplay(database.pool, accountId, replay!.id);
+    const found = () => findReplay(database.pool, wholeAccount(accountId), replay!.id);
     expect(await found(), "it has an attempt to come").toMatchObject({ succeeded: 2, failed: 0 });
     await changeRows(
       database.pool,
@@ -328,7 +329,7 @@ describe("replaying many", () => {
         return await database.pool.query(query);
       },
     };
-    await listReplays(seen as unknown as typeof database.pool, accountId, null, 50);
+    await listReplays(seen as unknown as typeof database.pool, wholeAccount(accountId), null, 50);
     expect(asked).toHaveLength(1);
     const { text, values } = asked[0]!;
     const plan = await database.pool.query(`explain ${text}`, values);
@@ -358,7 +359,9 @@ describe("replaying many", () => {
     await expect(step(7_002)).rejects.toThrow("division by zero");
     client.release();
     await database.pool.query(rows[0]!.definition);
-    expect(await findReplay(database.pool, accountId, replay!.id)).toMatchObject({ replayed: 3 });
+    expect(await findReplay(database.pool, wholeAccount(accountId), replay!.id)).toMatchObject({
+      replayed: 3,
+    });
   });
 
   it("is done at once when nothing matches", async () => {

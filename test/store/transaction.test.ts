@@ -1,22 +1,18 @@
 import pg from "pg";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { inTransaction } from "../../src/store/transaction.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { begin, rowOf } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 import { patience } from "../support/time-limits.ts";
 
-let database: TestDatabase;
+const database = await openDatabase();
 let pool: pg.Pool;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
 beforeEach(() => {
   pool = new pg.Pool({ connectionString: database.url, max: 1, query_timeout: patience(500) });
   pool.on("error", () => undefined);
   pool.on("connect", (client) => client.on("error", () => undefined));
 });
 afterEach(() => pool.end());
-afterAll(() => database.drop());
 
 const rename = "update sealpost.settings set analysis_bytes_max = 7";
 const bytesMax = async () => (await rowOf(pool, "settings")).analysis_bytes_max;

@@ -1,14 +1,9 @@
-// Debian's Chromium, driven from outside.
-import { existsSync } from "node:fs";
+// The machine's Chromium, driven from outside.
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import { program } from "./programs.ts";
 import { makeThrowAwayFolder } from "./throw-away-folder.ts";
-
-const CHROMIUM = "/usr/bin/chromium";
-
-/** Where there is none, tests that need one are skipped and say so. */
-export const HAS_BROWSER = existsSync(CHROMIUM);
 
 export type TestBrowser = {
   /** A viewer of his own: no cookie is shared. What breaks a page's policy, or fails in its script, is an error. */
@@ -24,10 +19,13 @@ export type Viewer = {
 };
 
 /** As root Chromium has no sandbox; all that it opens is our own, on loopback. */
-const LAUNCH = { executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] };
+const launchOptions = () => ({
+  executablePath: program("chromium"),
+  args: ["--no-sandbox", "--disable-gpu"],
+});
 
 export async function startBrowser(): Promise<TestBrowser> {
-  const browser = await chromium.launch(LAUNCH);
+  const browser = await chromium.launch(launchOptions());
   return {
     newViewer: async (options = {}) => await viewerOf(await browser.newContext(options)),
     close: () => browser.close(),
@@ -39,7 +37,10 @@ export async function startViewer(profile: Readonly<Record<string, unknown>>): P
   const folder = await makeThrowAwayFolder();
   await mkdir(join(folder, "Default"));
   await writeFile(join(folder, "Default", "Preferences"), JSON.stringify({ profile }));
-  const context = await chromium.launchPersistentContext(folder, { ...LAUNCH, ignoreHTTPSErrors: true });
+  const context = await chromium.launchPersistentContext(folder, {
+    ...launchOptions(),
+    ignoreHTTPSErrors: true,
+  });
   context.on("close", () => void rm(folder, { recursive: true, force: true, maxRetries: 10 }));
   return await viewerOf(context);
 }

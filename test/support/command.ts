@@ -1,70 +1,71 @@
-import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
-import { once } from "node:events";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { compileCacheEnv } from "./compile-cache.ts";
-import { OUTPUT_FOLDER_VARIABLE } from "./output-watch.ts";
+// The command line, run in this process as src/main.ts runs it in one of its own.
+import { PassThrough, Readable } from "node:stream";
+import { finished } from "node:stream/promises";
+import { runProgram } from "../../src/cli/program.ts";
+import { type Finished, Running } from "./child-processes.ts";
+import { keepOutput } from "./output-watch.ts";
+import { plainEnv } from "./sealpost-process.ts";
 
-export type Finished = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
-
-const projectRoot = fileURLToPath(new URL("../..", import.meta.url));
-
-/** Only what Node needs, nothing else of the tests' environment. Several processes share this machine. */
-const plainEnv = {
-  PATH: process.env.PATH,
-  HOME: process.env.HOME,
-  METRICS_PORT: "0",
-  ...compileCacheEnv(),
-  ...tapped(),
+export type CommandOptions = {
+  /** Its standard input. */
+  readonly input?: string | Uint8Array;
+  readonly env?: Readonly<Record<string, string>>;
+  /** Whether its standard output is a terminal, which shows text. */
+  readonly isTerminal?: boolean;
 };
 
-/** Keeps a copy of the process's output, searched for secrets when all tests have ended. */
-function tapped(): Record<string, string> {
-  const folder = process.env[OUTPUT_FOLDER_VARIABLE];
-  if (folder === undefined) return {};
-  const tap = new URL("./output-tap.mjs", import.meta.url).href;
-  return { [OUTPUT_FOLDER_VARIABLE]: folder, NODE_OPTIONS: `--import=${tap}` };
+/** Runs a command to completion. For what is about the process itself there is runProcess. */
+export async function runSealpost(args: readonly string[], options: CommandOptions = {}): Promise<Finished> {
+  return await new RunningCommand(args, options).finished;
 }
 
-/** Starts the real command line in its own process, on the Node that runs the tests. `root`: a copy of the project. */
-export function startSealpost(
-  args: readonly string[],
-  options: Pick<SpawnOptions, "cwd" | "stdio"> & {
-    readonly env?: Record<string, string>;
-    readonly root?: string;
-  } = {},
-): ChildProcess {
-  const { root = projectRoot, env, ...others } = options;
-  const main = join(root, "src/main.ts");
-  return spawn(process.execPath, [main, ...args], { ...others, env: { ...plainEnv, ...env } });
-}
+/** A command that runs in this process until it is stopped. */
+export class RunningCommand extends Running {
+  readonly #shutdown: AbortController;
 
-/** Runs it to completion. `input` is its standard input: bytes, or the descriptor of an open file. */
-export async function runSealpost(
-  args: readonly string[],
-  options: {
-    readonly input?: string | Uint8Array | number;
-    readonly env?: Record<string, string>;
-    readonly root?: string;
-  } = {},
-): Promise<Finished> {
-  const { input = "", env = {}, root = projectRoot } = options;
-  const stdin = typeof input === "number" ? input : "pipe";
-  const child = startSealpost(args, { stdio: [stdin, "pipe", "pipe"], env, root });
-  // A command that does not read its input closes it: no failure of the test's.
-  child.stdin?.on("error", () => undefined);
-  if (typeof input !== "number") child.stdin?.end(input);
-  return untilFinished(child);
-}
-
-/** Collects a process's output until it has exited and its output is closed. */
-export async function untilFinished(child: ChildProcess): Promise<Finished> {
-  const texts = { stdout: "", stderr: "" };
-  for (const name of ["stdout", "stderr"] as const) {
-    child[name]?.setEncoding("utf8").on("data", (text: string) => {
-      texts[name] += text;
-    });
+  constructor(args: readonly string[], { input = "", env = {}, isTerminal = false }: CommandOptions = {}) {
+    const shutdown = new AbortController();
+    const outputs = { stdout: outputOf("stdout", isTerminal), stderr: outputOf("stderr") };
+    let code = 0;
+    const run = async () => {
+      const before = tracesHere();
+      await runProgram(args, {
+        env: { ...plainEnv, ...env },
+        stdin: Readable.from(input.length === 0 ? [] : [Buffer.from(input)]),
+        ...outputs,
+        now: Date.now,
+        random: Math.random,
+        createShutdownSignal: () => shutdown.signal,
+        sendToParent: () => undefined,
+        onParentMessage: () => undefined,
+        setExitCode: (given) => {
+          code = given;
+        },
+      });
+      for (const output of Object.values(outputs)) await finished(output.end());
+      if (tracesHere() !== before) throw new Error(`It wants a process of its own: ${args.join(" ")}`);
+      return code;
+    };
+    // Not before somebody listens to what it writes.
+    super(outputs, Promise.resolve().then(run));
+    this.#shutdown = shutdown;
   }
-  const [code] = await once(child, "close");
-  return { code, ...texts };
+
+  /** As any signal does; resolves to the exit code. */
+  async stop(_signal?: NodeJS.Signals): Promise<number | null> {
+    this.#shutdown.abort();
+    return (await this.finished).code;
+  }
+}
+
+/** What it writes is also searched for secrets, as that of processes is. */
+function outputOf(name: "stdout" | "stderr", isTTY = false) {
+  const output = new PassThrough().on("data", (chunk) => keepOutput(name, String(chunk)));
+  return Object.assign(output, { isTTY });
+}
+
+/** What a command could leave in the process that runs it, where the next one would find it. */
+function tracesHere(): string {
+  const listeners = process.eventNames().map((name) => [String(name), process.listenerCount(name)]);
+  return JSON.stringify([process.exitCode, process.env, listeners.sort()]);
 }

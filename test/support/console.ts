@@ -10,10 +10,10 @@ export type LinkWish = {
 /** The link's address at the test API. */
 export async function newLink(api: TestApi, { key, ...wish }: LinkWish = {}): Promise<URL> {
   const body = { viewer: { id: "u-1", label: "Sam Viewer" }, ...wish };
-  const asked = await api.ask("POST", "/v1/console/links", key === undefined ? { body } : { body, key });
+  const asked = await api.ask("POST", "/v1/console/links", { body, key: key ?? api.account.ownKey });
   if (asked.status !== 201) throw new Error(`no link: ${asked.status} ${asked.bytes}`);
-  const { pathname, hash } = new URL(asked.body.url as string);
-  return new URL(pathname + hash, api.url);
+  const { pathname, search, hash } = new URL(asked.body.url as string);
+  return new URL(pathname + search + hash, api.url);
 }
 
 export type Got = {

@@ -1,11 +1,10 @@
 // A complete dispatcher in the test's process, on a test database, with everything it does observed.
 import { randomUUID } from "node:crypto";
 import { EventEmitter, once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
-import { afterAll } from "vitest";
+import { inject } from "vitest";
 import { createEgress } from "../../src/app/egress.ts";
 import type { Config } from "../../src/config/config.ts";
 import { readConfig } from "../../src/config/read-config.ts";
@@ -17,10 +16,6 @@ import type { TestDatabase } from "./database.ts";
 import { SECRETS_KEY } from "./installation.ts";
 import type { Receiver } from "./receiver.ts";
 import { patience, patientSignal } from "./time-limits.ts";
-
-/** Of this test file. */
-const folder = mkdtempSync(join(tmpdir(), "sealpost-ca-"));
-afterAll(() => rmSync(folder, { recursive: true }));
 
 export type RecordedAttempt = { delivery: LeasedDelivery; delivered: Delivered; recorded: Recorded };
 
@@ -34,13 +29,17 @@ export type TestDispatcher = {
   stop(): Promise<void>;
 };
 
+/** Environment variables of a process that may deliver to them, and trusts them. */
+export function targetsEnv(receivers: readonly Receiver[]) {
+  const caFile = join(inject("runFolder"), `${randomUUID()}.pem`);
+  writeFileSync(caFile, receivers.map((receiver) => receiver.caPem).join("\n"));
+  return { TARGET_CA_FILE: caFile, UNSAFE_ALLOWED_TARGETS: unsafeAllowed(receivers).join(",") };
+}
+
 /** `env`: environment variables; short times by default. Only the receivers are allowed targets. */
 export function testConfig(receivers: readonly Receiver[], env: Record<string, string> = {}): Config {
-  const caFile = join(folder, `${randomUUID()}.pem`);
-  writeFileSync(caFile, receivers.map((receiver) => receiver.caPem).join("\n"));
   return readConfig({
-    TARGET_CA_FILE: caFile,
-    UNSAFE_ALLOWED_TARGETS: unsafeAllowed(receivers).join(","),
+    ...targetsEnv(receivers),
     ATTEMPT_DEADLINE_MS: String(patience(2_000)),
     CONNECT_TIMEOUT_MS: String(patience(1_000)),
     DISPATCH_IN_FLIGHT_MAX: "100",

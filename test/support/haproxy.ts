@@ -5,8 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { untilFinished } from "./command.ts";
+import { untilFinished } from "./child-processes.ts";
 import { freePort } from "./ports.ts";
+import { program } from "./programs.ts";
 import { patience } from "./time-limits.ts";
 
 const FOLDER = fileURLToPath(new URL("../../docs/haproxy/", import.meta.url));
@@ -14,8 +15,6 @@ const POLL_MS = 50;
 const READY_WITHIN_MS = 10_000;
 
 export type HaproxyWish = {
-  /** Where commandOnPath has found it. */
-  readonly program: string;
   /** The URL of each cell's `serve`; null: there is no second cell. */
   readonly cells: { readonly c1: string; readonly c2: string | null };
   /** The contents of the maps that are not made by hand. */
@@ -32,12 +31,7 @@ export type RunningHaproxy = {
 };
 
 /** Resolves when it passes requests on. */
-export async function startHaproxy({
-  program,
-  cells,
-  keysMap,
-  accountsMap,
-}: HaproxyWish): Promise<RunningHaproxy> {
+export async function startHaproxy({ cells, keysMap, accountsMap }: HaproxyWish): Promise<RunningHaproxy> {
   const folder = mkdtempSync(join(tmpdir(), "sealpost-haproxy-"));
   const port = await freePort();
   const file = join(folder, "haproxy.cfg");
@@ -47,7 +41,7 @@ export async function startHaproxy({
   for (const name of ["hosts.map", "brands.map"]) {
     writeFileSync(join(folder, name), readFileSync(`${FOLDER}${name}`));
   }
-  const child = spawn(program, ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
+  const child = spawn(program("haproxy"), ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
   const finished = untilFinished(child);
   const url = `http://127.0.0.1:${port}`;
   const failed = finished.then(({ stderr }) => Promise.reject(new Error(`HAProxy has ended: ${stderr}`)));

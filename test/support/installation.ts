@@ -115,12 +115,17 @@ export async function insertLog(
   database: Database,
   accountId: string,
   count: number,
-  more: { readonly younger?: number; readonly name?: string; readonly isReplayable?: boolean } = {},
+  more: {
+    readonly younger?: number;
+    readonly name?: string;
+    readonly isReplayable?: boolean;
+    readonly spaceId?: string;
+  } = {},
 ): Promise<void> {
   await database.query(
-    `insert into sealpost.deliveries (id, account_id, event, status, reason, analysis_id)
+    `insert into sealpost.deliveries (id, account_id, event, status, reason, analysis_id, space_id)
      select sealpost.uuid_v7(now() - (n - $3::integer) * interval '1 millisecond'), $1, 'analysis.succeeded', $5, $6,
-       'l-' || n || $4
+       'l-' || n || $4, $7
      from generate_series(1, $2::integer) as n`,
     [
       accountId,
@@ -129,6 +134,7 @@ export async function insertLog(
       more.name ?? "",
       more.isReplayable ? "abandoned" : "succeeded",
       more.isReplayable ? "no_target" : null,
+      more.spaceId ?? null,
     ],
   );
 }
@@ -177,9 +183,18 @@ export async function dropPartitionAhead(database: Database, table: string, days
   return rows[0]!.name;
 }
 
-/** Flushes this session's statistics now. */
-export async function flushStatistics(database: Database): Promise<void> {
-  await database.query("select pg_stat_force_next_flush()");
+/**
+ * PostgreSQL's statistics hold all that the pools' idle sessions have done when this resolves. Left alone, a session
+ * tells it once a second at most, when it has been idle for ten, or some time after its client has closed it.
+ */
+export async function flushStatistics(...pools: readonly Pool[]): Promise<void> {
+  for (const pool of pools) {
+    const idle = await Promise.all(Array.from({ length: pool.idleCount }, () => pool.connect()));
+    for (const session of idle) {
+      await session.query("select pg_stat_force_next_flush()");
+      session.release();
+    }
+  }
 }
 
 /** Entries read from each of our indexes. */

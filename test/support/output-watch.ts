@@ -1,10 +1,18 @@
 // vitest global setup: no process of the suite may log a secret.
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Where processes keep a copy of their output; see output-tap.mjs. */
+/** Where processes keep a copy of their output; see output-tap.ts. */
 export const OUTPUT_FOLDER_VARIABLE = "SEALPOST_TEST_OUTPUT";
+
+/** Keeps a copy of what this process, or a command in it, writes; nothing where the setup has not run. */
+export function keepOutput(name: "stdout" | "stderr", text: string): void {
+  const folder = process.env[OUTPUT_FOLDER_VARIABLE];
+  if (folder === undefined) return;
+  const lines = text.trimEnd().split("\n");
+  appendFileSync(join(folder, `${process.pid}.txt`), lines.map((line) => `${name} ${line}\n`).join(""));
+}
 
 const secrets: readonly RegExp[] = [
   // Signing secrets, API keys, signatures, whoever made them.

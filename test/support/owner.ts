@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
+import { childrenOf } from "./child-processes.ts";
 
 /** A separate process that owns an embedded PostgreSQL. */
 export type Owner = {
@@ -60,9 +61,9 @@ export async function startOwner(options: OwnerOptions, from: OwnerProcess = {})
     databaseUrl: line,
     kill,
     killWithKeeper: async () => {
-      const [keeper] = await childrenOf(pid);
+      const [keeper] = childrenOf(pid);
       if (keeper === undefined) throw new Error("The server has no keeper.");
-      const shells = await Promise.all((await childrenOf(keeper)).map(isShell));
+      const shells = await Promise.all(childrenOf(keeper).map(isShell));
       for (const shell of shells) if (shell !== null) process.kill(shell, "SIGKILL");
       process.kill(keeper, "SIGKILL");
       await kill();
@@ -72,12 +73,6 @@ export async function startOwner(options: OwnerOptions, from: OwnerProcess = {})
 
 async function hasExited(child: ChildProcess): Promise<void> {
   if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
-}
-
-/** Linux only. */
-async function childrenOf(pid: number): Promise<number[]> {
-  const text = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
-  return text.split(" ").filter(Boolean).map(Number);
 }
 
 async function isShell(pid: number): Promise<number | null> {

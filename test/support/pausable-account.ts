@@ -1,6 +1,8 @@
 // An account with an endpoint that a test pauses, anew for each test.
+
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach } from "vitest";
+import { wholeAccount } from "../../src/model/reader.ts";
 import { findDelivery } from "../../src/store/deliveries.ts";
 import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/store/holds.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
@@ -52,4 +54,5 @@ export const pauseNow = (of = accountId) => pauseEndpoint(database.pool, of);
 export const resume = (of = accountId) => resumeEndpoint(database.pool, of);
 export const step = (at: Date | null = null, accountMax = 20, itemsMax = 200) =>
   advanceHolds(database.pool, WEEK_MS, at, accountMax, itemsMax);
-export const logged = async (id: string) => (await findDelivery(database.pool, accountId, id))!.delivery;
+export const logged = async (id: string) =>
+  (await findDelivery(database.pool, wholeAccount(accountId), id))!.delivery;

@@ -1,13 +1,20 @@
-// Ports that a test knows before somebody listens there, or needs again after somebody has stopped listening.
+// Ports that a test knows before somebody listens there, or needs again after somebody has stopped listening; and
+// whether the machine has IPv6.
 
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
+import { networkInterfaces } from "node:os";
 
 /** Below Linux's and macOS's ephemeral ports (from 32768 and 49152), which the suite's other sockets get. */
 const FROM = 20_000;
 const TO = 32_768;
 const TRIES = 10;
+
+/** Containers often have none, not even on loopback. */
+export const HAS_IPV6 = Object.values(networkInterfaces()).some((all) =>
+  all?.some(({ address }) => address === "::1"),
+);
 
 /** A port on which nobody listens at 127.0.0.1, and which is not ephemeral: only who names it gets it. */
 export async function freePort(): Promise<number> {

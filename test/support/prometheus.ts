@@ -5,8 +5,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { commandOnPath } from "./command-on-path.ts";
 import { freePort } from "./ports.ts";
+import { program } from "./programs.ts";
 import { patience } from "./time-limits.ts";
 
 export type Sample = { readonly metric: Readonly<Record<string, string>>; readonly value: number };
@@ -24,16 +24,8 @@ export type Prometheus = {
 
 const POLL_MS = 250;
 
-/** Null if the programs are not installed. */
-export function findPrometheus(): { readonly prometheus: string; readonly promtool: string } | null {
-  const prometheus = commandOnPath("prometheus");
-  const promtool = commandOnPath("promtool");
-  return prometheus === null || promtool === null ? null : { prometheus, promtool };
-}
-
 /** `jobs`: scrape targets (`host:port`) by job name. */
 export async function startPrometheus(
-  program: string,
   jobs: Readonly<Record<string, readonly string[]>>,
   ruleFile: string,
 ): Promise<Prometheus> {
@@ -50,7 +42,7 @@ export async function startPrometheus(
   writeFileSync(join(folder, "prometheus.yml"), JSON.stringify(config));
   const port = await freePort();
   const child = spawn(
-    program,
+    program("prometheus"),
     [
       `--config.file=${join(folder, "prometheus.yml")}`,
       `--storage.tsdb.path=${join(folder, "data")}`,
@@ -111,13 +103,12 @@ export async function startPrometheus(
 }
 
 /** Runs promtool and returns its output, whether it succeeded or not. */
-export function runPromtool(
-  program: string,
-  args: readonly string[],
-  input = "",
-): { ok: boolean; output: string } {
+export function runPromtool(args: readonly string[], input = ""): { ok: boolean; output: string } {
   try {
-    return { ok: true, output: execFileSync(program, args, { encoding: "utf8", stdio: "pipe", input }) };
+    return {
+      ok: true,
+      output: execFileSync(program("promtool"), args, { encoding: "utf8", stdio: "pipe", input }),
+    };
   } catch (error) {
     const { stdout, stderr } = error as { stdout: string; stderr: string };
     return { ok: false, output: stdout + stderr };

@@ -8,12 +8,13 @@ import { Writable } from "node:stream";
 import type pg from "pg";
 import { pino } from "pino";
 import { AccountNews } from "../../src/api/account-news.ts";
+import { WORK_PLACES_MAX } from "../../src/api/limits.ts";
 import type { RateLimitPolicy } from "../../src/api/rate-limits.ts";
 import type { TransferLimits } from "../../src/api/server.ts";
 import { createApiServer } from "../../src/app/api-server.ts";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/config/read-config.ts";
-import { scopes as everyScope } from "../../src/model/api-keys.ts";
+import { scopes as everyScope, userScopes } from "../../src/model/api-keys.ts";
 import { createAccount } from "../../src/store/accounts.ts";
 import { createApiPool, createLogPool } from "../../src/store/pools.ts";
 import type { TestDatabase } from "./database.ts";
@@ -25,14 +26,18 @@ export type Json = Record<string, unknown>;
 export type TestAccount = {
   readonly accountId: string;
   readonly secret: string;
-  /** A user of this account, for whom `key` acts. */
+  /** A user of this account, for whom `key` acts, with every scope that it can have. */
   readonly userId: string;
-  /** A key of this account with every scope. */
   readonly key: string;
+  /** Acts for no user, with every scope. */
+  readonly ownKey: string;
 };
 
 export type AskOptions = {
-  /** An API key; null sends none. Default: every scope of the API's first account. */
+  /**
+   * An API key; null sends none. Default: every scope of the API's first account, acting for its user only where
+   * nobody else may ask.
+   */
   readonly key?: string | null;
   /** Sent as JSON; a text or bytes are sent as they are. */
   readonly body?: unknown;
@@ -66,7 +71,7 @@ export type TestApi = {
   statements(): readonly string[];
   ask(method: string, path: string, options?: AskOptions): Promise<Asked>;
   newAccount(): Promise<TestAccount>;
-  /** Another user of an account, with a key of every scope. */
+  /** Another user of an account, with a key of every scope that it can have. */
   newUser(accountId: string): Promise<Pick<TestAccount, "userId" | "key">>;
   /** `accountId` null: a staff key. It acts for no user. */
   newKey(accountId: string | null, scopes?: readonly string[], env?: Record<string, string>): Promise<string>;
@@ -86,6 +91,9 @@ export type TestWorld = {
   readonly transferLimits?: TransferLimits;
 };
 
+/** What only keys that act for a user may ask for. */
+const NEEDS_USER = /^\/v1\/(?:spaces|documents|pages|page-links|workflows|workflow-runs)(?:[/?]|$)/;
+
 /** Listens on loopback. `env`: environment variables; by default with a very high rate limit. */
 export async function startTestApi(
   database: TestDatabase,
@@ -101,10 +109,11 @@ export async function startTestApi(
     PAGES_URL: "http://pages.localhost",
     ...env,
   });
+  const secretsKey = config.secretsKey?.export() ?? SECRETS_KEY;
   const log: Json[] = [];
   const statements: string[] = [];
   const options = { databaseUrl: database.url, applicationName: "test api", onError: () => undefined };
-  const pool = createApiPool({ ...options, connectionsMax: 10 });
+  const pool = createApiPool({ ...options, connectionsMax: WORK_PLACES_MAX + 2 });
   const logPool = createLogPool({ ...options, connectionsMax: 5 });
   for (const each of [pool, logPool]) each.on("connect", (client) => countStatements(client, statements));
   let waiting = 0;
@@ -115,7 +124,7 @@ export async function startTestApi(
     config,
     pool,
     logPool,
-    secretsKey: config.secretsKey?.export() ?? SECRETS_KEY,
+    secretsKey,
     publicUrl: "https://api.sealpost.test",
     log: pino({ level: "info" }, linesInto(log)),
     now: world.now ?? Date.now,
@@ -132,12 +141,13 @@ export async function startTestApi(
     return (await createApiKey(database.pool, readConfig(keyEnv), asked)).apiKey;
   }
   async function newAccount(): Promise<TestAccount> {
-    const { accountId, signingSecret } = await createAccount(database.pool, "test", SECRETS_KEY);
-    return { accountId, secret: signingSecret, ...(await newUser(accountId)) };
+    const { accountId, signingSecret } = await createAccount(database.pool, "test", secretsKey);
+    const ownKey = await newKey(accountId);
+    return { accountId, secret: signingSecret, ownKey, ...(await newUser(accountId)) };
   }
   async function newUser(accountId: string) {
     const { id: userId } = await createTestUser(database.pool, accountId);
-    const asked = { accountId, userId, name: null, scopes: everyScope, expiresInSeconds: null };
+    const asked = { accountId, userId, name: null, scopes: userScopes, expiresInSeconds: null };
     return { userId, key: (await createApiKey(database.pool, readConfig(env), asked)).apiKey };
   }
   const account = await newAccount();
@@ -154,7 +164,8 @@ export async function startTestApi(
     newAccount,
     newUser,
     ask: async (method, path, asked = {}) => {
-      const answer = await ask(url, method, path, { key: account.key, ...asked });
+      const key = NEEDS_USER.test(path) ? account.key : account.ownKey;
+      const answer = await ask(url, method, path, { key, ...asked });
       // No test here means to provoke one.
       if (answer.status === 500)
         throw new Error(`${method} ${path} met a fault: ${JSON.stringify(log.at(-2))}`);

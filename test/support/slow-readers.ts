@@ -1,10 +1,10 @@
 // Clients that ask for much and read next to nothing of it, against a real `serve`.
 import { once } from "node:events";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { expect } from "vitest";
-import { type RunningProcess, startProcess } from "./busy-installation.ts";
 import { createTestDatabase } from "./database.ts";
+import { startProcess } from "./sealpost-process.ts";
 
 /** Where the system tells a process's memory. */
 export const canWatchMemory = existsSync("/proc/self/status");
@@ -24,14 +24,11 @@ export async function memoryUnderSlowReaders(readers: number): Promise<SlowReade
   const sockets: Socket[] = [];
   try {
     await warmUp(serve.url);
-    const idleBytes = residentBytes(serve);
-    let peakBytes = idleBytes;
-    const watching = setInterval(() => {
-      peakBytes = Math.max(peakBytes, residentBytes(serve));
-    }, 50);
-    for (let n = 0; n < readers; n += 1) sockets.push(await openSlowReader(serve.url, n));
-    await new Promise((resolve) => setTimeout(resolve, WATCHED_MS));
-    clearInterval(watching);
+    const idleBytes = await serve.rssBytes();
+    const peakBytes = await serve.peakRssBytes(async () => {
+      for (let n = 0; n < readers; n += 1) sockets.push(await openSlowReader(serve.url, n));
+      await new Promise((resolve) => setTimeout(resolve, WATCHED_MS));
+    });
     expect((await fetch(`${serve.url}/healthz`)).status).toBe(200);
     return { idleBytes, peakBytes };
   } finally {
@@ -74,9 +71,4 @@ async function openSlowReader(url: string, n: number): Promise<Socket> {
   const reading = setInterval(() => socket.resume(), 1_000);
   socket.once("close", () => clearInterval(reading));
   return socket;
-}
-
-function residentBytes({ child }: RunningProcess): number {
-  const [, kibibytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${child.pid}/status`, "utf8")) ?? [];
-  return Number(kibibytes) * 1_024;
 }

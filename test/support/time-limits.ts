@@ -4,10 +4,14 @@ import { readFileSync } from "node:fs";
 /** The file to which slowness-probe.ts writes its latest figure. */
 export const SLOWNESS_FILE_VARIABLE = "SEALPOST_TEST_SLOWNESS";
 
+/** Of this test file so far: a limit read later is no shorter than a wait that began before it. */
+let slowest = 1;
+
 /** How many times slower than usual the machine was in the last minute, 1 to 20; 1 if it is not measured. */
 export function slowness(): number {
   const file = process.env[SLOWNESS_FILE_VARIABLE];
-  return file === undefined ? 1 : Number(readFileSync(file, "utf8"));
+  if (file !== undefined) slowest = Math.max(slowest, Number(readFileSync(file, "utf8")));
+  return slowest;
 }
 
 /**
@@ -16,6 +20,30 @@ export function slowness(): number {
  */
 export function patience(ms: number): number {
   return Math.ceil(ms * slowness());
+}
+
+/** Timers are as late as that anyway. */
+const LATE_MS_MIN = 5;
+const WATCHED_EVERY_MS = 10;
+
+/**
+ * Watches how late this process's timers are from now on. What it returns says by how many ms in all: the machine's
+ * share of how long something took, beside patience(), which knows of no moment in which all stood still.
+ */
+export function watchLateness(): () => number {
+  let lateMs = 0;
+  let dueAtMs = performance.now() + WATCHED_EVERY_MS;
+  const look = () => {
+    const now = performance.now();
+    if (now - dueAtMs >= LATE_MS_MIN) lateMs += now - dueAtMs;
+    dueAtMs = now + WATCHED_EVERY_MS;
+  };
+  const timer = setInterval(look, WATCHED_EVERY_MS).unref();
+  return () => {
+    clearInterval(timer);
+    look();
+    return lateMs;
+  };
 }
 
 /** Aborts after `ms`, or later if the machine turns out to be slow by then. */

@@ -1,14 +1,14 @@
 // Large files up and down, and what they take of the memory of the process that they pass through.
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { request } from "node:http";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { fileURLToPath } from "node:url";
+import { peakOf, rssBytes } from "./child-processes.ts";
 
 export type Transfers = {
   readonly idleBytes: number;
@@ -21,14 +21,12 @@ export type Transfers = {
 };
 
 const CHUNK = Buffer.alloc(65_536, "upload");
-const WATCHED_EVERY_MS = 20;
 
 /** A file of `bytes` up and down again, `atOnce` of them side by side. */
 export async function transferThrough(bytes: number, atOnce = 1): Promise<Transfers> {
   const child = spawn(process.execPath, [fileURLToPath(new URL("transfer-process.ts", import.meta.url))], {
     stdio: ["ignore", "pipe", "inherit"],
   });
-  let watching: NodeJS.Timeout | undefined;
   try {
     const [line] = await once(createInterface(child.stdout), "line");
     const { url, key } = JSON.parse(String(line)) as { url: string; key: string };
@@ -36,26 +34,20 @@ export async function transferThrough(bytes: number, atOnce = 1): Promise<Transf
     // What the first requests take they would take for any.
     await upload(url, key, 1_000_000, digestOf(1_000_000), "warm");
     await download(url, key);
-    const idleBytes = residentBytes(child);
-    let peakBytes = idleBytes;
-    watching = setInterval(() => {
-      peakBytes = Math.max(peakBytes, residentBytes(child));
-    }, WATCHED_EVERY_MS);
-    const all = Array.from({ length: atOnce }, (_, n) => `k-${n}`);
-    const startedAt = performance.now();
-    const uploaded = await Promise.all(
-      all.map((idempotencyKey) => upload(url, key, bytes, digest, idempotencyKey)),
-    );
-    const between = performance.now();
-    const downloaded = await Promise.all(all.map(() => download(url, key)));
-    const downloadMs = performance.now() - between;
-    return {
-      ...{ idleBytes, peakBytes, uploadMs: between - startedAt, downloadMs },
-      uploaded: sum(uploaded),
-      downloaded: sum(downloaded),
-    };
+    const readBytes = () => rssBytes(child.pid!);
+    const moved = { uploaded: 0, downloaded: 0, uploadMs: 0, downloadMs: 0 };
+    const idleBytes = await readBytes();
+    const peakBytes = await peakOf(readBytes, async () => {
+      const all = Array.from({ length: atOnce }, (_, n) => `k-${n}`);
+      const startedAt = performance.now();
+      moved.uploaded = sum(await Promise.all(all.map((k) => upload(url, key, bytes, digest, k))));
+      const between = performance.now();
+      moved.downloaded = sum(await Promise.all(all.map(() => download(url, key))));
+      moved.uploadMs = between - startedAt;
+      moved.downloadMs = performance.now() - between;
+    });
+    return { idleBytes, peakBytes, ...moved };
   } finally {
-    clearInterval(watching);
     child.kill();
   }
 }
@@ -96,11 +88,6 @@ async function download(url: string, key: string): Promise<number> {
   let bytes = 0;
   for await (const chunk of response) bytes += chunk.length;
   return bytes;
-}
-
-function residentBytes({ pid }: ChildProcess): number {
-  const [, kibibytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];
-  return Number(kibibytes) * 1_024;
 }
 
 function sum(numbers: readonly number[]): number {

@@ -99,6 +99,13 @@ const bans: readonly Ban[] = [
     looksAt: "everything",
   },
   {
+    name: "mutant left out",
+    pattern: /\bStryker (?:disable|restore)\b/,
+    where: ourCode,
+    instead: "let npm run mutants try it; who survives stands in test/mutants/README.md, with a reason",
+    looksAt: "everything",
+  },
+  {
     name: "path of one machine",
     pattern: new RegExp(`(?<![\\w.*}/-])/(?:${machineFolders})/`),
     where: /./,

@@ -1,8 +1,9 @@
 // One database and one receiver, and processes of two versions on them: the version before and the working copy.
 import { Cluster } from "../faults/harness/cluster.ts";
 import { until } from "../faults/harness/scenario.ts";
-import type { LogLine, SealpostProcess } from "../faults/harness/sealpost-process.ts";
+import type { LogLine } from "../support/child-processes.ts";
 import { createEmptyDatabase, type TestDatabase } from "../support/database.ts";
+import type { SealpostProcess } from "../support/sealpost-process.ts";
 import { patience } from "../support/time-limits.ts";
 import { Pipeline } from "./pipeline.ts";
 import { openRelease, type Release } from "./release.ts";
@@ -133,7 +134,9 @@ export class Installation {
 export async function answerOf(command: SealpostProcess): Promise<LogLine> {
   const { code } = await command.ended;
   if (code !== 0) throw new Error(`a command ended with ${code}: ${command.errors}`);
-  return await command.waitForLine(() => true);
+  const [answer] = command.lines;
+  if (answer === undefined) throw new Error(`a command answered nothing: ${command.errors}`);
+  return answer;
 }
 
 const STATES = `

@@ -2,7 +2,7 @@
 import { deepEqual, equal } from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { until } from "../faults/harness/scenario.ts";
-import type { SealpostProcess } from "../faults/harness/sealpost-process.ts";
+import type { SealpostProcess } from "../support/sealpost-process.ts";
 import { type ApiCall, type ApiReply, call } from "./api-call.ts";
 import { type Api, type Installation, PATIENCE_MS, type Tenant } from "./installation.ts";
 import type { Pipeline } from "./pipeline.ts";

@@ -77,7 +77,15 @@ async function runTests(release: string, filters: readonly string[]): Promise<Ro
   const started = performance.now();
   const child = spawn(
     "npx",
-    ["vitest", "run", ...filters, "--reporter=dot", "--reporter=json", `--outputFile.json=${report}`],
+    [
+      "vitest",
+      "run",
+      "--mode=all",
+      ...filters,
+      "--reporter=dot",
+      "--reporter=json",
+      `--outputFile.json=${report}`,
+    ],
     {
       cwd: root,
       env: { ...process.env, TEST_POSTGRES_NATIVE_FOLDER: nativeFolder },

@@ -109,6 +109,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
   codes: [
     "access_denied",
     "document_already_uploaded",
+    "document_being_uploaded",
     "document_name_taken",
     "document_not_uploaded",
     "draft_invalid",
@@ -224,7 +225,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
   tables: [
     ...["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"],
     ...["workflows", "workflow_versions", "runs", "node_runs", "node_items", "run_events", "feed_readers"],
-    ...["pages", "page_versions", "page_links"],
+    ...["pages", "page_versions", "page_links", "storage"],
   ].map((name) => `workspace.${name}`),
   makeThings: async (api, owner) => {
     const { body } = await api.ask("POST", "/v1/spaces", { key: owner.key, body: { name: "Theirs" } });

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { findMoveHindrance } from "../../src/app/areas.ts";
+import { STORAGE_KINDS } from "../../src/model/storage.ts";
 import {
   DOCUMENT_ORIGINS,
   DOCUMENT_STATUSES,
@@ -9,8 +10,8 @@ import { LINK_STATUSES } from "../../src/workspace/model/page-links.ts";
 import { SPACE_ROLES } from "../../src/workspace/model/roles.ts";
 import { RUN_EVENT_KINDS, RUN_STATUSES } from "../../src/workspace/model/runs.ts";
 import { WORKFLOW_STATUSES } from "../../src/workspace/model/workflows.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
 import { workspaceTests } from "./area-tests.ts";
 
 /** The one table without an account's rows: which store the objects are in. */
@@ -25,14 +26,11 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "runs.status": RUN_STATUSES,
   "page_links.status": LINK_STATUSES,
   "space_members.role": SPACE_ROLES,
+  "storage.kind": STORAGE_KINDS.filter((kind) => !["analyses", "answers", "replays"].includes(kind)),
   "workflows.status": WORKFLOW_STATUSES,
 };
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createTestDatabase();
-});
-afterAll(() => database.drop());
+const database = await openDatabase();
 
 test("the CHECKs of the workspace allow the model's lists, whole, and name no text elsewhere", async () => {
   const { rows } = await database.pool.query<{ table: string; check: string }>(

@@ -5,7 +5,7 @@ import type { Definition } from "../../src/workspace/model/definition.ts";
 import type { ReadInput } from "../../src/workspace/nodes/node-step.ts";
 import type { NodeSteps } from "../../src/workspace/nodes/node-steps.ts";
 import { waitStep } from "../../src/workspace/nodes/wait.ts";
-import { countRows } from "../support/installation.ts";
+import { countRows, SECRETS_KEY } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { EXTERNAL, publishIt, read, waiting } from "./external-world.ts";
 import { api, database, runs, space, stepping, useRuns } from "./run-world.ts";
@@ -133,7 +133,7 @@ test("a run that an older version has ended stays as it is", async () => {
 
 test("analyses of other accounts, and of other ids, end no wait", async () => {
   const { run, analysisId } = await waiting();
-  const { accountId } = await createAccount(database.pool, "other", Buffer.alloc(32, 1));
+  const { accountId } = await createAccount(database.pool, "other", SECRETS_KEY);
   await publishIt(analysisId, {}, accountId);
   await publishIt(analysisId.toUpperCase());
   await publishIt(`${run.node_runs[1]!.id}:${run.id}`);

@@ -6,7 +6,7 @@ import { inTransaction } from "../../src/store/transaction.ts";
 import { createExternalAnalysisStep } from "../../src/workspace/nodes/external-analysis.ts";
 import { recordResult, recordStart } from "../../src/workspace/running/step-record.ts";
 import { readStep } from "../../src/workspace/store/steps.ts";
-import { countRows, publishAny } from "../support/installation.ts";
+import { countRows, publishAny, SECRETS_KEY } from "../support/installation.ts";
 import { patience } from "../support/time-limits.ts";
 import { EXTERNAL, publishIt, read, waiting } from "./external-world.ts";
 import { api, database, objects, runs, space, stepping, useRuns } from "./run-world.ts";
@@ -172,7 +172,7 @@ test("feeds are read on without a rest while there is more", async () => {
 });
 
 test("what goes wrong with one account's feed keeps no other one waiting", async () => {
-  const { accountId } = await createAccount(database.pool, "odd", Buffer.alloc(32, 1));
+  const { accountId } = await createAccount(database.pool, "odd", SECRETS_KEY);
   await database.pool.query("insert into workspace.workspaces (account_id) values ($1)", [accountId]);
   await database.pool.query("insert into workspace.feed_readers (account_id, position) values ($1, 0)", [
     accountId,

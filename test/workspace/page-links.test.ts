@@ -1,6 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { type Asked, type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { pageLinkOperations } from "../../src/workspace/operations/page-links.ts";
+import { pageOperations } from "../../src/workspace/operations/pages.ts";
+import {
+  type Asked,
+  type Json,
+  startTestApi,
+  type TestAccount,
+  type TestApi,
+} from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
 import { api, database, usePages, world } from "./page-world.ts";
 
@@ -50,6 +58,39 @@ test("a link has every field of the platform's, and tells its URL once", async (
   expect(await world.linkOf(link.id)).toEqual(rest);
   const { body } = await api.ask("GET", `/v1/pages/${page}/links`);
   expect(body).toEqual({ items: [rest], next_cursor: null, total: 1 });
+});
+
+test("a password is not hashed for whoever may not set it, nor a page rendered", async () => {
+  const done: string[] = [];
+  const hashPassword = async (accountId: string) => `${done.push(`hashed ${accountId}`)}`;
+  const canShow = async (accountId: string) => done.push(`rendered ${accountId}`) > 0;
+  const { pool } = database;
+  const operations = [
+    ...pageLinkOperations({ pool, pagesUrl: "http://pages.localhost", hashPassword }),
+    ...pageOperations({ pool, canShow }),
+  ];
+  const { page, link } = await world.linked();
+  await world.save(page, "Another text.");
+  const prepare = async (key: string, { accountId, userId }: Pick<TestAccount, "accountId" | "userId">) => {
+    const { work } = operations.find((operation) => operation.key === key)!;
+    const params = { page_id: page, link_id: link.id };
+    const request = {
+      accountId,
+      caller: { userId },
+      params,
+      body: { label: "l", password: "correct horse" },
+    };
+    if (work.kind === "write") await work.prepare!(request as never, new AbortController().signal);
+  };
+  const viewer = { ...(await api.newUser(api.account.accountId)), accountId: api.account.accountId };
+  const { space_id } = (await api.ask("GET", `/v1/pages/${page}`)).body;
+  await api.ask("PUT", `/v1/spaces/${space_id}/members/${viewer.userId}`, { body: { role: "VIEWER" } });
+  for (const key of ["pages.links_create", "pages.links_update", "pages.publish"]) {
+    for (const who of [viewer, await api.newAccount()]) await prepare(key, who);
+    expect(done, key).toEqual([]);
+    await prepare(key, api.account);
+    expect(done.splice(0), key).toHaveLength(1);
+  }
 });
 
 test("a link needs something to show, and a host to show it on", async () => {

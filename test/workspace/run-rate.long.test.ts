@@ -1,5 +1,5 @@
-import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { childrenOf, rssBytes } from "../support/child-processes.ts";
 import { patience } from "../support/time-limits.ts";
 import { openRunSite, type RunSite } from "./support/run-processes.ts";
 import { chain } from "./support/runs.ts";
@@ -33,15 +33,14 @@ test(
     const steps = (await runs.events(id)).filter(({ kind }) => kind === "node.progressed").length;
     expect(steps).toBeGreaterThan(5);
     await receiver.waitForRequests(1);
-    const { pid } = dispatcher.child;
-    const [child] = (await readFile(`/proc/${pid}/task/${pid}/children`, "utf8")).split(" ");
-    const status = await readFile(`/proc/${child}/status`, "utf8");
+    const [child] = childrenOf(dispatcher.pid);
+    const mebibytes = Math.round((await rssBytes(child!)) / 1_048_576);
     const tookMs = Number(analyzed.duration_ms);
     console.log(
       `${DOCUMENTS} documents of ${TEXT.length} bytes took ${tookMs} ms, ` +
-        `${Math.round((DOCUMENTS * 1_000) / tookMs)} a second, in ${steps} steps; ${/VmRSS:.*/.exec(status)?.[0]}`,
+        `${Math.round((DOCUMENTS * 1_000) / tookMs)} a second, in ${steps} steps; ${mebibytes} MiB`,
     );
-    await dispatcher.end("SIGTERM");
+    await dispatcher.stop();
   },
   patience(300_000),
 );

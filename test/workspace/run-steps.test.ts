@@ -162,32 +162,6 @@ test("what publishing cannot do for another reason is tried again, and told by t
   expect(await publicationsOf(id)).toEqual([]);
 });
 
-test("a run that would hold too much fails, and holds what it had", async () => {
-  const now = { until: "2020-01-01T00:00:00Z" };
-  const wait = { kind: "wait", parameters: now } as const;
-  const definition = chain(...Array.from({ length: 40 }, () => wait));
-  // Each of a pair hands on what both before have: it doubles with every pair.
-  definition.edges.splice(0);
-  for (let n = 0; n < 40; n++) {
-    const before = n < 2 ? ["trigger"] : [`node-${n - (n % 2) - 2}`, `node-${n - (n % 2) - 1}`];
-    for (const from of before) definition.edges.push({ from, to: `node-${n}` });
-  }
-  const { id } = await runs.started(await runs.newWorkflow(space.id, definition), {
-    input: { a: "b".repeat(60_000) },
-  });
-  expect(await stepAll(stepping())).toBe("run_failed");
-  const run = await runs.get(id);
-  expect(run).toMatchObject({ status: "FAILED", error_code: "run_too_large" });
-  const [{ bytes }] = (
-    await database.pool.query(
-      "select sum(octet_length(item::text))::float8 as bytes from workspace.node_items where run_id = $1",
-      [id],
-    )
-  ).rows;
-  expect(bytes).toBeLessThanOrEqual(64 * 1_024 ** 2);
-  expect(run.node_runs.filter(({ status }) => status === "FAILED")).toHaveLength(1);
-});
-
 test("accounts take turns: one step of another's comes among a thousand", async () => {
   const accounts: TestAccount[] = [api.account, await api.newAccount(), await api.newAccount()];
   const counts = [30, 2, 2];

@@ -1,18 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { describe, expect, test } from "vitest";
 import { insertRow } from "../support/installation.ts";
-import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { openApi } from "../support/open.ts";
+import type { Json, TestAccount } from "../support/sealpost-api.ts";
 
-let database: TestDatabase;
-let api: TestApi;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  api = await startTestApi(database);
-});
-afterAll(async () => {
-  await api.close();
-  await database.drop();
-});
+const { database, api } = await openApi();
 
 type Person = Pick<TestAccount, "userId" | "key">;
 

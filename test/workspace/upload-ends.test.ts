@@ -2,8 +2,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import { openRaw, rawHead } from "../support/raw-http.ts";
+import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { api, database, documents, space, useDocuments } from "./document-world.ts";
-import { BYTES, digestOf } from "./support/documents.ts";
+import { BYTES, digestOf, documentsOf } from "./support/documents.ts";
 import { keysInStore } from "./support/moving.ts";
 
 useDocuments();
@@ -24,19 +25,42 @@ async function looseOf(id: unknown) {
   return rows;
 }
 
-test("of uploads at once, what the losers have stored is soon removed", async () => {
+test("of uploads at once to several processes, what the losers have stored is soon removed", async () => {
+  const others = await Promise.all([1, 2].map(() => startTestApi(database, { STATE_DIR: api.stateDir })));
+  const putBy = (one: TestApi) => documentsOf(one.ask).put(id, BYTES, { key: api.account.key });
   const objects = await openFileStore(join(api.stateDir, "objects"));
   const { id } = await documents.created({ space_id: space.id, file_name: "losers" });
   const client = await database.pool.connect();
   await client.query("begin");
   await client.query("select from workspace.spaces where id = $1 for update", [space.id]);
-  const uploads = [documents.put(id), documents.put(id), documents.put(id)];
+  const uploads = [api, ...others].map(putBy);
   const stored = async () => (await keysInStore(objects)).filter((key) => key.includes(String(id))).length;
   await expect.poll(stored).toBe(3);
   await client.query("commit");
   client.release();
   expect((await Promise.all(uploads)).map(({ status }) => status).sort()).toEqual([200, 409, 409]);
   expect(await looseOf(id)).toEqual(Array(2).fill({ is_reserved: false, is_late: false }));
+  await Promise.all(others.map((one) => one.close()));
+});
+
+test("one document has one upload at a time, so that an account's many need many documents", async () => {
+  const { id } = await documents.created({ space_id: space.id, file_name: "one at a time" });
+  const headers = {
+    authorization: `Bearer ${api.account.key}`,
+    connection: "close",
+    "content-type": "text/plain",
+    "content-length": BYTES.length,
+    "content-digest": digestOf(BYTES),
+  };
+  const { socket, ended } = await openRaw(Number(new URL(api.url).port));
+  socket.write(rawHead(`PUT /v1/documents/${id}/content`, { ...headers, "idempotency-key": "first" }));
+  socket.write(BYTES.subarray(0, 1));
+  await expect.poll(async () => (await looseOf(id)).length).toBe(1);
+  const { status, body } = await documents.put(id);
+  expect([status, body.code]).toEqual([409, "document_being_uploaded"]);
+  socket.write(BYTES.subarray(1));
+  expect(await ended).toMatch(/^HTTP\/1\.1 200 /);
+  expect((await documents.put(id)).body.code).toBe("document_already_uploaded");
 });
 
 test.each([

@@ -48,7 +48,8 @@ export const deliveriesScreen: Screen = {
       view.askWithHeaders<Page>("webhooks.deliveries.list", {
         query: { ...listed, limit: String(PAGE_ITEMS) },
       }),
-      activityPanel(view, rangeOf(asked), (changed) => address(view, asked, changed), asked),
+      view.isOfAccount &&
+        activityPanel(view, rangeOf(asked), (changed) => address(view, asked, changed), asked),
     ]);
     const isCapped = headers["total-capped"] === "true";
     const hasSome = page.items.length > 0 || isAsked(asked);

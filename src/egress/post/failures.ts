@@ -24,7 +24,7 @@ export function classifyAnswerError(error: Error): ErrorCode {
   // The parser's errors do not always have a code.
   if (error instanceof errors.HTTPParserError) return "bad_response";
   if (error instanceof TransportFloodedError) return "response_head_too_large";
-  const code = "code" in error ? String(error.code) : "";
+  const code = String((error as { code?: unknown }).code);
   switch (code) {
     case "UND_ERR_HEADERS_OVERFLOW":
       return "response_head_too_large";

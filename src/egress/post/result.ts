@@ -147,13 +147,12 @@ export function excerptOf(body: BodyRead, headers: IncomingHttpHeaders, bytesMax
   if (body.bytesCount === 0) return body.isCut ? CUT_MARK : null;
 
   const hasMore = body.bytesCount > bytesMax;
-  const bytes = body.chunks.length === 1 ? body.chunks[0] : Buffer.concat(body.chunks);
-  const text = recordableText(bytes === undefined ? "" : bytes.toString("utf8", 0, bytesMax));
+  const text = recordableText(Buffer.concat(body.chunks).toString("utf8", 0, bytesMax));
   if (!hasMore && !body.isCut && bytesIn(text) <= bytesMax) return text;
 
   const mark = body.isCut ? CUT_MARK : MORE_MARK;
-  // A character that was cut in half became replacement characters.
-  return firstBytes(text.replace(/\ufffd{1,3}$/, ""), bytesMax - bytesIn(mark)) + mark;
+  // A character that was cut in half became a replacement character.
+  return firstBytes(text.replace(/\ufffd$/, ""), bytesMax - bytesIn(mark)) + mark;
 }
 
 function headerText(value: string | string[], lengthMax: number): string {
@@ -162,11 +161,10 @@ function headerText(value: string | string[], lengthMax: number): string {
 }
 
 function bytesIn(text: string): number {
-  return Buffer.byteLength(text, "utf8");
+  return Buffer.byteLength(text);
 }
 
 /** As much of the text as fits, with no character cut in half. */
 function firstBytes(text: string, bytesMax: number): string {
-  if (bytesIn(text) <= bytesMax) return text;
   return text.slice(0, encoder.encodeInto(text, new Uint8Array(bytesMax)).read);
 }

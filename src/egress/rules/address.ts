@@ -91,7 +91,7 @@ export function isSameAddress(one: string, other: string): boolean {
 function rangeList(entries: readonly string[]): BlockList {
   const list = new BlockList();
   for (const entry of entries) {
-    const [network = "", prefix, ...rest] = entry.split("/");
+    const [network, prefix, ...rest] = entry.split("/") as [string, ...string[]];
     const family = isIP(network);
     const bitsMax = family === 4 ? 32 : 128;
     const bits = prefix === undefined ? bitsMax : /^\d{1,3}$/.test(prefix) ? Number(prefix) : Number.NaN;
@@ -105,7 +105,7 @@ function rangeList(entries: readonly string[]): BlockList {
 
 /** Only a refusal needs to know which range it was. */
 function reasonIn(ranges: readonly Range[], address: string): string {
-  return ranges.find((range) => createAddressSet([range.cidr])(address))?.reason ?? "not public";
+  return ranges.find((range) => createAddressSet([range.cidr])(address))!.reason;
 }
 
 function refuse(reason: string): AddressVerdict {

@@ -63,13 +63,10 @@ function findPrivateName(name: string): NameFault | null {
   const labels = name.split(".");
   if (labels.length === 1)
     return { kind: "not_public", what: "has no domain, so it can only be a local name" };
-  for (let first = 0; first < labels.length; first += 1) {
-    const ending = labels.slice(first).join(".");
-    if (PRIVATE_NAMES.has(ending)) {
-      return { kind: "not_public", what: `belongs to "${ending}", which is not part of the public internet` };
-    }
-  }
-  return null;
+  const endings = labels.map((_, first) => labels.slice(first).join("."));
+  const ending = endings.find((each) => PRIVATE_NAMES.has(each));
+  if (ending === undefined) return null;
+  return { kind: "not_public", what: `belongs to "${ending}", which is not part of the public internet` };
 }
 
 function malformed(what: string): NameFault {

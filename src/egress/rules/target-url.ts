@@ -61,8 +61,8 @@ function refuseText(text: string): TargetUrlRefusal | null {
     return refuse("url_not_https", "The URL does not begin with https://. Only HTTPS endpoints are called.");
   }
   if (!/^https:\/\/[^/]/i.test(text)) return refuseMalformed();
-  const [authority = ""] = text.slice("https://".length).split(/[/?#]/, 1);
-  if (authority.includes("@")) {
+  const [authority] = text.slice("https://".length).split(/[/?#]/);
+  if (authority!.includes("@")) {
     return refuse(
       "url_has_credentials",
       "The URL holds a user name or password before its host. Remove it; deliveries are signed instead.",

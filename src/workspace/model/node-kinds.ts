@@ -64,6 +64,9 @@ export type NodeKind = keyof typeof nodeParameters;
 
 export const NODE_KINDS = Object.keys(nodeParameters) as readonly NodeKind[];
 
+/** What a run works on comes from these; the others make it of that. */
+export const SOURCE_KINDS: readonly NodeKind[] = ["manual_trigger", "documents", "external_analysis"];
+
 /** Those at which runs begin. */
 export const TRIGGER_KINDS = ["manual_trigger"] as const satisfies readonly NodeKind[];
 export type TriggerKind = (typeof TRIGGER_KINDS)[number];

@@ -32,6 +32,7 @@ export type RunEventKind = (typeof RUN_EVENT_KINDS)[number];
 export const NODE_ERROR_CODES = [
   "folder_not_found",
   "run_too_large",
+  "storage_full",
   "attempts_exhausted",
   "external_analysis_failed",
   "external_analysis_missing",
@@ -51,12 +52,26 @@ export const ITEM_ERROR_CODES = [
 ] as const;
 export type ItemErrorCode = (typeof ITEM_ERROR_CODES)[number];
 
-/** Of an account, at a time: each may hold what `RUN_ITEM_BYTES_MAX` allows, and they take turns. */
+/** Of an account, at a time: they take turns. What all its runs hold, ended ones included, has a limit of its own. */
 export const UNFINISHED_RUNS_MAX = 1_000;
 
-/** What all nodes of one run hand on together. Joined branches multiply items: a run must not fill the disk. */
+/** What all nodes of one run hand on together. */
 export const RUN_ITEMS_MAX = 100_000;
-export const RUN_ITEM_BYTES_MAX = 64 * 1_024 ** 2;
+const RUN_ITEM_BYTES_MAX = 64 * 1_024 ** 2;
+const RUN_ITEM_BYTES_MIN = 4 * 1_024 ** 2;
+const ITEM_BYTES_PER_BROUGHT = 64;
+
+/**
+ * What they have together may be so many bytes, when the run's sources (its input, documents, analyses of others) have
+ * brought it `broughtBytes`. A document's item is 200 bytes, and with an analysis 1 to 3 KB: that is room for several
+ * nodes. Joined branches multiply what came in, 60 KB to gigabytes: that is no work that anybody wants.
+ */
+export function runItemBytesMax(broughtBytes: number): number {
+  return Math.min(RUN_ITEM_BYTES_MIN + ITEM_BYTES_PER_BROUGHT * broughtBytes, RUN_ITEM_BYTES_MAX);
+}
+
+/** Of runs that failed for these, no items are kept: there are many, and none was of use. */
+export const ITEMS_DROPPED_FOR: readonly NodeErrorCode[] = ["run_too_large", "storage_full"];
 
 /** Times that a step is tried; with their waits a quarter of an hour or more: an object store restarts in less. */
 export const STEP_ATTEMPTS_MAX = 15;

@@ -48,7 +48,7 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
     .map((document) => ({ ...document, newKey: newObjectKey(document) }));
   const stored = wanted.filter(({ hasContent }) => hasContent);
   const newKeys = stored.map(({ newKey }) => newKey);
-  if (newKeys.length > 0) await reserveKeys(pool, move.accountId, newKeys);
+  if (newKeys.length > 0) await reserveKeys(pool, move.accountId, newKeys, 0);
   try {
     const { copied, failed, lost } = await copyAll(moving, move, stored);
     signal.throwIfAborted();
@@ -69,7 +69,7 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
     });
   } catch (error) {
     // If this fails too, they are released when their time is over.
-    if (newKeys.length > 0) await releaseKeys(pool, move.accountId, newKeys).catch(() => undefined);
+    if (newKeys.length > 0) await releaseKeys(pool, move.accountId, { keys: newKeys }).catch(() => undefined);
     throw error;
   }
 }
@@ -146,8 +146,11 @@ async function switchAll(
   const used = possible.filter(({ documentId }) => switched.has(documentId));
   const usedKeys = new Set(used.map(({ newKey }) => newKey));
   const unused = newKeys.filter((key) => !usedKeys.has(key));
-  const left = used.filter(({ hasContent }) => hasContent).map(({ storageKey }) => storageKey);
-  if (unused.length > 0) await releaseKeys(tx, accountId, unused);
-  if (left.length > 0) await releaseKeys(tx, accountId, left, keptMs);
+  const left = used.filter(({ hasContent }) => hasContent);
+  if (unused.length > 0) await releaseKeys(tx, accountId, { keys: unused });
+  if (left.length > 0) {
+    const keys = left.map(({ storageKey }) => storageKey);
+    await releaseKeys(tx, accountId, { keys, bytes: left.map(({ fileSize }) => fileSize), keptMs });
+  }
   return { isStale: isStale || possible.length < switches.length, count: used.length };
 }

@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import { wholeAccount } from "../../model/reader.ts";
 import { findAnalysis } from "../../store/analyses.ts";
 import type { Item } from "../store/node-items.ts";
 import { NodeFailedError, type NodeStep } from "./node-step.ts";
@@ -15,7 +16,7 @@ export function createExternalAnalysisStep(pool: Pool): NodeStep<"external_analy
     const analysisId = `${runId}:${nodeRunId}`;
     const { timeout_seconds: seconds } = node.parameters;
     const until = new Date(startedAt.getTime() + seconds * 1_000);
-    const found = await findAnalysis(pool, accountId, analysisId);
+    const found = await findAnalysis(pool, wholeAccount(accountId), analysisId);
     if (found === null && now < until) return { kind: "waiting", until, analysisId };
     if (found === null) {
       const message = `Nobody has published the analysis ${analysisId} within ${seconds} seconds. Start the run again.`;

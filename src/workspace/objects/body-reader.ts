@@ -1,4 +1,5 @@
 import { Readable } from "node:stream";
+import type { Place } from "../../model/account-places.ts";
 import { BodyLengthError } from "./object-errors.ts";
 
 /** The signal of who gave none. */
@@ -22,16 +23,23 @@ export class BodyReader {
     this.#sizeBytes = sizeBytes;
   }
 
-  /** Fills `buffer` from its start to its end. @throws BodyLengthError, what the body throws, the signal's reason */
-  async fill(buffer: Uint8Array, signal: AbortSignal): Promise<void> {
+  /**
+   * Fills `buffer` from its start to its end.
+   * @param place what is told of the bytes that come; null: nothing
+   * @throws BodyLengthError, what the body throws, the signal's reason
+   */
+  async fill(buffer: Uint8Array, signal: AbortSignal, place: Place | null = null): Promise<void> {
     let filledBytes = 0;
+    place?.moved(0);
     while (filledBytes < buffer.length) {
       if (this.#rest.length === 0) this.#rest = await this.#expectChunk(signal);
       const taken = this.#rest.subarray(0, buffer.length - filledBytes);
       buffer.set(taken, filledBytes);
       filledBytes += taken.length;
+      place?.moved(taken.length);
       this.#rest = this.#rest.subarray(taken.length);
     }
+    place?.rest();
   }
 
   /** Reads the end, behind which nothing may come. */

@@ -13,8 +13,8 @@ export type ObjectStore = {
    * rejects, nothing is stored; after an outage it cannot always be known, and all of it may be. What `body` throws is
    * thrown as it is. The body is read by its iterator, once there is room for it, and not destroyed: that, and how long
    * it may stand still, is the caller's.
-   * @param sharer who has at most half of the memory that puts share; absent: nobody
-   * @throws BodyLengthError, or ObjectShareError when the sharer has its half
+   * @param sharer who has a share of the memory that puts hold; absent: nobody
+   * @throws BodyLengthError, or ObjectShareError when the sharer has its share
    */
   put(
     key: string,

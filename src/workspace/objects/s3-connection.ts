@@ -1,5 +1,5 @@
 import { S3Client } from "@aws-sdk/client-s3";
-import { ByteBudget } from "./byte-budget.ts";
+import { AccountPlaces, type AskedPlaces, type Place } from "../../model/account-places.ts";
 import { ObjectShareError, ObjectStoreAwayError } from "./object-errors.ts";
 import { callS3, type S3Call } from "./s3-calls.ts";
 import type { S3Limits } from "./s3-limits.ts";
@@ -15,24 +15,31 @@ export type S3Options = {
 };
 
 /** A memory that a part is read into, until it is let go; that once more does nothing. */
-export type Held = { readonly bytes: Uint8Array; readonly letGo: () => void };
+export type Held = { readonly bytes: Uint8Array; readonly place: Place; readonly letGo: () => void };
 
-/** What memory is for: completes "The object store could not …"; and whose share it is, null: nobody's. */
-export type Holding = { readonly asked: string; readonly sharer: string | null };
+/** What memory is for: completes "The object store could not …"; and whose share it is. */
+export type Holding = {
+  readonly asked: string;
+  readonly sharer: string;
+  /** Ends it: its memory is another's, because too little came. */
+  readonly onCut: (error: ObjectStoreAwayError) => void;
+};
 
 /** A bucket, and how it is spoken to. */
 export class S3 {
   readonly client: S3Client;
   readonly limits: S3Limits;
   readonly #bucket: string;
-  readonly #budget: ByteBudget;
+  readonly #memory: AccountPlaces;
   readonly #spare: Uint8Array[] = [];
 
   constructor(options: S3Options, limits: S3Limits) {
     const { accessKeyId, secretAccessKey } = options;
     this.limits = limits;
     this.#bucket = options.bucket;
-    this.#budget = new ByteBudget(limits.heldBytesMax);
+    const { heldBytesMax: placesMax, keptBytes, movingBytesPerSecond } = limits;
+    const keptPlaces = Math.min(keptBytes, Math.floor((placesMax * 5) / 8));
+    this.#memory = new AccountPlaces({ placesMax, keptPlaces, movingBytesPerSecond });
     const agent = { maxSockets: limits.connectionsMax };
     this.client = new S3Client({
       region: options.region,
@@ -76,14 +83,15 @@ export class S3 {
   }
 
   /** Memory for a part, as soon as there is some. @throws ObjectShareError, ObjectStoreAwayError */
-  async hold(bytes: number, { asked, sharer }: Holding, signal: AbortSignal): Promise<Held> {
+  async hold(bytes: number, to: Holding, signal: AbortSignal): Promise<Held> {
+    const { asked, sharer } = to;
     const patience = AbortSignal.timeout(this.limits.heldWaitMs);
     try {
-      const letGo = await this.#budget.take(bytes, sharer, AbortSignal.any([signal, patience]));
-      return this.#held(bytes, letGo);
+      const ended = AbortSignal.any([signal, patience]);
+      return this.#held(bytes, await this.#memory.take(sharer, placesOf(bytes, to), ended));
     } catch (error) {
       signal.throwIfAborted();
-      if (!this.#budget.hasShare({ bytes, sharer })) throw new ObjectShareError(asked);
+      if (this.#memory.held(sharer) > 0) throw new ObjectShareError(asked);
       const cause = new Error(
         `too many are being stored at once for ${this.limits.heldBytesMax} bytes of memory`,
       );
@@ -92,15 +100,22 @@ export class S3 {
   }
 
   /** The same where there is some at once, or null. */
-  tryHold(bytes: number, { sharer }: Holding): Held | null {
-    const letGo = this.#budget.tryTake(bytes, sharer);
-    return letGo && this.#held(bytes, letGo);
+  tryHold(bytes: number, to: Holding): Held | null {
+    const place = this.#memory.tryTake(to.sharer, placesOf(bytes, to));
+    return place && this.#held(bytes, place);
   }
 
-  #held(bytes: number, letGo: () => void): Held {
+  #held(bytes: number, place: Place): Held {
+    // Until it is filled.
+    place.rest();
     const spare = bytes === this.limits.partBytes ? this.#spare.pop() : undefined;
-    return { bytes: spare ?? Buffer.allocUnsafeSlow(bytes), letGo };
+    return { bytes: spare ?? Buffer.allocUnsafeSlow(bytes), place, letGo: place.giveBack };
   }
+}
+
+function placesOf(bytes: number, { asked, onCut }: Holding): AskedPlaces {
+  const cause = new Error("its body came too slowly while others waited for memory");
+  return { places: Math.max(1, bytes), onCut: () => onCut(new ObjectStoreAwayError(asked, cause)) };
 }
 
 /** What one put needs. */

@@ -21,12 +21,16 @@ export const s3Limits = {
   /** Each object that is being read holds one for as long as its reader takes. */
   connectionsMax: 1_024,
   /** Held in memory until S3 has it, because a part is sent again when it fails. S3 takes 5 MiB or more. */
-  partBytes: 8 * MEBIBYTE,
+  partBytes: 5 * MEBIBYTE,
   /**
-   * For parts of all puts together, half of it for one account: a put holds one from its start to its end, and where
-   * there is memory left a second, which fills while the first is sent.
+   * For parts of all puts together, a quarter of it for one account: a put holds one from its start to its end, and
+   * where there is memory left a second, which fills while the first is sent.
    */
-  heldBytesMax: 128 * MEBIBYTE,
+  heldBytesMax: 160 * MEBIBYTE,
+  /** Of these, for accounts that store nothing yet: twenty parts. */
+  keptBytes: 100 * MEBIBYTE,
+  /** While all memory is held, a put whose body comes more slowly makes room for an account that has none. */
+  movingBytesPerSecond: 65_536,
   /** How long a put waits for its place among them: less than its request has until its body is wanted. */
   heldWaitMs: 2_500,
   /** What S3 copies in a call, within `answerMs`; its own limit is 5 GB. */

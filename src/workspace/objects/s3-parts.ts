@@ -24,17 +24,18 @@ type Part = {
 /** Sends a body part by part. While one is sent, the next is read, if there is memory for two. */
 export async function putInParts(
   s3: S3,
-  to: Holding & { readonly key: string; readonly sizeBytes: number },
+  to: Omit<Holding, "onCut"> & { readonly key: string; readonly sizeBytes: number },
   reader: BodyReader,
   signal: AbortSignal,
 ): Promise<void> {
   const { key, sizeBytes, asked } = to;
   const partBytes = partBytesOf(sizeBytes, s3.limits.partBytes);
-  const memory = await PartMemory.hold(s3, partBytes, to, signal);
+  // Ends reading when sending fails, and sending when reading does.
+  const failed = new AbortController();
+  const either = AbortSignal.any([signal, failed.signal]);
+  const holding = { ...to, onCut: (error: Error) => failed.abort(error) };
+  const memory = await PartMemory.hold(s3, partBytes, holding, signal);
   await withUpload(s3, { key, asked, ChecksumAlgorithm: "CRC32" }, signal, async (UploadId) => {
-    // Ends reading when sending fails, and sending when reading does.
-    const failed = new AbortController();
-    const either = AbortSignal.any([signal, failed.signal]);
     const done: CompletedPart[] = [];
     const send = async ({ number, bytes }: Part, held: Held) => {
       const Body = held.bytes.subarray(0, bytes);
@@ -57,7 +58,7 @@ export async function putInParts(
     try {
       for (const part of partsOf(sizeBytes, s3.limits.partBytes)) {
         const held = await memory.take(sending);
-        await reader.fill(held.bytes.subarray(0, part.bytes), either);
+        await reader.fill(held.bytes.subarray(0, part.bytes), either, held.place);
         if (part.isLast) await reader.end(either);
         await sending;
         sending = send(part, held);

@@ -28,6 +28,9 @@ export function openS3Store(options: S3Options, limits: Partial<S3Limits> = {}):
   return new S3Store(new S3(options, { ...s3Limits, ...limits }));
 }
 
+/** Whose share what nobody asked for is. */
+const NOBODY = "";
+
 type Head = ObjectFacts & { readonly etag: string | undefined };
 
 class S3Store implements ObjectStore {
@@ -42,7 +45,7 @@ class S3Store implements ObjectStore {
     body: AsyncIterable<Uint8Array>,
     sizeBytes: number,
     signal = NEVER,
-    sharer: string | null = null,
+    sharer = NOBODY,
   ): Promise<void> {
     checkObjectKey(key);
     const reader = new BodyReader(body, sizeBytes);
@@ -51,10 +54,13 @@ class S3Store implements ObjectStore {
       await putInParts(this.#s3, { key, sizeBytes, asked, sharer }, reader, signal);
       return;
     }
-    const held = await this.#s3.hold(sizeBytes, { asked, sharer }, signal);
+    const cut = new AbortController();
+    const holding = { asked, sharer, onCut: (error: Error) => cut.abort(error) };
+    const held = await this.#s3.hold(sizeBytes, holding, signal);
     try {
-      await reader.fill(held.bytes, signal);
-      await reader.end(signal);
+      const either = AbortSignal.any([signal, cut.signal]);
+      await reader.fill(held.bytes, either, held.place);
+      await reader.end(either);
       const command = new PutObjectCommand({ ...this.#s3.target(key), Body: held.bytes });
       requireETag(
         await this.#s3.call({ asked, send: (options) => this.#s3.client.send(command, options) }),

@@ -15,6 +15,7 @@ import { type FoundDocument, findDocument, lockDocument, setUploaded } from "../
 import { RESERVED_MS, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import { askForMove } from "../store/moves.ts";
 import type { SpaceUser } from "../store/spaces.ts";
+import { requireRoomForLeftovers } from "../store/storage.ts";
 import { Document, documentBody } from "./document-schema.ts";
 import { objectsAs503 } from "./objects-as-503.ts";
 import {
@@ -38,6 +39,8 @@ export function contentOperations({
   objects,
   onObjectsAway,
 }: Pick<WorkspaceDependencies, "pool" | "objects" | "onObjectsAway">): readonly Operation[] {
+  /** Documents whose content comes to this process: each holds a place, and only one upload of each can count. */
+  const uploading = new Set<string>();
   return [
     upload({
       key: "documents.upload",
@@ -45,7 +48,8 @@ export function contentOperations({
       summary: "Upload a document's content",
       description:
         "Stores the body as the content of a document that has none yet, with the Content-Type and the length that " +
-        "the document was created with. For members who may upload: others get 403. 409 if it has its content.",
+        "the document was created with. For members who may upload: others get 403. 409 if it has its content, or " +
+        "another upload of it is under way.",
       method: "PUT",
       path,
       scope: "documents:write",
@@ -57,17 +61,20 @@ export function contentOperations({
       body: streamBody({ bytesMax: DOCUMENT_BYTES_MAX }),
       audit: ({ params, body: { bytes, sha256 } }) => ({ ...params, bytes, sha256: sha256.toString("hex") }),
       response: jsonResponse(200, Document),
-      errors: ["not_found", "access_denied", "document_already_uploaded"],
+      errors: ["not_found", "access_denied", "document_already_uploaded", "document_being_uploaded"],
       receive: async (request) => {
         const { body } = request;
         const document = await findDocument(pool, userOf(request), request.params.document_id);
         requireUploadable(document, request);
         const faults = faultsOf(body, document);
         if (faults.length > 0) throw request.problem("invalid_request", faults);
+        if (uploading.has(document.id)) throw request.problem("document_being_uploaded");
+        uploading.add(document.id);
         // Each upload has a key of its own: of two at once, the one that loses cannot replace what the other stored.
         const key = newObjectKey({ ...document, documentId: document.id });
-        await reserveKeys(pool, document.accountId, [key]);
         try {
+          await requireRoomForLeftovers(pool, document.accountId);
+          await reserveKeys(pool, document.accountId, [key], body.bytes);
           // Opened when the store has room for it: a client that waits to be told to go on sends nothing before.
           const opened = { [Symbol.asyncIterator]: () => body.open()[Symbol.asyncIterator]() };
           const within = AbortSignal.timeout(PUT_WITHIN_MS);
@@ -75,8 +82,10 @@ export function contentOperations({
           await objectsAs503(putting, onObjectsAway);
         } catch (error) {
           // If this fails too, the key is released when its time is over.
-          await releaseKeys(pool, document.accountId, [key]).catch(() => undefined);
+          await releaseKeys(pool, document.accountId, { keys: [key] }).catch(() => undefined);
           throw error;
+        } finally {
+          uploading.delete(document.id);
         }
         return key;
       },
@@ -97,7 +106,7 @@ export function contentOperations({
         }
         return { body: documentBody((await findDocument(tx, user, document.id))!) };
       },
-      refused: async ({ accountId }, key) => await releaseKeys(pool, accountId, [key]),
+      refused: async ({ accountId }, key) => await releaseKeys(pool, accountId, { keys: [key] }),
     }),
     read({
       key: "documents.download",

@@ -18,6 +18,7 @@ import {
 import { hasFolder } from "../store/folders.ts";
 import { askForMove } from "../store/moves.ts";
 import { lockSpace, lockStoragePrefix } from "../store/spaces.ts";
+import { requireRoomForLeftovers } from "../store/storage.ts";
 import { Document, documentBody, NewDocument, Renamed } from "./document-schema.ts";
 import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
 
@@ -144,6 +145,7 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const document = await lockDocument(tx, user, request.params.document_id);
         requirePermission(document?.role ?? null, "rename", request);
         const { id: documentId, spaceId, storagePrefix, hasContent } = document!;
+        if (hasContent) await requireRoomForLeftovers(tx, accountId);
         const key = newObjectKey({ storagePrefix, documentId, fileName });
         if ((await renameDocument(tx, document!, fileName, key)) === "name_taken") {
           throw request.problem("document_name_taken");

@@ -1,11 +1,13 @@
 import { z } from "zod";
 import type { Operation } from "../../api/operation.ts";
-import { emptyResponse, jsonBody, jsonResponse } from "../../api/operation-io.ts";
+import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../../api/pagination.ts";
 import { id, time } from "../../operations/fields.ts";
 import { SPACE_ROLES } from "../model/roles.ts";
 import { findMember, listMembers, removeMember, type StoredMember, setMember } from "../store/members.ts";
+import { listOpenLinksOf } from "../store/page-links.ts";
 import { lockSpace } from "../store/spaces.ts";
+import { linkBody, PageLink } from "./page-schema.ts";
 import { User, userBody } from "./user-schema.ts";
 import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
 
@@ -24,6 +26,22 @@ const role = z
 const Member = z
   .object({ user: User, role, is_owner: z.boolean(), created_at: time.describe("Member since.") })
   .meta({ id: "SpaceMember", description: "A member of a space." });
+
+const LINKS_TOLD_MAX = 100;
+
+const RemovedMember = z
+  .object({
+    user_id: id,
+    open_links: z
+      .array(PageLink)
+      .max(LINKS_TOLD_MAX)
+      .describe(
+        "Links to pages of the space that the user has made, and that still open for whoever has their URLs: newest " +
+          `first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
+      ),
+    open_links_total: z.int().min(0).describe("How many there are."),
+  })
+  .meta({ id: "RemovedMember", description: "Who was a member, and what is left of it." });
 
 /** Who may do what in a space. */
 export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
@@ -87,8 +105,9 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       tag,
       summary: "Remove a member of a space",
       description:
-        "The user has no access any more. For ADMINs, who can remove themselves, too: other members get 403. 409 for " +
-        "the owner.",
+        "The user has no access any more, and requests that are repeated under an Idempotency-Key are answered like " +
+        "anybody's. Links to pages stay: those that the user has made are told, so that they can be revoked. For " +
+        "ADMINs, who can remove themselves, too: other members get 403. 409 for the owner.",
       method: "DELETE",
       path: `${path}/{user_id}`,
       scope: "spaces:write",
@@ -97,8 +116,8 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       mode: "sync",
       idempotency: "key_required",
       params: memberParams,
-      audit: ({ params }) => params,
-      response: emptyResponse(),
+      audit: ({ params }, { body: { open_links_total } }) => ({ ...params, open_links: open_links_total }),
+      response: jsonResponse(200, RemovedMember),
       errors: ["not_found", "access_denied", "space_owner_fixed"],
       handle: async (request, tx) => {
         const { space_id: spaceId, user_id: userId } = request.params;
@@ -108,6 +127,10 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
         if (found === null) throw request.problem("not_found");
         if (found.isOwner) throw request.problem("space_owner_fixed");
         await removeMember(tx, member, spaceId);
+        const { links, total } = await listOpenLinksOf(tx, member, spaceId, LINKS_TOLD_MAX);
+        return {
+          body: { user_id: userId, open_links: links.map(linkBody), open_links_total: total },
+        };
       },
     }),
   ];

@@ -1,12 +1,14 @@
 import { z } from "zod";
-import type { Operation } from "../../api/operation.ts";
+import type { Caller, Operation } from "../../api/operation.ts";
 import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
-import { invalidRequest } from "../../api/problems.ts";
+import { invalidRequest, TemporarilyUnavailable } from "../../api/problems.ts";
 import { id } from "../../operations/fields.ts";
+import { allows, type SpaceRole } from "../model/roles.ts";
 import { changeLink, findLink, insertLink, listLinks, lockLink, pinLink } from "../store/page-links.ts";
 import { hasVersion } from "../store/page-versions.ts";
 import { findPage } from "../store/pages.ts";
+import type { SpaceUser } from "../store/spaces.ts";
 import { digestToken, LINK_PATH, newToken } from "../visiting/tokens.ts";
 import { LinkChanges, LinkSettings, linkBody, NewPageLink, PageLink, Retargeting } from "./page-schema.ts";
 import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
@@ -18,14 +20,18 @@ const pageParams = z.strictObject({ page_id: id });
 const params = z.strictObject({ link_id: id });
 
 export type PageLinkDependencies = Pick<WorkspaceDependencies, "pool" | "pagesUrl"> & {
-  /** Takes a while. @throws TemporarilyUnavailable when too many are waiting */
-  readonly hashPassword: (accountId: string, password: string) => Promise<string>;
+  /** Takes a while. @throws TemporarilyUnavailable when its turn does not come in time */
+  readonly hashPassword: (accountId: string, password: string, gone: AbortSignal) => Promise<string>;
 };
 
 type WithPassword = {
   readonly accountId: string;
+  readonly caller: Caller;
   readonly body: { readonly password?: string | null | undefined };
 };
+
+/** Null: it has none; undefined: it stays; not for whom the page or link is not to be changed. */
+type Hashed = { readonly passwordHash: string | null | undefined } | "not_allowed";
 
 /** Links by which anybody can open a page. */
 export function pageLinkOperations({
@@ -33,9 +39,18 @@ export function pageLinkOperations({
   pagesUrl,
   hashPassword,
 }: PageLinkDependencies): readonly Operation[] {
-  /** Null: it has none; undefined: it stays. No transaction waits for it. */
-  const hashOf = async ({ accountId, body: { password } }: WithPassword) =>
-    typeof password === "string" ? await hashPassword(accountId, password) : password;
+  /** No transaction waits for it, and it is not done for whoever is refused anyway. */
+  async function hashOf(
+    request: WithPassword,
+    gone: AbortSignal,
+    find: (user: SpaceUser) => Promise<{ readonly role: SpaceRole } | null>,
+  ): Promise<Hashed> {
+    const { password } = request.body;
+    if (typeof password !== "string") return { passwordHash: password };
+    const found = await find(userOf(request));
+    if (found === null || !allows(found.role, "edit_pages")) return "not_allowed";
+    return { passwordHash: await hashPassword(request.accountId, password, gone) };
+  }
   const cursors = createCursors(id);
   return [
     write({
@@ -65,8 +80,9 @@ export function pageLinkOperations({
       }),
       response: jsonResponse(201, NewPageLink),
       errors: ["not_found", "access_denied", "page_not_published", "pages_not_configured"],
-      prepare: hashOf,
-      handle: async (request, tx, passwordHash = null) => {
+      prepare: (request, gone) =>
+        hashOf(request, gone, (user) => findPage(pool, user, request.params.page_id)),
+      handle: async (request, tx, hashed) => {
         const { label, expires_at = null, max_visits = null } = request.body;
         const user = userOf(request);
         const page = await findPage(tx, user, request.params.page_id);
@@ -74,6 +90,7 @@ export function pageLinkOperations({
         if (pagesUrl === null) throw request.problem("pages_not_configured");
         if (page!.currentVersion === null) throw request.problem("page_not_published");
         const token = newToken();
+        const passwordHash = hashIn(hashed) ?? null;
         const settings = { label, expiresAt: expires_at, maxVisits: max_visits, passwordHash };
         const linkId = await insertLink(tx, user, page!.id, digestToken(token), settings);
         if (linkId === null) {
@@ -149,8 +166,9 @@ export function pageLinkOperations({
       }),
       response: jsonResponse(200, PageLink),
       errors: ["not_found", "access_denied", "page_link_revoked"],
-      prepare: hashOf,
-      handle: async (request, tx, passwordHash) => {
+      prepare: (request, gone) =>
+        hashOf(request, gone, (user) => findLink(pool, user, request.params.link_id)),
+      handle: async (request, tx, hashed) => {
         const { label, expires_at: expiresAt, max_visits: maxVisits, pinned, status } = request.body;
         const user = userOf(request);
         const link = await lockLink(tx, user, request.params.link_id);
@@ -160,7 +178,7 @@ export function pageLinkOperations({
           label,
           expiresAt,
           maxVisits,
-          passwordHash,
+          passwordHash: hashIn(hashed),
           isFollowing: pinned === false,
           isRevoked: status === "REVOKED",
         });
@@ -209,4 +227,10 @@ export function pageLinkOperations({
       },
     }),
   ];
+}
+
+/** Never a link without its password. @throws TemporarilyUnavailable for whoever was allowed only after the look */
+function hashIn(hashed: Hashed): string | null | undefined {
+  if (hashed === "not_allowed") throw new TemporarilyUnavailable("a role was changed meanwhile");
+  return hashed.passwordHash;
 }

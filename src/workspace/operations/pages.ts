@@ -34,8 +34,8 @@ const params = z.strictObject({ page_id: id });
 const DRAFT_BODY = { bytesMax: DRAFT_BODY_BYTES_MAX };
 
 export type PageDependencies = Pick<WorkspaceDependencies, "pool"> & {
-  /** Takes a while. @throws TemporarilyUnavailable when too many are waiting */
-  readonly canShow: (accountId: string, markdown: string) => Promise<boolean>;
+  /** Takes a while. @throws TemporarilyUnavailable when its turn does not come in time */
+  readonly canShow: (accountId: string, markdown: string, gone: AbortSignal) => Promise<boolean>;
 };
 
 /** Texts that are written in a space, and what is published of them. */
@@ -162,11 +162,13 @@ export function pageOperations({ pool, canShow }: PageDependencies): readonly Op
       response: jsonResponse(201, PageVersion),
       errors: ["not_found", "access_denied", "page_changed", "page_already_published", "page_too_heavy"],
       // Not when it is saved: nobody is to lose what they have written, and nobody sees it before this.
-      prepare: async (request) => {
+      prepare: async (request, gone) => {
         const user = userOf(request);
         const page = await findPage(pool, user, request.params.page_id);
+        // Nothing is rendered for what is refused.
         if (page === null || !allows(page.role, "edit_pages") || !page.draftDiffers) return null;
-        return { revision: page.revision, isShowable: await canShow(user.accountId, page.markdown) };
+        if ((request.body.revision ?? page.revision) !== page.revision) return null;
+        return { revision: page.revision, isShowable: await canShow(user.accountId, page.markdown, gone) };
       },
       handle: async (request, tx, tried) => {
         const { revision } = request.body;

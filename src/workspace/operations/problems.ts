@@ -1,4 +1,5 @@
 import type { ProblemCatalogue } from "../../api/problems.ts";
+import { USER_SHARE } from "../../model/user-share.ts";
 
 /** The codes that the workspace adds. */
 export const workspaceProblems = {
@@ -25,6 +26,13 @@ export const workspaceProblems = {
     title: "Document already uploaded",
     meaning: "The document has its content, which never changes.",
     remedy: "Make a new document for other content.",
+  },
+  document_being_uploaded: {
+    status: 409,
+    title: "Document being uploaded",
+    meaning: "Another upload of the document, under another Idempotency-Key, is under way.",
+    remedy:
+      "Wait for that one to end. If it was yours and broke off, it ends within half a minute; then send it again.",
   },
   document_not_uploaded: {
     status: 409,
@@ -115,7 +123,7 @@ export const workspaceProblems = {
   too_many_workflow_runs: {
     status: 409,
     title: "Too many workflow runs",
-    meaning: "The account has as many runs that have not ended as it may have, those that wait included.",
+    meaning: `The account has as many runs that have not ended as it may have, those that wait included, ${USER_SHARE}`,
     remedy: "Wait until one of them has ended, or cancel one.",
   },
   workflow_run_ended: {

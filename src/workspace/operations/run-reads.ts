@@ -25,8 +25,8 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
       summary: "List a node's items",
       description:
         "What a node of the run has handed on so far, in its order, and fewer than asked for where they are large. A " +
-        "run that goes on adds behind what was read. 404 if the run has no such node, or you are not a member of its " +
-        "space.",
+        "run that goes on adds behind what was read; one that failed as too large, or because the account's storage " +
+        "was full, keeps nothing. 404 if the run has no such node, or you are not a member of its space.",
       method: "GET",
       path: `${path}/nodes/{node_id}/items`,
       scope: "workflows:read",
@@ -50,7 +50,9 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
         const ofNode = { accountId, runId, sequence };
         const { items: found } = await readItems(pool, ofNode, after, limit + 1, ITEM_BYTES_PER_READ);
         const items = found.slice(0, limit);
-        const total = Math.max(itemCount, (found.at(-1)?.index ?? -1) + 1);
+        // A run that failed as too large has none, whatever it has handed on.
+        const isEmpty = after === -1 && found.length === 0;
+        const total = isEmpty ? 0 : Math.max(itemCount, (found.at(-1)?.index ?? -1) + 1);
         const last = items.at(-1)?.index ?? total;
         // Their indices have no gaps.
         const page = { items, next: last + 1 < total ? last : null, total };

@@ -161,7 +161,11 @@ export const NodeItem = z
   .meta({ id: "NodeItem", description: "What a node has handed on." });
 
 /** It was not the workflow's fault, nor that of what it was given. */
-const RETRYABLE: ReadonlySet<NodeErrorCode> = new Set(["attempts_exhausted", "external_analysis_missing"]);
+const RETRYABLE: ReadonlySet<NodeErrorCode> = new Set([
+  "attempts_exhausted",
+  "external_analysis_missing",
+  "storage_full",
+]);
 
 const timeOrNull = (moment: Date | null) => moment?.toISOString() ?? null;
 

@@ -61,7 +61,7 @@ export function runOperations({
           );
         }
         const webhookUrl = webhook_url == null ? null : allowedUrl(webhook_url);
-        if (!(await hasRoomForRun(tx, user.accountId))) throw request.problem("too_many_workflow_runs");
+        if (!(await hasRoomForRun(tx, user))) throw request.problem("too_many_workflow_runs");
         const { traceparent } = request;
         const run = { spaceId, workflowId, version: asked, definition, input, webhookUrl, traceparent };
         const runId = await createRun(tx, user, run);

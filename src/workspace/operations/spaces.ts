@@ -13,6 +13,7 @@ import {
   renameSpace,
   type StoredSpace,
 } from "../store/spaces.ts";
+import { requireRoomForLeftovers } from "../store/storage.ts";
 import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
 
 const tag = "Spaces";
@@ -77,6 +78,8 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       idempotency: "key_required",
       body: jsonBody(NamedSpace),
       audit: (_, { body: { id: space_id, name } }) => ({ space_id, name }),
+      // Its owner is a member, always.
+      judgeRepeat: async () => "again",
       response: jsonResponse(201, Space),
       handle: async (request, tx) => {
         const user = userOf(request);
@@ -126,6 +129,7 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
         const { space_id: spaceId } = request.params;
         const user = userOf(request);
         requirePermission(await lockSpace(tx, user, spaceId), "rename", request);
+        await requireRoomForLeftovers(tx, accountId);
         await renameSpace(tx, accountId, spaceId, body.name);
         await askForMove(tx, accountId, spaceId, null);
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };

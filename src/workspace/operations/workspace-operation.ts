@@ -1,16 +1,57 @@
 import type { Pool } from "pg";
+import { z } from "zod";
 import { operationDefiners } from "../../api/define-operation.ts";
-import type { Caller, HandlerCode } from "../../api/operation.ts";
+import type { Caller, HandlerCode, JudgeRepeat } from "../../api/operation.ts";
 import type { FieldError, Problem } from "../../api/problems.ts";
 import type { UnsafeAllowedTargets } from "../../egress/rules/unsafe-allowed-targets.ts";
 import { allows, type SpacePermission, type SpaceRole } from "../model/roles.ts";
 import type { ObjectStoreAwayError } from "../objects/object-errors.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
+import { isMemberOf, NAMES_IN_SPACE } from "../store/members.ts";
 import type { SpaceUser } from "../store/spaces.ts";
 import type { WorkspaceCode } from "./problems.ts";
 
 /** The ways to declare an operation of the workspace. Of the webhooks' codes, its runs raise one. */
-export const { read, write, upload } = operationDefiners<WorkspaceCode | "target_refused">();
+const declare = operationDefiners<WorkspaceCode | "target_refused">();
+export const { read } = declare;
+
+/** A repeat is answered to whoever is a member of the space still, unless the declaration says otherwise. */
+export const write: typeof declare.write = (declaration) =>
+  declare.write({ judgeRepeat: byMembership(declaration), ...declaration });
+export const upload: typeof declare.upload = (declaration) =>
+  declare.upload({ judgeRepeat: byMembership(declaration), ...declaration });
+
+type Declared = {
+  readonly key: string;
+  readonly params?: z.ZodObject | undefined;
+  readonly body?: unknown;
+  readonly judgeRepeat?: unknown;
+};
+
+/** By what the path names, or the body. A write that names nothing in a space has to say by itself. */
+function byMembership({ key, params, body, judgeRepeat }: Declared): JudgeRepeat<AnyRequest> {
+  const name = NAMES_IN_SPACE.find((one) => params !== undefined && one in params.shape);
+  const isInBody = hasSpaceId(body);
+  if (name === undefined && !isInBody && judgeRepeat === undefined)
+    throw new Error(`Operation ${key} names nothing in a space: it has to say to whom a repeat is answered.`);
+  return async (request, tx) => {
+    const named = (name === undefined ? request.body : request.params) as Readonly<Record<string, string>>;
+    const isMember = await isMemberOf(tx, userOf(request), name ?? "space_id", named[name ?? "space_id"]!);
+    return isMember ? "again" : "gone";
+  };
+}
+
+type AnyRequest = {
+  readonly accountId: string;
+  readonly caller: Caller;
+  readonly params: unknown;
+  readonly body: unknown;
+};
+
+function hasSpaceId(body: unknown): boolean {
+  const schema = (body as { readonly schema?: unknown } | undefined)?.schema;
+  return schema instanceof z.ZodObject && "space_id" in schema.shape;
+}
 
 /** What the operations depend on. */
 export type WorkspaceDependencies = {

@@ -1,9 +1,11 @@
+import { ANSWER_WITHIN_MS } from "../../api/limits.ts";
 import type { ApiPart } from "../../operations/api-part.ts";
+import { findSpaceIds } from "../store/members.ts";
 import { findRunOrigin } from "../store/run-origins.ts";
+import { readWorkspaceStorage } from "../store/storage.ts";
 import { createPasswordTries } from "../visiting/password-tries.ts";
-import { hashPassword, PASSWORD_TURNS } from "../visiting/passwords.ts";
+import { createPasswordTurns, hashPassword } from "../visiting/passwords.ts";
 import { startRendering } from "../visiting/rendering.ts";
-import { createTurns } from "../visiting/turns.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
 import { visit } from "../visiting/visits.ts";
 import { contentOperations } from "./document-content.ts";
@@ -29,14 +31,13 @@ export type WorkspacePartOptions = WorkspaceDependencies & {
 export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOptions): ApiPart {
   const { pool, objects, pagesUrl } = dependencies;
   const rendering = startRendering(pool);
-  const takeTurn = createTurns(PASSWORD_TURNS);
-  const visiting = { pool, rendering, tryPassword: createPasswordTries(pool, takeTurn) };
+  const inTurn = createPasswordTurns();
+  const visiting = { pool, rendering, tryPassword: createPasswordTries(pool, inTurn) };
   const forPages = {
     ...dependencies,
     canShow: rendering.canShow,
-    // In turns of its own: an account's visitors do not keep its authors waiting.
-    hashPassword: (accountId: string, password: string) =>
-      takeTurn(`author:${accountId}`, () => hashPassword(password)),
+    hashPassword: (accountId: string, password: string, gone: AbortSignal) =>
+      inTurn(accountId, { waitMs: ANSWER_WITHIN_MS, gone }, () => hashPassword(password)),
   };
   return {
     about:
@@ -58,7 +59,9 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
     ],
     problems: workspaceProblems,
     pages: [],
+    findSpaces: (accountId, userId, tx) => findSpaceIds(tx ?? pool, { accountId, userId }),
     findOrigin: (accountId, published) => findRunOrigin(pool, accountId, published),
+    readStorage: (accountId) => readWorkspaceStorage(pool, accountId),
     addRoutes: createVisitingRoutes({
       pagesUrl,
       visit: (visitor) => outageAs503(visit(visiting, visitor)),

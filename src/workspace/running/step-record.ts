@@ -1,12 +1,13 @@
 import type { ClientBase } from "pg";
 import { sourcesOf, targetsOf } from "../model/definition-graph.ts";
-import { RUN_ITEM_BYTES_MAX, RUN_ITEMS_MAX, STEP_ATTEMPTS_MAX } from "../model/runs.ts";
+import { SOURCE_KINDS } from "../model/node-kinds.ts";
+import { ITEMS_DROPPED_FOR, RUN_ITEMS_MAX, runItemBytesMax, STEP_ATTEMPTS_MAX } from "../model/runs.ts";
 import { NodeFailedError, type NodeStepResult } from "../nodes/node-step.ts";
 import { awaitAnalysis } from "../store/awaited-analyses.ts";
-import { type Item, insertItems } from "../store/node-items.ts";
+import { dropItems, type Item, insertItems } from "../store/node-items.ts";
 import { cancelNodeRuns, insertNodeRuns, listNodeRuns, type StoredNodeRun } from "../store/node-runs.ts";
 import { insertRunEvents, type NewRunEvent } from "../store/run-events.ts";
-import { addRunItems, type LockedRun, lockRun, setRunStatus } from "../store/runs.ts";
+import { addRunItems, type HandedItems, type LockedRun, lockRun, setRunStatus } from "../store/runs.ts";
 import { type ClaimedStep, changeNodeRun, type StepFacts, startNodeRun } from "../store/steps.ts";
 import { endRun } from "./run-end.ts";
 import type { StepEnd } from "./step-end.ts";
@@ -42,10 +43,12 @@ export async function recordResult(
   const change = { items: items.length, errorItems, attempt: 1, errorCode: null, errorMessage: null };
   const handedOn = await changeNodeRun(tx, step, { ...change, ...changeOf(result, facts) });
   if (run === null || handedOn === null) return "lost";
-  requireRoom(run, items.length, bytes);
+  const isSource = SOURCE_KINDS.includes(facts.definition.nodes.find(({ id }) => id === nodeId)!.kind);
+  const handed = { count: items.length, bytes, broughtBytes: isSource ? bytes : 0 };
+  requireRoom(run, handed);
   if (items.length > 0) {
     await insertItems(tx, accountId, runId, sequence, texts);
-    await addRunItems(tx, accountId, runId, items.length, bytes);
+    await addRunItems(tx, accountId, runId, handed);
   }
   const details = result.kind === "waiting" ? waitDetails(result) : handedOn;
   await insertRunEvents(tx, accountId, runId, [{ kind: `node.${result.kind}`, nodeId, details }]);
@@ -88,11 +91,12 @@ function isError({ error }: Item): boolean {
   return typeof error === "object" && error !== null;
 }
 
-function requireRoom({ itemCount, itemBytes }: LockedRun, items: number, bytes: number): void {
-  if (itemCount + items <= RUN_ITEMS_MAX && itemBytes + bytes <= RUN_ITEM_BYTES_MAX) return;
+function requireRoom({ itemCount, itemBytes, ...run }: LockedRun, handed: HandedItems): void {
+  const bytesMax = runItemBytesMax(run.broughtBytes + handed.broughtBytes);
+  if (itemCount + handed.count <= RUN_ITEMS_MAX && itemBytes + handed.bytes <= bytesMax) return;
   const message =
-    `The nodes of a run hand on at most ${RUN_ITEMS_MAX} items of ${RUN_ITEM_BYTES_MAX} bytes together. Run the ` +
-    "workflow on fewer documents, or with fewer branches.";
+    `The nodes of this run may hand on ${RUN_ITEMS_MAX} items of ${bytesMax} bytes together, which follows from what ` +
+    "it began with. Run the workflow on fewer documents, or with fewer branches that are joined again.";
   throw new NodeFailedError("run_too_large", message);
 }
 
@@ -167,6 +171,7 @@ export async function recordFailure(
     { kind: "node.failed", nodeId, details: { error_code: code } },
     ...cancelled.map((id) => ({ kind: "node.cancelled" as const, nodeId: id })),
   ]);
+  if (ITEMS_DROPPED_FOR.includes(code)) await dropItems(tx, accountId, runId);
   const nodeRuns = await listNodeRuns(tx, accountId, runId);
   const error = { code, message, details: { node_id: nodeId } };
   const isLastTry = attempt >= STEP_ATTEMPTS_MAX;

@@ -1,5 +1,6 @@
 import type { Pool } from "pg";
 import { backoffMs } from "../../schedule/backoff.ts";
+import { storageRefusalOf } from "../../store/storage.ts";
 import { inTransaction } from "../../store/transaction.ts";
 import type { DefinitionNode } from "../model/definition.ts";
 import { STEP_ATTEMPTS_MAX } from "../model/runs.ts";
@@ -46,12 +47,23 @@ export async function takeStep(work: StepWork, step: ClaimedStep, signal: AbortS
       await giveBackStep(pool, step);
       return "given_back";
     }
-    if (error instanceof NodeFailedError) return await fail(work, step, facts, error);
+    const failure = error instanceof NodeFailedError ? error : storageFailureOf(error);
+    if (failure !== null) return await fail(work, step, facts, failure);
     work.onFault(step, error);
     if (step.attempt >= STEP_ATTEMPTS_MAX) return await fail(work, step, facts, EXHAUSTED);
     const delayMs = backoffMs(step.attempt - 1, RETRY_BACKOFF, work.random());
     return await inTransaction(pool, (tx) => recordRetry(tx, step, facts, delayMs));
   }
+}
+
+/** The account may store no more. Null: the error is another one. */
+function storageFailureOf(error: unknown): NodeFailedError | null {
+  const refusal = storageRefusalOf(error);
+  if (refusal === null) return null;
+  const message =
+    `Runs of the account may store ${refusal.bytesMax} bytes together, ended ones included, and this one would bring ` +
+    "them beyond that. Start it again when older runs are gone, or on fewer documents.";
+  return new NodeFailedError("storage_full", message);
 }
 
 function start(pool: Pool, step: ClaimedStep, facts: StepFacts): Promise<Date | null> {

@@ -11,16 +11,21 @@ const KEPT_MS = 300_000;
 /** Who removes objects has this long; then somebody else does, too. */
 const REMOVED_WITHIN_MS = 300_000;
 
-/** Before anything is stored under these keys. */
+/**
+ * Before anything is stored under these keys.
+ *
+ * @param bytes of each, which count towards the account's documents; 0 for copies, whose documents count already
+ */
 export async function reserveKeys(
   database: Pool | ClientBase,
   accountId: string,
   keys: readonly string[],
+  bytes: number,
 ): Promise<void> {
   await database.query(
-    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at)
-     select $1, unnest($2::text[]), true, now() + $3::float8 * interval '1 millisecond'`,
-    [accountId, keys, RESERVED_MS],
+    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at, bytes)
+     select $1, unnest($2::text[]), true, now() + $3::float8 * interval '1 millisecond', $4`,
+    [accountId, keys, RESERVED_MS, bytes],
   );
 }
 
@@ -38,18 +43,26 @@ export async function takeReserved(
   return new Set(rows.map((row) => row.storage_key));
 }
 
-/** Nobody brings these keys to a document any more; what is there is removed after `keptMs`, or after `KEPT_MS`. */
+export type ReleasedKeys = {
+  readonly keys: readonly string[];
+  /** Of each that was not reserved, in their order; absent: they were. */
+  readonly bytes?: readonly number[];
+  /** Absent: for as long as readers may need it. */
+  readonly keptMs?: number;
+};
+
+/** Nobody brings these keys to a document any more; what is there is removed when its time is over. */
 export async function releaseKeys(
   database: Pool | ClientBase,
   accountId: string,
-  keys: readonly string[],
-  keptMs = KEPT_MS,
+  { keys, bytes = keys.map(() => 0), keptMs = 0 }: ReleasedKeys,
 ): Promise<void> {
   await database.query(
-    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at)
-     select $1, unnest($2::text[]), false, now() + $3::float8 * interval '1 millisecond'
+    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at, bytes)
+     select $1, key, false, now() + $3::float8 * interval '1 millisecond', bytes
+     from unnest($2::text[], $4::bigint[]) as released (key, bytes)
      on conflict (account_id, storage_key) do update set is_reserved = false, remove_at = excluded.remove_at`,
-    [accountId, keys, Math.max(keptMs, KEPT_MS)],
+    [accountId, keys, Math.max(keptMs, KEPT_MS), bytes],
   );
 }
 

@@ -23,6 +23,48 @@ const MEMBERS = `workspace.space_members as m
   join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
   join sealpost.users as u on u.account_id = m.account_id and u.id = m.user_id`;
 
+/** The spaces that the user is a member of. */
+export async function findSpaceIds(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+): Promise<readonly string[]> {
+  const { rows } = await database.query<{ ids: string[] }>({
+    name: "find_space_ids",
+    text: `select array(select space_id from workspace.space_members where account_id = $1 and user_id = $2) as ids`,
+    values: [accountId, userId],
+  });
+  return rows[0]!.ids;
+}
+
+/** Where the space's id is found by the name of a path parameter, $3. */
+const SPACE_OF = {
+  space_id: "$3",
+  document_id: "(select space_id from workspace.documents where account_id = $1 and id = $3)",
+  page_id: "(select space_id from workspace.pages where account_id = $1 and id = $3)",
+  link_id: `(select p.space_id from workspace.page_links as l
+    join workspace.pages as p on p.account_id = $1 and p.id = l.page_id where l.account_id = $1 and l.id = $3)`,
+  workflow_id: "(select space_id from workspace.workflows where account_id = $1 and id = $3)",
+  run_id: "(select space_id from workspace.runs where account_id = $1 and id = $3)",
+} as const;
+
+export type NameInSpace = keyof typeof SPACE_OF;
+export const NAMES_IN_SPACE = Object.keys(SPACE_OF) as readonly NameInSpace[];
+
+/** Whether the user is a member of the space that this is, or is in. */
+export async function isMemberOf(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  name: NameInSpace,
+  id: string,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `select from workspace.space_members
+     where account_id = $1 and user_id = $2 and space_id = ${SPACE_OF[name]}::uuid`,
+    [accountId, userId, id],
+  );
+  return rowCount === 1;
+}
+
 /** Whether the user $2 of the account $1 is a member of the space $3. */
 export const IS_MEMBER =
   "exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3)";

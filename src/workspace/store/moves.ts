@@ -60,6 +60,7 @@ export async function claimMove(pool: Pool, leaseMs: number): Promise<StoredMove
 export type MovedDocument = {
   readonly documentId: string;
   readonly fileName: string;
+  readonly fileSize: number;
   readonly storageKey: string;
   readonly hasContent: boolean;
   readonly storagePrefix: string;
@@ -72,7 +73,8 @@ export async function readMovePage(
   countMax: number,
 ): Promise<readonly MovedDocument[]> {
   const { rows } = await pool.query<MovedDocument>(
-    `select d.id as "documentId", d.file_name as "fileName", d.storage_key as "storageKey",
+    `select d.id as "documentId", d.file_name as "fileName", d.file_size::float8 as "fileSize",
+       d.storage_key as "storageKey",
        d.has_content as "hasContent", s.storage_prefix as "storagePrefix"
      from workspace.documents as d
      join workspace.spaces as s on s.account_id = d.account_id and s.id = d.space_id

@@ -49,6 +49,18 @@ export async function readItems(
   return { items, bytes, isFull: items.length === countMax || bytes >= bytesMax };
 }
 
+/** All that a run has handed on is gone; it is locked, and has ended. What its nodes counted stays. */
+export async function dropItems(tx: ClientBase, accountId: string, runId: string): Promise<void> {
+  await tx.query("delete from workspace.node_items where account_id = $1 and run_id = $2", [
+    accountId,
+    runId,
+  ]);
+  await tx.query(
+    "update workspace.runs set item_count = 0, item_bytes = 0 where account_id = $1 and id = $2",
+    [accountId, runId],
+  );
+}
+
 /** Behind those that the node run has. Its run is locked. */
 export async function insertItems(
   tx: ClientBase,

@@ -102,6 +102,29 @@ export async function listLinks(
   });
 }
 
+/**
+ * Links to pages of a space that a user has made and that still open, newest first. Nobody else may ever have seen
+ * their URLs. `total`: how many there are.
+ */
+export async function listOpenLinksOf(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+  max: number,
+): Promise<{ readonly links: readonly StoredLink[]; readonly total: number }> {
+  const { rows } = await tx.query<StoredLink & { total: number }>(
+    `select ${LINK}, count(*) over ()::integer as total
+     from ${LINKS}
+     join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
+     where l.account_id = $1 and l.created_by = $2 and p.space_id = $3 and l.status = 'ACTIVE'
+       and (l.expires_at is null or l.expires_at > now())
+       and (l.max_visits is null or l.visit_count < l.max_visits)
+     order by l.id desc limit $4`,
+    [accountId, userId, spaceId, max],
+  );
+  return { links: rows, total: rows[0]?.total ?? 0 };
+}
+
 /** What its maker chooses. Null: no limit, no password. */
 export type LinkSettings = {
   readonly label: string;

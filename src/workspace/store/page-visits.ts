@@ -14,6 +14,8 @@ export type OpenedLink = {
   readonly passwordHash: string | null;
   readonly authVersion: number;
   readonly versionId: string;
+  /** Of its text. */
+  readonly versionBytes: number;
 };
 
 /** Null: there is no such link. */
@@ -23,7 +25,7 @@ export async function openLink(pool: Pool, tokenDigest: Uint8Array): Promise<Ope
     text: `
       select l.account_id as "accountId", l.id, l.status, coalesce(l.expires_at <= now(), false) as "isExpired",
         l.max_visits as "maxVisits", l.visit_count::float8 as "visitCount", l.password_hash as "passwordHash",
-        l.auth_version as "authVersion", v.id as "versionId"
+        l.auth_version as "authVersion", v.id as "versionId", octet_length(v.markdown) as "versionBytes"
       from workspace.page_links as l ${SHOWN_VERSION}
       where l.token_digest = $1`,
     values: [tokenDigest],

@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { type Held, hasRoomFor } from "../../model/user-share.ts";
 import type { Definition } from "../model/definition.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/runs.ts";
@@ -119,16 +120,17 @@ export type NewRun = {
   readonly traceparent: string | null;
 };
 
-/** Whether the account may have one more; until the transaction ends, nobody else is told so. */
-export async function hasRoomForRun(tx: ClientBase, accountId: string): Promise<boolean> {
+/** Whether the user may have one more; until the transaction ends, nobody else of the account is told so. */
+export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: SpaceUser): Promise<boolean> {
   await tx.query("select from workspace.workspaces where account_id = $1 for no key update", [accountId]);
-  const { rows } = await tx.query<{ counted: number }>(
-    `select count(*)::integer as counted from (
-       select from workspace.runs where account_id = $1 and completed_at is null limit ${UNFINISHED_RUNS_MAX}
+  const { rows } = await tx.query<Held>(
+    `select count(*)::integer as "inAll", count(*) filter (where requested_by = $2)::integer as "ofUser" from (
+       select requested_by from workspace.runs
+       where account_id = $1 and completed_at is null limit ${UNFINISHED_RUNS_MAX}
      ) as unfinished`,
-    [accountId],
+    [accountId, userId],
   );
-  return rows[0]!.counted < UNFINISHED_RUNS_MAX;
+  return hasRoomFor(1, rows[0]!, UNFINISHED_RUNS_MAX);
 }
 
 /** A run whose first node is the trigger. Returns its id. */
@@ -151,6 +153,8 @@ export type LockedRun = {
   readonly status: RunStatus;
   readonly itemCount: number;
   readonly itemBytes: number;
+  /** Of those, what its sources handed on. */
+  readonly broughtBytes: number;
 };
 
 /**
@@ -161,7 +165,8 @@ export async function lockRun(tx: ClientBase, accountId: string, runId: string):
   const { rows } = await tx.query<LockedRun>({
     name: "lock_run",
     text: `
-      select status, item_count as "itemCount", item_bytes::float8 as "itemBytes"
+      select status, item_count as "itemCount", item_bytes::float8 as "itemBytes",
+        brought_bytes::float8 as "broughtBytes"
       from workspace.runs where account_id = $1 and id = $2 for no key update`,
     values: [accountId, runId],
   });
@@ -216,18 +221,21 @@ export async function setRunEnd(
   );
 }
 
-/** Counts what a step has handed on, in a run that is locked. */
+/** What a step has handed on. */
+export type HandedItems = { readonly count: number; readonly bytes: number; readonly broughtBytes: number };
+
+/** Counts it, in a run that is locked. */
 export async function addRunItems(
   tx: ClientBase,
   accountId: string,
   runId: string,
-  items: number,
-  bytes: number,
+  { count, bytes, broughtBytes }: HandedItems,
 ): Promise<void> {
   await tx.query(
-    `update workspace.runs set item_count = item_count + $3, item_bytes = item_bytes + $4
+    `update workspace.runs
+     set item_count = item_count + $3, item_bytes = item_bytes + $4, brought_bytes = brought_bytes + $5
      where account_id = $1 and id = $2`,
-    [accountId, runId, items, bytes],
+    [accountId, runId, count, bytes, broughtBytes],
   );
 }
 

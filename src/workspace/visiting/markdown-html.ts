@@ -7,6 +7,13 @@ import sanitizeHtml from "sanitize-html";
  * seconds.
  */
 const markdown = new MarkdownIt("default", { html: false, linkify: true });
+/**
+ * In a longer paragraph mail addresses do not become links by themselves: each is looked for in all that follows it
+ * there, which is quadratic. What begins with `https://` does, however long it is.
+ */
+const PARAGRAPH_CHARS_MAX = 10_000;
+const hasAddress = markdown.linkify.test.bind(markdown.linkify);
+markdown.linkify.test = (text) => text.length <= PARAGRAPH_CHARS_MAX && hasAddress(text);
 // Nothing is loaded from anywhere: of an image its description is left.
 markdown.renderer.rules.image = (tokens, at, options, env, self) =>
   markdown.utils.escapeHtml(self.renderInlineAsText(tokens[at]?.children ?? [], options, env));

@@ -1,5 +1,7 @@
 import type { Pool } from "pg";
+import { ANSWER_WITHIN_MS } from "../../api/limits.ts";
 import { addressBucket } from "../../api/rate-limits.ts";
+import type { InTurn } from "../../api/turns.ts";
 import {
   type Counted,
   type CountedPolicy,
@@ -8,7 +10,6 @@ import {
 } from "../../store/rate-limits.ts";
 import type { OpenedLink } from "../store/page-visits.ts";
 import { isPassword } from "./passwords.ts";
-import type { TakeTurn } from "./turns.ts";
 
 /** Wrong passwords of one address for one link, and of all addresses. */
 const BY_ADDRESS: CountedPolicy = { requestsMax: 10, windowSeconds: 900 };
@@ -20,11 +21,15 @@ export type Tried =
   | { readonly kind: "wrong" }
   | { readonly kind: "limited"; readonly retryAfterSeconds: number };
 
-/** @throws TemporarilyUnavailable when too many are waiting */
-export type TryPassword = (link: OpenedLink, password: string, address: string) => Promise<Tried>;
+/** @throws TemporarilyUnavailable when its turn does not come in time */
+export type TryPassword = (
+  link: OpenedLink,
+  password: string,
+  visitor: { readonly address: string; readonly gone: AbortSignal },
+) => Promise<Tried>;
 
-/** @param takeTurn of everybody's passwords */
-export function createPasswordTries(pool: Pool, takeTurn: TakeTurn): TryPassword {
+/** @param inTurn of everybody's passwords */
+export function createPasswordTries(pool: Pool, inTurn: InTurn): TryPassword {
   const count = createRequestCounter(pool);
 
   /** A try counts before it is known to be wrong: only those of one turn can be beyond the limit by chance. */
@@ -41,7 +46,10 @@ export function createPasswordTries(pool: Pool, takeTurn: TakeTurn): TryPassword
     return { kind: "right" };
   }
 
-  return (link, password, address) => takeTurn(link.accountId, () => tryNow(link, password, address));
+  return (link, password, { address, gone }) => {
+    const turn = { waitMs: ANSWER_WITHIN_MS, gone };
+    return inTurn(link.accountId, turn, () => tryNow(link, password, address));
+  };
 }
 
 function limited({ resetMs }: Counted): Tried {

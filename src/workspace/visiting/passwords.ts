@@ -1,6 +1,7 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
 import { promisify } from "node:util";
-import type { TurnLimits } from "./turns.ts";
+import { createTurns, type InTurn } from "../../api/turns.ts";
+import { AccountPlaces } from "../../model/account-places.ts";
 
 const derive = promisify<string, Uint8Array, number, ScryptOptions, Buffer>(scrypt);
 
@@ -11,11 +12,15 @@ const COST = { log2N: 15, r: 8, p: 3 };
 const SALT_BYTES = 16;
 const HASH_BYTES = 32;
 
-/**
- * At once half of the threads that Node has for such work, so that the rest of the service has the others. The last of
- * one account's visitors waits for half a minute.
- */
-export const PASSWORD_TURNS: TurnLimits = { name: "passwords", atOnceMax: 2, waitingMax: 400 };
+/** Of the four threads that Node has for such work: the rest of the service has the others. */
+const AT_ONCE_MAX = 3;
+/** Four passwords. Accounts that have had more lately leave one of the three to those that have not. */
+const LIGHT_MS = 1_000;
+
+/** For all passwords of a process, those that visitors try and those that authors set. */
+export function createPasswordTurns(): InTurn {
+  return createTurns(new AccountPlaces({ placesMax: AT_ONCE_MAX, lightMs: LIGHT_MS }), "a password");
+}
 
 /** In a thread of Node's pool: `scrypt$15$8$3$<salt>$<hash>`. */
 export async function hashPassword(password: string): Promise<string> {

@@ -1,21 +1,29 @@
+import { createHash } from "node:crypto";
 import type { Pool } from "pg";
 import { Piscina } from "piscina";
+import { ANSWER_WITHIN_MS } from "../../api/limits.ts";
 import { TemporarilyUnavailable } from "../../api/problems.ts";
+import { createTurns } from "../../api/turns.ts";
+import { AccountPlaces } from "../../model/account-places.ts";
 import { TtlMap } from "../../model/ttl-map.ts";
-import { readVersion } from "../store/page-visits.ts";
-import { createTurns } from "./turns.ts";
+import { type OpenedLink, readVersion } from "../store/page-visits.ts";
 
 /** What a version shows. */
 export type ShownVersion = { readonly title: string; readonly html: string };
 
+type ShownLink = Pick<OpenedLink, "accountId" | "versionId" | "versionBytes">;
+
 export type Rendering = {
-  /** @throws TemporarilyUnavailable when it takes too much, or too many are waiting */
-  show(accountId: string, versionId: string): Promise<ShownVersion>;
+  /**
+   * @param gone aborted when nobody waits for it any more
+   * @throws TemporarilyUnavailable when it takes too much, or its turn does not come in time
+   */
+  show(link: ShownLink, gone: AbortSignal): Promise<ShownVersion>;
   /**
    * Whether this text can be shown to whoever opens it, on a day that is worse than today.
-   * @throws TemporarilyUnavailable when too many are waiting
+   * @throws TemporarilyUnavailable when its turn does not come in time
    */
-  canShow(accountId: string, markdown: string): Promise<boolean>;
+  canShow(accountId: string, markdown: string, gone: AbortSignal): Promise<boolean>;
   close(): Promise<void>;
 };
 
@@ -23,35 +31,46 @@ export type Rendering = {
 const PUBLISHED_WITHIN_MS = 2_000;
 /** It was published in much less. */
 const SHOWN_WITHIN_MS = 10_000;
-/** Visitors of all pages, and their authors. */
-const WAITING_MAX = 100;
+/** One for whoever comes, the other for accounts whose pages have taken little lately. */
+const THREADS_MAX = 2;
+const LIGHT_MS = 250;
+/** What the slowest texts take. Of accounts that come at once, those with short texts do not wait for all long ones. */
+const MS_PER_BYTE = 0.01;
 const THREAD_MIB_MAX = 256;
 /** Each of up to HTML_CHARS_MAX. */
 const REMEMBERED_MAX = 32;
 const REMEMBERED_MS = 600_000;
+/** Texts that took too much, which would again. Not for long: it may have been a bad day's fault. */
+const TOO_HEAVY_MAX = 1_000;
+const TOO_HEAVY_MS = 60_000;
 const THREAD_IDLE_MS = 60_000;
 
 /**
- * In one thread of its own, which ends when nobody needs it: no author's text keeps requests waiting. Accounts take
- * turns, so that no author's texts keep another's pages waiting for more than one of them.
+ * In threads of its own, which end when nobody needs them: no author's text keeps requests waiting. Accounts have their
+ * shares of them, visitors and authors together, so that no account's texts keep another's pages waiting.
  */
 export function startRendering(pool: Pool): Rendering {
   const thread = new Piscina<string, string>({
     filename: new URL("./markdown-html.ts", import.meta.url).href,
     name: "renderMarkdown",
     minThreads: 0,
-    maxThreads: 1,
+    maxThreads: THREADS_MAX,
     idleTimeout: THREAD_IDLE_MS,
     resourceLimits: { maxOldGenerationSizeMb: THREAD_MIB_MAX },
     env: {},
   });
   // Of one that has no task: tasks are told of their own.
   thread.on("error", () => undefined);
-  const takeTurn = createTurns({ name: "pages to be rendered", atOnceMax: 1, waitingMax: WAITING_MAX });
-  const remembered = new TtlMap<string, Promise<ShownVersion>>({
-    entriesMax: REMEMBERED_MAX,
-    now: () => performance.now(),
+  const places = new AccountPlaces({ placesMax: THREADS_MAX, lightMs: LIGHT_MS });
+  const inTurn = createTurns(places, "a page to be rendered");
+  const turnOf = (bytes: number, gone: AbortSignal) => ({
+    waitMs: ANSWER_WITHIN_MS,
+    gone,
+    expectedMs: bytes * MS_PER_BYTE,
   });
+  const now = () => performance.now();
+  const remembered = new TtlMap<string, ShownVersion>({ entriesMax: REMEMBERED_MAX, now });
+  const tooHeavy = new TtlMap<string, unknown>({ entriesMax: TOO_HEAVY_MAX, now });
 
   /** Rejects for whatever is wrong with the text: it takes too long, too much memory, or becomes too large. */
   async function render(markdown: string, withinMs: number): Promise<string> {
@@ -64,33 +83,49 @@ export function startRendering(pool: Pool): Rendering {
   }
 
   async function showNow(accountId: string, versionId: string): Promise<ShownVersion> {
+    // Whoever was before may have come for the same page.
+    const known = remembered.get(versionId);
+    if (known !== undefined) return known;
+    refuseHeavy(versionId);
     const { title, markdown } = await readVersion(pool, accountId, versionId);
     await waitForThread();
     const html = await render(markdown, SHOWN_WITHIN_MS).catch((cause: unknown) => {
-      throw new TemporarilyUnavailable("a page could not be rendered in time", { cause });
+      tooHeavy.set(versionId, cause, TOO_HEAVY_MS);
+      throw notInTime(cause);
     });
+    remembered.set(versionId, { title, html }, REMEMBERED_MS);
     return { title, html };
   }
 
+  function refuseHeavy(versionId: string): void {
+    if (tooHeavy.has(versionId)) throw notInTime(tooHeavy.get(versionId));
+  }
+
   return {
-    show: async (accountId, versionId) => {
+    show: async ({ accountId, versionId, versionBytes }, gone) => {
       const known = remembered.get(versionId);
-      if (known !== undefined) return await known;
-      const showing = takeTurn(accountId, () => showNow(accountId, versionId));
-      remembered.set(versionId, showing, REMEMBERED_MS);
-      // The next one tries again.
-      showing.catch(() => remembered.delete(versionId));
-      return await showing;
+      if (known !== undefined) return known;
+      refuseHeavy(versionId);
+      return await inTurn(accountId, turnOf(versionBytes, gone), () => showNow(accountId, versionId));
     },
-    // In turns of its own: an account's visitors do not keep its authors waiting.
-    canShow: async (accountId, markdown) =>
-      await takeTurn(`author:${accountId}`, async () => {
+    canShow: async (accountId, markdown, gone) => {
+      const digest = createHash("sha256").update(markdown).digest("base64");
+      if (tooHeavy.has(digest)) return false;
+      return await inTurn(accountId, turnOf(Buffer.byteLength(markdown), gone), async () => {
         await waitForThread();
-        return await render(markdown, PUBLISHED_WITHIN_MS).then(
-          () => true,
-          () => false,
-        );
-      }),
+        try {
+          await render(markdown, PUBLISHED_WITHIN_MS);
+          return true;
+        } catch (error) {
+          tooHeavy.set(digest, error, TOO_HEAVY_MS);
+          return false;
+        }
+      });
+    },
     close: () => thread.destroy(),
   };
+}
+
+function notInTime(cause: unknown): TemporarilyUnavailable {
+  return new TemporarilyUnavailable("a page could not be rendered in time", { cause });
 }

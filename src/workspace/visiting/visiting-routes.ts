@@ -3,6 +3,7 @@ import { type HtmlPage, sendHtml } from "../../api/html-page.ts";
 import type { AddRoutes, Kernel } from "../../api/kernel.ts";
 import { Problem } from "../../api/problems.ts";
 import { beginRequest } from "../../api/request-context.ts";
+import { onGoneOf, untilGone } from "../../api/turns.ts";
 import { LINK_PATH } from "./tokens.ts";
 import { LINK_OVER, NOT_AHEAD, note, passwordForm, shownPage, UNKNOWN_LINK } from "./visit-pages.ts";
 import type { Visit, Visitor } from "./visits.ts";
@@ -46,9 +47,7 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
       onRequest,
       errorHandler,
       handler: async (request, reply) =>
-        isFetchedAhead(request)
-          ? send(reply, 503, NOT_AHEAD)
-          : sendVisit(reply, await visit(visitorOf(request, request.method === "HEAD", null))),
+        isFetchedAhead(request) ? send(reply, 503, NOT_AHEAD) : await showVisit(request, reply, null),
     });
     app.route<WithToken>({
       method: "POST",
@@ -56,9 +55,18 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
       bodyLimit: FORM_BYTES_MAX,
       onRequest,
       errorHandler,
-      handler: async (request, reply) =>
-        sendVisit(reply, await visit(visitorOf(request, false, passwordIn(request)))),
+      handler: async (request, reply) => await showVisit(request, reply, passwordIn(request)),
     });
+    async function showVisit(
+      request: FastifyRequest<WithToken>,
+      reply: FastifyReply,
+      password: string | null,
+    ): Promise<FastifyReply> {
+      const { params, ip, method } = request;
+      const visitor = { token: params.token, password, address: ip, isAsking: method === "HEAD" };
+      const onGone = onGoneOf(request, reply);
+      return sendVisit(reply, await untilGone(onGone, (gone) => visit({ ...visitor, gone })));
+    }
     const path = `${LINK_PATH}/{token}`;
     return [
       { method: "GET", path },
@@ -78,14 +86,6 @@ const PAGE_HEADERS = {
   "x-robots-tag": "noindex",
   "cross-origin-resource-policy": "same-origin",
 };
-
-function visitorOf(
-  { params, ip }: FastifyRequest<WithToken>,
-  isAsking: boolean,
-  password: string | null,
-): Visitor {
-  return { token: params.token, password, address: ip, isAsking };
-}
 
 /** By a browser that guesses what its user opens next. It asks again then; this would be a visit, perhaps the last. */
 function isFetchedAhead({ headers }: FastifyRequest): boolean {

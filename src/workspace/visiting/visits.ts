@@ -22,6 +22,8 @@ export type Visitor = {
   /** Null: none was sent. */
   readonly password: string | null;
   readonly address: string;
+  /** Aborted when nobody waits for the page any more. */
+  readonly gone: AbortSignal;
   /** Only wants to know what it would get: nothing is counted, nothing shown. */
   readonly isAsking: boolean;
 };
@@ -29,17 +31,17 @@ export type Visitor = {
 /** Opens a link. A visit is counted once all is there that it shows, and only counted visits show anything. */
 export async function visit(options: VisitOptions, visitor: Visitor): Promise<Visit> {
   const { pool, rendering, tryPassword } = options;
-  const { token, password, address, isAsking } = visitor;
+  const { token, password, gone, isAsking } = visitor;
   const link = TOKEN.test(token) ? await openLink(pool, digestToken(token)) : null;
   if (link === null) return { kind: "unknown" };
   if (linkState(link) !== "active") return { kind: "over" };
   if (link.passwordHash !== null) {
     if (password === null) return { kind: "asks" };
-    const tried = await tryPassword(link, password, address);
+    const tried = await tryPassword(link, password, visitor);
     if (tried.kind !== "right") return tried;
   }
   if (isAsking) return { kind: "open", shown: null };
-  const shown = await rendering.show(link.accountId, link.versionId);
+  const shown = await rendering.show(link, gone);
   if (await countVisit(pool, link)) return { kind: "open", shown };
   // Meanwhile others made the last visits, or its maker has changed it: whatever it is now.
   return await visit(options, visitor);

@@ -1,10 +1,10 @@
 import { Pool } from "undici";
+import type { SealpostProcess } from "../../support/sealpost-process.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, formatNumber, median } from "../figures.ts";
 import { createKeys } from "../keys.ts";
 import { cpuMicroseconds } from "../measuring/processes.ts";
-import type { RunningApi } from "../processes/api.ts";
 import { seedLog } from "../seeding.ts";
 
 const DELIVERIES = 20_000;
@@ -80,7 +80,7 @@ async function fill({ pool }: BenchDatabase, accountId: string): Promise<Readonl
 
 /** Microseconds per request, by round. The rounds of all reads take turns, so that none has a quieter machine. */
 async function measure(
-  { pid, url }: RunningApi,
+  { pid, url }: SealpostProcess,
   apiKey: string,
   paths: ReadonlyMap<string, string>,
   scale: number,

@@ -60,7 +60,7 @@ async function drain(bench: Bench, inFlight: number, tell: (line: string) => voi
   const last = await takeSnapshot(watched);
   await checkEachOnce(database, published, (await bench.received()).answered - base);
   await dispatcher.stop();
-  for (const line of dispatcher.lines) tell(line);
+  for (const line of dispatcher.texts) tell(line);
   await database.drop();
   return between(first, last);
 }

@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
-import { commandOnPath } from "../../support/command-on-path.ts";
 import { type RunningHaproxy, startHaproxy } from "../../support/haproxy.ts";
+import { findProgram } from "../../support/programs.ts";
 import type { Bench } from "../bench.ts";
 import { type BenchCell, keysMapOf, startCell } from "../cell.ts";
 import type { BenchDatabase } from "../database.ts";
@@ -51,8 +51,8 @@ export const cells: BenchCase<Bench> = {
 
 /** Where HAProxy is. @throws Error saying what is missing */
 function requireMeans(): string {
-  const haproxy = commandOnPath("haproxy");
-  if (haproxy === null || commandOnPath("taskset") === null) {
+  const haproxy = findProgram("haproxy");
+  if (haproxy === null || findProgram("taskset") === null) {
     throw new Error("The cells need HAProxy and taskset: Debian's packages haproxy and util-linux.");
   }
   if (availableParallelism() < NAMES.length) throw new Error("Two cells need two cores.");

@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
+import type { SealpostProcess } from "../../support/sealpost-process.ts";
 import { type Bench, untilAnswered, untilNoneOpen } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase, Figure } from "../figures.ts";
-import type { RunningDispatcher } from "../processes/dispatcher.ts";
 import type { Published } from "../processes/publisher-process.ts";
 
 const ORIGINS = 10_000;
@@ -68,7 +68,7 @@ export const deploy: BenchCase<Bench> = {
     await untilNoneOpen(database);
     await publisher.stop();
     await dispatcher.stop();
-    for (const line of dispatcher.lines) tell(line);
+    for (const line of dispatcher.texts) tell(line);
     await database.drop();
     return [
       { name: "origins", value: remembered, unit: "" },
@@ -108,7 +108,7 @@ async function untilRemembered({ pool }: BenchDatabase, count: number): Promise<
 }
 
 type Exchanged = {
-  readonly dispatcher: RunningDispatcher;
+  readonly dispatcher: SealpostProcess;
   readonly readySeconds: number;
   readonly recoveredSeconds: number;
 };
@@ -116,8 +116,8 @@ type Exchanged = {
 /** Both from the start of the new process, which begins when the old one has ended. */
 async function timeExchange(
   bench: Bench,
-  old: RunningDispatcher,
-  start: () => Promise<RunningDispatcher>,
+  old: SealpostProcess,
+  start: () => Promise<SealpostProcess>,
   perSecond: number,
 ): Promise<Exchanged> {
   await old.stop();

@@ -1,12 +1,12 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Pool } from "undici";
+import type { SealpostProcess } from "../../support/sealpost-process.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, type Figure, formatNumber, median } from "../figures.ts";
 import { createKeys } from "../keys.ts";
 import { cpuMicroseconds } from "../measuring/processes.ts";
 import { cpuBetween, takeSnapshot } from "../measuring/snapshot.ts";
-import type { RunningApi } from "../processes/api.ts";
 import type { AskedProcess } from "../processes/asking.ts";
 import type { Published } from "../processes/publisher-process.ts";
 
@@ -161,7 +161,7 @@ async function measureReaders(bench: Bench, tell: (line: string) => void): Promi
   ];
 }
 
-async function shareOfCore({ pid }: RunningApi, work: () => Promise<void>): Promise<number> {
+async function shareOfCore({ pid }: SealpostProcess, work: () => Promise<void>): Promise<number> {
   const [before, startedAtMs] = [cpuMicroseconds(pid), performance.now()];
   await work();
   return (cpuMicroseconds(pid) - before) / 1_000 / (performance.now() - startedAtMs);

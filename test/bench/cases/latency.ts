@@ -25,7 +25,7 @@ export const latency: BenchCase<Bench> = {
     });
     await publisher.stop();
     await dispatcher.stop();
-    for (const line of dispatcher.lines) tell(line);
+    for (const line of dispatcher.texts) tell(line);
     await database.drop();
     return [
       { name: "p50", value: timed.p50Ms, unit: "ms", goal: { atMost: 4 } },

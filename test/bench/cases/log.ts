@@ -1,4 +1,5 @@
 import type pg from "pg";
+import { wholeAccount } from "../../../src/model/reader.ts";
 import { findDelivery } from "../../../src/store/deliveries.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../../src/store/delivery-filter.ts";
 import { createListDeliveries, type ListDeliveries } from "../../../src/store/delivery-pages.ts";
@@ -137,16 +138,20 @@ async function readOnce(
   let seen: { id: string; analysisId: string } | undefined;
   for (const [name, filter] of Object.entries(FILTERS)) {
     const wanted = { ...NO_FILTER, ...filter };
-    const page = await time(`page, ${name}`, () => listDeliveries(accountId, wanted, null, PAGE_ROWS));
+    const page = await time(`page, ${name}`, () =>
+      listDeliveries(wholeAccount(accountId), wanted, null, PAGE_ROWS),
+    );
     const below = page.next;
     if (below === null) continue;
-    await time(`page behind it, ${name}`, () => listDeliveries(accountId, wanted, below, PAGE_ROWS));
+    await time(`page behind it, ${name}`, () =>
+      listDeliveries(wholeAccount(accountId), wanted, below, PAGE_ROWS),
+    );
     seen = page.items.at(-1) ?? seen;
   }
   if (seen === undefined) return;
   const { id, analysisId } = seen;
-  await time("one delivery", () => findDelivery(pool, accountId, id));
+  await time("one delivery", () => findDelivery(pool, wholeAccount(accountId), id));
   await time("page, analysis id", () =>
-    listDeliveries(accountId, { ...NO_FILTER, analysisId }, null, PAGE_ROWS),
+    listDeliveries(wholeAccount(accountId), { ...NO_FILTER, analysisId }, null, PAGE_ROWS),
   );
 }

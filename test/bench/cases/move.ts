@@ -5,13 +5,13 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { createAccount } from "../../../src/store/accounts.ts";
 import { sequenceEvents } from "../../../src/store/feed.ts";
+import { SECRETS_KEY } from "../../support/installation.ts";
 import { analysisText } from "../analysis.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase } from "../figures.ts";
 import { cpuMicroseconds, memoryMib } from "../measuring/processes.ts";
 import { pidOf } from "../processes/asking.ts";
-import { SECRETS_KEY } from "../processes/dispatcher.ts";
 import { seedLog } from "../seeding.ts";
 
 const DELIVERIES = 200_000;

@@ -8,10 +8,10 @@ import { readConfig } from "../../../src/config/read-config.ts";
 import { scopes } from "../../../src/model/api-keys.ts";
 import { createAccount } from "../../../src/store/accounts.ts";
 import { insertUser } from "../../../src/store/users.ts";
+import { SECRETS_KEY } from "../../support/installation.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, type Figure, median } from "../figures.ts";
-import { SECRETS_KEY } from "../processes/dispatcher.ts";
 import { type Timed, timeStream } from "../timed.ts";
 
 /** The first is what two cores just carry; with the second they have room. */
@@ -116,7 +116,7 @@ async function measure(
   const items = (await going?.ended) ?? 0;
   await publisher.stop();
   await Promise.all([dispatcher.stop(), api.stop()]);
-  for (const line of dispatcher.lines) tell(line);
+  for (const line of dispatcher.texts) tell(line);
   await database.drop();
   await rm(stateDir, { recursive: true });
   if (beside === "runs" && items === 0) {

@@ -74,7 +74,7 @@ async function deliverWith(
   await publisher.ask("stop");
   await publisher.stop();
   await Promise.all(dispatchers.map((dispatcher) => dispatcher.kill()));
-  for (const { lines } of dispatchers) for (const line of lines) tell(line);
+  for (const { texts } of dispatchers) for (const line of texts) tell(line);
   await database.drop();
   return { perSecond: between(first, last).perSecond, rssMib };
 }

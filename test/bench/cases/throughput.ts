@@ -99,7 +99,7 @@ export async function deliver(bench: Bench, wish: DeliverWish): Promise<Delivere
   await checkEachOnce(database, published, (await bench.received()).answered - base.answered);
   await wish.inspect?.(database);
   await dispatcher.stop();
-  for (const line of dispatcher.lines) tell(line);
+  for (const line of dispatcher.texts) tell(line);
   await publisher.stop();
   await database.drop();
   const measured = between(first, last);

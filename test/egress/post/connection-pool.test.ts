@@ -9,7 +9,7 @@ import { sharedAuthority } from "../../support/certificates.ts";
 import { startHostileReceiver } from "../../support/hostile-receiver.ts";
 import { createTestPoster, egressOf, postRequest, type TestPosterOptions } from "../../support/poster.ts";
 import { type Receiver, type ReceiverOptions, startReceiver } from "../../support/receiver.ts";
-import { patience } from "../../support/time-limits.ts";
+import { patience, watchLateness } from "../../support/time-limits.ts";
 
 const open: { close(): Promise<void> }[] = [];
 
@@ -66,10 +66,11 @@ describe("a kept connection", () => {
   it("is ended after the idle time", async () => {
     const { receiver, poster } = await setUp({ limits: { idleMs: 150 } });
     await poster.post(postRequest(receiver.url()));
+    const latenessMs = watchLateness();
     const idleSinceMs = performance.now();
     await receiver.waitForNoConnections();
     expect(performance.now() - idleSinceMs).toBeGreaterThan(100);
-    expect(performance.now() - idleSinceMs).toBeLessThan(150 + patience(550));
+    expect(performance.now() - idleSinceMs).toBeLessThan(150 + patience(550) + latenessMs());
     const none = { openConnections: 0, idleConnections: 0, idleOrigins: 0 };
     await expect.poll(() => poster.gauges(), { interval: 5 }).toMatchObject(none);
   });
@@ -78,9 +79,10 @@ describe("a kept connection", () => {
     const { receiver, poster } = await setUp({}, { answers: [{ headers: { "keep-alive": "timeout=1" } }] });
     await poster.post(postRequest(receiver.url()));
     expect(poster.gauges().idleConnections).toBe(1);
+    const latenessMs = watchLateness();
     const idleSinceMs = performance.now();
     await receiver.waitForNoConnections();
-    expect(performance.now() - idleSinceMs).toBeLessThan(patience(950));
+    expect(performance.now() - idleSinceMs).toBeLessThan(patience(950) + latenessMs());
   });
 
   it("is not kept for as long as a receiver's hint would have it", async () => {

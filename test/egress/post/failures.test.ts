@@ -2,7 +2,12 @@ import { errors } from "undici";
 import { describe, expect, it } from "vitest";
 import { EgressProxyError } from "../../../src/egress/connect/proxy-connector.ts";
 import { TargetError, type TargetErrorCode } from "../../../src/egress/connect/target-error.ts";
-import { classifyAnswerError, classifyConnectError } from "../../../src/egress/post/failures.ts";
+import { TransportFloodedError } from "../../../src/egress/post/connection.ts";
+import {
+  classifyAnswerError,
+  classifyConnectError,
+  classifySlowConnect,
+} from "../../../src/egress/post/failures.ts";
 import { CONNECT_ERRORS } from "../../../src/model/connect-errors.ts";
 import { isErrorCode, outcomeOfErrorCode } from "../../../src/model/error-codes.ts";
 import { TLS_ERRORS } from "../../../src/model/tls-errors.ts";
@@ -29,6 +34,10 @@ describe("an error before the request was begun", () => {
     expect(classifyConnectError(new EgressProxyError("down"))).toBe("egress_proxy_failed");
   });
 
+  it("leaves it to whoever aborted to say why", () => {
+    expect(classifyConnectError(new TargetError("aborted", "x"))).toBe("unexpected_failure");
+  });
+
   it.each([new Error("x"), errorWith("ECONNRESET"), "text", undefined, null])(
     "does not guess what it does not know: %s",
     (error) => {
@@ -37,12 +46,27 @@ describe("an error before the request was begun", () => {
   );
 });
 
+describe("a connection that was not made in time", () => {
+  it.each([
+    [{ dnsMs: null, connectMs: null }, "dns_timeout"],
+    [{ dnsMs: 0, connectMs: null }, "connect_timeout"],
+    [{ dnsMs: 1, connectMs: 0 }, "tls_timeout"],
+    [{ dnsMs: null, connectMs: 5 }, "tls_timeout"],
+  ])("got as far as %j: %s", (timings, expected) => {
+    expect(classifySlowConnect(timings)).toBe(expected);
+  });
+});
+
 describe("an error after the request was begun", () => {
   it.each([
     ["UND_ERR_HEADERS_OVERFLOW", "response_head_too_large"],
     ["UND_ERR_RES_CONTENT_LENGTH_MISMATCH", "bad_response"],
     ["UND_ERR_SOCKET", "connection_closed"],
     ["ECONNRESET", "connection_reset"],
+    ["ECONNABORTED", "connection_reset"],
+    ["EHOSTUNREACH", "connection_reset"],
+    ["ENETUNREACH", "connection_reset"],
+    ["ENETDOWN", "connection_reset"],
     ["EPIPE", "connection_reset"],
     ["ETIMEDOUT", "connection_reset"],
     ["ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED", "tls_protocol"],
@@ -66,6 +90,10 @@ describe("an error after the request was begun", () => {
     expect(classifyAnswerError(errorWith("UND_ERR_SOCKET", "bad response"))).toBe("bad_response");
     expect(classifyAnswerError(errorWith("UND_ERR_SOCKET", "bad upgrade"))).toBe("bad_response");
     expect(classifyAnswerError(errorWith("UND_ERR_SOCKET", "other side closed"))).toBe("connection_closed");
+  });
+
+  it("knows a head that never ends", () => {
+    expect(classifyAnswerError(new TransportFloodedError("x"))).toBe("response_head_too_large");
   });
 
   it("takes an error without a code for unexpected", () => {

@@ -1,10 +1,11 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Poster } from "../../../src/egress/post/post.ts";
 import type { HostileBehaviour } from "../../support/hostile-receiver.ts";
 import { type HostileReceivers, startHostileReceivers } from "../../support/hostile-receivers.ts";
 import { createTestPoster, postRequest } from "../../support/poster.ts";
+import { patience } from "../../support/time-limits.ts";
 
 const AT_ONCE = 1_000;
 const DEADLINE_MS = 15_000;
@@ -69,7 +70,7 @@ it.each<readonly HostileBehaviour[]>([
     const floodBytes = await peakWhilePosting(behaviours);
     expect(floodBytes - silentBytes).toBeLessThan(FLOOD_BYTES_MAX);
     expect(poster.gauges().openConnections).toBe(poster.gauges().idleConnections);
-    await vi.waitFor(() => expect(heldBytes() - heldBefore).toBeLessThan(LEFT_BYTES_MAX));
+    await expect.poll(() => heldBytes() - heldBefore).toBeLessThan(LEFT_BYTES_MAX);
   },
-  180_000,
+  patience(180_000),
 );

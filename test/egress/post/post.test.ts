@@ -6,7 +6,7 @@ import type { Connect } from "../../../src/egress/egress.ts";
 import { createPoster, type Poster } from "../../../src/egress/post/post.ts";
 import { createTestPoster, egressOf, postRequest } from "../../support/poster.ts";
 import { type Receiver, type ReceiverOptions, startReceiver } from "../../support/receiver.ts";
-import { patience } from "../../support/time-limits.ts";
+import { patience, watchLateness } from "../../support/time-limits.ts";
 
 const open: { close(): Promise<void> }[] = [];
 
@@ -178,6 +178,7 @@ describe("a POST that comes to no connection", () => {
     const poster = createTestPoster({ ports: [port] });
     open.push(poster);
     const deadlineMs = patience(200);
+    const latenessMs = watchLateness();
     const result = await poster.post(postRequest(new URL(`https://localhost:${port}/`), { deadlineMs }));
     expect(result).toMatchObject({
       outcome: "tls_failed",
@@ -185,7 +186,7 @@ describe("a POST that comes to no connection", () => {
       mayHaveWritten: false,
       remoteAddress: "127.0.0.1",
     });
-    expect(result.durationMs).toBeLessThan(deadlineMs + patience(100));
+    expect(result.durationMs).toBeLessThan(deadlineMs + patience(100) + latenessMs());
     expect(result.timings.connectMs).toBeGreaterThanOrEqual(0);
   });
 
@@ -194,9 +195,10 @@ describe("a POST that comes to no connection", () => {
       egress: egressOf(() => new Promise(() => {})),
       now: () => performance.now(),
     });
+    const latenessMs = watchLateness();
     const result = await poster.post(postRequest(new URL("https://example.com/"), { deadlineMs: 50 }));
     expect(result).toMatchObject({ errorCode: "connect_timeout", mayHaveWritten: false });
-    expect(result.durationMs).toBeLessThan(50 + patience(100));
+    expect(result.durationMs).toBeLessThan(50 + patience(100) + latenessMs());
   });
 
   it("throws away a connection that comes too late", async () => {
@@ -259,6 +261,7 @@ describe("the deadline", () => {
       },
     });
     const deadlineMs = patience(300);
+    const latenessMs = watchLateness();
     const late = poster.post(postRequest(receiver.url("/late"), { deadlineMs }));
     const patient = poster.post(postRequest(receiver.url("/patient")));
     expect(await late).toMatchObject({
@@ -268,7 +271,7 @@ describe("the deadline", () => {
       mayHaveWritten: true,
     });
     expect((await late).durationMs).toBeGreaterThanOrEqual(deadlineMs - 1);
-    expect((await late).durationMs).toBeLessThan(deadlineMs + patience(100));
+    expect((await late).durationMs).toBeLessThan(deadlineMs + patience(100) + latenessMs());
     slow.pass();
     expect((await patient).outcome).toBe("succeeded");
   });
@@ -284,9 +287,10 @@ describe("the deadline", () => {
     const limits = { bodyReadMs: patience(100) };
     const poster = createTestPoster({ ports: [receiver.port], caPem: receiver.caPem, limits });
     open.push(poster);
+    const latenessMs = watchLateness();
     const result = await poster.post(postRequest(receiver.url()));
     expect(result).toMatchObject({ outcome: "succeeded", responseExcerpt: "begun… [cut off]" });
-    expect(result.durationMs).toBeLessThan(patience(500));
+    expect(result.durationMs).toBeLessThan(patience(500) + latenessMs());
     await receiver.waitForNoConnections();
   });
 });

@@ -1,6 +1,14 @@
 import { fc, it } from "@fast-check/vitest";
 import { describe, expect } from "vitest";
-import { excerptOf, recordableText, recordedHeaders, retryAfterOf } from "../../../src/egress/post/result.ts";
+import {
+  endWithAnswer,
+  endWithError,
+  excerptOf,
+  recordableText,
+  recordedHeaders,
+  retryAfterOf,
+} from "../../../src/egress/post/result.ts";
+import { ATTEMPT_ERROR_CODES, outcomeOfErrorCode } from "../../../src/model/error-codes.ts";
 
 function excerpt(bytes: Buffer | string, more: { isCut?: boolean; headers?: Record<string, string> } = {}) {
   const body = Buffer.from(bytes as string);
@@ -11,6 +19,49 @@ function excerpt(bytes: Buffer | string, more: { isCut?: boolean; headers?: Reco
 function range(first: number, last: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, index) => first + index);
 }
+
+describe("how an attempt ended", () => {
+  const body = { chunks: [Buffer.from("so far")], bytesCount: 6, isCut: true };
+
+  it.each([200, 204, 299])("is a success with status %i, even of an answer that broke off", (statusCode) => {
+    expect(endWithAnswer(statusCode, {}, body, 1_024)).toEqual({
+      outcome: "succeeded",
+      errorCode: null,
+      statusCode,
+      retryAfter: null,
+      responseHeaders: null,
+      responseExcerpt: "so far… [cut off]",
+    });
+  });
+
+  it.each([300, 302, 404, 429, 500, 999])("is a rejection with status %i", (statusCode) => {
+    expect(endWithAnswer(statusCode, { "retry-after": "5" }, body, 1_024)).toMatchObject({
+      outcome: "rejected",
+      errorCode: `status_${statusCode}`,
+      statusCode,
+      retryAfter: "5",
+      responseHeaders: { "retry-after": "5" },
+    });
+  });
+
+  it.each([0, 100, 199, 1_000])("is nothing that anybody knows with status %i", (statusCode) => {
+    expect(() => endWithAnswer(statusCode, {}, body, 1_024)).toThrow(RangeError);
+  });
+
+  it("is told by the error where there was no answer", () => {
+    for (const errorCode of ATTEMPT_ERROR_CODES) {
+      expect(endWithError(errorCode)).toEqual({
+        outcome: outcomeOfErrorCode(errorCode),
+        errorCode,
+        statusCode: null,
+        retryAfter: null,
+        responseHeaders: null,
+        responseExcerpt: null,
+      });
+    }
+    expect(() => endWithError("no_target")).toThrow("no_target is no error of an attempt.");
+  });
+});
 
 describe("recordable text", () => {
   it("loses control characters but line feed and tab", () => {
@@ -26,12 +77,15 @@ describe("recordable text", () => {
     expect(recordableText("a\ud800b\udc00c\u{1f600}")).toBe("abc\u{1f600}");
   });
 
-  it.prop([fc.string({ unit: "binary" })])("is always well formed and free of NUL", (text) => {
-    const kept = recordableText(text);
-    expect(kept.isWellFormed()).toBe(true);
-    expect(kept.includes("\u0000")).toBe(false);
-    expect(recordableText(kept)).toBe(kept);
-  });
+  it.prop([fc.string({ unit: fc.nat(0xffff).map((code) => String.fromCharCode(code)) })])(
+    "is always well formed and free of NUL",
+    (text) => {
+      const kept = recordableText(text);
+      expect(kept.isWellFormed()).toBe(true);
+      expect(kept.includes("\u0000")).toBe(false);
+      expect(recordableText(kept)).toBe(kept);
+    },
+  );
 });
 
 describe("the excerpt of a body", () => {
@@ -58,11 +112,26 @@ describe("the excerpt of a body", () => {
     expect(excerpt(`x${"\u{1f600}".repeat(300)}`)).toBe(`x${"\u{1f600}".repeat(255)}…`);
   });
 
+  it("keeps what the receiver itself could not spell, but for what was cut in half", () => {
+    const text = "a\ufffdb\ufffdc";
+    expect(excerpt(text)).toBe(text);
+    expect(excerpt(text, { isCut: true })).toBe(`${text}… [cut off]`);
+    for (const half of [[0xc3], [0xe2, 0x82], [0xf0, 0x9f, 0x98]])
+      expect(excerpt(Buffer.from([...Buffer.from(text), ...half]), { isCut: true })).toBe(
+        `${text}… [cut off]`,
+      );
+    expect(excerpt(Buffer.alloc(1_024, 0xff)), "three bytes for each of one").toBe(
+      `${"\ufffd".repeat(340)}…`,
+    );
+  });
+
   it("does not show compressed bytes", () => {
     expect(excerpt("\u001f\u008bzzzz", { headers: { "content-encoding": "gzip" } })).toBe(
       "[compressed: gzip]",
     );
-    expect(excerpt("plain", { headers: { "content-encoding": "identity" } })).toBe("plain");
+    for (const encoding of ["identity", "Identity"])
+      expect(excerpt("plain", { headers: { "content-encoding": encoding } })).toBe("plain");
+    expect(excerpt("", { headers: { "content-encoding": "gzip" } })).toBeNull();
   });
 
   it.prop([fc.uint8Array({ maxLength: 3_000 }), fc.boolean()])(

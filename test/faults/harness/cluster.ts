@@ -9,11 +9,11 @@ import { createAccount } from "../../../src/store/accounts.ts";
 import { setEndpoint } from "../../../src/store/endpoints.ts";
 import { writeSettings } from "../../../src/store/publications.ts";
 import { rotateSigningSecret } from "../../../src/store/signing-secrets.ts";
+import { SealpostProcess } from "../../support/sealpost-process.ts";
 import { patience } from "../../support/time-limits.ts";
 import { check, type Verdict } from "./checker.ts";
 import { Producer, type Publication } from "./producer.ts";
 import { ReceiverProcess } from "./receiver-process.ts";
-import { SealpostProcess } from "./sealpost-process.ts";
 
 /** D, the deadline of an attempt: short, so that leases are. */
 export const DEADLINE_MS = patience(1_000);
@@ -114,8 +114,8 @@ export class Cluster {
   /** Resolves with the API's address. */
   async startApi(): Promise<{ readonly process: SealpostProcess; readonly url: string }> {
     const process = this.spawn(["serve"]);
-    const { listening } = await process.ready;
-    return { process, url: String(listening) };
+    await process.ready;
+    return { process, url: process.url };
   }
 
   spawn(
@@ -124,7 +124,8 @@ export class Cluster {
     imports: readonly string[] = [],
     main?: string,
   ): SealpostProcess {
-    const process = new SealpostProcess(command, { ...this.#env, ...env }, imports, main);
+    const nodeFlags = imports.flatMap((url) => ["--import", url]);
+    const process = new SealpostProcess(command, { ...this.#env, ...env }, { nodeFlags, main });
     this.processes.push(process);
     return process;
   }

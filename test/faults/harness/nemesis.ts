@@ -1,9 +1,10 @@
+import { wholeAccount } from "../../../src/model/reader.ts";
 import { replayDelivery } from "../../../src/store/replays.ts";
 import { Chance } from "../../simulation/chance.ts";
+import type { SealpostProcess } from "../../support/sealpost-process.ts";
 import type { Cluster, TestAccount } from "./cluster.ts";
 import type { EndOfServer, OwnPostgres } from "./own-postgres.ts";
 import { until, wait } from "./scenario.ts";
-import type { SealpostProcess } from "./sealpost-process.ts";
 
 const RETENTION_MS = 7 * 86_400_000;
 
@@ -150,7 +151,12 @@ export class Nemesis {
     const publication = this.#chance.pick(this.#cluster.producer.publications);
     if (publication?.deliveryId == null) return;
     const { accountId, deliveryId } = publication;
-    const outcome = await replayDelivery(this.#cluster.pool, accountId, deliveryId, RETENTION_MS);
+    const outcome = await replayDelivery(
+      this.#cluster.pool,
+      wholeAccount(accountId),
+      deliveryId,
+      RETENTION_MS,
+    );
     this.#note(`replay ${outcome}`);
   }
 

@@ -3,8 +3,8 @@
 import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../../src/postgres/embedded.ts";
+import { childrenOf, signal } from "../../support/child-processes.ts";
 import { makeThrowAwayFolder } from "../../support/throw-away-folder.ts";
-import { childrenOf, signal } from "./process-tree.ts";
 
 /** fast and immediate are PostgreSQL's own words; kill is a SIGKILL of the whole server. */
 export type EndOfServer = "fast" | "immediate" | "kill";
@@ -43,7 +43,7 @@ export class OwnPostgres {
   async end(how: EndOfServer): Promise<void> {
     const pid = await this.#pid();
     // The sessions of a killed server would live on for as long as they have something to do.
-    const sessions = how === "kill" ? await childrenOf(pid) : [];
+    const sessions = how === "kill" ? childrenOf(pid) : [];
     process.kill(pid, SIGNALS[how]);
     for (const session of sessions) signal(session, "SIGKILL");
     await this.#server.ended;
@@ -71,7 +71,7 @@ export class OwnPostgres {
   async freeze(): Promise<void> {
     const pid = await this.#pid();
     process.kill(pid, "SIGSTOP");
-    const children = await childrenOf(pid);
+    const children = childrenOf(pid);
     for (const child of children) signal(child, "SIGSTOP");
     this.#frozen = [...children, pid];
   }

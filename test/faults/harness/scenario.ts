@@ -6,7 +6,7 @@ import { Cluster, type ClusterOptions } from "./cluster.ts";
 
 /** Where a scenario is played, and how thoroughly. */
 export type Place = {
-  /** quick: a few seconds, in `npm test`; long: as the figures are promised, in `npm run faults`. */
+  /** quick: a few seconds, in `npm run test:all`; long: as the figures are promised, in `npm run faults`. */
   readonly scale: "quick" | "long";
   /** How long a fault stays that has no end of its own, and that long only where scale is long. */
   readonly minutes: number;

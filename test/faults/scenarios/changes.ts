@@ -1,6 +1,8 @@
 // What people and receivers change while deliveries are under way: secrets, endpoints, replays, odd wishes, odd texts.
+
 import { deepEqual, equal, ok } from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { wholeAccount } from "../../../src/model/reader.ts";
 import { removeEndpoint, setEndpoint } from "../../../src/store/endpoints.ts";
 import { replayDelivery } from "../../../src/store/replays.ts";
 import type { Cluster } from "../harness/cluster.ts";
@@ -35,7 +37,8 @@ export const rotated: Scenario = {
   name: "rotated-and-moved",
   fault: "secret rotated, endpoint changed and removed between attempts",
   play: (place) =>
-    withCluster(place, {}, async (cluster) => {
+    // A day's schedule: no attempt comes before it is hurried, however long what comes between takes.
+    withCluster(place, { env: { RETRY_WINDOW_SECONDS: "86400" } }, async (cluster) => {
       for (const path of ["/old", "/new"]) await cluster.receiver.behave(path, { status: 503 });
       const { accountId } = await cluster.createAccount("/old");
       const { deliveryId } = await cluster.producer.publish(accountId);
@@ -82,13 +85,18 @@ export const replayed: Scenario = {
       const counts: Record<string, number> = {};
       for (let n = 0; n < rounds; n++) {
         const { deliveryId } = place.chance.pick(publications);
-        const outcome = await replayDelivery(cluster.pool, accountId, deliveryId!, RETENTION_MS);
+        const outcome = await replayDelivery(
+          cluster.pool,
+          wholeAccount(accountId),
+          deliveryId!,
+          RETENTION_MS,
+        );
         counts[outcome] = (counts[outcome] ?? 0) + 1;
         await wait(place.chance.between(0, 60));
       }
       await cluster.receiver.behave("/", { jitterMs: 120 });
       for (const { deliveryId } of publications) {
-        await replayDelivery(cluster.pool, accountId, deliveryId!, RETENTION_MS);
+        await replayDelivery(cluster.pool, wholeAccount(accountId), deliveryId!, RETENTION_MS);
       }
       await cluster.drain(90_000);
       const verdict = await cluster.check();

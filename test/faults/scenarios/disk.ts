@@ -1,59 +1,29 @@
 // A disk with nothing left on it.
 
 import { equal } from "node:assert/strict";
-import { execFile } from "node:child_process";
-import { mkdtemp, open, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
+import { fill, mountDisk } from "../../support/small-disk.ts";
 import { countsOf, expectSafe, type Scenario, until, wait, withCluster } from "../harness/scenario.ts";
 import { withPostgres } from "./database.ts";
 
-const run = promisify(execFile);
 const DISK_MEGABYTES = 192;
 /** Small files of its own log, so that a full disk is felt soon. */
 const SETTINGS = { max_wal_size: "64MB", min_wal_size: "32MB", wal_recycle: "off" };
-
-/** A disk of its own that can be filled. Null: this machine lets us mount none. */
-async function mountDisk(): Promise<{ readonly folder: string; unmount(): Promise<void> } | null> {
-  const folder = await mkdtemp("/tmp/sealpost-disk-");
-  try {
-    await run("mount", ["-t", "tmpfs", "-o", `size=${DISK_MEGABYTES}m`, "tmpfs", folder]);
-  } catch {
-    await rm(folder, { recursive: true });
-    return null;
-  }
-  return {
-    folder,
-    unmount: async () => {
-      await run("umount", ["-l", folder]);
-      await rm(folder, { recursive: true });
-    },
-  };
-}
-
-/** Writes until nothing fits any more. */
-async function fill(path: string): Promise<void> {
-  const file = await open(path, "a");
-  try {
-    for (let bytes = 1_048_576; bytes >= 1; ) {
-      const { bytesWritten } = await file.write(Buffer.alloc(bytes)).catch(() => ({ bytesWritten: 0 }));
-      if (bytesWritten < bytes) bytes = Math.floor(bytes / 16);
-    }
-  } finally {
-    await file.close();
-  }
-}
 
 export const diskFull: Scenario = {
   name: "disk-full",
   fault: "the database's disk is full, whether or not the server survives that",
   play: async (place) => {
-    const disk = await mountDisk();
+    const disk = await mountDisk(DISK_MEGABYTES);
     if (disk === null) return { "not played": "this machine lets us mount no disk of our own" };
     try {
       return await withPostgres({ dataDir: join(disk.folder, "db"), settings: SETTINGS }, (postgres) =>
         withCluster(place, { databaseUrl: postgres.url, dispatchers: 1 }, async (cluster) => {
           const { accountId } = await cluster.createAccount();
+          const api = await cluster.startApi();
+          const isReady = async () => (await fetch(new URL("/readyz", api.url))).status === 200;
+          equal(await isReady(), true);
           const { publications } = cluster.producer;
           const publishing = new AbortController();
           // Big texts, so that the server needs new space all the time.
@@ -69,11 +39,13 @@ export const diskFull: Scenario = {
             while (!isFelt()) await fill(filler).then(() => wait(20));
           })();
           await refilling;
+          await until(async () => !(await isReady()));
           await wait(place.scale === "quick" ? 1_500 : 20_000);
           const acknowledgedWhileFull = publications.filter((one) => one.acknowledgedAtMs !== null).length;
           const hasSurvived = postgres.isRunning;
           await rm(filler);
           if (!postgres.isRunning) await postgres.startAgain();
+          await until(isReady);
           const count = publications.length;
           await until(() => publications.length > count + 5);
           publishing.abort();

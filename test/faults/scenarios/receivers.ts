@@ -26,16 +26,26 @@ const WITHOUT_TLS = [
 /** More than with as many ordinary receivers at once: a thousand TLS connections take their room by themselves. */
 const RSS_GROWTH_MAX = 50_000_000;
 
+/**
+ * How often each is done while memory is watched. The room that V8 and malloc take once and keep is there only after
+ * the second time: ordinary receivers alone went from 218 MB to 262, and stayed there. And what hostile ones left
+ * behind would grow from one time to the next.
+ */
+const LONG_ROUNDS = 3;
+
 /** Where the ordinary receivers are, who answer after a while. */
 const ORDINARY = "/ordinary";
 
-type AttemptFigures = { longest_ms: number; unexpected: number };
+type AttemptFigures = { ordinary_ms: number; longest_ms: number; unexpected: number };
 
-async function attemptFigures(cluster: Cluster): Promise<AttemptFigures> {
+/** The longest attempt at an ordinary receiver, and at any other; how many failed unexpectedly. */
+async function attemptFigures(cluster: Cluster, ordinaryId: string): Promise<AttemptFigures> {
   const { rows } = await cluster.pool.query<AttemptFigures>(
-    `select max(extract(epoch from ended_at - started_at) * 1000)::float8 as longest_ms,
+    `select max(ms) filter (where account_id = $1) as ordinary_ms,
+       max(ms) filter (where account_id <> $1) as longest_ms,
        count(*) filter (where error_code = 'unexpected_failure')::integer as unexpected
-     from sealpost.attempts`,
+     from sealpost.attempts, lateral (select (extract(epoch from ended_at - started_at) * 1000)::float8 as ms) as took`,
+    [ordinaryId],
   );
   return rows[0]!;
 }
@@ -65,9 +75,10 @@ export const hostile: Scenario = {
   fault: "every kind of hostile receiver at once: slow, endless, garbage, bad TLS, resets, bombs",
   play: async (place) => {
     const isQuick = place.scale === "quick";
-    const deadlineMs = isQuick ? patience(2_000) : 5_000;
+    const deadlineMs = patience(isQuick ? 2_000 : 5_000);
     const behaviours = Object.keys(HOSTILE_BEHAVIOURS) as HostileBehaviour[];
     // Lanes begin with two at a time, so a thousand at once need five hundred of them.
+    const rounds = isQuick ? 1 : LONG_ROUNDS;
     const accountsEach = isQuick ? 1 : Math.ceil(500 / behaviours.length);
     const receivers = await startHostileReceivers();
     const env = {
@@ -87,13 +98,23 @@ export const hostile: Scenario = {
         async (cluster) => {
           const lanes = behaviours.length * accountsEach;
           const ordinary = await cluster.createAccount();
-          await cluster.receiver.behave(ORDINARY, { delayMs: deadlineMs / 4 });
-          for (let n = 0; n < lanes; n++) {
-            const url = cluster.receiver.url(ORDINARY, `h${n}.localhost`);
-            await cluster.producer.publishMany(2, ordinary.accountId, url);
-          }
+          const delayMs = deadlineMs / 4;
+          await cluster.receiver.behave(ORDINARY, { delayMs });
+          const publishOrdinary = async () => {
+            for (let n = 0; n < lanes; n++) {
+              const url = cluster.receiver.url(ORDINARY, `h${n}.localhost`);
+              await cluster.producer.publishMany(2, ordinary.accountId, url);
+            }
+          };
+          await publishOrdinary();
           const dispatcher = await cluster.startDispatcher();
-          const rssOrdinary = await dispatcher.peakRssBytes(() => cluster.drain(120_000));
+          const rssOrdinary = await dispatcher.peakRssBytes(async () => {
+            await cluster.drain(120_000);
+            for (let round = 1; round < rounds; round++) {
+              await publishOrdinary();
+              await cluster.drain(120_000);
+            }
+          });
           const accountIds: string[] = [];
           for (let n = 0; n < accountsEach; n++) {
             for (const behaviour of behaviours) {
@@ -104,11 +125,19 @@ export const hostile: Scenario = {
           const healthy = await cluster.createAccount();
           let drainedMs = 0;
           const rssHostile = await dispatcher.peakRssBytes(async () => {
-            await Promise.all(accountIds.map((accountId) => cluster.producer.publishMany(2, accountId)));
-            for (let n = 0; n < 20; n++) await cluster.producer.publish(healthy.accountId);
-            drainedMs = await cluster.drain(120_000);
+            for (let round = 0; round < rounds; round++) {
+              await Promise.all(accountIds.map((accountId) => cluster.producer.publishMany(2, accountId)));
+              for (let n = 0; n < 20; n++) await cluster.producer.publish(healthy.accountId);
+              drainedMs = await cluster.drain(120_000);
+            }
           });
-          const { longest_ms: longestMs, unexpected } = await attemptFigures(cluster);
+          const {
+            longest_ms: longestMs,
+            unexpected,
+            ...figures
+          } = await attemptFigures(cluster, ordinary.accountId);
+          // As many handshakes at once, on this machine, now.
+          const lateMs = figures.ordinary_ms - delayMs;
           const verdict = await cluster.check();
           equal(verdict.lost + verdict.unexpected + verdict.forged, 0, verdict.complaints.join("\n"));
           equal(dispatcher.errors, "");
@@ -116,12 +145,8 @@ export const hostile: Scenario = {
           const requestBytes = await receivers.requestBytes();
           for (const behaviour of WITHOUT_TLS) equal(requestBytes[behaviour], 0, behaviour);
           const growth = rssHostile - rssOrdinary;
-          // The machine is busy while everything is tested; alone it keeps to a tenth of a second.
-          expectAtMost(
-            longestMs,
-            deadlineMs + (isQuick ? patience(1_000) : 100),
-            "ms of the longest attempt",
-          );
+          const slackMs = patience(isQuick ? 1_000 : 100);
+          expectAtMost(longestMs, deadlineMs + lateMs + slackMs, "ms of the longest attempt");
           expectAtMost(growth, RSS_GROWTH_MAX, "bytes that the dispatcher grew by");
           deepEqual(await codesOf(cluster, healthy.accountId), [null]);
           return {
@@ -129,6 +154,7 @@ export const hostile: Scenario = {
             behaviours: behaviours.length,
             "deadline ms": deadlineMs,
             "longest attempt ms": Math.round(longestMs),
+            "late beside ordinary ones ms": Math.round(lateMs),
             "RSS ordinary MB": Math.round(rssOrdinary / 1_000_000),
             "RSS growth MB": Math.round(growth / 1_000_000),
             "healthy p99 ms": p99(latencies(cluster, healthy.accountId)),

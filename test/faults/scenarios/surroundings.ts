@@ -5,6 +5,7 @@ import { request } from "node:http";
 import pg from "pg";
 import { startEgressProxy } from "../../support/egress-proxy.ts";
 import { freePort } from "../../support/ports.ts";
+import { SealpostProcess } from "../../support/sealpost-process.ts";
 import type { Cluster } from "../harness/cluster.ts";
 import {
   countsOf,
@@ -15,7 +16,6 @@ import {
   wait,
   withCluster,
 } from "../harness/scenario.ts";
-import { SealpostProcess } from "../harness/sealpost-process.ts";
 
 async function attemptsSoFar(cluster: Cluster): Promise<number> {
   const { rows } = await cluster.pool.query<{ n: number }>(

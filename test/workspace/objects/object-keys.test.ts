@@ -81,8 +81,8 @@ describe("a key's path", () => {
   );
 });
 
-describe.each(storeKinds)("$name", ({ isHere, open }) => {
-  describe.skipIf(!isHere)("(if that can be had)", () => {
+describe.each(storeKinds)("$name", ({ tags, open }) => {
+  describe("takes and refuses keys", { tags }, () => {
     let opened: OpenStore;
     let store: ObjectStore;
 

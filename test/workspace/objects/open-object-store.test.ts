@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, test } from "vitest";
-import { untilFinished } from "../../support/command.ts";
+import { untilFinished } from "../../support/child-processes.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "sealpost-objects-"));
 afterAll(() => rm(folder, { recursive: true }));

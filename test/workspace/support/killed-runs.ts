@@ -3,9 +3,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import { publish } from "../../support/installation.ts";
 import { ask } from "../../support/sealpost-api.ts";
-import type { RunningProcess } from "../../support/sealpost-processes.ts";
+import { killRepeatedly, type SealpostProcess } from "../../support/sealpost-process.ts";
 import { patience } from "../../support/time-limits.ts";
-import { childrenOf, openRunSite, type RunSite } from "./run-processes.ts";
+import { openRunSite, type RunSite } from "./run-processes.ts";
 import { chain, publishedAnalyses } from "./runs.ts";
 
 const DISPATCHERS = 2;
@@ -62,26 +62,29 @@ export async function expectRunsToSurvive({
     await using _ = startEngine(site);
     const timeout = patience(60_000) + count * 200;
     let cut = 0;
-    let processes = await startAll();
-    let killed = 0;
-    callers.startUpTo(Math.min(STARTED_AT_ONCE, count));
-    for (; killed < kills && (callers.asked() < count || (await unfinished()) > 0); killed++) {
-      const before = await events();
-      await expect
-        .poll(async () => (await events()) > before || (await unfinished()) === 0, { timeout })
-        .toBe(true);
-      await sleep(liveMs);
-      callers.startUpTo(Math.min(callers.asked() + STARTED_AT_ONCE, count));
-      await sleep(killed % 10);
-      await Promise.all(processes.map(killAll));
-      cut += await countRowsWhere("node_runs", "lease_token is not null and next_at > now()");
-      if (endsLeases) {
+    const killed = await killRepeatedly({
+      count: kills,
+      start: startAll,
+      until: async (kill) => {
+        callers.startUpTo(Math.min(STARTED_AT_ONCE, count));
+        if (kill > 0 && callers.asked() === count && (await unfinished()) === 0) return false;
+        const before = await events();
+        await expect
+          .poll(async () => (await events()) > before || (await unfinished()) === 0, { timeout })
+          .toBe(true);
+        await sleep(liveMs);
+        callers.startUpTo(Math.min(callers.asked() + STARTED_AT_ONCE, count));
+        return await sleep(kill % 10);
+      },
+      between: async () => {
+        cut += await countRowsWhere("node_runs", "lease_token is not null and next_at > now()");
+        if (!endsLeases) return;
         await database.pool.query(
           "update workspace.node_runs set next_at = now() where lease_token is not null",
         );
-      }
-      processes = await startAll();
-    }
+      },
+    });
+    const processes = await startAll();
     callers.startUpTo(count);
     const ids = await callers.started();
     await expect.poll(unfinished, { timeout, interval: 100 }).toBe(0);
@@ -105,7 +108,7 @@ export async function expectRunsToSurvive({
         ...["run.created", "run.started", "run.succeeded"],
       ]);
     }
-    await Promise.all(processes.map(({ end }) => end("SIGTERM")));
+    await Promise.all(processes.map((one) => one.stop()));
     console.log(
       `${count} runs were started and ended once each while all was killed ${killed} times: ${cut} steps were cut, ` +
         `and ${callers.cut()} requests`,
@@ -158,8 +161,8 @@ function callersOf({ api: { account } }: RunSite, workflowId: string) {
     }
   };
   return {
-    turnTo: ({ told }: RunningProcess) => {
-      url = String(told.listening);
+    turnTo: (serve: SealpostProcess) => {
+      url = serve.url;
     },
     startUpTo: (count: number) => {
       while (asked.length < count) asked.push(start(asked.length));
@@ -168,18 +171,4 @@ function callersOf({ api: { account } }: RunSite, workflowId: string) {
     started: () => Promise.all(asked),
     cut: () => cut,
   };
-}
-
-/** With the process of its steps, which would otherwise end by itself. */
-async function killAll(running: RunningProcess): Promise<void> {
-  const children = await childrenOf(running);
-  const ended = running.end("SIGKILL");
-  for (const pid of children) {
-    try {
-      process.kill(pid, "SIGKILL");
-    } catch {
-      // It has ended.
-    }
-  }
-  await ended;
 }

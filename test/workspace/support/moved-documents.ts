@@ -6,7 +6,7 @@ import { expect } from "vitest";
 import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
 import { createTestDatabase } from "../../support/database.ts";
 import { startTestApi } from "../../support/sealpost-api.ts";
-import { startProcess } from "../../support/sealpost-processes.ts";
+import { killRepeatedly, startProcess } from "../../support/sealpost-process.ts";
 import { patience } from "../../support/time-limits.ts";
 import { documentsOf } from "./documents.ts";
 import { endLeases, keysInRows, keysInStore, settle } from "./moving.ts";
@@ -55,16 +55,27 @@ export async function moveWhileRead(documentCount: number, readerCount: number, 
     );
     return rows[0]!.n;
   };
-  for (let kill = 0; kill <= KILLS; kill++) {
+  let prefix: unknown;
+  const startMovers = async (kill: number) => {
     const { body: space } = await documents.renameSpace(space_id, `to there ${kill}`);
-    const movers = await Promise.all([1, 2].map(() => startProcess("dispatch", database, env)));
-    const isLast = kill === KILLS;
-    const enough = isLast ? documentCount : (documentCount * (kill + 1)) / (2 * KILLS);
-    const moved = () => countMoved(space.storage_prefix);
-    await expect.poll(moved, { timeout: patience(withinMs), interval: 5 }).toBeGreaterThanOrEqual(enough);
-    await Promise.all(movers.map(({ end }) => end(isLast ? "SIGTERM" : "SIGKILL")));
-    await endLeases(database.pool);
-  }
+    prefix = space.storage_prefix;
+    const dispatch = () => startProcess("dispatch", { DATABASE_URL: database.url, ...env });
+    return await Promise.all([dispatch(), dispatch()]);
+  };
+  const untilMoved = (count: number) =>
+    expect
+      .poll(() => countMoved(prefix), { timeout: patience(withinMs), interval: 5 })
+      .toBeGreaterThanOrEqual(count);
+  await killRepeatedly({
+    count: KILLS,
+    start: startMovers,
+    until: (kill) => untilMoved((documentCount * (kill + 1)) / (2 * KILLS)),
+    between: () => endLeases(database.pool),
+  });
+  const last = await startMovers(KILLS);
+  await untilMoved(documentCount);
+  await Promise.all(last.map((one) => one.stop()));
+  await endLeases(database.pool);
   isOver = true;
   await Promise.all(readers);
   const objects = await openFileStore(join(folder, "objects"));

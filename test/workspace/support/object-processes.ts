@@ -1,7 +1,7 @@
 // Processes of their own that use an object store.
 import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { untilFinished } from "../../support/command.ts";
+import { untilFinished } from "../../support/child-processes.ts";
 import type { StoreAddress } from "./object-stores.ts";
 
 const folder = fileURLToPath(new URL("../objects/processes/", import.meta.url));

@@ -7,7 +7,7 @@ import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts
 import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
 import { s3Limits } from "../../../src/workspace/objects/s3-limits.ts";
 import { openS3Store } from "../../../src/workspace/objects/s3-store.ts";
-import { findS3Server, S3_SERVER_WANTED, startS3Server } from "./s3-server.ts";
+import { startS3Server } from "./s3-server.ts";
 
 /** How a process of its own opens the same store. */
 export type StoreAddress = { readonly folder: string } | { readonly s3: S3Options };
@@ -21,8 +21,8 @@ export type OpenStore = {
 
 export type StoreKind = {
   readonly name: string;
-  /** False: `name` says what is missing. */
-  readonly isHere: boolean;
+  /** "slow": of the second tier. */
+  readonly tags: string[];
   /** At which sizes it does something else. */
   readonly partBytes: number;
   open(): Promise<OpenStore>;
@@ -33,7 +33,7 @@ const PART_BYTES = 5 * 1_024 * 1_024;
 
 const files: StoreKind = {
   name: "the file system",
-  isHere: true,
+  tags: [],
   partBytes: 256 * 1_024,
   open: async () => {
     const folder = await mkdtemp(join(tmpdir(), "sealpost-objects-"));
@@ -46,15 +46,13 @@ const files: StoreKind = {
   },
 };
 
-const program = findS3Server();
-
 const s3: StoreKind = {
-  name: program === null ? `S3 (${S3_SERVER_WANTED})` : "S3",
-  isHere: program !== null,
+  name: "S3",
+  tags: ["slow"],
   partBytes: PART_BYTES,
   open: async () => {
     const folder = await mkdtemp(join(tmpdir(), "sealpost-s3-"));
-    const server = await startS3Server(program ?? "", folder);
+    const server = await startS3Server(folder);
     const limits = { partBytes: PART_BYTES, copyPartBytes: PART_BYTES };
     const store = openS3Store(server.options, { ...s3Limits, ...limits });
     const close = async () => {

@@ -1,12 +1,12 @@
 // A real S3 server (versitygw, which .ci/install-s3-server builds), on loopback, with its files in a folder.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { accessSync, constants, mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
 import { freePort } from "../../support/ports.ts";
+import { s3Server } from "../../support/programs.ts";
 import { patience } from "../../support/time-limits.ts";
 
 export type S3Server = {
@@ -14,33 +14,16 @@ export type S3Server = {
   close(): Promise<void>;
 };
 
-const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 const BUCKET = "documents";
 const READY_WITHIN_MS = 20_000;
 
-/** Null if it is not installed. */
-export function findS3Server(): string | null {
-  const script = readFileSync(join(ROOT, ".ci", "install-s3-server"), "utf8");
-  const [, version = ""] = /^version=(\S+)/m.exec(script) ?? [];
-  const program = join(ROOT, ".cache", "versitygw", version, "versitygw");
-  try {
-    accessSync(program, constants.X_OK);
-    return program;
-  } catch {
-    return null;
-  }
-}
-
-/** What to say where it is missing. */
-export const S3_SERVER_WANTED = "needs versitygw: run .ci/install-s3-server";
-
 /** Starts one with an empty bucket. `folder` is to be on a file system with extended attributes. */
-export async function startS3Server(program: string, folder: string): Promise<S3Server> {
+export async function startS3Server(folder: string): Promise<S3Server> {
   const port = await freePort();
   const keys = { accessKeyId: "AKIATESTOFOBJECTS", secretAccessKey: "planted-secret-of-the-object-store" };
   for (const name of ["iam", join("data", BUCKET)]) mkdirSync(join(folder, name), { recursive: true });
   const child = spawn(
-    program,
+    s3Server(),
     [
       "--port",
       `127.0.0.1:${port}`,

@@ -15,11 +15,10 @@ export type S3Site = {
   readonly objects: ObjectStore;
 };
 
-/** @param program what `findS3Server` has found */
-export async function openS3Site(program: string | null, resources: AsyncDisposableStack): Promise<S3Site> {
+export async function openS3Site(resources: AsyncDisposableStack): Promise<S3Site> {
   const folder = await mkdtemp(join(tmpdir(), "sealpost-s3-"));
   resources.defer(() => rm(folder, { recursive: true }));
-  const server = await startS3Server(program ?? "", folder);
+  const server = await startS3Server(folder);
   resources.defer(() => server.close());
   const { bucket, endpoint, accessKeyId, secretAccessKey } = server.options;
   const objects = openS3Store(server.options);

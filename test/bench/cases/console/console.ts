@@ -1,12 +1,12 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { openConsole } from "../../../../src/app/console-link.ts";
-import { HAS_BROWSER } from "../../../support/browser.ts";
+import { findProgram } from "../../../support/programs.ts";
+import type { SealpostProcess } from "../../../support/sealpost-process.ts";
 import type { Bench } from "../../bench.ts";
 import type { BenchDatabase } from "../../database.ts";
 import { type BenchCase, type Figure, median, percentile } from "../../figures.ts";
 import { takeSnapshot } from "../../measuring/snapshot.ts";
-import type { RunningApi } from "../../processes/api.ts";
 import { countSeeded, seedLog } from "../../seeding.ts";
 import { timeStream } from "../../timed.ts";
 import { loadPages } from "./page-loads.ts";
@@ -140,11 +140,11 @@ async function answers({ base, open }: Viewers, durationMs: number): Promise<Fig
 
 async function paints(
   { pool }: BenchDatabase,
-  { url }: RunningApi,
+  { url }: SealpostProcess,
   accountId: string,
   tell: (line: string) => void,
 ): Promise<Figure[]> {
-  if (!HAS_BROWSER) {
+  if (findProgram("chromium") === null) {
     tell(
       "there is no Chromium (Debian's package chromium): what a browser makes of the page is not measured",
     );

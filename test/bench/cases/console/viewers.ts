@@ -2,8 +2,8 @@
 import { Pool } from "undici";
 import { openConsole } from "../../../../src/app/console-link.ts";
 import { postForm, tokenOf } from "../../../support/console.ts";
+import type { SealpostProcess } from "../../../support/sealpost-process.ts";
 import type { BenchDatabase } from "../../database.ts";
-import type { RunningApi } from "../../processes/api.ts";
 
 const LINK_SECONDS = 60;
 
@@ -21,7 +21,7 @@ export type Opened = { readonly status: number; readonly text: string; readonly 
 
 export async function enterViewers(
   database: BenchDatabase,
-  api: RunningApi,
+  api: SealpostProcess,
   accountId: string,
   count: number,
 ): Promise<Viewers> {
@@ -48,7 +48,7 @@ export async function enterViewers(
   };
 }
 
-async function enter({ pool }: BenchDatabase, api: RunningApi, accountId: string): Promise<string> {
+async function enter({ pool }: BenchDatabase, api: SealpostProcess, accountId: string): Promise<string> {
   const { url } = await openConsole(pool, accountId, { publicUrl: api.url, linkSeconds: LINK_SECONDS });
   const entered = await postForm(api.url, "/console/enter", { t: tokenOf(new URL(url)) });
   const cookie = entered.headers.get("set-cookie")?.split(";")[0];

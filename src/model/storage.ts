@@ -1,0 +1,60 @@
+/**
+ * What an account stores, by kind.
+ *
+ * analyses: what it has published, for as long as it is kept, 2 KiB each for its rows in the log, and attempts
+ * replays: bulk replays, ended ones included, and what they have started or have still to start
+ * answers: of its writes, for their Idempotency-Keys, of one day (UTC), at 1 KiB and the body
+ * documents: their contents, uploads under way included, and 1 KiB for each document, folder and space
+ * leftovers: what renames and uploads that did not count leave in the object store until it is removed
+ * pages: drafts, versions, and 1 KiB for each of them and each link
+ * workflows: drafts, versions, and 1 KiB for each
+ * runs: inputs and items of runs, ended ones included, and what tells of them
+ */
+export const STORAGE_KINDS = [
+  "analyses",
+  "replays",
+  "answers",
+  "documents",
+  "leftovers",
+  "pages",
+  "workflows",
+  "runs",
+] as const;
+export type StorageKind = (typeof STORAGE_KINDS)[number];
+
+/**
+ * Of `ACCOUNT_STORAGE_BYTES_MAX`. Together they are all of it but for leftovers, which are gone soon, and may be as
+ * much as documents: a space that has them all can be renamed twice a day.
+ */
+const SHARES: Readonly<Record<Exclude<StorageKind, "analyses">, number>> = {
+  documents: 10 / 16,
+  leftovers: 10 / 16,
+  runs: 5 / 32,
+  pages: 1 / 16,
+  replays: 1 / 16,
+  workflows: 1 / 32,
+  answers: 1 / 16,
+};
+
+/** Of each kind how much an account may store; null: any amount. */
+export type StorageLimits = Readonly<Record<StorageKind, number | null>>;
+
+/** @param analysesBytesMax null: any amount */
+export function storageLimitsOf(storageBytesMax: number, analysesBytesMax: number | null): StorageLimits {
+  const shares = Object.entries(SHARES).map(([kind, share]) => [kind, Math.floor(storageBytesMax * share)]);
+  return { ...Object.fromEntries(shares), analyses: analysesBytesMax };
+}
+
+/** The rows of a delivery in the log, with their entries in indexes: so much is counted for each, besides attempts. */
+export const LOG_BYTES_PER_ANALYSIS = 2_048;
+
+/** What one kind comes to. */
+export type StorageUse = {
+  readonly kind: StorageKind;
+  readonly bytes: number;
+  /** Null: any amount. */
+  readonly bytesMax: number | null;
+};
+
+/** The SQLSTATE that refuses what would be more: see sql/0042_storage.sql. */
+export const STORAGE_FULL_STATE = "SP009";

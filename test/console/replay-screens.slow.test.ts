@@ -1,0 +1,171 @@
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type BrowsedConsole, browseConsole } from "../support/console-browser.ts";
+import { layDeliveries } from "../support/console-deliveries.ts";
+import type { TestDatabase } from "../support/database.ts";
+import { countRows } from "../support/installation.ts";
+import { faultsOf } from "../support/page-faults.ts";
+import type { TestAccount, TestApi } from "../support/sealpost-api.ts";
+
+const WISH = { permissions: ["webhooks:read", "webhooks:replay"], time_zone: "Europe/Berlin" };
+const BULK = "Replay all that match";
+
+describe("filters and bulk replays in a browser", () => {
+  let database: TestDatabase;
+  let api: TestApi;
+  let stage: BrowsedConsole;
+  let account: TestAccount;
+
+  beforeAll(async () => {
+    stage = await browseConsole();
+    ({ database, api } = stage);
+  });
+  afterAll(async () => {
+    await stage.close();
+  });
+  beforeEach(async () => {
+    account = await api.newAccount();
+    await layDeliveries(database, account.accountId, { abandoned: 3, failed: 2, succeeded: 2, pending: 1 });
+  });
+
+  const open = (options = {}) => stage.open({ key: account.ownKey, ...WISH }, options);
+  const openWithoutScript = () => stage.openWithoutScript({ key: account.ownKey, ...WISH });
+
+  const search = (page: Page) => new URL(page.url()).searchParams;
+  const rows = (page: Page) => page.locator("table.log tbody").count();
+  const replays = () => countRows(database.pool, "replays", { account_id: account.accountId });
+
+  test("keeps every filter in the address, the tabs and the form; times as moments", async () => {
+    const { page, context, complaints } = await open();
+    await page.selectOption("select[name=error_code]", "status_503");
+    await page.fill("input[name=code]", "5xx");
+    await page.fill("input[name=from]", "2026-01-15T02:14");
+    await page.click("button:text-is('Filter')");
+    await page.waitForURL(/created_after/);
+    expect(Object.fromEntries(search(page))).toEqual({
+      error_code: "status_503",
+      status_code_min: "500",
+      status_code_max: "599",
+      created_after: "2026-01-15T01:14:00.000Z",
+    });
+    expect(await rows(page)).toBe(5);
+    await page.click("a:text-is('Needs attention')");
+    await page.waitForURL(/status=failed/);
+    expect(search(page).get("created_after")).toBe("2026-01-15T01:14:00.000Z");
+    expect(await page.inputValue("input[name=from]")).toBe("2026-01-15T02:14");
+    expect(await page.inputValue("input[name=code]")).toBe("5xx");
+    expect(await page.inputValue("select[name=error_code]")).toBe("status_503");
+    await page.selectOption("select[name=reason]", "attempts_exhausted");
+    await page.click("button:text-is('Filter')");
+    await page.waitForURL(/reason=/);
+    expect(await rows(page)).toBe(3);
+    await page.click("text=Clear filters");
+    await page.waitForURL((url) => !url.search.includes("reason"));
+    expect(search(page).getAll("status")).toEqual(["failed", "abandoned"]);
+    expect(complaints).toEqual([]);
+    await context.close();
+  });
+
+  test("says in a line why, and until when it can be replayed", async () => {
+    const { page, context } = await open();
+    const words = await page.locator("tr.why").allTextContents();
+    expect(words).toHaveLength(5);
+    expect(words[0]).toMatch(/^The receiver returned 503: it is currently unavailable\. Replay until .+\.$/);
+    expect(words[4]).toMatch(/unavailable\. Next attempt: .+\.$/);
+    await context.close();
+  });
+
+  test("offers to replay what can be replayed", async () => {
+    const { page, context } = await open();
+    for (const [tab, isThere] of [
+      ["Needs attention", 1],
+      ["Pending", 0],
+      ["Arrived", 0],
+      ["All", 1],
+    ] as const) {
+      await page.click(`nav.tabs a:text-is('${tab}')`);
+      await page.waitForSelector(`nav.tabs a[aria-current]:text-is('${tab}')`);
+      expect([tab, await page.locator(`text=${BULK}`).count()]).toEqual([tab, isThere]);
+    }
+    await context.close();
+  });
+
+  test("counts, tries one, replays the others and stops them", async () => {
+    const { page, context, complaints } = await open();
+    await page.click("nav.tabs a:text-is('Needs attention')");
+    await page.click(`text=${BULK}`);
+    await page.waitForSelector("text=5 deliveries match");
+    await page.uncheck("input[value=failed]");
+    await page.click("text=Count");
+    await page.waitForSelector("text=3 deliveries match");
+    await page.click("text=Try 1 first: inv-1");
+    await page.waitForSelector("text=Queued: run 2 of");
+    await page.waitForSelector("text=2 deliveries match");
+    await page.fill("input[name=note]", "INC-42");
+    await page.dblclick("text=Replay 2");
+    await page.waitForURL((url) => !url.pathname.endsWith("/new"));
+    await page.click("nav >> text=Replays");
+    await page.click("a:text-is('2 deliveries')");
+    await page.waitForSelector("h1:has-text('Replay of 2 deliveries')");
+    expect(await replays()).toBe(1);
+    expect(await page.locator(".counts").textContent()).toContain("0 of 2 started");
+    await page.click("button:has-text('Stop')");
+    await page.waitForSelector("text=Stopped: no more are started");
+    expect(await page.locator("button:has-text('Stop')").count()).toBe(0);
+    expect(complaints).toEqual([]);
+    await context.close();
+  });
+
+  test("does all of it without scripts; Enter in a field counts and replays nothing", async () => {
+    const { page, context } = await openWithoutScript();
+    await page.click(`text=${BULK}`);
+    await page.fill("input[name=target_host]", "nowhere.example.com");
+    await page.press("input[name=target_host]", "Enter");
+    await page.waitForSelector("text=Nothing to replay");
+    await page.fill("input[name=target_host]", "");
+    await page.click("text=Count");
+    await page.waitForSelector("text=5 deliveries match");
+    expect(await replays()).toBe(0);
+    // What was not counted is counted first.
+    await page.uncheck("input[value=abandoned]");
+    await page.click("text=Replay 5");
+    await page.waitForSelector("text=2 deliveries match");
+    await page.click("text=Replay 2");
+    await page.waitForSelector("text=Queued: they start at 10 a second.");
+    await page.click("button:has-text('Stop')");
+    await page.waitForSelector("text=Stopped");
+    expect(await replays()).toBe(1);
+    await context.close();
+  });
+
+  describe.each(["light", "dark"] as const)("in %s", (colorScheme) => {
+    test.each([1280, 360, 320])(
+      "at %i px is without a fault that axe finds, and never scrolls sideways",
+      async (width) => {
+        const { page, context } = await open({ viewport: { width, height: 800 }, colorScheme });
+        const base = `${api.url}/console/a/${account.accountId}`;
+        const faultsAt = async (path: string) => {
+          await page.goto(base + path);
+          return [path, await faultsOf(page)];
+        };
+        expect(await faultsAt("/replays")).toEqual(["/replays", []]);
+        const filter = { target_host: "hooks.example.com", created_after: "2026-01-01T00:00:00Z" };
+        const { body } = await api.ask("POST", "/v1/webhooks/replays", {
+          key: account.ownKey,
+          body: { filter, note: "INC-42: the receiver is back" },
+        });
+        for (const path of [
+          "/replays",
+          `/replays/${body.id}`,
+          "/replays/new",
+          "/replays/new?target_host=nowhere.example",
+          "/replays/new?rate_per_second=5000",
+          `/deliveries?replay_id=${body.id}`,
+        ]) {
+          expect(await faultsAt(path)).toEqual([path, []]);
+        }
+        await context.close();
+      },
+    );
+  });
+});

@@ -1,0 +1,259 @@
+// The README's curl lines, as somebody types them: in one bash, in their order, at a real API with a real dispatcher.
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createApiKey } from "../src/app/create-api-key.ts";
+import { readConfig } from "../src/config/read-config.ts";
+import { createTestDatabase, type TestDatabase } from "./support/database.ts";
+import { createTestAccount, createTestKey, createTestUser } from "./support/installation.ts";
+import { type SealpostProcess, startProcess } from "./support/sealpost-process.ts";
+import { patience } from "./support/time-limits.ts";
+
+const README = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+
+/** A line that asks for something, with curl or a function of the README's around it. */
+const ASKS = /^(?:curl|call|send) /m;
+
+/** In the README's order: what is asked for, and the variables and functions that are set before. */
+const commands = [...README.matchAll(/^```sh\n([\s\S]*?)^```$/gm)]
+  .map(([, block = ""]) => block.replaceAll(/\\\n\s*/g, ""))
+  .filter((block) => ASKS.test(block))
+  .flatMap((block) => block.split("\n"))
+  .filter((line) => ASKS.test(line) || /^(?:[A-Z_]+=|\w+\(\) )/.test(line));
+
+let database: TestDatabase;
+let running: SealpostProcess[];
+let api: SealpostProcess;
+let shell: Shell;
+let accountId: string;
+let apiKey: string;
+let staffKey: string;
+let userKey: string;
+let folder: string;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  folder = await mkdtemp(join(tmpdir(), "sealpost-readme-"));
+  const env = {
+    DATABASE_URL: database.url,
+    // No name of the README's is looked up in the world: every attempt fails at once, and is the only one.
+    TARGET_DNS_SERVERS: "127.0.0.1:1",
+    RETRY_ATTEMPTS: "1",
+    PAGES_URL: "http://localhost:8080",
+    STATE_DIR: folder,
+  };
+  running = await Promise.all([startProcess("serve", env), startProcess("dispatch", env)]);
+  api = running[0]!;
+  ({ accountId } = await createTestAccount(database));
+  ({ apiKey } = await createTestKey(database.pool, accountId));
+  staffKey = (await createTestKey(database.pool, null, ["staff:read", "webhooks:read", "webhooks:replay"]))
+    .apiKey;
+  const { id: userId } = await createTestUser(database.pool, accountId);
+  const both = ["spaces", "documents", "pages", "workflows"].flatMap((of) => [`${of}:read`, `${of}:write`]);
+  const scopes = [...both, "workflows:run", "analyses:read"];
+  const wish = { accountId, userId, name: null, scopes, expiresInSeconds: null };
+  userKey = (await createApiKey(database.pool, readConfig({}), wish)).apiKey;
+  shell = startShell();
+});
+afterAll(async () => {
+  await shell.end();
+  await Promise.all(running.map((one) => one.stop()));
+  await database.drop();
+  await rm(folder, { recursive: true });
+});
+
+test("every command is answered as the README says", async () => {
+  const left = [...commands];
+  const ids: Record<string, string> = { ACCOUNT_ID: accountId };
+
+  /** Types the next command, and those before it that only set something. */
+  async function runNext(named: string): Promise<Answer> {
+    for (;;) {
+      const command = left.shift();
+      if (command === undefined) throw new Error(`The README has no command for: ${named}`);
+      const typed = filledIn(command, ids);
+      if (!ASKS.test(command)) await shell.run(typed);
+      else {
+        expect(typed, "the command that was to come").toContain(named);
+        return answerIn(await shell.run(typed));
+      }
+    }
+  }
+
+  expect(await runNext("-X PUT")).toMatchObject({ status: 200, body: { url: "https://example.com/hooks" } });
+
+  const published = await runNext("/v1/analyses -H");
+  const { analysis_id, delivery_id } = published.body as Record<string, string>;
+  expect(published).toMatchObject({
+    status: 202,
+    body: { analysis_id: expect.stringMatching(/^first-\d+$/) },
+  });
+  ids.DELIVERY_ID = delivery_id!;
+  await attempted(1);
+  const delivery = { id: delivery_id, analysis_id, status: "abandoned", explanation: expect.any(String) };
+  expect(await runNext("/deliveries -H")).toMatchObject({
+    status: 200,
+    body: { items: [delivery], total: 1 },
+  });
+  expect(await runNext("/v1/analyses/first-")).toEqual({
+    status: 200,
+    body: { id: analysis_id, status: "succeeded" },
+  });
+
+  const page = { items: [{ delivery_id, signature: expect.stringMatching(/^t=\d+,v1=/) }] };
+  expect(await runNext("/v1/webhooks/events?limit=50")).toMatchObject({ status: 200, body: page });
+
+  const link = { status: 201, body: { url: expect.stringContaining("/console/enter#t=") } };
+  expect(await runNext("/v1/console/links")).toMatchObject(link);
+  expect(await runNext("/replay ")).toMatchObject({ status: 202, body: { id: delivery_id, run: 2 } });
+  await attempted(2);
+  const counts = { matched: 1, own_url: 0, expired: 0 };
+  expect(await runNext('"dry_run":true')).toEqual({ status: 200, body: { dry_run: true, ...counts } });
+  const replay = await runNext('"rate_per_second":10');
+  expect(replay).toMatchObject({ status: 202, body: { status: "running", matched: 1 } });
+  ids.REPLAY_ID = (replay.body as Record<string, string>).id!;
+  await attempted(3);
+  const listed = { items: [{ id: ids.REPLAY_ID, replayed: 1 }], total: 1 };
+  expect(await runNext("/replays -H")).toMatchObject({ status: 200, body: listed });
+  expect(await runNext("/cancel ")).toMatchObject({ status: 200, body: { id: ids.REPLAY_ID } });
+
+  expect(await runNext("/notices/recipients")).toMatchObject({
+    status: 409,
+    body: { code: "mail_not_configured" },
+  });
+
+  const hurt = { items: expect.any(Array), next_cursor: null };
+  expect(await runNext("/v1/accounts?hurt=true")).toMatchObject({ status: 200, body: hurt });
+  expect(await runNext("X-Account-Id")).toEqual({ status: 200, body: { dry_run: true, ...counts } });
+
+  const space = await runNext("/v1/spaces -d");
+  expect(space).toMatchObject({ status: 201, body: { name: "Contracts", is_owner: true } });
+  ids.SPACE_ID = (space.body as Record<string, string>).id!;
+  ids.USER_ID = (await createTestUser(database.pool, accountId)).id;
+  expect(await runNext("/members/")).toMatchObject({ status: 200, body: { role: "VIEWER" } });
+  const spaces = { items: [{ id: ids.SPACE_ID, role: "ADMIN", member_count: 2 }], total: 1 };
+  expect(await runNext("/v1/spaces")).toMatchObject({ status: 200, body: spaces });
+
+  const idOf = (answer: Answer) => (answer.body as Record<string, string>).id!;
+  const added = await runNext("/v1/documents -d");
+  expect(added).toMatchObject({ status: 201, body: { status: "PENDING_UPLOAD" } });
+  ids.DOCUMENT_ID = idOf(added);
+  expect(await runNext("-X PUT")).toMatchObject({ status: 200, body: { status: "UPLOADED" } });
+  expect(await runNext("-X PATCH")).toMatchObject({ status: 200, body: { file_name: "Read me.md" } });
+  expect(await runNext("-X PATCH")).toMatchObject({ status: 200, body: { name: "Old contracts" } });
+  const saved = join(folder, "Read me.md");
+  expect(await runNext("/content -OJ")).toEqual({ status: 200, body: null });
+  expect(readFileSync(saved, "utf8")).toBe(README);
+
+  const written = await runNext("/v1/pages -d");
+  expect(written).toMatchObject({ status: 201, body: { title: "Results", revision: 1 } });
+  ids.PAGE_ID = idOf(written);
+  const current = await runNext("/publish");
+  expect(current).toMatchObject({ status: 201, body: { number: 1 } });
+  ids.VERSION_ID = idOf(current);
+  const opened = await runNext("/links");
+  expect(opened).toMatchObject({ status: 201, body: { max_visits: 50, pinned: false } });
+  ids.LINK_ID = idOf(opened);
+  const { url } = opened.body as Record<string, string>;
+  const shown = await fetch(url!.replace(":8080", `:${new URL(api.url).port}`));
+  expect(await shown.text()).toContain("<p><strong>3</strong> of 4 contracts are signed.</p>");
+  expect(await runNext("/draft")).toMatchObject({ status: 200, body: { revision: 2, draft_differs: true } });
+  expect(await runNext("/retarget")).toMatchObject({ status: 200, body: { pinned: true } });
+  expect(await runNext("-X PATCH")).toMatchObject({ status: 200, body: { pinned: false, visit_count: 1 } });
+
+  const workflow = await runNext("/v1/workflows -d");
+  expect(workflow).toMatchObject({ status: 201, body: { name: "Untitled", node_count: 1 } });
+  ids.WORKFLOW_ID = (workflow.body as Record<string, string>).id!;
+  const draft = { draft_revision: 2, node_count: 3, current_version: null };
+  expect(await runNext("/draft -d")).toMatchObject({ status: 200, body: draft });
+  const version = { version: 1, change_note: "Counts words" };
+  expect(await runNext("/publish -d")).toMatchObject({ status: 200, body: { current_version: version } });
+  const run = await runNext("/runs -d");
+  expect(run).toMatchObject({ status: 202, body: { status: "QUEUED", input: { note: "first" } } });
+  ids.RUN_ID = (run.body as Record<string, string>).id!;
+  expect(await runNext("/v1/workflow-runs/")).toMatchObject({ status: 200, body: { id: ids.RUN_ID } });
+  expect(await runNext("/nodes/words/items")).toMatchObject({ status: 200, body: { next_cursor: null } });
+  const events = { items: expect.arrayContaining([expect.objectContaining({ kind: "run.created" })]) };
+  expect(await runNext("/events?after=0")).toMatchObject({ status: 200, body: events });
+  const statusOf = async () => {
+    const url = `${api.url}/v1/workflow-runs/${ids.RUN_ID}`;
+    const answer = await fetch(url, { headers: { authorization: `Bearer ${userKey}` } });
+    return ((await answer.json()) as Record<string, string>).status;
+  };
+  await expect.poll(statusOf, { timeout: patience(30_000) }).toBe("SUCCEEDED");
+  const analysis = { id: ids.RUN_ID, status: "succeeded" };
+  expect(await runNext("/v1/analyses/")).toMatchObject({ status: 200, body: analysis });
+  expect(left).toEqual([]);
+});
+
+test("the commands for replaying can be typed again, for another delivery or count", async () => {
+  const replaying = commands.filter((command) => /-X POST \S+\/(?:deliveries|replays)\b/.test(command));
+  expect(replaying).toHaveLength(5);
+  for (const command of replaying) {
+    const keyOf = async () => {
+      const [, key = ""] = /-H "Idempotency-Key: ([^"]*)"/.exec(command) ?? [];
+      return (await shell.run(`printf '%s\\n' "${key}"`)).trim();
+    };
+    const keys = [await keyOf(), await keyOf()];
+    expect(keys[0]).toMatch(/^\d+-\d+-\d+$/);
+    expect(keys[1]).not.toBe(keys[0]);
+  }
+});
+
+/** Resolves when the dispatcher has written down so many attempts, and the log shows the last of them. */
+async function attempted(count: number): Promise<void> {
+  const logged = () => running[1]!.output().split('"msg":"attempt"').length - 1;
+  await expect.poll(logged).toBe(count);
+}
+
+/** With what the README leaves to be put in. */
+function filledIn(command: string, ids: Record<string, string>): string {
+  return command
+    .replaceAll("http://127.0.0.1:8080", api.url)
+    .replace(/ -OJ$/, ` -OJ --output-dir "${folder}"`)
+    .replace(/^KEY=svc_test_…/, `KEY=${apiKey}`)
+    .replace(/^STAFF_KEY=svc_test_…/, `STAFF_KEY=${staffKey}`)
+    .replace(/^USER_KEY=svc_test_…/, `USER_KEY=${userKey}`)
+    .replaceAll(/\b[A-Z]+_ID\b/g, (name) => ids[name] ?? name);
+}
+
+type Answer = { readonly status: number; readonly body: unknown };
+
+function answerIn(output: string): Answer {
+  const [, body = "", status = ""] = /^([\s\S]*)\n(\d{3})\n$/.exec(output) ?? [];
+  expect(status, output).not.toBe("");
+  return { status: Number(status), body: body === "" ? null : JSON.parse(body) };
+}
+
+type Shell = {
+  /** Types a line; resolves to what it has written when it is done. */
+  run(line: string): Promise<string>;
+  end(): Promise<void>;
+};
+
+/** One bash for all, so that variables stay; its curl also tells the status. */
+function startShell(): Shell {
+  const child = spawn("bash", ["--noprofile", "--norc"], { stdio: ["pipe", "pipe", "inherit"] });
+  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+  child.stdin.write("curl() { command curl --write-out '\\n%{http_code}\\n' \"$@\"; }\n");
+  return {
+    run: async (line) => {
+      child.stdin.write(`${line}\necho '-- done'\n`);
+      let output = "";
+      for (;;) {
+        const { value, done } = await lines.next();
+        if (done) throw new Error(`bash has ended at: ${line}`);
+        if (value === "-- done") return output;
+        output += `${value}\n`;
+      }
+    },
+    end: async () => {
+      child.stdin.end();
+      while (!(await lines.next()).done);
+    },
+  };
+}

@@ -1,0 +1,93 @@
+// The programs beside Node and npm that the second tier needs. `npm test` uses none of them; `npm run test:all` starts
+// with all of them only. As a program itself, it prints the Debian packages that are missing.
+import { accessSync, constants, readFileSync } from "node:fs";
+import { delimiter, join, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** Each with the Debian package that brings it. */
+const PACKAGES = {
+  bash: "bash",
+  chromium: "chromium",
+  curl: "curl",
+  git: "git",
+  go: "golang",
+  haproxy: "haproxy",
+  java: "default-jdk-headless",
+  javac: "default-jdk-headless",
+  jq: "jq",
+  openssl: "openssl",
+  php: "php-cli",
+  prometheus: "prometheus",
+  promtool: "prometheus",
+  python3: "python3",
+  ruby: "ruby",
+  "systemd-analyze": "systemd",
+  tar: "tar",
+} as const;
+
+export type Program = keyof typeof PACKAGES;
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+
+/** The path of the machine's own program. @throws Error that names its package if it is missing */
+export function program(name: Program): string {
+  const path = findProgram(name);
+  if (path === null) throw new Error(`${name} is not installed (Debian: apt-get install ${PACKAGES[name]})`);
+  return path;
+}
+
+/**
+ * The path of the machine's own program of this name, or null. Skips node_modules folders: npm puts them first, and
+ * the `node` in them is the one that runs the tests.
+ */
+export function findProgram(name: string): string | null {
+  const folders = (process.env.PATH ?? "").split(delimiter);
+  return (
+    folders
+      .filter((folder) => !folder.split(sep).includes("node_modules"))
+      .map((folder) => join(folder, name))
+      .find(isExecutable) ?? null
+  );
+}
+
+/** The S3 server, which .ci/install-s3-server builds. @throws Error if it has not */
+export function s3Server(): string {
+  const script = readFileSync(join(ROOT, ".ci", "install-s3-server"), "utf8");
+  const [, version = ""] = /^version=(\S+)/m.exec(script) ?? [];
+  const path = join(ROOT, ".cache", "versitygw", version, "versitygw");
+  if (!isExecutable(path)) throw new Error("versitygw is not there (run .ci/install-s3-server)");
+  return path;
+}
+
+/** vitest global setup of the whole run. @throws Error that names all that is missing */
+export function setup(): void {
+  const wanted = [...Object.keys(PACKAGES).map((name) => () => program(name as Program)), s3Server];
+  const missing = wanted.flatMap((find) => {
+    try {
+      find();
+      return [];
+    } catch (error) {
+      return [(error as Error).message];
+    }
+  });
+  if (missing.length === 0) return;
+  const lines = missing.map((message) => `  ${message}`).join("\n");
+  throw new Error(
+    `Not all programs of these tests are installed, and none may be left out:\n${lines}\n` +
+      "`npm test` needs none of them.",
+  );
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+if (import.meta.main) {
+  const missing = Object.entries(PACKAGES).filter(([name]) => findProgram(name) === null);
+  console.log([...new Set(missing.map(([, packageName]) => packageName))].join(" "));
+}

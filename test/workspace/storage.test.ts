@@ -1,0 +1,376 @@
+// What one account can store, of every kind, tried to its limit.
+import { randomBytes } from "node:crypto";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { TRANSFER_LIMITS } from "../../src/api/server.ts";
+import { STORAGE_KINDS, type StorageKind, type StorageLimits } from "../../src/model/storage.ts";
+import { writeStorageLimits } from "../../src/store/storage.ts";
+import type { Definition } from "../../src/workspace/model/definition.ts";
+import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
+import type { TestDatabase } from "../support/database.ts";
+import type { Asked, TestAccount, TestApi } from "../support/sealpost-api.ts";
+import { patience } from "../support/time-limits.ts";
+import { digestOf, documentsOf } from "./support/documents.ts";
+import { endKeeping, moveOnce, removeAll, startStillApi } from "./support/moving.ts";
+import { chain, runsOf, stepAll, stepOnce } from "./support/runs.ts";
+import { workflowsOf } from "./support/workflows.ts";
+
+const MIB = 1_048_576;
+const NO_LIMIT = Object.fromEntries(STORAGE_KINDS.map((kind) => [kind, null])) as StorageLimits;
+
+let database: TestDatabase;
+let api: TestApi;
+let objects: ObjectStore;
+let close: () => Promise<void>;
+/** Each test has an account of its own. */
+let account: TestAccount;
+let accountKey: string;
+
+beforeAll(async () => {
+  ({ database, api, objects, close } = await startStillApi({
+    transferLimits: { ...TRANSFER_LIMITS, uploadsMax: 200 },
+  }));
+});
+afterAll(() => close());
+beforeEach(async () => {
+  account = await api.newAccount();
+  accountKey = await api.newKey(account.accountId);
+  await limit({});
+});
+
+const ask: TestApi["ask"] = (method, path, options) =>
+  api.ask(method, path, { key: account.key, ...options });
+const documents = documentsOf((...asked) => ask(...asked));
+const runs = runsOf((...asked) => ask(...asked));
+const workflows = workflowsOf((...asked) => ask(...asked));
+const stepping = () => ({ pool: database.pool, objects });
+
+async function limit(limits: Partial<Record<StorageKind, number>>): Promise<void> {
+  await writeStorageLimits(database.pool, { ...NO_LIMIT, ...limits });
+}
+
+type Use = { readonly kind: string; readonly bytes: number; readonly bytes_left: number | null };
+
+async function usageOf(kind: StorageKind): Promise<Use> {
+  const { status, body } = await ask("GET", "/v1/usage", { key: accountKey });
+  expect(status).toBe(200);
+  return (body.storage as Use[]).find((use) => use.kind === kind)!;
+}
+
+/** Asks until it is refused. Returns how often it was not. */
+async function untilFull(kind: StorageKind, tryOnce: (n: number) => Promise<Asked>): Promise<number> {
+  for (let n = 0; ; n++) {
+    const answer = await tryOnce(n);
+    if (answer.status < 300) continue;
+    expectFull(answer, kind);
+    return n;
+  }
+}
+
+function expectFull({ status, body }: Asked, kind: StorageKind): void {
+  expect([status, body.code]).toEqual([409, "storage_full"]);
+  expect(JSON.stringify(body.errors)).toContain(kind === "answers" ? "today" : `kind \\"${kind}\\"`);
+}
+
+/** A busy machine answers some of many at once with 503. */
+async function putWhenPossible(id: unknown, content: Uint8Array): Promise<Asked> {
+  for (;;) {
+    const answer = await documents.put(id, content);
+    if (answer.status !== 503) return answer;
+  }
+}
+
+/** What the rows are, counted anew, is what was added up as they came and went. */
+async function expectExact(): Promise<void> {
+  const { rows } = await database.pool.query<{ kind: string; stored: number; counted: number }>(
+    `with counted (kind, bytes) as (
+       select 'documents', 1024 + case when has_content then file_size else 0 end from workspace.documents
+         where account_id = $1
+       union all select 'documents', 1024 from workspace.spaces where account_id = $1
+       union all select 'documents', 1024 from workspace.folders where account_id = $1
+       union all select case when is_reserved then 'documents' else 'leftovers' end, bytes from workspace.loose_objects
+         where account_id = $1
+       union all select 'pages', 1024 + octet_length(markdown) from workspace.pages where account_id = $1
+       union all select 'pages', 1024 + octet_length(markdown) from workspace.page_versions where account_id = $1
+       union all select 'pages', 1024 from workspace.page_links where account_id = $1
+       union all select 'workflows', 1024 + octet_length(draft::text) from workspace.workflows where account_id = $1
+       union all select 'workflows', 1024 + octet_length(definition::text) from workspace.workflow_versions
+         where account_id = $1
+       union all select 'runs', 1024 + octet_length(input::text) from workspace.runs where account_id = $1
+       union all select 'runs', 1024 from workspace.node_runs where account_id = $1
+       union all select 'runs', 256 + octet_length(item::text) from workspace.node_items where account_id = $1
+     )
+     select kind, s.bytes::float8 as stored, coalesce(sum(c.bytes), 0)::float8 as counted
+     from workspace.storage as s left join counted as c using (kind)
+     where s.account_id = $1 group by kind, s.bytes`,
+    [account.accountId],
+  );
+  for (const { kind, stored, counted } of rows) expect([kind, stored]).toEqual([kind, counted]);
+}
+
+/** Layers of five nodes, each joined with all of the layer before: every layer holds five times as much. */
+function joinedLayers(layers: number): Definition {
+  const definition = chain(...Array.from({ length: 5 * layers }, () => ({ kind: "analyze" }) as const));
+  definition.edges.splice(0);
+  for (let n = 0; n < 5 * layers; n++) {
+    const first = n - (n % 5) - 5;
+    const before = n < 5 ? ["trigger"] : [0, 1, 2, 3, 4].map((of) => `node-${first + of}`);
+    for (const from of before) definition.edges.push({ from, to: `node-${n}` });
+  }
+  return definition;
+}
+
+describe("runs that multiply what they were given", () => {
+  const definition = joinedLayers(19);
+  const newRun = () => ({ input: { text: randomBytes(30_000).toString("hex") } });
+  let workflow: string;
+
+  /** Of all items of the account's runs; that they are what is stored, `expectExact` sees. */
+  const itemBytes = async () => {
+    const { rows } = await database.pool.query<{ bytes: number }>(
+      "select coalesce(sum(item_bytes), 0)::float8 as bytes from workspace.runs where account_id = $1",
+      [account.accountId],
+    );
+    return rows[0]!.bytes;
+  };
+
+  beforeEach(async () => {
+    expect([definition.nodes.length, definition.edges.length]).toEqual([96, 455]);
+    workflow = await runs.newWorkflow((await documents.newSpace()).id, definition);
+  });
+
+  test("hold a hundred and fifty times that at most, and nothing once they have failed", async () => {
+    const { id } = await runs.started(workflow, newRun());
+    let most = 0;
+    for (let end = null; end !== "run_failed"; ) {
+      end = await stepOnce(stepping());
+      expect(end).not.toBeNull();
+      most = Math.max(most, await itemBytes());
+    }
+    expect(most).toBeGreaterThan(4 * MIB);
+    expect(most).toBeLessThan(150 * 60_000);
+    expect(await runs.get(id)).toMatchObject({ status: "FAILED", error_code: "run_too_large" });
+    expect((await runs.itemPage(id, "node-0")).body).toEqual({ items: [], next_cursor: null, total: 0 });
+    expect((await usageOf("runs")).bytes).toBeLessThan(4 * 60_000);
+    await expectExact();
+  });
+
+  test("hold together no more than the account may store, however many there are", {
+    tags: ["slow"],
+  }, async () => {
+    await limit({ runs: 4 * MIB });
+    const ids: string[] = [];
+    while (ids.length < 40) ids.push((await runs.started(workflow, newRun())).id);
+    let most = 0;
+    for (let step = 0; (await stepOnce(stepping())) !== null; step++) {
+      if (step % 10 === 0) most = Math.max(most, await itemBytes());
+    }
+    expect(most).toBeLessThanOrEqual(4 * MIB);
+    const codes = await Promise.all(ids.map(async (id) => String((await runs.get(id)).error_code)));
+    expect(codes.filter((code) => code !== "storage_full" && code !== "run_too_large")).toEqual([]);
+    expect(codes).toContain("storage_full");
+    expect(await itemBytes()).toBe(0);
+    await expectExact();
+  });
+
+  test("and those that have ended count until they are gone: no other is started", async () => {
+    await limit({ runs: MIB });
+    const kept = await runs.newWorkflow((await documents.newSpace()).id, chain({ kind: "analyze" }));
+    const started = await untilFull("runs", async () => {
+      const answer = await runs.start(kept, newRun());
+      await stepAll(stepping());
+      return answer;
+    });
+    // Of those that failed nothing but their rows is left, and each has its input twice while it goes on.
+    expect(started).toBeGreaterThan(3);
+    expect(started).toBeLessThan(MIB / 60_000);
+    await expectExact();
+    await database.pool.query(
+      "update workspace.runs set completed_at = now() - interval '1 year' where account_id = $1",
+      [account.accountId],
+    );
+    await database.pool.query("delete from workspace.runs where account_id = $1", [account.accountId]);
+    expect(await usageOf("runs")).toMatchObject({ bytes: 0, bytes_left: MIB });
+    expect((await runs.start(kept, newRun())).status).toBe(202);
+  });
+});
+
+test("of 50 uploads at once exactly as many are taken as there is room for", async () => {
+  const { id: space_id } = await documents.newSpace();
+  const content = randomBytes(100_000);
+  const made: unknown[] = [];
+  for (let n = 0; n < 50; n++) {
+    made.push((await documents.created({ space_id, file_name: `${n}`, file_size: content.length })).id);
+  }
+  const before = (await usageOf("documents")).bytes;
+  expect(before).toBe(51 * 1_024);
+  await limit({ documents: before + 20 * content.length + 99_999 });
+  const answers = await Promise.all(made.map((id) => putWhenPossible(id, content)));
+  const full = answers.filter(({ status }) => status !== 200);
+  for (const answer of full) expectFull(answer, "documents");
+  expect(answers.length - full.length).toBe(20);
+  expect(await usageOf("documents")).toMatchObject({
+    bytes: before + 20 * content.length,
+    bytes_left: 99_999,
+  });
+  await expectExact();
+});
+
+test("an upload has its room as soon as it begins, and gives it back when it is cut", async () => {
+  const { id: space_id } = await documents.newSpace();
+  const { id } = await documents.created({ space_id, file_size: MIB });
+  const { id: other } = await documents.created({ space_id, file_name: "Other.txt", file_size: MIB });
+  const { bytes: before } = await usageOf("documents");
+  await limit({ documents: before + MIB });
+  const cut = new AbortController();
+  const uploading = fetch(new URL(`/v1/documents/${id}/content`, api.url), {
+    method: "PUT",
+    headers: {
+      authorization: `Bearer ${account.key}`,
+      "idempotency-key": "cut",
+      ...{ "content-type": "text/plain", "content-length": String(MIB) },
+      "content-digest": digestOf(Buffer.alloc(MIB)),
+    },
+    body: new ReadableStream({ start: (stream) => stream.enqueue(Buffer.alloc(1_000)) }),
+    signal: cut.signal,
+    duplex: "half",
+  } as RequestInit).catch(() => null);
+  const bytes = async () => (await usageOf("documents")).bytes;
+  await expect.poll(bytes, { timeout: patience(5_000) }).toBe(before + MIB);
+  expectFull(await documents.put(other, Buffer.alloc(MIB)), "documents");
+  cut.abort();
+  expect(await uploading).toBeNull();
+  await expect.poll(bytes, { timeout: patience(5_000) }).toBe(before);
+  expect((await documents.put(id, Buffer.alloc(MIB))).status).toBe(200);
+  await expectExact();
+});
+
+test("an upload that was refused at its end counts as a leftover until its object is removed", async () => {
+  const { id: space_id } = await documents.newSpace();
+  const { id } = await documents.created({ space_id });
+  const [one, other] = await Promise.all([documents.put(id), documents.put(id)]);
+  const statuses = [one.status, other.status].sort();
+  expect(statuses).toEqual([200, 409]);
+  await expectExact();
+  await endKeeping(database.pool, true);
+  await removeAll(database.pool, objects);
+  expect((await usageOf("leftovers")).bytes).toBe(0);
+});
+
+test("what renames leave is counted, and another is refused while that is too much", async () => {
+  const { id: space_id } = await documents.newSpace();
+  const content = randomBytes(50_000);
+  const { id } = await documents.uploaded({ space_id, file_name: "0" }, content);
+  await limit({ leftovers: 120_000 });
+  const renames = await untilFull("leftovers", async (n) => {
+    const answer = await (n % 2 === 0
+      ? documents.rename(id, `${n + 1}`)
+      : documents.renameSpace(space_id, `space ${n}`));
+    while (await moveOnce(database.pool, objects, { keptMs: 3_600_000 }));
+    return answer;
+  });
+  expect(renames).toBe(3);
+  expect(await usageOf("leftovers")).toMatchObject({ bytes: 150_000, bytes_left: 0 });
+  await expectExact();
+  await endKeeping(database.pool, false);
+  await removeAll(database.pool, objects);
+  expect((await usageOf("leftovers")).bytes).toBe(0);
+  expect((await documents.rename(id, "again")).status).toBe(200);
+});
+
+test("empty documents, folders, spaces and links have a limit, too", async () => {
+  const { id: space_id } = await documents.newSpace();
+  const page = await ask("POST", "/v1/pages", { body: { space_id, title: "A page", markdown: "Text." } });
+  await ask("POST", `/v1/pages/${page.body.id}/publish`);
+  await limit({ documents: 12 * 1_024, pages: 6 * 1_024 });
+  const makeOne = (n: number) => {
+    if (n % 3 === 0) return documents.create({ space_id, file_name: `${n}` });
+    if (n % 3 === 1) return ask("POST", `/v1/spaces/${space_id}/folders`, { body: { name: `${n}` } });
+    return ask("POST", "/v1/spaces", { body: { name: `${n}` } });
+  };
+  expect(await untilFull("documents", makeOne)).toBe(11);
+  expect((await documents.create({ space_id, file_name: "one more" })).status).toBe(409);
+  const link = () => ask("POST", `/v1/pages/${page.body.id}/links`, { body: { label: "A link" } });
+  expect(await untilFull("pages", link)).toBe(3);
+  await expectExact();
+});
+
+test("every version of a page counts, and drafts that are saved do by their text", async () => {
+  const { id: space_id } = await documents.newSpace();
+  const made = await ask("POST", "/v1/pages", {
+    body: { space_id, title: "A page", markdown: "a".repeat(50_000) },
+  });
+  const path = `/v1/pages/${made.body.id}`;
+  await limit({ pages: 300_000 });
+  const versions = await untilFull("pages", async (n) => {
+    const { revision } = (await ask("GET", path)).body;
+    const markdown = String.fromCharCode(98 + n).repeat(50_000);
+    const saved = await ask("PUT", `${path}/draft`, { body: { revision, title: "A page", markdown } });
+    expect(saved.status).toBe(200);
+    return await ask("POST", `${path}/publish`);
+  });
+  expect(versions).toBe(4);
+  const { revision } = (await ask("GET", path)).body;
+  const longer = { revision, title: "A page", markdown: "z".repeat(150_000) };
+  expectFull(await ask("PUT", `${path}/draft`, { body: longer }), "pages");
+  const shorter = await ask("PUT", `${path}/draft`, { body: { ...longer, markdown: "z" } });
+  expect(shorter.status).toBe(200);
+  await expectExact();
+});
+
+test("every version of a workflow counts", async () => {
+  const space = await workflows.newSpace();
+  const { id } = await workflows.created(space);
+  await limit({ workflows: 40_000 });
+  const versions = await untilFull("workflows", async (n) => {
+    const definition = chain(...Array.from({ length: 20 + (n % 2) }, () => ({ kind: "analyze" }) as const));
+    const saved = await workflows.save(id, n + 1, definition);
+    return saved.status === 200 ? await workflows.publish(id) : saved;
+  });
+  expect(versions).toBeGreaterThan(2);
+  expect((await usageOf("workflows")).bytes).toBeLessThanOrEqual(40_000);
+  await expectExact();
+});
+
+test("answers of one day have a limit, and what frees something is never refused for it", async () => {
+  const space = await workflows.newSpace();
+  const { id } = await workflows.created(space);
+  const definition = chain(...Array.from({ length: 90 }, () => ({ kind: "analyze" }) as const));
+  const { key } = await api.newUser(account.accountId);
+  const [listed] = (await ask("GET", "/v1/api-keys", { key: accountKey })).body.items as { id: string }[];
+  await limit({ answers: MIB });
+  const again = { idempotencyKey: "again" };
+  const first = await workflows.save(id, 1, definition, again);
+  const saves = await untilFull("answers", (n) => workflows.save(id, n + 2, definition));
+  const { bytes, bytes_left } = await usageOf("answers");
+  expect([bytes <= MIB / 2, bytes > 0.45 * MIB, bytes_left]).toEqual([true, true, MIB - bytes]);
+  // A write that was refused is undone, one that was answered is answered again, and other accounts go on.
+  expect((await workflows.get(id)).body.draft_revision).toBe(saves + 2);
+  expect((await workflows.save(id, 1, definition, again)).bytes).toEqual(first.bytes);
+  expect((await ask("DELETE", `/v1/api-keys/${listed!.id}`, { key })).status).toBe(204);
+  expect((await api.ask("POST", "/v1/spaces", { body: { name: "another account's" } })).status).toBe(201);
+  // Publishing goes on, too.
+  const analysis = { analysis: { id: "goes-on", status: "succeeded" } };
+  expect((await ask("POST", "/v1/analyses", { body: analysis })).status).toBe(202);
+});
+
+test("answers of one user leave room for others, and those of all for what helps the account", async () => {
+  await limit({ answers: 100_000 });
+  const rename = async (key: string) => {
+    const { body } = await ask("POST", "/v1/spaces", { key, body: { name: "filled" } });
+    return (n: number) => ask("PATCH", `/v1/spaces/${body.id}`, { key, body: { name: `filled ${n}` } });
+  };
+  const users = [account, await api.newUser(account.accountId), await api.newUser(account.accountId)];
+  const renamed: number[] = [];
+  for (const { key } of users) renamed.push(await untilFull("answers", await rename(key)));
+  const [first, second, third] = renamed;
+  expect([first! > 1.5 * second!, second! > 1.5 * third!, third! > 0]).toEqual([true, true, true]);
+  await database.pool.query("update sealpost.answer_bytes set bytes = 100_000 where account_id = user_id");
+  const set = { body: { url: "https://receiver.example.com/hook" }, key: accountKey };
+  expect((await ask("PUT", "/v1/webhooks/endpoint", set)).status).toBe(200);
+  expect((await ask("POST", "/v1/webhooks/endpoint/pause", { key: accountKey })).status).toBe(200);
+  expect((await ask("POST", "/v1/webhooks/signing-secret/rotate", { key: accountKey })).status).toBe(200);
+  const made = { name: "another", scopes: ["webhooks:read"] };
+  expect((await ask("POST", "/v1/api-keys", { body: made, key: accountKey })).status).toBe(201);
+  const link = { viewer: { id: "v", label: "V" } };
+  expectFull(await ask("POST", "/v1/console/links", { body: link, key: accountKey }), "answers");
+});
