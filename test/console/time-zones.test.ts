@@ -1,5 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DAY_MS } from "../../src/model/time.ts";
 import { enter, postForm } from "../support/console.ts";
 import { type BrowsedConsole, browseConsole } from "../support/console-browser.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
@@ -8,19 +9,28 @@ import { enterAsStaff } from "../support/staff.ts";
 
 const CHOOSE = "/console/time-zone";
 const REFRESH_MS = 5_000;
-/** The newest delivery is a minute older. */
-const NOON = Date.UTC(2026, 10, 22, 12, 1);
+const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
+/** Of yesterday: today's may be still to come. The newest delivery is of this moment. */
+const NOON = new Date(Date.now() - DAY_MS).setUTCHours(12, 0, 0, 0);
 
 let stage: BrowsedConsole;
 
 beforeAll(async () => {
   stage = await browseConsole();
   const shown = { abandoned: 2, failed: 0, succeeded: 0, pending: 0 };
-  await layDeliveries(stage.database, stage.api.account.accountId, shown, NOON);
+  await layDeliveries(stage.database, stage.api.account.accountId, shown, NOON + 60_000);
 });
 afterAll(async () => {
   await stage.close();
 });
+
+/** As the console writes it. */
+function noonIn(zone: string): string {
+  // "2026-11-22 13:00:00" in Sweden.
+  const [date = "", time] = new Date(NOON).toLocaleString("sv-SE", { timeZone: zone }).split(" ");
+  const [year, month, day] = date.split("-").map(Number);
+  return `${day} ${MONTHS[month! - 1]} ${year}, ${time}`;
+}
 
 /** What a browser would send from then on. */
 const chosen = (set: string | null) => (set ?? "").split(";")[0]!;
@@ -29,7 +39,7 @@ describe("the zone that times are shown in", () => {
   test("is the link's, until the viewer chooses another, for every page", async () => {
     const hand = await enter(stage.api, { time_zone: "Europe/Berlin" });
     const log = `${hand.base}/deliveries`;
-    expect((await hand.get(log)).text).toContain("22 Nov 2026, 13:00:00");
+    expect((await hand.get(log)).text).toContain(noonIn("Europe/Berlin"));
     const to = `${log}?status=abandoned`;
     const answer = await hand.post(CHOOSE, { zone: "Asia/Kathmandu", to });
     expect([answer.status, answer.headers.get("location")]).toEqual([303, to]);
@@ -37,10 +47,11 @@ describe("the zone that times are shown in", () => {
     expect(set).toMatch(/^__Host-sp-zone=Asia\/Kathmandu; Max-Age=31536000; Path=\/; HttpOnly; Secure; /);
     const cookie = `${hand.cookie}; ${chosen(set)}`;
     const refreshed = await hand.get(log, { cookie, "x-refresh": "1" });
-    expect(refreshed.text).toContain("22 Nov 2026, 17:45:00");
+    expect(refreshed.text).toContain(noonIn("Asia/Kathmandu"));
     // A time that is typed in is one of that zone, too.
-    const filtered = await hand.get(`${log}?from=2026-11-22T17:45`, { cookie });
-    expect(filtered.headers.get("location")).toContain("created_after=2026-11-22T12%3A00%3A00.000Z");
+    const noon = new Date(NOON).toISOString();
+    const filtered = await hand.get(`${log}?from=${noon.slice(0, 10)}T17:45`, { cookie });
+    expect(filtered.headers.get("location")).toContain(`created_after=${encodeURIComponent(noon)}`);
     // What it keeps from before is not the same page.
     const tag = (await hand.get(log, { "x-refresh": "1" })).headers.get("etag")!;
     const again = { "x-refresh": "1", "if-none-match": tag };
@@ -51,10 +62,10 @@ describe("the zone that times are shown in", () => {
   test("is staff's own, too", async () => {
     const staff = await enterAsStaff(stage.api, { key: await stage.api.newKey(null) });
     const log = `/console/staff/a/${stage.api.account.accountId}/deliveries`;
-    expect((await staff.get(log)).text).toContain("22 Nov 2026, 12:00:00");
+    expect((await staff.get(log)).text).toContain(noonIn("UTC"));
     const { headers } = await staff.post(CHOOSE, { zone: "Asia/Kathmandu", to: log });
     const cookie = `${staff.cookie}; ${chosen(headers.get("set-cookie"))}`;
-    expect((await staff.get(log, { cookie })).text).toContain("22 Nov 2026, 17:45:00");
+    expect((await staff.get(log, { cookie })).text).toContain(noonIn("Asia/Kathmandu"));
   });
 
   test.each([
@@ -79,7 +90,7 @@ describe("the zone that times are shown in", () => {
   test("is the link's where the cookie is none", async () => {
     const hand = await enter(stage.api, { time_zone: "Europe/Berlin" });
     const cookie = `${hand.cookie}; __Host-sp-zone=Nowhere%2F%3Cb%3E`;
-    expect((await hand.get(`${hand.base}/deliveries`, { cookie })).text).toContain("22 Nov 2026, 13:00:00");
+    expect((await hand.get(`${hand.base}/deliveries`, { cookie })).text).toContain(noonIn("Europe/Berlin"));
   });
 });
 
@@ -91,19 +102,19 @@ describe("in a browser", { tags: ["slow"] }, () => {
     const { page, context, complaints } = await stage.open({ time_zone: "Europe/Berlin" }, options);
     await page.clock.install();
     await page.reload();
-    expect(await shown(page)).toBe("22 Nov 2026, 13:00:00");
+    expect(await shown(page)).toBe(noonIn("Europe/Berlin"));
     await page.click(".times summary");
     expect(await faultsOf(page)).toEqual([]);
     await page.click("text=America/St_Johns, as this computer");
-    await expect.poll(() => shown(page)).toBe("22 Nov 2026, 08:30:00");
+    await expect.poll(() => shown(page)).toBe(noonIn("America/St_Johns"));
     expect(await page.locator(".times summary").textContent()).toBe("Times in America/St_Johns");
     const asked = page.waitForResponse((response) => response.request().headers()["x-refresh"] !== undefined);
     await page.clock.fastForward(REFRESH_MS);
     await (await asked).finished();
-    expect(await shown(page)).toBe("22 Nov 2026, 08:30:00");
+    expect(await shown(page)).toBe(noonIn("America/St_Johns"));
     await page.click("table.log td a");
     await page.waitForSelector(".facts");
-    expect(await page.locator(".facts time").first().textContent()).toBe("22 Nov 2026, 08:30:00");
+    expect(await page.locator(".facts time").first().textContent()).toBe(noonIn("America/St_Johns"));
     await page.click(".times summary");
     await page.click(".times button:text-is('UTC')");
     await page.waitForSelector(".times summary:has-text('UTC')");
@@ -135,7 +146,7 @@ describe("in a browser", { tags: ["slow"] }, () => {
     await page.fill(".times input:visible", "Asia/Kathmandu");
     await page.keyboard.press("Enter");
     await page.waitForSelector(".times summary:has-text('Asia/Kathmandu')");
-    expect(await shown(page)).toBe("22 Nov 2026, 17:45:00");
+    expect(await shown(page)).toBe(noonIn("Asia/Kathmandu"));
     await context.close();
   });
 });
