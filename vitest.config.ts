@@ -14,11 +14,11 @@ const modes: Readonly<Record<string, Mode>> = {
   /** `npm run test:all`: every test, with every program of test/support/programs.ts. */
   all: { minutes: 20, exclude: [LONG], needsPrograms: true },
   /** `npm run test:long`: beside the long files the fuzz tests, with more requests for each operation. */
-  long: { minutes: 1.5, include: [LONG, "test/{api,operations}/fuzz*.test.ts"], fuzzRuns: 300 },
+  long: { minutes: 1.5, include: [LONG, "test/{http,api}/fuzz*.test.ts"], fuzzRuns: 300 },
   /** `npm run moves`: 100 random histories of accounts that move under load, where `npm run test:all` plays two. */
   moves: {
     minutes: 10,
-    include: ["test/moves/histories.slow.test.ts"],
+    include: ["test/cells/histories.slow.test.ts"],
     moveHistories: Number(process.env.MOVE_HISTORIES ?? 100),
   },
   /** Part of `npm run check`: how the repository is written. */

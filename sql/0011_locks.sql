@@ -1,7 +1,7 @@
 -- Locks that no other role can hold against us. Any role that connects can take an advisory lock, and sees in pg_locks
 -- which ones we take; locking a table or a row takes rights on it, which only the owner has.
 
--- Locked as a whole by the cluster's one quarantine process (src/store/table-lock.ts).
+-- Locked as a whole by the cluster's one quarantine process (src/base/database/table-lock.ts).
 create table sealpost.quarantine_lock ();
 
 -- Its one row is locked by the transaction that tells the dispatchers.

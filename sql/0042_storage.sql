@@ -1,6 +1,6 @@
 -- What an account may store, by kind, and what of it is not counted elsewhere: stored answers and what was published.
 
--- migrate writes the limits (src/model/storage.ts). Of a kind that has no row, or null, there may be any amount.
+-- migrate writes the limits (src/base/model/storage.ts). Of a kind that has no row, or null, there may be any amount.
 create table sealpost.storage_limits (
   kind text primary key
     check (kind in ('analyses', 'replays', 'answers', 'documents', 'leftovers', 'pages', 'workflows', 'runs')),

@@ -1,5 +1,5 @@
 -- What is the account's is not for a key that acts for one of its users: who changed what, the endpoint and who is told
--- of it, the signing secrets. The same list is in src/model/api-keys.ts.
+-- of it, the signing secrets. The same list is in src/base/model/api-keys.ts.
 update sealpost.api_keys
 set scopes = array(
   select scope from unnest(scopes) as scope

@@ -1,6 +1,6 @@
-import { createShutdownSignal, endWithParent, onParentMessage, sendToParent } from "./app/process-signals.ts";
-import { runProgram } from "./cli/program.ts";
-import { openStandardInput } from "./cli/standard-input.ts";
+import { openStandardInput } from "./app/cli/options.ts";
+import { runProgram } from "./app/cli/program.ts";
+import { createShutdownSignal, endWithParent, onParentMessage, sendToParent } from "./app/process-context.ts";
 
 // The reader of our output may close it early (`sealpost … | head`); that is no error.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {

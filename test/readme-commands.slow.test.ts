@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createApiKey } from "../src/app/create-api-key.ts";
-import { readConfig } from "../src/config/read-config.ts";
+import { readConfig } from "../src/base/config/config.ts";
 import { createTestDatabase, type TestDatabase } from "./support/database.ts";
 import { createTestAccount, createTestKey, createTestUser } from "./support/installation.ts";
 import { type SealpostProcess, startProcess } from "./support/sealpost-process.ts";

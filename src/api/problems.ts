@@ -1,66 +1,125 @@
-/** The sixteen error statuses, declared on every operation. */
-export const PROBLEM_STATUSES = [
-  400, 401, 402, 403, 404, 405, 409, 410, 413, 415, 422, 429, 500, 502, 503, 504,
-] as const;
+import { USER_SHARE } from "../base/model/reader.ts";
+import { JSON_LEVELS_MAX } from "../http/limits.ts";
+import { standardProblems } from "../http/problem-catalogue.ts";
+import type { ProblemCatalogue } from "../http/problems.ts";
 
-export type ProblemStatus = (typeof PROBLEM_STATUSES)[number];
+/** The codes that this service adds to the standard ones. */
+const ownProblems = {
+  analysis_conflict: {
+    status: 409,
+    title: "Analysis conflict",
+    meaning:
+      "The account has already published a different analysis, or another webhook_url, under this " +
+      "analysis id.",
+    remedy:
+      "Publish each new result under a new id. Publishing the same result again, byte for byte and with the same " +
+      "webhook_url, returns the existing delivery.",
+  },
+  delivery_not_replayable: {
+    status: 409,
+    title: "Delivery not replayable",
+    meaning: "The delivery has succeeded or is still pending.",
+    remedy:
+      "Only `failed` and `abandoned` deliveries can be replayed. Get the delivery to see its status and when its " +
+      "next attempt is due.",
+  },
+  too_many_replays: {
+    status: 409,
+    title: "Too many replays",
+    meaning:
+      "The account already has as many bulk replays running, or deliveries waiting in them, as it may have, " +
+      USER_SHARE,
+    remedy:
+      "Wait until one of them has started all its deliveries (its status is then `delivering`), or cancel one. " +
+      "One replay with a wider filter does the work of many.",
+  },
+  rotation_in_progress: {
+    status: 409,
+    title: "Rotation in progress",
+    meaning:
+      "The signing secret was rotated before, and the secret before it still signs: rotating again now would lock " +
+      "out every receiver that has only that one.",
+    remedy:
+      "Give all receivers the current secret and wait until the overlap ends (`previous.expires_at` of the signing " +
+      "secret). To rotate at once all the same, such as after a leak, send `end_previous: true`.",
+  },
+  too_many_recipients: {
+    status: 409,
+    title: "Too many recipients",
+    meaning: "The account already has 10 addresses that get its notices.",
+    remedy: "Remove one first, or add the address of a mailing list.",
+  },
+  mail_not_configured: {
+    status: 409,
+    title: "Mail not configured",
+    meaning: "This installation has no mail server, so no address can get notices.",
+    remedy: "Read the notices from `GET /v1/webhooks/notices`. Operators: set SMTP_URL and NOTICES_FROM.",
+  },
+  exceeds_own_key: {
+    status: 403,
+    title: "Exceeds own key",
+    meaning:
+      "The request concerns an API key that can do more, or for longer, than the caller's own; see `errors`.",
+    remedy: "Use a key that has all of these scopes and expires no earlier, or ask whoever has one.",
+    hasErrors: true,
+  },
+  too_many_api_keys: {
+    status: 409,
+    title: "Too many API keys",
+    meaning: "The account already has as many API keys, valid or made within the last day, as it may have.",
+    remedy: "Revoke keys that nobody uses; if the account has made very many today, wait until tomorrow.",
+  },
+  too_many_sessions: {
+    status: 409,
+    title: "Too many sessions",
+    meaning: `The account has 20,000 sessions of the console that have neither expired nor been ended, ${USER_SHARE}`,
+    remedy:
+      "Open one session for each viewer, not one for each view, and give it a shorter `session_seconds`; those " +
+      "that expire, or that you end, make room.",
+  },
+  replay_changed: {
+    status: 409,
+    title: "Replay changed",
+    meaning:
+      "By now more than 1 % more or fewer deliveries match than `expected_matched`, so nothing was replayed.",
+    remedy: "Do the dry run again, look at its counts, and send the new `matched` as `expected_matched`.",
+  },
+  analysis_expired: {
+    status: 410,
+    title: "Analysis expired",
+    meaning: "The analysis is past its retention period.",
+    remedy: "It can no longer be read or delivered: run the analysis again.",
+  },
+  cursor_expired: {
+    status: 410,
+    title: "Cursor expired",
+    meaning: "The cursor is older than the events that are kept; some that came after it may be gone.",
+    remedy:
+      "Go on from the oldest cursor, which `errors` gives, or without a cursor, which is the same. What came between " +
+      "may be missing: compare with your own records.",
+    hasErrors: true,
+  },
+  target_refused: {
+    status: 422,
+    title: "Target refused",
+    meaning: "Webhooks are not delivered to this URL; `errors` says which rule it breaks.",
+    remedy:
+      "Use a public https:// URL: no user name, password or fragment, a host that is reachable from the public " +
+      "internet, and port 443 or one above 1023 that no other well-known service uses.",
+    hasErrors: true,
+  },
+  invalid_analysis: {
+    status: 422,
+    title: "Invalid analysis",
+    meaning: "The analysis is JSON, but not a valid analysis; `errors` says why.",
+    remedy:
+      "Send an object with an `id` of 1 to 200 characters from A-Z a-z 0-9 . _ : - and the `status` succeeded or " +
+      `failed, both without escape sequences, nested at most ${JSON_LEVELS_MAX} levels deep.`,
+    hasErrors: true,
+  },
+} as const satisfies ProblemCatalogue;
 
-/** Besides them, of operations that answer with contents: a Range beyond the end. */
-export const RANGE_STATUS = 416;
+export type DomainCode = keyof typeof ownProblems;
 
-/** One kind of problem, as explained on its page `/errors/{code}`. */
-export type ProblemKind = {
-  readonly status: ProblemStatus | typeof RANGE_STATUS;
-  readonly title: string;
-  /** When it occurs, in a sentence. */
-  readonly meaning: string;
-  /** What the caller can do, in a sentence or two. */
-  readonly remedy: string;
-  /** Whether responses carry `errors`, one entry per invalid field. */
-  readonly hasErrors?: true;
-  /** False for a platform code that this service declares but never returns. */
-  readonly isRaised?: false;
-};
-
-/** Every code that a response can carry. The standard ones are in problem-catalogue.ts; operations add theirs. */
-export type ProblemCatalogue = Readonly<Record<string, ProblemKind>>;
-
-/** An invalid field of a request: where (`query.limit`, `body.url`, `header.x-account-id`) and what is wrong. */
-export type FieldError = { readonly path: string; readonly message: string };
-
-type ProblemDetails = {
-  readonly errors?: readonly FieldError[];
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly cause?: unknown;
-};
-
-/** Thrown to end a request with the problem that `code` names in the catalogue. */
-export class Problem extends Error {
-  readonly code: string;
-  readonly errors: readonly FieldError[];
-  readonly headers: Readonly<Record<string, string>>;
-
-  constructor(code: string, { errors = [], headers = {}, cause }: ProblemDetails = {}) {
-    super(code, { cause });
-    this.name = "Problem";
-    this.code = code;
-    this.errors = errors;
-    this.headers = headers;
-  }
-}
-
-/** 400 `invalid_request` for one field. */
-export function invalidRequest(path: string, message: string): Problem {
-  return new Problem("invalid_request", { errors: [{ path, message }] });
-}
-
-/**
- * Thrown by injected functions when what is behind them (the database) is unavailable. The caller gets 503
- * `temporarily_unavailable` with Retry-After.
- */
-export class TemporarilyUnavailable extends Error {
-  constructor(message: string, options?: { cause?: unknown }) {
-    super(message, options);
-    this.name = "TemporarilyUnavailable";
-  }
-}
+/** Every code that this service can return. */
+export const problems = { ...standardProblems, ...ownProblems } as const satisfies ProblemCatalogue;

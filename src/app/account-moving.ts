@@ -1,18 +1,17 @@
 import { readFile } from "node:fs/promises";
 import type { Pool } from "pg";
-import type { Config } from "../config/config.ts";
-import { CELL_NAME } from "../model/cells.ts";
-import { compareCells, WRONG_TARGET_KEY } from "../moves/beginning.ts";
-import type { Cell, Move } from "../moves/move.ts";
-import { MoveRefusedError } from "../moves/move-refused-error.ts";
-import { readMigrationNames } from "../store/migrate.ts";
-import { createMovePool } from "../store/pools.ts";
-import { isSecretsKey } from "../store/secrets-key.ts";
+import type { Config } from "../base/config/config.ts";
+import { readMigrationNames } from "../base/database/migrate.ts";
+import { createMovePool } from "../base/database/pools.ts";
+import { isSecretsKey } from "../base/database/sealing.ts";
+import { CELL_NAME } from "../base/model/installation.ts";
+import { compareCells, WRONG_TARGET_KEY } from "../cells/beginning.ts";
+import { type Cell, type Move, MoveRefusedError } from "../cells/move.ts";
 import { findMoveHindrance } from "./areas.ts";
 import { loadSecretsKey, withDatabase } from "./database.ts";
+import { UsageError } from "./output.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { databaseUrlOf } from "./state-folder.ts";
-import { UsageError } from "./usage-error.ts";
 
 const CONNECTIONS_MAX = 3;
 const APPLICATION_NAME = "sealpost account move";

@@ -1,42 +1,117 @@
 import { randomUUID } from "node:crypto";
 import type { FastifyInstance } from "fastify";
-import type { Pool } from "pg";
+import type { ClientBase, Pool } from "pg";
 import type { Logger } from "pino";
-import type { AccountNews } from "../api/account-news.ts";
-import { apiKeyPrefix } from "../api/api-keys.ts";
-import type { IsTrustedProxy } from "../api/connections.ts";
-import type { AddedRoute, AddRoutes } from "../api/kernel.ts";
-import type { ErasedResult, Operation } from "../api/operation.ts";
-import { TemporarilyUnavailable } from "../api/problems.ts";
-import { plainAddress, type RateLimitPolicy } from "../api/rate-limits.ts";
-import type { CompletedRequest } from "../api/request-context.ts";
-import { createApi, type TransferLimits } from "../api/server.ts";
-import type { Config } from "../config/config.ts";
+import { accountExists } from "../accounts/accounts-sql.ts";
+import { findApiKey, noteApiKeyUse } from "../accounts/api-keys-sql.ts";
+import { auditedOperations } from "../accounts/audit-api.ts";
+import type { ApiPart } from "../api/operations.ts";
+import type { Config } from "../base/config/config.ts";
+import { writeAuditEntry } from "../base/database/audit-log.ts";
+import { coalesceByTurn } from "../base/database/coalesce.ts";
+import {
+  claimIdempotencyKeys,
+  claimIdempotentCall,
+  releaseIdempotentCall,
+  renewIdempotentCall,
+  storeCallResponse,
+  storingResponses,
+} from "../base/database/idempotency.ts";
+import { type ReadLog, readingFrom } from "../base/database/log-reader.ts";
+import { createRequestCounter } from "../base/database/rate-limits.ts";
+import { inPipelinedTransaction, inTransaction, isInTheWay } from "../base/database/transaction.ts";
+import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
+import { createMetricsRegistry } from "../base/metrics/registry.ts";
+import { actorOf } from "../base/model/audit.ts";
+import type { FindOrigin } from "../base/model/events.ts";
 import { createConsole } from "../console/console.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
-import { type ApiMetrics, createApiMetrics } from "../metrics/api-metrics.ts";
-import { createMetricsRegistry } from "../metrics/registry.ts";
-import type { FindOrigin } from "../model/analysis-origin.ts";
-import { askToConfirm, confirm, INVALID_LINK } from "../notices/confirmations.ts";
-import { CONFIRMATION_PATH } from "../notices/mail-sending.ts";
-import type { ApiPart } from "../operations/api-part.ts";
-import { auditedOperations } from "../operations/audit.ts";
-import { codeGroups } from "../operations/explained-codes.ts";
-import { receiversGuide } from "../operations/guide.ts";
-import { createApiInfo, createSealpostRegistry } from "../operations/operations.ts";
-import { CHECK_POLICY } from "../operations/receivers.ts";
-import type { Dependencies } from "../operations/sealpost-operation.ts";
-import { type ReadLog, readingFrom } from "../store/log-reader.ts";
-import { createRequestCounter } from "../store/rate-limits.ts";
-import { createAccountExists, createFindApiKey, createIdempotencyStore, recordWrite } from "./api-stores.ts";
+import type { AccountNews } from "../http/account-news.ts";
+import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
+import type { IsTrustedProxy } from "../http/connections.ts";
+import { type IdempotencyStore, LockWaitError, type RecordWrite } from "../http/idempotent-write.ts";
+import type { AddedRoute, AddRoutes } from "../http/kernel.ts";
+import type { ErasedResult, Operation } from "../http/operation.ts";
+import { TemporarilyUnavailable } from "../http/problems.ts";
+import { plainAddress, type RateLimitPolicy } from "../http/rate-limits.ts";
+import type { CompletedRequest } from "../http/request-context.ts";
+import type { AccountExists } from "../http/request-guards.ts";
+import { createApi, type TransferLimits } from "../http/server.ts";
+import { codeGroups } from "../log/error-codes-api.ts";
+import { askToConfirm, CONFIRMATION_PATH, confirm, INVALID_LINK } from "../notices/mail-sending.ts";
+import { receiversGuide } from "../receivers/guide.ts";
+import { CHECK_POLICY } from "../receivers/receivers-api.ts";
 import { apiPartsOf } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
+import { targetRulesOf } from "./egress.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
+import { createApiInfo, createSealpostRegistry, type Dependencies } from "./operations.ts";
 import { createOutageAs503, type OutageAs503, seldom } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
 import { createReadAssertion } from "./staff-assertions.ts";
-import { targetRulesOf } from "./target-rules.ts";
+
+const USE_RECORDED_EVERY_MS = 60_000;
+
+/**
+ * Looks up keys and records when they were last used; requests do not wait for that, and it may get lost. Requests with
+ * one key in one turn of the event loop share a lookup.
+ */
+export function createFindApiKey(pool: Pool, outageAs503: OutageAs503, now: () => number): FindApiKey {
+  const find = coalesceByTurn((digest) => findApiKey(pool, Buffer.from(digest, "latin1")));
+  return async (digest) => {
+    const { answer: key, place } = await outageAs503(find(digest.toString("latin1")));
+    if (place === 1 && key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_RECORDED_EVERY_MS) {
+      noteApiKeyUse(pool, key.id).catch(() => undefined);
+    }
+    return key;
+  };
+}
+
+function createAccountExists(pool: Pool, outageAs503: OutageAs503): AccountExists {
+  return (accountId) => outageAs503(accountExists(pool, accountId));
+}
+
+/** Claims and stored responses, in the same transactions as the effects of the requests. */
+function createIdempotencyStore(
+  pool: Pool,
+  secretsKey: Uint8Array,
+  outageAs503: OutageAs503,
+): IdempotencyStore {
+  return {
+    transaction: (work) => outageAs503(inTransaction(pool, work)),
+    claimedTransaction: (claims, lockWaitMs, work) => {
+      const first = (client: ClientBase) => claimIdempotencyKeys(client, claims, secretsKey);
+      const working = inPipelinedTransaction(pool, {
+        lockWaitMs,
+        first,
+        work: async (tx, states) => {
+          const { result, completed } = await work(tx, states);
+          return { result, last: storingResponses(completed, secretsKey) };
+        },
+      });
+      return outageAs503(lockWaitMs === null ? working : lockWaits(working));
+    },
+    claimCall: (tx, claim, lease) => claimIdempotentCall(tx, claim, lease, secretsKey),
+    renewCall: renewIdempotentCall,
+    completeCall: (tx, claim, token, response) => storeCallResponse(tx, claim, token, response, secretsKey),
+    releaseCall: releaseIdempotentCall,
+  };
+}
+
+/** What another transaction was in the way of, in the kernel's words. */
+async function lockWaits<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (cause) {
+    throw isInTheWay(cause) ? new LockWaitError("another transaction was in the way", { cause }) : cause;
+  }
+}
+
+/** One row of the audit log for each write that took effect. */
+const recordWrite: RecordWrite = async (tx, { caller, ...write }) => {
+  await writeAuditEntry(tx, { ...write, actor: actorOf(caller) });
+};
 
 /** An account may ask as much as this many of its keys and sessions, however many it has. */
 const ACCOUNT_KEYS_WORTH = 10;

@@ -1,30 +1,31 @@
 import type { Pool } from "pg";
 import type { Logger } from "pino";
-import type { Config } from "../config/config.ts";
-import { DISPATCHER_CONNECTIONS, STEP_CONNECTIONS } from "../dispatch/process.ts";
-import type { ProcessMetrics } from "../dispatch/process-metrics.ts";
-import { createMovingMetrics, type MovingMetrics } from "../metrics/moving-metrics.ts";
-import { createRunMetrics, type RunMetrics } from "../metrics/run-metrics.ts";
-import type { Area } from "../model/areas.ts";
-import { DAY_MS } from "../model/time.ts";
-import type { ApiPart } from "../operations/api-part.ts";
-import { webhooksPart } from "../operations/operations.ts";
-import type { Dependencies } from "../operations/sealpost-operation.ts";
-import { createGeneralPool } from "../store/pools.ts";
-import { UNFINISHED_STATUSES } from "../workspace/model/runs.ts";
+import type { ApiPart } from "../api/operations.ts";
+import type { Config } from "../base/config/config.ts";
+import { createGeneralPool } from "../base/database/pools.ts";
+import {
+  createMovingMetrics,
+  createRunMetrics,
+  type MovingMetrics,
+  type RunMetrics,
+} from "../base/metrics/workspace-metrics.ts";
+import type { Area } from "../base/model/areas.ts";
+import { DAY_MS } from "../base/model/time.ts";
+import type { ProcessMetrics } from "../delivery/process-metrics.ts";
+import { UNFINISHED_STATUSES } from "../workspace/model/workflows.ts";
 import { Mover } from "../workspace/moving/mover.ts";
-import { knownStore } from "../workspace/objects/known-store.ts";
+import { knownStore, openedLater } from "../workspace/objects/known-store.ts";
 import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { openObjectStore } from "../workspace/objects/open-object-store.ts";
-import { openedLater } from "../workspace/objects/opened-later.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
 import { Runner, type RunnerWork } from "../workspace/running/runner.ts";
-import type { TakenStep } from "../workspace/running/step-end.ts";
-import { hasSpaces } from "../workspace/store/account-spaces.ts";
+import type { TakenStep } from "../workspace/running/step-record.ts";
 import { countMoves } from "../workspace/store/moves.ts";
-import { readStoreId, settleStoreId } from "../workspace/store/object-store-id.ts";
 import { countUnfinishedRuns, hasRuns } from "../workspace/store/runs.ts";
 import { countReadySteps } from "../workspace/store/steps.ts";
+import { hasSpaces, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
+import { DISPATCHER_CONNECTIONS, STEP_CONNECTIONS } from "./dispatch-process.ts";
+import { type Dependencies, webhooksPart } from "./operations.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { databaseUrlOf } from "./state-folder.ts";

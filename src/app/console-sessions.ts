@@ -1,18 +1,58 @@
+import { randomBytes } from "node:crypto";
 import type { Pool } from "pg";
-import type { SessionStore, StaffSession } from "../console/session.ts";
-import { type Actor, STAFF_SIGNED_IN } from "../model/audit.ts";
-import { findAccountName } from "../store/accounts.ts";
-import { writeAuditEntry } from "../store/audit-log.ts";
-import { gatherByTurn } from "../store/coalesce.ts";
+import { findAccountName } from "../accounts/accounts-sql.ts";
+import { consoleUrl } from "../accounts/console-sessions-api.ts";
 import {
   endSession,
   enterByLink,
   findSessions,
+  insertLink,
   insertStaffSession,
   noteSessionUse,
-} from "../store/console-sessions.ts";
-import { inTransaction } from "../store/transaction.ts";
+} from "../accounts/console-sessions-sql.ts";
+import { writeAuditEntry } from "../base/database/audit-log.ts";
+import { gatherByTurn } from "../base/database/coalesce.ts";
+import { inTransaction } from "../base/database/transaction.ts";
+import { accountScopes } from "../base/model/api-keys.ts";
+import { type Actor, STAFF_SIGNED_IN } from "../base/model/audit.ts";
+import { SESSION_SECONDS } from "../base/model/console.ts";
+import type { SessionStore, StaffSession } from "../console/site.ts";
+import { digestApiKey } from "../http/api-keys.ts";
+import { changeAudited } from "./create-api-key.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
+
+/**
+ * A link that opens the console for whoever runs the command line, with every permission: that person could make any
+ * key. It is in the audit log, and so is what is done with it.
+ */
+export async function openConsole(
+  pool: Pool,
+  accountId: string,
+  { publicUrl, linkSeconds }: { readonly publicUrl: string; readonly linkSeconds: number },
+): Promise<{ readonly url: string; readonly expiresAt: Date }> {
+  const token = randomBytes(32).toString("base64url");
+  const link = await changeAudited(
+    pool,
+    "console.links.create",
+    (tx) =>
+      insertLink(tx, {
+        accountId,
+        keyId: null,
+        permissions: accountScopes,
+        viewerId: "command line",
+        viewerLabel: "command line",
+        embedOrigin: null,
+        timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+        theme: null,
+        path: null,
+        linkDigest: digestApiKey(token),
+        linkSeconds,
+        sessionSeconds: SESSION_SECONDS.max,
+      }),
+    () => ({ accountId, details: { permissions: accountScopes } }),
+  );
+  return { url: consoleUrl(publicUrl, token, null), expiresAt: link.linkExpiresAt };
+}
 
 /**
  * The console's sessions, in the database. Those that are looked up in one turn of the event loop share a statement.

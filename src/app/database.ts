@@ -1,19 +1,19 @@
 import pg, { type Pool } from "pg";
 import type { Logger } from "pino";
-import type { Config } from "../config/config.ts";
-import { storageLimitsOf } from "../model/storage.ts";
-import { abortableDelay } from "../schedule/backoff.ts";
-import { accountExists } from "../store/accounts.ts";
-import { OtherCellError } from "../store/cells.ts";
-import { MigrationError, migrate, readMigrationNames } from "../store/migrate.ts";
-import { createGeneralPool } from "../store/pools.ts";
-import { writeSettings } from "../store/publications.ts";
-import { findHindrances } from "../store/readiness.ts";
-import { keepSecretsKey, WRONG_SECRETS_KEY } from "../store/secrets-key.ts";
-import { writeStorageLimits } from "../store/storage.ts";
+import { accountExists } from "../accounts/accounts-sql.ts";
+import type { Config } from "../base/config/config.ts";
+import { OtherCellError } from "../base/database/cells.ts";
+import { MigrationError, migrate, readMigrationNames } from "../base/database/migrate.ts";
+import { createGeneralPool } from "../base/database/pools.ts";
+import { findHindrances } from "../base/database/readiness.ts";
+import { keepSecretsKey, WRONG_SECRETS_KEY } from "../base/database/sealing.ts";
+import { writeStorageLimits } from "../base/database/storage.ts";
+import { abortableDelay } from "../base/model/backoff.ts";
+import { storageLimitsOf } from "../base/model/storage.ts";
+import { writeSettings } from "../publish/publications-sql.ts";
+import { UsageError } from "./output.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { commandConfigOf, databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
-import { UsageError } from "./usage-error.ts";
 
 const CONNECTIONS_MAX = 2;
 

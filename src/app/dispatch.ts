@@ -2,36 +2,29 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
-import { readConfig } from "../config/read-config.ts";
-import { createAttemptLog } from "../dispatch/attempt-log.ts";
-import { createAttemptMetrics } from "../dispatch/attempt-metrics.ts";
-import { bothObservers, type DispatchObserver } from "../dispatch/observer.ts";
-import {
-  DISPATCHER_CONNECTIONS,
-  type DispatchProcessOptions,
-  startDispatching,
-} from "../dispatch/process.ts";
-import { createProcessMetrics, type ProcessMetrics } from "../dispatch/process-metrics.ts";
-import { Quarantine, type QuarantineRun } from "../dispatch/quarantine.ts";
-import { deliverInQuarantine } from "../dispatch/quarantine-process.ts";
-import { createCapacityMetrics } from "../metrics/capacity-metrics.ts";
-import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts";
-import { createQueueMetrics } from "../metrics/queue-metrics.ts";
-import { createMetricsRegistry } from "../metrics/registry.ts";
-import { DAY_MS } from "../model/time.ts";
-import { createGaugePool, createGeneralPool } from "../store/pools.ts";
+import { readConfig } from "../base/config/config.ts";
+import { createGaugePool, createGeneralPool } from "../base/database/pools.ts";
+import { createCapacityMetrics } from "../base/metrics/database-metrics.ts";
+import { createFeedMetrics, createQueueMetrics, type FeedMetrics } from "../base/metrics/queue-metrics.ts";
+import { createMetricsRegistry } from "../base/metrics/registry.ts";
+import { DAY_MS } from "../base/model/time.ts";
+import { createAttemptLog, createAttemptMetrics } from "../delivery/attempt-observers.ts";
+import { bothObservers, type DispatchObserver } from "../delivery/observer.ts";
+import { createProcessMetrics, type ProcessMetrics } from "../delivery/process-metrics.ts";
+import { Quarantine, type QuarantineRun } from "../delivery/quarantine.ts";
 import { startAreaChecks, startAreaSteps, startAreaWork } from "./areas.ts";
-import { createCapacityGauges } from "./capacity-gauges.ts";
+import { createCapacityGauges } from "./capacity-gauges-sql.ts";
 import { type Found, lookBeforeWork, untilMigrated } from "./database.ts";
-import { createQueueGauges } from "./database-gauges.ts";
+import { createQueueGauges } from "./database-gauges-sql.ts";
+import { DISPATCHER_CONNECTIONS, type DispatchProcessOptions, startDispatching } from "./dispatch-process.ts";
 import { createEgress } from "./egress.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { createFindHindrances, type Monitoring, startMonitoring } from "./monitoring.ts";
 import { startNotices } from "./notices.ts";
-import type { ProcessContext } from "./process-context.ts";
+import { type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
+import { deliverInQuarantine } from "./quarantine-process.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
-import { version } from "./version.ts";
 
 /** Exit codes of the quarantine's process. Busy is EX_TEMPFAIL of sysexits.h: another such process is running. */
 const BUSY = 75;

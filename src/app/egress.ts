@@ -1,9 +1,15 @@
 import { readFileSync } from "node:fs";
-import { type Config, ConfigError } from "../config/config.ts";
+import { type Config, ConfigError } from "../base/config/config.ts";
 import { createDirectConnector } from "../egress/connect/direct-connector.ts";
 import { createProxyConnector } from "../egress/connect/proxy-connector.ts";
+import { createResolver, type Resolver } from "../egress/dns/resolver.ts";
 import type { Egress } from "../egress/egress.ts";
-import { createTargetResolver, targetRulesOf } from "./target-rules.ts";
+import type { TargetRefusalCode } from "../egress/rules/target-url.ts";
+import {
+  parseUnsafeAllowedTargets,
+  type UnsafeAllowedTargets,
+} from "../egress/rules/unsafe-allowed-targets.ts";
+import { UsageError } from "./output.ts";
 
 const DNS_TIMEOUT_MS = 3_000;
 
@@ -39,4 +45,51 @@ function readCertificates(path: string): string {
     const { code } = error as NodeJS.ErrnoException;
     throw new ConfigError([`TARGET_CA_FILE (${path}) cannot be read (${code}).`]);
   }
+}
+
+export type TargetRules = {
+  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  readonly ownAddresses: readonly string[];
+};
+
+/**
+ * What the configuration says about where webhooks may go.
+ * @throws ConfigError for an entry that looks right but that no URL is ever spelled like, such as `127.1:8443`
+ */
+export function targetRulesOf(config: Config): TargetRules {
+  const ownAddresses = config.ownAddresses ?? [];
+  try {
+    return {
+      unsafeAllowedTargets: parseUnsafeAllowedTargets(config.unsafeAllowedTargets ?? []),
+      ownAddresses,
+    };
+  } catch (error) {
+    throw new ConfigError([`UNSAFE_ALLOWED_TARGETS cannot be used: ${(error as Error).message}`]);
+  }
+}
+
+/** `timeoutMs`: for one name. */
+export function createTargetResolver(config: Config, timeoutMs: number): Resolver {
+  return createResolver({
+    servers: config.targetDnsServers ?? undefined,
+    timeoutMs,
+    now: () => performance.now(),
+  });
+}
+
+/** Refusals that an entry in UNSAFE_ALLOWED_TARGETS lifts. */
+const LIFTABLE: readonly TargetRefusalCode[] = ["name_not_public", "address_not_public", "port_not_allowed"];
+
+/** For a URL that is refused in development. */
+export const UNSAFE_TARGETS_HINT =
+  "For tests on this machine, see `sealpost receiver listen --help`: UNSAFE_ALLOWED_TARGETS of the service can " +
+  "allow it.";
+
+/** The error for a URL that webhooks may not go to, with a hint for tests where that helps. */
+export function refusedTarget(
+  { code, message }: { readonly code: TargetRefusalCode; readonly message: string },
+  { environment }: Config,
+): UsageError {
+  const canBeLifted = environment === "development" && LIFTABLE.includes(code);
+  return new UsageError(canBeLifted ? `${message} ${UNSAFE_TARGETS_HINT}` : message);
 }

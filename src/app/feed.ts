@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
+import type { FeedMetrics } from "../base/metrics/queue-metrics.ts";
+import { endSequencingLease, readFeedLag, sequenceEvents } from "../feed/feed-sql.ts";
 import { Sequencer } from "../feed/sequencer.ts";
-import type { FeedMetrics } from "../metrics/feed-metrics.ts";
-import { endSequencingLease, readFeedLag, sequenceEvents } from "../store/feed.ts";
 
 /** Starts what gives events their places in the feed, in this process when it is its turn. */
 export function startSequencing(pool: Pool, metrics: FeedMetrics, log: Logger): Sequencer {

@@ -1,10 +1,9 @@
 import { BlockList } from "node:net";
+import { webhookHeaders } from "../delivery/webhook.ts";
 import { type FeedPage, nextPage, type PulledItem } from "../signing/feed-request.ts";
 import { WebhookPullError } from "../signing/index.ts";
-import { webhookHeaders } from "../webhook/headers.ts";
-import type { Announce } from "./output.ts";
+import { type Announce, UsageError } from "./output.ts";
 import type { ProcessContext } from "./process-context.ts";
-import { UsageError } from "./usage-error.ts";
 
 /** For somebody who has stopped the receiver in a debugger. */
 const ANSWER_WITHIN_MS = 60_000;

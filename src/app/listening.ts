@@ -1,4 +1,4 @@
-import { UsageError } from "./usage-error.ts";
+import { UsageError } from "./output.ts";
 
 /** Why an address cannot be listened on, and what to do about it. */
 const reasons: Readonly<Record<string, string>> = {

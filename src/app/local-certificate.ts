@@ -1,10 +1,9 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
-import { DAY_MS } from "../model/time.ts";
+import { DAY_MS } from "../base/model/time.ts";
 import type { IssuedCertificate } from "./certificate-authority.ts";
-import type { Announce } from "./output.ts";
-import { UsageError } from "./usage-error.ts";
+import { type Announce, UsageError } from "./output.ts";
 
 const VALIDITY_MS = 365 * DAY_MS;
 

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import type { Logger } from "pino";
-import type { ApiMetrics } from "../metrics/api-metrics.ts";
-import { createLogReader, type ReadLog, readingFrom } from "../store/log-reader.ts";
+import { createLogReader, type ReadLog, readingFrom } from "../base/database/log-reader.ts";
+import type { ApiMetrics } from "../base/metrics/api-metrics.ts";
 
 export type LogReadingOptions = {
   readonly pool: Pool;

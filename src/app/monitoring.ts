@@ -1,15 +1,14 @@
 import type { Pool } from "pg";
-import type { Config } from "../config/config.ts";
-import { createBuildMetrics } from "../metrics/build-metrics.ts";
-import type { DatabaseMetrics } from "../metrics/database-metrics.ts";
-import { type MetricsServer, startMetricsServer } from "../metrics/metrics-server.ts";
-import type { MetricsRegistry } from "../metrics/registry.ts";
-import { OtherCellError } from "../store/cells.ts";
-import { readMigrationNames } from "../store/migrate.ts";
-import { findHindrances, probeWriting, writeHindranceOf } from "../store/readiness.ts";
-import { setDatabaseClockGauge } from "./database-gauges.ts";
+import type { Config } from "../base/config/config.ts";
+import { OtherCellError } from "../base/database/cells.ts";
+import { readMigrationNames } from "../base/database/migrate.ts";
+import { findHindrances, probeWriting, writeHindranceOf } from "../base/database/readiness.ts";
+import { createBuildMetrics, type DatabaseMetrics } from "../base/metrics/database-metrics.ts";
+import { type MetricsServer, startMetricsServer } from "../base/metrics/metrics-server.ts";
+import type { MetricsRegistry } from "../base/metrics/registry.ts";
+import { setDatabaseClockGauge } from "./database-gauges-sql.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
-import { version } from "./version.ts";
+import { version } from "./process-context.ts";
 
 export type MonitoringOptions = {
   readonly config: Config;

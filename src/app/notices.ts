@@ -1,16 +1,15 @@
 import type { Logger } from "pino";
-import type { Config } from "../config/config.ts";
-import { EndpointWatch } from "../dispatch/endpoint-watch.ts";
-import type { DispatchObserver } from "../dispatch/observer.ts";
-import { DISPATCHER_CONNECTIONS } from "../dispatch/process.ts";
-import type { ProcessMetrics } from "../dispatch/process-metrics.ts";
-import { createNoticeMetrics, type NoticeMetrics } from "../metrics/notice-metrics.ts";
+import type { Config } from "../base/config/config.ts";
+import { createGeneralPool } from "../base/database/pools.ts";
+import { createNoticeMetrics, type NoticeMetrics } from "../base/metrics/queue-metrics.ts";
+import { noteCertificates, noteEndpointNews } from "../delivery/endpoint-health-sql.ts";
+import { EndpointWatch } from "../delivery/endpoint-watch.ts";
+import type { DispatchObserver } from "../delivery/observer.ts";
+import type { ProcessMetrics } from "../delivery/process-metrics.ts";
 import type { SendingOptions } from "../notices/mail-sending.ts";
 import { NoticeWork } from "../notices/notice-work.ts";
 import { createSendMail } from "../notices/smtp.ts";
-import { noteCertificates } from "../store/endpoint-certificates.ts";
-import { noteEndpointNews } from "../store/endpoint-health.ts";
-import { createGeneralPool } from "../store/pools.ts";
+import { DISPATCHER_CONNECTIONS } from "./dispatch-process.ts";
 
 /** How often what was seen is written, and looked through. */
 const EVERY_MAX_MS = 5_000;

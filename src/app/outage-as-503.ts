@@ -1,6 +1,6 @@
-import { Problem, TemporarilyUnavailable } from "../api/problems.ts";
-import { isDatabaseAway } from "../store/availability.ts";
-import { type StorageRefusal, storageRefusalOf } from "../store/storage.ts";
+import { type StorageRefusal, storageRefusalOf } from "../base/database/storage.ts";
+import { isDatabaseAway } from "../base/database/transaction.ts";
+import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
 
 /**
  * Passes a result through; when the database is unreachable, rejects with an error that is answered as 503, and with a

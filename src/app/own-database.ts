@@ -1,10 +1,9 @@
 import { join } from "node:path";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../postgres/embedded.ts";
-import { FolderInUseError } from "../postgres/ownership.ts";
-import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
-import type { Announce } from "./output.ts";
+import { FolderInUseError } from "../base/embedded/account.ts";
+import { type EmbeddedPostgres, startEmbeddedPostgres } from "../base/embedded/embedded.ts";
+import { abortableDelay, createBackoff } from "../base/model/backoff.ts";
+import { type Announce, UsageError } from "./output.ts";
 import { removeOwnDatabase, writeOwnDatabase } from "./state-folder.ts";
-import { UsageError } from "./usage-error.ts";
 
 export type OwnDatabase = {
   /** Stays the same when the server is restarted. */

@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import { type Logger, pino, stdSerializers } from "pino";
-import type { Config } from "../config/config.ts";
+import type { Config } from "../base/config/config.ts";
 import type { ProcessContext } from "./process-context.ts";
 
 /** The log of a long-running process: JSON lines on standard output. */

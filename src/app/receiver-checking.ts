@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { Config } from "../config/config.ts";
+import type { Config } from "../base/config/config.ts";
 import { type CheckReceiver, createReceiverCheck } from "../receivers/receiver-check.ts";
 import { createEgress } from "./egress.ts";
 

@@ -3,26 +3,29 @@ import { type AddressInfo, createServer } from "node:net";
 import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
-import { AccountNews } from "../api/account-news.ts";
-import { HELD_READS_MAX, WORK_PLACES_MAX } from "../api/limits.ts";
-import type { Config } from "../config/config.ts";
-import { readConfig } from "../config/read-config.ts";
-import { createApiMetrics } from "../metrics/api-metrics.ts";
-import { createDatabaseMetrics } from "../metrics/database-metrics.ts";
-import { createFeedMetrics, type FeedMetrics } from "../metrics/feed-metrics.ts";
-import { createMetricsRegistry } from "../metrics/registry.ts";
-import { listenToFeed } from "../store/feed-news.ts";
-import { createApiPool, createGeneralPool, createLogPool, createStandbyPool } from "../store/pools.ts";
+import { type Config, readConfig } from "../base/config/config.ts";
+import {
+  createApiPool,
+  createGeneralPool,
+  createLogPool,
+  createStandbyPool,
+} from "../base/database/pools.ts";
+import { createApiMetrics } from "../base/metrics/api-metrics.ts";
+import { createDatabaseMetrics } from "../base/metrics/database-metrics.ts";
+import { createFeedMetrics, type FeedMetrics } from "../base/metrics/queue-metrics.ts";
+import { createMetricsRegistry } from "../base/metrics/registry.ts";
+import { listenToFeed } from "../feed/feed-sql.ts";
+import { AccountNews } from "../http/account-news.ts";
+import { HELD_READS_MAX, WORK_PLACES_MAX } from "../http/limits.ts";
 import { startAreaChecks } from "./areas.ts";
 import { type Found, lookBeforeWork, untilMigrated } from "./database.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { startLogReading } from "./log-reading.ts";
 import { createFindHindrances, startMonitoring } from "./monitoring.ts";
-import type { ProcessContext } from "./process-context.ts";
+import { type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
-import { version } from "./version.ts";
 
 /** Two more than there are requests at work: keys are looked up, and requests counted, however long those take. */
 const CONNECTIONS_MAX = WORK_PLACES_MAX + 2;

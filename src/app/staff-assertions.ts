@@ -6,10 +6,10 @@ import {
   type JWTVerifyGetKey,
   jwtVerify,
 } from "jose";
-import { TemporarilyUnavailable } from "../api/problems.ts";
-import type { Config } from "../config/config.ts";
-import type { GroupScopes } from "../config/kinds.ts";
-import type { ReadAssertion, StaffPerson } from "../console/staff/assertion.ts";
+import type { Config } from "../base/config/config.ts";
+import type { GroupScopes } from "../base/config/kinds.ts";
+import type { ReadAssertion, StaffPerson } from "../console/staff/staff-sites.ts";
+import { TemporarilyUnavailable } from "../http/problems.ts";
 
 /** Signatures that only the proxy can make: no `none`, and none whose key we would share. */
 const ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"];

@@ -1,20 +1,17 @@
 import type { Pool } from "pg";
-import type { Config } from "../config/config.ts";
-import { plainSettings, readConfig } from "../config/read-config.ts";
-import { accountScopes } from "../model/api-keys.ts";
-import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
-import { findFirstAccount, hasAccounts } from "../store/accounts.ts";
-import { openAccount } from "./command-line-changes.ts";
-import { openConsole } from "./console-link.ts";
-import { issueApiKey } from "./create-api-key.ts";
+import { findFirstAccount, hasAccounts } from "../accounts/accounts-sql.ts";
+import { type Config, plainSettings, readConfig } from "../base/config/config.ts";
+import { accountScopes } from "../base/model/api-keys.ts";
+import { abortableDelay, createBackoff } from "../base/model/backoff.ts";
+import { openConsole } from "./console-sessions.ts";
+import { issueApiKey, openAccount } from "./create-api-key.ts";
 import { createCommandPool, loadSecretsKey, prepareDatabase } from "./database.ts";
 import { createEgress } from "./egress.ts";
-import { type Announce, inColumns, inFrame } from "./output.ts";
+import { type Announce, inColumns, inFrame, UsageError } from "./output.ts";
 import { startOwnDatabase } from "./own-database.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { secretsKeyOf } from "./state-folder.ts";
 import { type ChildEvent, servicePlans, supervise } from "./supervisor.ts";
-import { UsageError } from "./usage-error.ts";
 
 /** A dispatcher ends within the deadline of its attempts and 2 s more; after that, waiting longer is pointless. */
 const GRACE_BEYOND_DEADLINE_MS = 5_000;

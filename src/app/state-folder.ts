@@ -1,9 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { link, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Config } from "../config/config.ts";
-import { readConfig } from "../config/read-config.ts";
-import { UsageError } from "./usage-error.ts";
+import { type Config, readConfig } from "../base/config/config.ts";
+import { UsageError } from "./output.ts";
 
 /**
  * The 32-byte key that encrypts stored secrets: the configured one or, in development, one that is generated once and

@@ -1,7 +1,7 @@
 import { setPriority } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
-import { abortableDelay } from "../schedule/backoff.ts";
+import { abortableDelay } from "../base/model/backoff.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type ChildEvent, supervise } from "./supervisor.ts";
 

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import type { Config } from "../config/config.ts";
-import { abortableDelay, createBackoff } from "../schedule/backoff.ts";
+import type { Config } from "../base/config/config.ts";
+import { abortableDelay, createBackoff } from "../base/model/backoff.ts";
 import type { ProcessContext } from "./process-context.ts";
 
 /** A process that is kept running. */

@@ -1,9 +1,9 @@
 import { hash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { FastifyInstance } from "fastify";
-import { compressOnce } from "../api/compressed-bytes.ts";
-import type { Kernel } from "../api/kernel.ts";
-import { beginRequest } from "../api/request-context.ts";
+import { compressOnce } from "../http/bytes.ts";
+import type { Kernel } from "../http/kernel.ts";
+import { beginRequest } from "../http/request-context.ts";
 
 const FILES = {
   "console.css": "text/css; charset=utf-8",

@@ -1,27 +1,24 @@
 import fastifyCookie from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { readIdempotencyKey } from "../api/idempotency.ts";
-import type { AddedRoute, AddRoutes, Kernel } from "../api/kernel.ts";
-import { routerPath } from "../api/operation-registry.ts";
-import { Problem } from "../api/problems.ts";
-import { beginRequest, contextOf, msLeft, readTraceparent } from "../api/request-context.ts";
-import type { FindOrigin } from "../model/analysis-origin.ts";
+import type { FindOrigin } from "../base/model/events.ts";
+import { readIdempotencyKey } from "../http/idempotent-write.ts";
+import type { AddedRoute, AddRoutes, Kernel } from "../http/kernel.ts";
+import { routerPath } from "../http/operation-registry.ts";
+import { Problem } from "../http/problems.ts";
+import { beginRequest, contextOf, msLeft, readTraceparent } from "../http/request-context.ts";
 import { type Assets, addAssets } from "./assets.ts";
 import { addEmbedScript, createFramers, type Framers } from "./embedding.ts";
 import { addEntry } from "./entry.ts";
 import { formOf, refuseForeignPost, sendFile, sendPage } from "./guards.ts";
 import type { Html } from "./html.ts";
-import { bareFrame, document, type Frame, mainElement } from "./page.ts";
-import { problemPage } from "./problem-page.ts";
+import { bareFrame, document, type Frame, mainElement, problemPage } from "./page.ts";
 import { type AnswerRefresh, createAnswerRefresh, createGather, type Gather, isRefresh } from "./refresh.ts";
 import type { Asking, Screen, View } from "./screen.ts";
 import { screens } from "./screens.ts";
-import type { SessionStore } from "./session.ts";
-import { accountSite, type Seen, type Site } from "./site.ts";
-import type { ReadAssertion } from "./staff/assertion.ts";
+import { accountSite, type Seen, type SessionStore, type Site } from "./site.ts";
 import { addSignIn, sendSignIn } from "./staff/sign-in.ts";
 import { staffAccountScreens, staffScreens } from "./staff/staff-screens.ts";
-import { staffAccountSite, staffSite } from "./staff/staff-sites.ts";
+import { type ReadAssertion, staffAccountSite, staffSite } from "./staff/staff-sites.ts";
 import { addTimeZones } from "./time-zones.ts";
 
 export type ConsoleOptions = {

@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { AddedRoute, Kernel } from "../api/kernel.ts";
-import { beginRequest } from "../api/request-context.ts";
-import { framerTag } from "../model/console.ts";
+import { framerTag } from "../base/model/console.ts";
+import type { AddedRoute, Kernel } from "../http/kernel.ts";
+import { beginRequest } from "../http/request-context.ts";
 
 const EMBED_SCRIPT = { method: "GET", path: "/console/embed.js" } as const satisfies AddedRoute;
 

@@ -1,7 +1,17 @@
 import { randomUUID } from "node:crypto";
-import { Problem } from "../api/problems.ts";
+import { Problem } from "../http/problems.ts";
 import { type Html, html } from "./html.ts";
 import type { View } from "./screen.ts";
+
+/** To the page after this one. */
+export function older(href: string): Html {
+  return html`<nav class="pages" aria-label="Pages"><a rel="next" href="${href}">Older →</a></nav>`;
+}
+
+/** Where the script says what is new; `href` shows it. Without this, rows come in as they come. */
+export function newer(href: string): Html {
+  return html`<p class="newer" hidden><a href="${href}"></a></p>`;
+}
 
 /** What every form carries: sent twice, it has its effect once. */
 export function keyField(): Html {

@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { Problem } from "../api/problems.ts";
+import { Problem } from "../http/problems.ts";
 import type { ShownFile } from "./screen.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { escapeHtml } from "../api/html-page.ts";
+import { escapeHtml } from "../http/html-page.ts";
 
 /** HTML that is safe to send: written here, or escaped. */
 export class Html {

@@ -1,10 +1,12 @@
-import { CONNECT_ERRORS } from "../model/connect-errors.ts";
-import { END_REASONS } from "../model/end-reasons.ts";
-import { ATTEMPT_ERROR_CODES } from "../model/error-codes.ts";
-import { EXPLAINED_STATUSES, statusErrorCode } from "../model/http-status-errors.ts";
-import { RESPONSE_ERRORS } from "../model/response-errors.ts";
-import { TLS_ERRORS } from "../model/tls-errors.ts";
-import { URL_REFUSALS } from "../model/url-refusals.ts";
+import {
+  ATTEMPT_ERROR_CODES,
+  CONNECT_ERRORS,
+  RESPONSE_ERRORS,
+  TLS_ERRORS,
+} from "../base/model/error-codes.ts";
+import { EXPLAINED_STATUSES, statusErrorCode } from "../base/model/http-status-errors.ts";
+import { END_REASONS } from "../base/model/statuses.ts";
+import { URL_REFUSALS } from "../base/model/url-refusals.ts";
 import { type Html, html } from "./html.ts";
 import { momentAt, wallTimeOf } from "./times.ts";
 

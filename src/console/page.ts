@@ -1,8 +1,39 @@
-import type { ConsoleSession, ConsoleZones } from "../model/console.ts";
+import type { ConsoleSession, ConsoleZones } from "../base/model/console.ts";
+import type { DescribedProblem } from "../http/kernel.ts";
 import type { Assets } from "./assets.ts";
 import { type Html, html } from "./html.ts";
 import { staffHeader } from "./staff/staff-header.ts";
 import { zoneChoice } from "./time-zones.ts";
+
+/** An error, as a page: what it is, what to do, and what to tell support. */
+export function problemPage(problem: DescribedProblem, requestId: string): { title: string; main: Html } {
+  const hasEnded = problem.code === "unauthorized";
+  const { title, meaning, remedy } = OWN_WORDS[problem.code] ?? problem;
+  return {
+    title,
+    main: html`<section class="notice" data-problem="${problem.code}"${hasEnded && html` data-session-ended`}>
+<h1>${title}</h1>
+<p>${meaning}</p>
+${problem.errors.length > 0 && html`<ul>${problem.errors.map(({ message }) => html`<li>${message}</li>`)}</ul>`}
+<p>${remedy}</p>
+<p class="fine">Request <code>${requestId}</code></p>
+</section>`,
+  };
+}
+
+/** In the console nobody has keys in hand, or sees members of a body. */
+const OWN_WORDS: Readonly<Record<string, Pick<DescribedProblem, "title" | "meaning" | "remedy">>> = {
+  unauthorized: {
+    title: "This session has ended",
+    meaning: "It was open for as long as it was meant to be, or it was ended.",
+    remedy: "Open the console again from where you came from.",
+  },
+  invalid_request: {
+    title: "Invalid request",
+    meaning: "Something that was asked for is not valid.",
+    remedy: "Go back, and correct it.",
+  },
+};
 
 /** What stands around a page's content. */
 export type Frame = {

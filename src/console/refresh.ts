@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { entityTag, matchesEntityTag } from "../api/entity-tags.ts";
+import { entityTag, matchesEntityTag } from "../http/bytes.ts";
 import { withNewKeys, withoutKeys } from "./forms.ts";
 import { sendFile, sendPage } from "./guards.ts";
 import type { Html } from "./html.ts";

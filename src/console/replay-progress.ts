@@ -1,14 +1,30 @@
 import type { z } from "zod";
-import type { ReplayStatus } from "../model/statuses.ts";
-import type { Replay } from "../operations/replay-schema.ts";
+import type { ReplayStatus } from "../base/model/statuses.ts";
+import type { Delivery } from "../log/delivery-schema.ts";
+import type { Replay } from "../log/replays-api.ts";
 import { type Html, html } from "./html.ts";
 import type { View } from "./screen.ts";
 import { momentOf } from "./times.ts";
 
+type Status = z.output<typeof Delivery>["status"];
+
+/** A symbol and a word: neither colour nor shape alone tells. */
+const DELIVERY_SHOWN: Readonly<Record<Status, { readonly symbol: string; readonly word: string }>> = {
+  pending: { symbol: "○", word: "pending" },
+  failed: { symbol: "↻", word: "failing" },
+  succeeded: { symbol: "✓", word: "arrived" },
+  abandoned: { symbol: "✕", word: "abandoned" },
+};
+
+export function statusOf(status: Status): Html {
+  const { symbol, word } = DELIVERY_SHOWN[status];
+  return html`<span class="status ${status}"><span aria-hidden="true">${symbol}</span> ${word}</span>`;
+}
+
 export type ShownReplay = z.output<typeof Replay>;
 
 /** Nothing says "successful": what counts is in the numbers. */
-const SHOWN: Readonly<Record<ReplayStatus, { readonly symbol: string; readonly word: string }>> = {
+const REPLAY_SHOWN: Readonly<Record<ReplayStatus, { readonly symbol: string; readonly word: string }>> = {
   running: { symbol: "▸", word: "running" },
   delivering: { symbol: "○", word: "all started" },
   done: { symbol: "●", word: "ended" },
@@ -16,7 +32,7 @@ const SHOWN: Readonly<Record<ReplayStatus, { readonly symbol: string; readonly w
 };
 
 export function replayStatusOf(status: ReplayStatus): Html {
-  const { symbol, word } = SHOWN[status];
+  const { symbol, word } = REPLAY_SHOWN[status];
   return html`<span class="status ${status}"><span aria-hidden="true">${symbol}</span> ${word}</span>`;
 }
 

@@ -1,5 +1,5 @@
-import type { AnalysisOrigin, PublishedAnalysis } from "../model/analysis-origin.ts";
-import type { ConsoleSession } from "../model/console.ts";
+import type { ConsoleSession } from "../base/model/console.ts";
+import type { AnalysisOrigin, PublishedAnalysis } from "../base/model/events.ts";
 import type { Html } from "./html.ts";
 
 /** What a screen is made of: its account's session, the address, and operations in the session's name. */

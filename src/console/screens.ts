@@ -1,9 +1,8 @@
 import type { Screen } from "./screen.ts";
 import { auditScreen } from "./screens/audit.ts";
 import { deliveriesScreen } from "./screens/deliveries.ts";
-import { deliveryScreen, replayDelivery } from "./screens/delivery.ts";
-import { deliveryBodyScreen } from "./screens/delivery-body.ts";
-import { endpointScreen } from "./screens/endpoint.ts";
+import { deliveryBodyScreen, deliveryScreen, replayDelivery } from "./screens/delivery.ts";
+import { endpointScreen, pauseEndpoint, resumeEndpoint } from "./screens/endpoint.ts";
 import {
   changeEndpoint,
   changeEndpointForm,
@@ -11,7 +10,6 @@ import {
   removeEndpointForm,
   sendTestEvent,
 } from "./screens/endpoint-changes.ts";
-import { pauseEndpoint, resumeEndpoint } from "./screens/endpoint-pause.ts";
 import { leave } from "./screens/leave.ts";
 import { createReplay, newReplayScreen, tryReplay } from "./screens/new-replay.ts";
 import { checkAddress, checkReceiver } from "./screens/receiver-check.ts";

@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import type { AddedRoute, Kernel } from "../api/kernel.ts";
-import { invalidRequest } from "../api/problems.ts";
-import { beginRequest } from "../api/request-context.ts";
-import type { ConsoleZones } from "../model/console.ts";
-import { DAY_SECONDS, isTimeZone } from "../model/time.ts";
+import type { ConsoleZones } from "../base/model/console.ts";
+import { DAY_SECONDS, isTimeZone } from "../base/model/time.ts";
+import type { AddedRoute, Kernel } from "../http/kernel.ts";
+import { invalidRequest } from "../http/problems.ts";
+import { beginRequest } from "../http/request-context.ts";
 import { type Framers, setCookie } from "./embedding.ts";
 import { formOf, refuseForeignPost } from "./guards.ts";
 import { type Html, html } from "./html.ts";

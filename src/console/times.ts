@@ -1,4 +1,4 @@
-import { DAY_MS } from "../model/time.ts";
+import { DAY_MS } from "../base/model/time.ts";
 import { type Html, html } from "./html.ts";
 
 /** Each takes some 40 KB. */

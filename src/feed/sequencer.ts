@@ -1,5 +1,5 @@
-import { abortableDelay } from "../schedule/backoff.ts";
-import type { SequencingStep } from "../store/feed.ts";
+import { abortableDelay } from "../base/model/backoff.ts";
+import type { SequencingStep } from "./feed-sql.ts";
 
 /**
  * How long an event waits for its place at most, apart from the step itself. Every process that could make steps asks

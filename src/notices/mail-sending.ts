@@ -1,15 +1,74 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Pool } from "pg";
-import { DAY_MS } from "../model/time.ts";
+import type { NoticeContent, NoticeKind } from "../base/model/notices.ts";
+import { DAY_MS } from "../base/model/time.ts";
 import {
   type ClaimedMail,
   claimMail,
   type MailEnding,
   settleMail,
   storeConfirmationToken,
-} from "../store/notice-mails.ts";
-import { confirmationMail, type MailText, NOTICES_PER_MAIL_MAX, noticeMail } from "./mail-text.ts";
-import type { SendMail, SendResult } from "./smtp.ts";
+} from "./notice-mails-sql.ts";
+import { type Confirmation, confirmRecipient, findConfirmation } from "./notice-recipients-sql.ts";
+import { noticeText, timeText } from "./notice-text.ts";
+import type { Mail, SendMail, SendResult } from "./smtp.ts";
+
+export type MailText = Pick<Mail, "subject" | "text">;
+
+/** More of one kind are only counted. */
+const NOTICES_PER_MAIL_MAX = 20;
+
+/** Where each kind can be looked into, below the API's public URL. */
+const WHERE_TO_SEE: Record<NoticeKind, string> = {
+  "endpoint.failing": "/v1/webhooks/deliveries",
+  "endpoint.recovered": "/v1/webhooks/deliveries?status=abandoned",
+  "secret.expiring": "/v1/webhooks/signing-secret",
+  "certificate.expiring": "/v1/webhooks/endpoint",
+};
+
+export type ToldNotice = NoticeContent & { readonly createdAtMs: number };
+
+/** @param notices of one kind, oldest first, at least one @param count how many there are, with those not given */
+function noticeMail(
+  account: { readonly name: string; readonly recipientId: string },
+  notices: readonly ToldNotice[],
+  count: number,
+  publicUrl: string,
+): MailText {
+  const newest = notices.at(-1);
+  if (newest === undefined) throw new Error("a mail of no notices");
+  const more = count > 1 ? `, and ${count - 1} more` : "";
+  const told = notices.map((notice) => {
+    const { title, message } = noticeText(notice);
+    return `${title}\n${timeText(notice.createdAtMs)}\n\n${message}`;
+  });
+  const left = count - notices.length;
+  const text = [
+    `Account: ${account.name}`,
+    ...told,
+    ...(left > 0 ? [`${left} more of this kind: see the list of notices.`] : []),
+    `What to do\n${noticeText(newest).remedy}`,
+    `Where to see it\n${publicUrl}${WHERE_TO_SEE[newest.kind]}\nAll notices: ${publicUrl}/v1/webhooks/notices`,
+    `--\nThis address was confirmed for the notices of ${account.name}. To end them, remove it:\n` +
+      `DELETE ${publicUrl}/v1/webhooks/notices/recipients/${account.recipientId}`,
+  ];
+  return { subject: `${account.name}: ${noticeText(newest).title}${more}`, text: `${text.join("\n\n")}\n` };
+}
+
+/** @param link the page that confirms; @param validDays how long it does */
+function confirmationMail(accountName: string, link: string, validDays: number): MailText {
+  const text = [
+    `Somebody with access to the account "${accountName}" wants this address to get its notices: when the account's ` +
+      "webhook endpoint fails or recovers, and when a signing secret or a certificate is about to expire.",
+    `If you want them, open this page and press the button:\n${link}`,
+    `The link is good for ${validDays} days. If you do not want them, do nothing: no notices are sent to an address ` +
+      "that was not confirmed.",
+  ];
+  return {
+    subject: `Confirm this address for the notices of ${accountName}`,
+    text: `${text.join("\n\n")}\n`,
+  };
+}
 
 /** Longer than a mail may take, so that one which is still being sent is not found to be cut. */
 const CLAIM_MS = 60_000;
@@ -94,3 +153,46 @@ export function endingOf(
 function plainName(name: string): string {
   return name.replace(/\p{Cc}+/gu, " ").trim();
 }
+
+/** A page's texts; the button's is null where there is nothing to press. */
+export type ConfirmationText = {
+  readonly title: string;
+  readonly message: string;
+  readonly button: string | null;
+};
+
+/** What the link in a mail shows. Null: it is not valid, or not any more. */
+export async function askToConfirm(pool: Pool, token: string): Promise<ConfirmationText | null> {
+  const found = await findConfirmation(pool, digestToken(token));
+  if (found === null) return null;
+  if (found.isConfirmed) return confirmed(found);
+  return {
+    title: "Confirm this address",
+    message:
+      `Send notices about the webhooks of "${found.accountName}" to ${found.address}? ` +
+      "If you did not expect this, close this page: nothing will be sent.",
+    button: "Yes, send them",
+  };
+}
+
+/** The button was pressed. Null as above. */
+export async function confirm(pool: Pool, token: string): Promise<ConfirmationText | null> {
+  const found = await confirmRecipient(pool, digestToken(token));
+  return found === null ? null : confirmed(found);
+}
+
+function confirmed({ address, accountName }: Confirmation): ConfirmationText {
+  return {
+    title: "Confirmed",
+    message: `${address} gets notices about the webhooks of "${accountName}" from now on.`,
+    button: null,
+  };
+}
+
+export const INVALID_LINK: ConfirmationText = {
+  title: "This link is not valid",
+  message:
+    "It has expired, or the address was removed, or a newer mail has replaced it. Whoever added the address can add " +
+    "it again, which sends a new link.",
+  button: null,
+};

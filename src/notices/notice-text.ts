@@ -1,5 +1,10 @@
-import { explainErrorCode } from "../model/error-codes.ts";
-import { type FailingReason, type NoticeContent, type NoticeOf, TO_REPLAY_MAX } from "../model/notices.ts";
+import { explainErrorCode } from "../base/model/error-codes.ts";
+import {
+  type FailingReason,
+  type NoticeContent,
+  type NoticeOf,
+  TO_REPLAY_MAX,
+} from "../base/model/notices.ts";
 
 /** What a person is told: in the API, in mails. */
 export type NoticeText = {

@@ -1,8 +1,8 @@
 import type { Pool } from "pg";
-import { abortableDelay } from "../schedule/backoff.ts";
-import { collectMails, giveUpCutMails, takeNoticeTurn } from "../store/notice-mails.ts";
+import { abortableDelay } from "../base/model/backoff.ts";
 import { type SendingOptions, sendNextMail } from "./mail-sending.ts";
 import { lookForNews, type NewsOptions } from "./news.ts";
+import { collectMails, giveUpCutMails, takeNoticeTurn } from "./notice-mails-sql.ts";
 
 const HOUR_MS = 3_600_000;
 /** Of one account and kind. */

@@ -1,6 +1,7 @@
+import { explainErrorCode } from "../base/model/error-codes.ts";
+import { exampleAnalysis, webhookBody, webhookHeaders, webhookSignature } from "../delivery/webhook.ts";
+import type { Poster, PostResult } from "../egress/post/post.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
-import { exampleAnalysis, webhookBody } from "../webhook/envelope.ts";
-import { webhookSignature } from "../webhook/headers.ts";
 
 /** The probes' names in reports; stable. */
 export const PROBE_NAMES = [
@@ -113,4 +114,173 @@ function genuine(name: ProbeName, sent: string, ...posts: readonly ProbePost[]):
 
 function forged(name: ProbeName, sent: string, ...posts: readonly ProbePost[]): Probe {
   return { name, sent, isGenuine: false, posts };
+}
+
+/** The outcome of a probe's POST, as far as a verdict needs it. */
+export type ProbeAnswer = Pick<PostResult, "statusCode" | "errorCode" | "durationMs" | "responseHeaders">;
+
+/** A probe with the responses to its POSTs: fewer than POSTs if time ran out. */
+export type Probed<Sent = Probe> = { readonly probe: Sent; readonly answers: readonly ProbeAnswer[] };
+
+type Posts = { readonly posts: readonly ProbePost[] };
+
+export type ProbingOptions = {
+  readonly url: URL;
+  readonly post: Poster["post"];
+  /** For each POST. */
+  readonly deadlineMs: number;
+  /** For all together. */
+  readonly limitMs: number;
+  /** Monotonic milliseconds. */
+  readonly now: () => number;
+};
+
+/** Beside twice the previous response time: with less, a POST could fail for lack of time. */
+const SPARE_MS = 2_000;
+
+/** Sends all probes side by side; the POSTs of one go out one after the other. */
+export async function sendProbes<Sent extends Posts>(
+  probes: readonly Sent[],
+  options: ProbingOptions,
+): Promise<readonly Probed<Sent>[]> {
+  const endsAtMs = options.now() + options.limitMs;
+  return await Promise.all(probes.map((probe) => sendProbe(probe, endsAtMs, options)));
+}
+
+async function sendProbe<Sent extends Posts>(
+  probe: Sent,
+  endsAtMs: number,
+  { url, post, deadlineMs, now }: ProbingOptions,
+): Promise<Probed<Sent>> {
+  const answers: ProbeAnswer[] = [];
+  for (const { body, header: signature } of probe.posts) {
+    const leftMs = endsAtMs - now();
+    const before = answers.at(-1);
+    if (before !== undefined && leftMs < 2 * before.durationMs + SPARE_MS) break;
+    const headers = webhookHeaders({ signature, traceparent: null, isProbe: true });
+    answers.push(await post({ url, headers, body, deadlineMs: Math.min(deadlineMs, leftMs) }));
+  }
+  return { probe, answers };
+}
+
+/** The results of a check, by probe name. */
+export type Findings = {
+  /** For a genuine probe: every POST got a 2xx. For a forged one: any did. */
+  accepted(name: ProbeName): boolean;
+  /** It got a response, and the receiver was neither busy nor down: the response is about what was sent. */
+  refused(name: ProbeName): boolean;
+  /** The decisive response: the first that is no 2xx, else the last. Null: nothing was sent. */
+  decisive(name: ProbeName): ProbeAnswer | null;
+  /** At least one genuine POST got a 2xx, so a forgery that did not was recognized. */
+  readonly acceptsSomething: boolean;
+  readonly all: readonly Probed[];
+};
+
+export function findingsOf(probed: readonly Probed[]): Findings {
+  const byName = new Map(probed.map((one) => [one.probe.name, one]));
+  const find = (name: ProbeName): Probed => {
+    const found = byName.get(name);
+    if (found === undefined) throw new Error(`The probe ${name} was not made.`);
+    return found;
+  };
+  return {
+    accepted: (name) => isAccepted(find(name)),
+    refused: (name) => {
+      const answer = decisiveAnswer(find(name));
+      return answer !== null && !isSuccess(answer) && !isMissing(answer);
+    },
+    decisive: (name) => decisiveAnswer(find(name)),
+    acceptsSomething: probed.some(({ probe, answers }) => probe.isGenuine && answers.some(isSuccess)),
+    all: probed,
+  };
+}
+
+function isAccepted({ probe, answers }: Probed): boolean {
+  if (!probe.isGenuine) return answers.some(isSuccess);
+  return answers.length === probe.posts.length && answers.every(isSuccess);
+}
+
+export function decisiveAnswer({ answers }: Probed): ProbeAnswer | null {
+  return answers.find((answer) => !isSuccess(answer)) ?? answers.at(-1) ?? null;
+}
+
+export function isSuccess({ statusCode }: ProbeAnswer): boolean {
+  return statusCode !== null && statusCode >= 200 && statusCode < 300;
+}
+
+/** No response, or one by which an overloaded receiver, or the proxy in front of it, sheds load. */
+export function isMissing({ statusCode }: ProbeAnswer): boolean {
+  return statusCode === null || PUTS_OFF.has(statusCode);
+}
+
+const PUTS_OFF: ReadonlySet<number> = new Set([429, 502, 503, 504]);
+
+export function isRedirect({ statusCode }: ProbeAnswer): boolean {
+  return statusCode !== null && statusCode >= 300 && statusCode < 400;
+}
+
+/** `not_judged`: the response says nothing about this probe. */
+export const VERDICTS = ["right", "wrong", "not_judged"] as const;
+export type Verdict = (typeof VERDICTS)[number];
+
+/** A line of the report. */
+export type JudgedProbe = {
+  readonly name: ProbeName;
+  /** In words. */
+  readonly sent: string;
+  readonly expected: "2xx" | "not 2xx";
+  /** The status or statuses, or why there is none. */
+  readonly got: string;
+  readonly verdict: Verdict;
+  /** In plain words. */
+  readonly explanation: string;
+  /** Of all POSTs of the probe together. */
+  readonly durationMs: number;
+};
+
+export function judgeProbe(probed: Probed, findings: Findings): JudgedProbe {
+  const { probe, answers } = probed;
+  const [verdict, explanation] = probe.isGenuine ? judgeGenuine(probed) : judgeForged(probed, findings);
+  return {
+    name: probe.name,
+    sent: probe.sent,
+    expected: probe.isGenuine ? "2xx" : "not 2xx",
+    got: answers.length === 0 ? "nothing was sent" : answers.map(inWords).join(", then "),
+    verdict,
+    explanation,
+    durationMs: Math.round(answers.reduce((sum, { durationMs }) => sum + durationMs, 0)),
+  };
+}
+
+type Judgement = readonly [verdict: Verdict, explanation: string];
+
+function judgeGenuine(probed: Probed): Judgement {
+  const { probe, answers } = probed;
+  if (isAccepted(probed)) return ["right", "It accepted a genuine webhook."];
+  const decisive = decisiveAnswer(probed);
+  if (decisive === null || isSuccess(decisive)) {
+    return ["not_judged", "Earlier responses took so long that there was no time left to send it."];
+  }
+  if (answers.length < probe.posts.length || decisive === answers[0]) {
+    if (probe.posts.length > 1) return ["not_judged", "The first of the two was not accepted."];
+  }
+  return ["wrong", `It did not accept a genuine webhook. ${whyNot(decisive)}`];
+}
+
+function judgeForged(probed: Probed, { acceptsSomething }: Findings): Judgement {
+  if (isAccepted(probed)) return ["wrong", "It accepted a forgery."];
+  const decisive = decisiveAnswer(probed);
+  if (decisive === null || decisive.statusCode === null) return ["not_judged", "There was no response."];
+  if (!acceptsSomething) {
+    return ["not_judged", "It rejects genuine webhooks as well, so this says nothing about forgeries."];
+  }
+  return ["right", "It rejected a forgery."];
+}
+
+function whyNot({ errorCode }: ProbeAnswer): string {
+  return errorCode === null ? "" : explainErrorCode(errorCode).message;
+}
+
+function inWords({ statusCode, errorCode }: ProbeAnswer): string {
+  return statusCode === null ? `no response (${errorCode})` : `${statusCode}`;
 }

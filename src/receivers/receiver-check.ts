@@ -1,20 +1,118 @@
-import type { Egress } from "../egress/egress.ts";
+import { createSecretKey } from "node:crypto";
+import { DAY_MS } from "../base/model/time.ts";
+import { exampleAnalysis, webhookBody, webhookSignature } from "../delivery/webhook.ts";
+import type { Connect, Egress, OpenedConnection } from "../egress/egress.ts";
 import { createPoster } from "../egress/post/post.ts";
-import { DAY_MS } from "../model/time.ts";
-import { type ConnectionFacts, observeConnections } from "./connection-facts.ts";
-import { deliveryFaults } from "./delivery-faults.ts";
-import { type Fault, SEVERITIES } from "./fault.ts";
-import { forgeryFaults } from "./forgery-faults.ts";
-import { type Findings, findingsOf } from "./probe-results.ts";
-import { sendProbes } from "./probe-sender.ts";
-import { type JudgedProbe, judgeProbe } from "./probe-verdict.ts";
-import { createProbes } from "./probes.ts";
+import { importSigningKey, type SigningKey } from "../signing/index.ts";
+import { deliveryFaults, type Fault, forgeryFaults, SEVERITIES } from "./faults.ts";
 import {
-  type AcceptedSecrets,
-  acceptedSecrets,
-  createSecretTrials,
-  usesDecodedSecret,
-} from "./secret-trials.ts";
+  createProbes,
+  type Findings,
+  findingsOf,
+  isMissing,
+  isSuccess,
+  type JudgedProbe,
+  judgeProbe,
+  type Probed,
+  type ProbePost,
+  type ProbesOptions,
+  sendProbes,
+} from "./probes.ts";
+
+/** What a check's connections showed. Null: there was none, or it did not show this. */
+export type ConnectionFacts = {
+  /** `TLSv1.3`, … */
+  readonly tlsVersion: string | null;
+  readonly certificateEndsAt: Date | null;
+  /** Null, too, when a proxy chose the address. */
+  readonly remoteAddress: string | null;
+};
+
+/** Wraps a connector and records what its first connection showed. */
+function observeConnections(connect: Connect): {
+  readonly connect: Connect;
+  readonly facts: () => ConnectionFacts;
+} {
+  let facts: ConnectionFacts | null = null;
+  return {
+    connect: async (target, signal) => {
+      const connection = await connect(target, signal);
+      facts ??= factsOf(connection);
+      return connection;
+    },
+    facts: () => facts ?? { tlsVersion: null, certificateEndsAt: null, remoteAddress: null },
+  };
+}
+
+function factsOf({ socket, remoteAddress }: OpenedConnection): ConnectionFacts {
+  const ends = socket.getPeerX509Certificate()?.validTo;
+  return {
+    tlsVersion: socket.getProtocol(),
+    certificateEndsAt: ends === undefined ? null : new Date(ends),
+    remoteAddress,
+  };
+}
+
+/**
+ * Beside the probes, webhooks that are neither genuine nor forged: they show which secret a receiver has. `decoded` is
+ * signed with what the base64 in the secret stands for, in place of its text.
+ */
+export type SecretTrial = {
+  readonly name: "current" | "previous" | "decoded";
+  readonly posts: readonly ProbePost[];
+};
+
+/** One for each of two secrets while a rotation's overlap lasts; with one secret, the genuine probe shows it. */
+function createSecretTrials({ secrets, nowMs, newId }: ProbesOptions): readonly SecretTrial[] {
+  const trial = (name: SecretTrial["name"], keys: readonly SigningKey[]): SecretTrial => {
+    const analysisText = exampleAnalysis("analysis.succeeded", `example-${newId()}`);
+    const body = webhookBody({ id: newId(), event: "analysis.succeeded", createdAtMs: nowMs, analysisText });
+    return { name, posts: [{ body, header: webhookSignature(body, keys, nowMs) }] };
+  };
+  const decoded = trial("decoded", secrets.map(decodedKey));
+  const [current, previous] = secrets;
+  if (current === undefined || previous === undefined) return [decoded];
+  return [
+    trial("current", [importSigningKey(current)]),
+    trial("previous", [importSigningKey(previous)]),
+    decoded,
+  ];
+}
+
+function decodedKey(secret: string): SigningKey {
+  return createSecretKey(Buffer.from(secret.replace(/^whsec_/, ""), "base64"));
+}
+
+/** What the trials show; null: there is no such secret, or the responses do not tell. */
+export type AcceptedSecrets = { readonly current: boolean | null; readonly previous: boolean | null };
+
+function acceptedSecrets(
+  trials: readonly Probed<SecretTrial>[],
+  { accepted, refused }: Findings,
+): AcceptedSecrets {
+  // It accepts any signature.
+  if (accepted("wrong_secret")) return { current: null, previous: null };
+  const current = trials.find(({ probe }) => probe.name === "current");
+  if (current === undefined) {
+    return { current: accepted("genuine") ? true : refused("genuine") ? false : null, previous: null };
+  }
+  return {
+    current: isTaken(current),
+    previous: isTaken(trials.find(({ probe }) => probe.name === "previous")),
+  };
+}
+
+/** It takes what is signed with the decoded secret, and nothing else. */
+function usesDecodedSecret(trials: readonly Probed<SecretTrial>[], { refused }: Findings): boolean {
+  const decoded = trials.find(({ probe }) => probe.name === "decoded");
+  return refused("genuine") && isTaken(decoded) === true;
+}
+
+function isTaken(probed: Probed<SecretTrial> | undefined): boolean | null {
+  const [answer] = probed?.answers ?? [];
+  if (answer === undefined || isMissing(answer)) return null;
+  return isSuccess(answer);
+}
 
 /** A whole check takes at most this long. */
 export const CHECK_LIMIT_MS = 20_000;

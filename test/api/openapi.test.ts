@@ -1,281 +1,118 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { z } from "zod";
-import { operationDefiners } from "../../src/api/define-operation.ts";
-import { buildOpenApiDocument } from "../../src/api/openapi.ts";
-import { createSchemaWriter } from "../../src/api/openapi-schemas.ts";
-import type { Operation } from "../../src/api/operation.ts";
-import { jsonResponse } from "../../src/api/operation-io.ts";
-import { createOperationRegistry } from "../../src/api/operation-registry.ts";
-import { standardProblems } from "../../src/api/problem-catalogue.ts";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EVENTS } from "../../src/base/model/events.ts";
+import {
+  exampleAnalysis,
+  webhookBody,
+  webhookHeaders,
+  webhookSignature,
+} from "../../src/delivery/webhook.ts";
+import { importSigningKey } from "../../src/signing/index.ts";
+import { createAnswerCheck, type OpenApiDocument } from "../support/api-answer-check.ts";
 import { lintDocument, withGeneratedClient } from "../support/api-document.ts";
-import { createToyApi, type ToyApi, toyInfo } from "../support/api-toy-server.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { declaredOperations } from "../support/sealpost-operations.ts";
 import { patience } from "../support/time-limits.ts";
 
-type Described = {
-  readonly responses: Readonly<Record<string, { readonly $ref?: string; readonly headers?: object }>>;
-  readonly [member: string]: unknown;
-};
-type Document = {
-  readonly openapi: string;
-  readonly info: Readonly<Record<string, unknown>>;
-  readonly servers: readonly { readonly url: string }[];
-  readonly paths: Readonly<Record<string, Readonly<Record<string, Described>>>>;
-  readonly components: Readonly<Record<string, Readonly<Record<string, Described>>>>;
-  readonly [member: string]: unknown;
-};
-
-let api: ToyApi;
-let document: Document;
-beforeEach(async () => {
-  api = await createToyApi();
-  await api.listen();
-  const response = await fetch(`http://127.0.0.1:${api.port()}/v1/openapi.json`);
-  document = (await response.json()) as Document;
+let database: TestDatabase;
+let api: TestApi;
+let document: unknown;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startTestApi(database);
+  document = (await api.ask("GET", "/v1/openapi.json", { key: null })).body;
 });
-afterEach(() => api.app.close());
-
-describe("the OpenAPI document", () => {
-  test("is of version 1.0.0 and answers If-None-Match", async () => {
-    expect(document.openapi).toBe("3.1.0");
-    expect(document.info.version).toBe("1.0.0");
-    expect(document.servers).toMatchObject([{ url: "https://boxes.test" }]);
-    const url = `http://127.0.0.1:${api.port()}/v1/openapi.json`;
-    const etag = (await fetch(url)).headers.get("etag") ?? "";
-    expect((await fetch(url, { headers: { "if-none-match": etag } })).status).toBe(304);
-  });
-
-  test("declares 16 errors on every operation, with the problem schema and the headers", () => {
-    const statuses = "400 401 402 403 404 405 409 410 413 415 422 429 500 502 503 504".split(" ");
-    const operations = Object.values(document.paths).flatMap((path) => Object.values(path));
-    expect(operations).toHaveLength(14);
-    for (const { responses, operationId } of operations) {
-      const errors = Object.keys(responses).filter((status) => Number(status) >= 400);
-      const ofRanges = "206" in responses ? ["416"] : [];
-      expect(errors, String(operationId)).toEqual([...statuses, ...ofRanges].sort());
-      for (const status of errors) {
-        const response = document.components.responses?.[responses[status]?.$ref?.split("/").at(-1) ?? ""];
-        expect(response?.content).toHaveProperty(["application/problem+json", "schema", "allOf", 0], {
-          $ref: "#/components/schemas/Problem",
-        });
-        const headers = Object.keys(response?.headers ?? {});
-        expect(headers).toEqual(expect.arrayContaining(["X-Request-Id", "RateLimit", "RateLimit-Policy"]));
-        expect(headers.includes("Retry-After")).toBe(status === "429" || status === "503");
-      }
-      const success = Object.entries(responses).find(([status]) => Number(status) < 300)?.[1];
-      const onSuccess = ["ETag", "Deprecation", "Sunset", "Idempotent-Replayed", "X-Request-Id", "RateLimit"];
-      expect(Object.keys(success?.headers ?? {})).toEqual(expect.arrayContaining(onSuccess));
-    }
-  });
-
-  test("with the errors that are raised has no others, and says which it folds", async () => {
-    const url = `http://127.0.0.1:${api.port()}/v1/openapi.json?errors=raised`;
-    const response = await fetch(url);
-    const raised = (await response.json()) as Document;
-    const { get } = raised.paths["/v1/boxes/{box_id}"]!;
-    expect(Object.keys(get!.responses)).toEqual(
-      "200 304 400 401 403 404 405 410 429 500 503 default".split(" "),
-    );
-    expect(get!.responses.default).toMatchObject({
-      description:
-        "Declared on every operation; never returned by this one: 402, 409, 413, 415, 422, 502, 504.",
-    });
-    const etag = response.headers.get("etag") ?? "";
-    expect((await fetch(url, { headers: { "if-none-match": etag } })).status).toBe(304);
-    expect((await fetch(url.split("?")[0]!, { headers: { "if-none-match": etag } })).status).toBe(200);
-    expect(raised.webhooks).toEqual(document.webhooks);
-  });
-
-  test("declares files, as what a linter and a generator of clients understand", {
-    timeout: patience(120_000),
-  }, async () => {
-    const { put, get } = document.paths["/v1/boxes/{box_id}/file"]!;
-    const file = { schema: { type: "string", format: "binary" } };
-    expect(put).toMatchObject({
-      requestBody: { required: true, content: { "application/octet-stream": file } },
-    });
-    const parameter = (name: string) => ({ $ref: `#/components/parameters/${name}` });
-    expect(put!.parameters).toContainEqual(parameter("ContentDigest"));
-    expect(get!.parameters).toEqual(expect.arrayContaining([parameter("Range"), parameter("IfRange")]));
-    expect(get!.responses).toMatchObject({
-      200: { content: { "*/*": file } },
-      206: { content: { "*/*": file } },
-    });
-    expect(Object.keys(get!.responses[206]!.headers!)).toEqual(
-      expect.arrayContaining(["Content-Range", "Accept-Ranges", "Content-Disposition", "ETag"]),
-    );
-    expect(await lintDocument(document)).toEqual([]);
-    const usage = `
-      import * as api from "./client.ts";
-      export const set = (digest: string, file: Blob) => api.boxesFileSet("k", digest, "box-1", file);
-      export const read = () => api.boxesFileGet("box-1", {});`;
-    await withGeneratedClient(document, usage, async () => {});
-  });
-
-  test("types each status and code, for generators that drop what is untyped", () => {
-    for (const response of Object.values(document.components.responses!)) {
-      expect(response.content).toMatchObject({
-        "application/problem+json": {
-          schema: {
-            allOf: [
-              {},
-              {
-                properties: {
-                  status: { type: "integer", enum: [expect.any(Number)] },
-                  code: { type: "string", enum: expect.any(Array) },
-                },
-              },
-            ],
-          },
-        },
-      });
-    }
-  });
-
-  test("tells what is sent, with its headers, and without the API's key", () => {
-    expect(document.webhooks).toEqual({
-      "box.opened": {
-        post: {
-          operationId: "box.opened",
-          tags: ["Boxes"],
-          summary: "A box was opened",
-          description: "Tells that a box was opened.",
-          security: [],
-          parameters: [
-            {
-              name: "seal",
-              in: "header",
-              required: true,
-              description: "The seal.",
-              schema: { type: "string", pattern: "^[0-9]+$" },
-              example: "42",
-            },
-          ],
-          requestBody: {
-            required: true,
-            content: {
-              "application/json": {
-                schema: { $ref: "#/components/schemas/BoxOpened" },
-                example: { box: "box-1" },
-              },
-            },
-          },
-          responses: { "2XX": { description: "Heard." }, "4XX": { description: "Not heard." } },
-        },
-      },
-    });
-    expect(document.components.schemas!.BoxOpened, "receivers accept new members").toEqual({
-      type: "object",
-      properties: { box: { type: "string" } },
-      required: ["box"],
-    });
-  });
-
-  test("says where to begin", () => {
-    expect(document.externalDocs).toEqual({
-      description: "What can go wrong",
-      url: "https://boxes.test/errors",
-    });
-    expect(document.info.description).toContain("\n- [What can go wrong](https://boxes.test/errors)");
-    expect(build([], "http://localhost:8080").externalDocs).toMatchObject({ url: "/errors" });
-  });
-
-  test("has patterns that judge Idempotency-Key and X-Account-Id as the API does", () => {
-    const pattern = (name: string) =>
-      new RegExp((document.components.parameters![name]!.schema as { pattern: string }).pattern);
-    const key = pattern("IdempotencyKey");
-    for (const good of ["k", "k 1", '"k-1"', '"a\\"b"', 'a"b', "'"]) expect(good).toMatch(key);
-    for (const bad of ["", '"', '"k', '"a"b"', '""', "é"]) expect(bad).not.toMatch(key);
-    const account = pattern("XAccountId");
-    expect("").toMatch(account);
-    expect("0199A1F0-7d2c-7c3a-9b1e-3f6f2f6f0a11").toMatch(account);
-    expect("x").not.toMatch(account);
-  });
-
-  test("carries the metadata of each operation", () => {
-    expect(document.paths["/v1/boxes/{box_id}/text"]?.put).toMatchObject({
-      operationId: "boxes.text.set",
-      "x-operation-key": "boxes.text.set",
-      "x-required-scope": "boxes:write",
-      "x-risk-level": "reversible",
-      "x-effect": "write",
-      "x-execution-mode": "async",
-      "x-idempotent": false,
-    });
-    expect(document.paths["/v1/boxes"]?.get).toMatchObject({ "x-risk-level": "none", "x-idempotent": true });
-    expect(document.paths["/v1/locks"]?.get).toMatchObject({ deprecated: true });
-    expect(document.paths["/v1/locks/{lock_id}/pick"]?.post).toMatchObject({ "x-retired": true });
-  });
-
-  test("names the server by where the document came from, when that is this machine", () => {
-    for (const publicUrl of ["http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"]) {
-      const { servers } = build([], publicUrl);
-      expect(servers).toMatchObject([{ url: "/" }]);
-    }
-    expect(build([], "https://api.example.org/").servers).toMatchObject([{ url: "https://api.example.org" }]);
-  });
-
-  test("wants a heading for each operation", () => {
-    const read = operationDefiners().read({
-      key: "a.get",
-      tag: "Nowhere",
-      summary: "A",
-      description: "A.",
-      method: "GET",
-      path: "/v1/a",
-      scope: "a:read",
-      response: jsonResponse(200, z.object({})),
-      handle: async () => ({ body: {} }),
-    });
-    expect(() => build([read], "https://api.example.org")).toThrow('Operation a.get: no heading "Nowhere".');
-  });
+afterAll(async () => {
+  await api.close();
+  await database.drop();
 });
 
-function build(operations: readonly Operation[], publicUrl: string) {
-  const registry = createOperationRegistry(operations, standardProblems);
-  return buildOpenApiDocument(registry, { info: toyInfo, publicUrl, docsUrl: publicUrl });
-}
+test("an outside linter finds no fault in the document, and would see one", {
+  tags: ["slow"],
+  timeout: patience(120_000),
+}, async () => {
+  expect(await lintDocument(document)).toEqual([]);
+  const raised = await fetch(`${api.url}/v1/openapi.json?errors=raised`);
+  expect(await lintDocument(await raised.json())).toEqual([]);
+  const { servers: _, ...rest } = document as { readonly servers: unknown };
+  expect(await lintDocument({ ...rest, info: { title: "Sealpost" } })).not.toEqual([]);
+});
 
-describe("a schema in the document", () => {
-  const Inner = z.strictObject({ at: z.iso.datetime({ precision: 3 }), n: z.int() }).meta({ id: "Inner" });
-  const Outer = z.strictObject({ inner: Inner, id: z.uuid(), minimum: z.int() }).meta({ id: "Outer" });
+test.each(EVENTS)("the document describes the webhook %s as it is sent", async (event) => {
+  const { schemaAt } = createAnswerCheck(document as OpenApiDocument);
+  const body = webhookBody({
+    id: "0199a1f0-7d2c-7c3a-9b1e-3f6f2f6f0a11",
+    event,
+    createdAtMs: 1_800_000_000_000,
+    analysisText: exampleAnalysis(event, "an-1"),
+  });
+  const sent = JSON.parse(body.toString());
+  const pointer = `/webhooks/${event}/post`;
+  const isEvent = schemaAt(`${pointer}/requestBody/content/application~1json/schema`);
+  expect(isEvent(sent), JSON.stringify(isEvent.errors)).toBe(true);
+  expect(isEvent({ ...sent, event: "analysis.started" })).toBe(false);
+  const keys = [api.account.secret, "whsec_old"].map(importSigningKey);
+  const headers = webhookHeaders({
+    signature: webhookSignature(body, keys, 1_800_000_000_000),
+    traceparent: `00-${"a".repeat(32)}-${"b".repeat(16)}-01`,
+  });
+  const { webhooks } = document as unknown as { webhooks: Record<string, { post: Sent }> };
+  const { parameters } = webhooks[event]!.post;
+  expect(parameters.map(({ name }) => name)).toEqual(["extract-signature", "traceparent"]);
+  for (const { name, schema } of parameters) expect(headers[name]).toMatch(new RegExp(schema.pattern));
+});
 
-  test("says what a reader needs and forbids no new member in an answer", () => {
-    const schemas = createSchemaWriter();
-    expect(schemas.write(Outer, "output")).toEqual({ $ref: "#/components/schemas/Outer" });
-    expect(schemas.components).toEqual({
-      Inner: {
-        type: "object",
-        properties: { at: { type: "string", format: "date-time" }, n: { type: "integer" } },
-        required: ["at", "n"],
-      },
-      Outer: {
-        type: "object",
-        properties: {
-          inner: { $ref: "#/components/schemas/Inner" },
-          id: { type: "string", format: "uuid" },
-          minimum: { type: "integer" },
-        },
-        required: ["inner", "id", "minimum"],
-      },
+type Sent = {
+  readonly parameters: readonly { readonly name: string; readonly schema: { pattern: string } }[];
+};
+
+const tour = `
+  import * as api from "./client.ts";
+
+  function of<T extends { status: number }, S extends T["status"]>(answer: T, status: S): Extract<T, { status: S }> {
+    if (answer.status !== status) throw new Error(JSON.stringify(answer));
+    return answer as Extract<T, { status: S }>;
+  }
+
+  export async function tour() {
+    const analysis = { id: "tour-1", status: "succeeded" as const, pages: 3 };
+    const published = of(await api.analysesPublish("k-1", { analysis }), 202).data;
+    const read: api.Analysis = of(await api.analysesGet(published.analysis_id, {}), 200).data;
+    const endpoint = of(await api.webhooksEndpointSet("k-2", { url: "https://hooks.example.com/" }), 200).data;
+    const listed = of(await api.webhooksDeliveriesList({ status: ["abandoned"], limit: 1 }), 200).data;
+    const delivery: api.DeliveryWithAttempts =
+      of(await api.webhooksDeliveriesGet(published.delivery_id, {}), 200).data;
+    const dry = of(await api.webhooksReplaysCreate("k-3", { filter: {}, dry_run: true }), 200).data;
+    const filter: api.ReplayFilter = { status: "abandoned", reason: ["no_target"] };
+    const replay: api.Replay = of(await api.webhooksReplaysCreate("k-4", { filter }), 202).data;
+    const missing = await api.webhooksReplaysGet(published.delivery_id, {});
+    const code = missing.status === 404 ? (missing.data.code satisfies "not_found") : null;
+    const operations = of(await api.operationsList({}), 200).data;
+    return {
+      read, url: endpoint.url, total: listed.total, attempts: delivery.attempts.length, reason: delivery.reason,
+      matched: dry.matched, status: replay.status, code, operations: operations.total,
+    };
+  }`;
+
+test("a client generated from it compiles, and takes a tour", {
+  tags: ["slow"],
+  timeout: patience(120_000),
+}, async () => {
+  await withGeneratedClient(document, tour, async (client, usage) => {
+    client.defaults.baseUrl = api.url;
+    client.defaults.headers = { authorization: `Bearer ${api.account.ownKey}` };
+    expect(await (usage.tour as () => Promise<unknown>)()).toEqual({
+      read: { id: "tour-1", status: "succeeded", pages: 3 },
+      url: "https://hooks.example.com/",
+      total: 1,
+      attempts: 0,
+      reason: "no_target",
+      matched: 1,
+      status: "running",
+      code: "not_found",
+      operations: declaredOperations().length,
     });
   });
-
-  test("of a request has a name of its own where an answer's is taken for another shape", () => {
-    const schemas = createSchemaWriter();
-    schemas.write(z.array(Outer), "output");
-    const both = { properties: { inner: { $ref: "#/components/schemas/InnerInput" } } };
-    expect(schemas.write(Outer, "input")).toEqual({ $ref: "#/components/schemas/OuterInput" });
-    expect(schemas.write(z.object({ a: Outer }), "input")).toMatchObject({
-      properties: { a: { $ref: "#/components/schemas/OuterInput" } },
-    });
-    expect(schemas.components.OuterInput).toMatchObject({ ...both, additionalProperties: false });
-    expect(Object.keys(schemas.components)).toEqual(["Outer", "Inner", "OuterInput", "InnerInput"]);
-  });
-
-  test("must not share its name with another", () => {
-    const schemas = createSchemaWriter();
-    schemas.write(z.object({ a: z.string() }).meta({ id: "Same" }), "output");
-    const other = z.object({ b: z.string() }).meta({ id: "Same" });
-    expect(() => schemas.write(other, "output")).toThrow("Two schemas have the id Same.");
-  });
+  const wrong = `import { webhooksEndpointSet } from "./client.ts"; webhooksEndpointSet("k", { uri: "" });`;
+  await expect(withGeneratedClient(document, wrong, async () => {})).rejects.toThrow("does not compile");
 });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { digestApiKey } from "../../src/api/api-keys.ts";
-import { createFindApiKey } from "../../src/app/api-stores.ts";
-import { createApiPool } from "../../src/store/pools.ts";
+import { createFindApiKey } from "../../src/app/api-server.ts";
+import { createApiPool } from "../../src/base/database/pools.ts";
+import { digestApiKey } from "../../src/http/api-keys.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { createTestAccount, createTestKey } from "../support/installation.ts";
 

@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createFindHindrances } from "../../src/app/monitoring.ts";
-import { ConfigError } from "../../src/config/config.ts";
-import { readConfig } from "../../src/config/read-config.ts";
-import { AREAS } from "../../src/model/areas.ts";
-import { migrate, readMigrationNames } from "../../src/store/migrate.ts";
+import { ConfigError, readConfig } from "../../src/base/config/config.ts";
+import { migrate, readMigrationNames } from "../../src/base/database/migrate.ts";
+import { AREAS } from "../../src/base/model/areas.ts";
 import { createEmptyDatabase, createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import { createTestAccount, publish, SECRETS_KEY } from "../support/installation.ts";

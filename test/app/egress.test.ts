@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { createEgress } from "../../src/app/egress.ts";
-import { readConfig } from "../../src/config/read-config.ts";
+import { readConfig } from "../../src/base/config/config.ts";
 import { createPoster } from "../../src/egress/post/post.ts";
 import { sharedAuthority } from "../support/certificates.ts";
 import { startEgressProxy } from "../support/egress-proxy.ts";

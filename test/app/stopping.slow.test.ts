@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { REQUEST_WITHIN_MS } from "../../src/api/limits.ts";
+import { REQUEST_WITHIN_MS } from "../../src/http/limits.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { openRaw, rawHead } from "../support/raw-http.ts";
 import { startProcess } from "../support/sealpost-process.ts";

@@ -8,7 +8,7 @@ import type { ChildEvent } from "../../src/app/supervisor.ts";
 
 type Child = { name: string; pid: number; socket: Socket; ended: Promise<unknown> };
 
-const file = fileURLToPath(new URL("../cli/processes/supervisor.ts", import.meta.url));
+const file = fileURLToPath(new URL("./cli/processes/supervisor.ts", import.meta.url));
 
 let server: Server;
 let supervisor: ChildProcess;

@@ -19,14 +19,13 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** What stands in place of the three files that name the workspace. */
 const REPLACED: Readonly<Record<string, string>> = {
-  "src/model/areas.ts": `
+  "src/base/model/areas.ts": `
 export const AREAS = ["webhooks"] as const;
 export type Area = (typeof AREAS)[number];
 `,
   "src/app/areas.ts": `
-import type { ApiPart } from "../operations/api-part.ts";
-import { webhooksPart } from "../operations/operations.ts";
-import type { Dependencies } from "../operations/sealpost-operation.ts";
+import type { ApiPart } from "../api/operations.ts";
+import { type Dependencies, webhooksPart } from "./operations.ts";
 export function apiPartsOf(options: { dependencies: Dependencies; [other: string]: unknown }): readonly ApiPart[] {
   return [webhooksPart(options.dependencies)];
 }

@@ -1,6 +1,6 @@
 // A cell with all that it needs on one core: PostgreSQL with a data folder of its own, `serve` and `dispatch`, and
 // whoever publishes to it and receives from it.
-import { digestApiKey } from "../../src/api/api-keys.ts";
+import { digestApiKey } from "../../src/http/api-keys.ts";
 import type { SealpostProcess } from "../support/sealpost-process.ts";
 import { type Bench, type BenchOptions, checkEachOnce, openBench, untilNoneOpen } from "./bench.ts";
 import type { BenchDatabase } from "./database.ts";

@@ -3,12 +3,12 @@ import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import pg from "pg";
-import { readConfig } from "../../src/config/read-config.ts";
-import { startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
-import { createAccount } from "../../src/store/accounts.ts";
-import { setEndpoint } from "../../src/store/endpoints.ts";
-import { migrate } from "../../src/store/migrate.ts";
-import { writeSettings } from "../../src/store/publications.ts";
+import { createAccount } from "../../src/accounts/accounts-sql.ts";
+import { readConfig } from "../../src/base/config/config.ts";
+import { migrate } from "../../src/base/database/migrate.ts";
+import { startEmbeddedPostgres } from "../../src/base/embedded/embedded.ts";
+import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
+import { writeSettings } from "../../src/publish/publications-sql.ts";
 import { SECRETS_KEY } from "../support/installation.ts";
 
 /** Several runs may share one server. */

@@ -1,6 +1,6 @@
 import { createApiKey } from "../../src/app/create-api-key.ts";
-import { readConfig } from "../../src/config/read-config.ts";
-import { scopes } from "../../src/model/api-keys.ts";
+import { readConfig } from "../../src/base/config/config.ts";
+import { scopes } from "../../src/base/model/api-keys.ts";
 import type { BenchDatabase } from "./database.ts";
 
 /** A key of all scopes for each account. */

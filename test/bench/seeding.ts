@@ -1,6 +1,6 @@
 // Fills the log by SQL, as deliveries of earlier days would have left it.
 import type pg from "pg";
-import { countActivity } from "../../src/store/activity.ts";
+import { countActivity } from "../../src/log/activity-sql.ts";
 import { analysisText } from "./analysis.ts";
 
 export type SeededDays = {

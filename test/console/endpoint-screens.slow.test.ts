@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { setEndpoint } from "../../src/store/endpoints.ts";
+import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
 import { newLink } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
-import { setEndpoint } from "../../src/store/endpoints.ts";
 import { enter, type Hand } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { targetsEnv } from "../support/dispatching.ts";

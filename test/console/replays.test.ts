@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { openConsole } from "../../src/app/console-link.ts";
-import { DAY_MS } from "../../src/model/time.ts";
+import { openConsole } from "../../src/app/console-sessions.ts";
+import { DAY_MS } from "../../src/base/model/time.ts";
 import { enter, type Got, type Hand, postForm, request, tokenOf } from "../support/console.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { publishAt } from "../support/delivery-rows.ts";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { digestApiKey } from "../../src/api/api-keys.ts";
-import { openConsole } from "../../src/app/console-link.ts";
-import { SESSIONS_MAX } from "../../src/model/console.ts";
-import { findSessions } from "../../src/store/console-sessions.ts";
+import { findSessions } from "../../src/accounts/console-sessions-sql.ts";
+import { openConsole } from "../../src/app/console-sessions.ts";
+import { SESSIONS_MAX } from "../../src/base/model/console.ts";
+import { digestApiKey } from "../../src/http/api-keys.ts";
 import { enter, newLink, postForm, request, tokenOf } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";

@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { digestApiKey } from "../../src/api/api-keys.ts";
+import { digestApiKey } from "../../src/http/api-keys.ts";
 import { startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

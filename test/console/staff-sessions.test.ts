@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { digestApiKey } from "../../src/api/api-keys.ts";
+import { digestApiKey } from "../../src/http/api-keys.ts";
 import { enter, postForm, request } from "../support/console.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

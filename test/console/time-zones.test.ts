@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { DAY_MS } from "../../src/model/time.ts";
+import { DAY_MS } from "../../src/base/model/time.ts";
 import { enter, postForm } from "../support/console.ts";
 import { type BrowsedConsole, browseConsole } from "../support/console-browser.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";

@@ -1,10 +1,8 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { END_REASONS } from "../../src/model/end-reasons.ts";
-import { EVENTS } from "../../src/model/events.ts";
-import { FAILING_REASONS, NOTICE_KINDS } from "../../src/model/notices.ts";
-import { OUTCOMES } from "../../src/model/outcomes.ts";
-import { DELIVERY_STATUSES } from "../../src/model/statuses.ts";
+import { EVENTS } from "../../src/base/model/events.ts";
+import { FAILING_REASONS, NOTICE_KINDS } from "../../src/base/model/notices.ts";
+import { DELIVERY_STATUSES, END_REASONS, OUTCOMES } from "../../src/base/model/statuses.ts";
 
 const document = readFileSync(new URL("../../docs/design.md", import.meta.url), "utf8");
 

@@ -3,11 +3,11 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { readConfig } from "../../src/config/read-config.ts";
-import { variables } from "../../src/config/variables.ts";
-import { DISPATCHER_CONNECTIONS, STEP_CONNECTIONS } from "../../src/dispatch/process.ts";
-import { declaredMetrics, metricsTable } from "../../src/metrics/metrics-table.ts";
-import { migrate } from "../../src/store/migrate.ts";
+import { DISPATCHER_CONNECTIONS, STEP_CONNECTIONS } from "../../src/app/dispatch-process.ts";
+import { readConfig } from "../../src/base/config/config.ts";
+import { variables } from "../../src/base/config/variables.ts";
+import { migrate } from "../../src/base/database/migrate.ts";
+import { declaredMetrics, metricsTable } from "../../src/base/metrics/metrics-table.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import {
   begin,

@@ -38,20 +38,20 @@ describe("the document", () => {
 
   // What hostile reviews have broken at some time, each with the file that would notice if it broke again.
   test.each([
-    ["search path", "Nothing that stands in `public`", "test/store/search-path.slow.test.ts"],
+    ["search path", "Nothing that stands in `public`", "test/base/database/search-path.slow.test.ts"],
     ["slow readers", "Slow readers share", "test/app/slow-readers.slow.test.ts"],
-    ["a flood of host names", "A flood of host names", "test/dispatch/silent-lanes.test.ts"],
-    ["bulk replays", "Bulk replays have a budget", "test/store/replay-shares.test.ts"],
-    ["slow requests to the API", "slow requests to the API", "test/operations/fair-requests.test.ts"],
-    ["colliding lanes", "No account shares a lane", "test/dispatch/colliding-lanes.test.ts"],
-    ["a proxy's refusal", "an egress proxy refuses", "test/dispatch/egress-proxy.slow.test.ts"],
+    ["a flood of host names", "A flood of host names", "test/delivery/silent-lanes.test.ts"],
+    ["bulk replays", "Bulk replays have a budget", "test/log/replay-shares.test.ts"],
+    ["slow requests to the API", "slow requests to the API", "test/api/fair-requests.test.ts"],
+    ["colliding lanes", "No account shares a lane", "test/delivery/colliding-lanes.test.ts"],
+    ["a proxy's refusal", "an egress proxy refuses", "test/delivery/egress-proxy.slow.test.ts"],
     ["packages that are not pinned", "`npm ci` takes no package", "test/tidy/lock-file.ts"],
-    ["locks", "No role without rights holds a lock", "test/store/locks.test.ts"],
-    ["a port in X-Forwarded-For", "an address's port", "test/api/rate-limits.test.ts"],
+    ["locks", "No role without rights holds a lock", "test/base/database/locks.test.ts"],
+    ["a port in X-Forwarded-For", "an address's port", "test/http/rate-limits.test.ts"],
     ["costly texts", "A text costs PostgreSQL little", "test/publish/read-analysis.test.ts"],
-    ["secrets in arguments", "No command needs a secret", "test/cli/signature.test.ts"],
-    ["two Host headers", "two Host headers", "test/api/client-errors.test.ts"],
-    ["another protocol's status line", "well-formed HTTP/1 answer", "test/dispatch/hostile.slow.test.ts"],
+    ["secrets in arguments", "No command needs a secret", "test/app/cli/signature.test.ts"],
+    ["two Host headers", "two Host headers", "test/http/client-errors.test.ts"],
+    ["another protocol's status line", "well-formed HTTP/1 answer", "test/delivery/hostile.slow.test.ts"],
     ["private names", "names that can never be public", "test/publish/webhook-url-fault.test.ts"],
   ])("has a wall against %s", (_what, words, path) => {
     const found = promises.filter(({ promise }) => promise.includes(words));

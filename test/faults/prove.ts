@@ -23,7 +23,7 @@ type Protection = {
 export const PROTECTIONS: readonly Protection[] = [
   {
     name: "the fence",
-    path: "src/store/record.ts",
+    path: "src/delivery/record-sql.ts",
     text: " and o.lease_token = i.lease_token",
     without: "",
     file: "test/faults/dispatchers.slow.test.ts",
@@ -39,7 +39,7 @@ export const PROTECTIONS: readonly Protection[] = [
   },
   {
     name: "the answer after the commit",
-    path: "src/api/write-batches.ts",
+    path: "src/http/write-batches.ts",
     text: "(tx, states) =>\n        perform(tx, writes, states),",
     without: `async (tx, states) => {
         const performed = await perform(tx, writes, states);

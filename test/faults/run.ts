@@ -5,7 +5,7 @@
 // names, `twin` or `everything`. --prove takes protections out of a copy of the project and asserts that the scenarios
 // notice.
 import { parseArgs } from "node:util";
-import { createDispatchPool } from "../../src/store/pools.ts";
+import { createDispatchPool } from "../../src/base/database/pools.ts";
 import { Chance } from "../simulation/chance.ts";
 import { SqlTwin } from "../simulation/sql-twin.ts";
 import { watchSlowness } from "../support/suite-setup.ts";

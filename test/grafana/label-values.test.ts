@@ -1,10 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { declaredMetrics } from "../../src/metrics/metrics-table.ts";
-import { END_REASONS } from "../../src/model/end-reasons.ts";
-import { isErrorCode, isOurFailure, NAMED_ERROR_CODES } from "../../src/model/error-codes.ts";
-import { OUTCOMES } from "../../src/model/outcomes.ts";
-import { DELIVERY_STATUSES, hasEnded } from "../../src/model/statuses.ts";
+import { declaredMetrics } from "../../src/base/metrics/metrics-table.ts";
+import { isErrorCode, isOurFailure, NAMED_ERROR_CODES } from "../../src/base/model/error-codes.ts";
+import { DELIVERY_STATUSES, END_REASONS, hasEnded, OUTCOMES } from "../../src/base/model/statuses.ts";
 import { GRAFANA, readDashboards } from "../support/dashboards.ts";
 import { declaredRegistry } from "../support/sealpost-operations.ts";
 

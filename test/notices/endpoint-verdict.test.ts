@@ -4,7 +4,7 @@ import {
   isCertificateExpiring,
   isSecretExpiring,
   judgeEndpoint,
-} from "../../src/notices/endpoint-verdict.ts";
+} from "../../src/notices/news.ts";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

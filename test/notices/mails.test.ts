@@ -1,11 +1,11 @@
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
-import type { NoticeContent } from "../../src/model/notices.ts";
+import type { NoticeContent } from "../../src/base/model/notices.ts";
 import { digestToken, endingOf, sendNextMail } from "../../src/notices/mail-sending.ts";
+import { claimMail, collectMails, giveUpCutMails, settleMail } from "../../src/notices/notice-mails-sql.ts";
+import { removeRecipient } from "../../src/notices/notice-recipients-sql.ts";
 import { NoticeWork } from "../../src/notices/notice-work.ts";
+import { addNotice } from "../../src/notices/notices-sql.ts";
 import type { Mail, SendResult } from "../../src/notices/smtp.ts";
-import { claimMail, collectMails, giveUpCutMails, settleMail } from "../../src/store/notice-mails.ts";
-import { removeRecipient } from "../../src/store/notice-recipients.ts";
-import { addNotice } from "../../src/store/notices.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
   begin,

@@ -1,9 +1,12 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import {
+  type EndpointNews,
+  noteCertificates,
+  noteEndpointNews,
+} from "../../src/delivery/endpoint-health-sql.ts";
+import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { lookForNews } from "../../src/notices/news.ts";
-import { noteCertificates } from "../../src/store/endpoint-certificates.ts";
-import { type EndpointNews, noteEndpointNews } from "../../src/store/endpoint-health.ts";
-import { setEndpoint } from "../../src/store/endpoints.ts";
-import { forgetNotices, listNotices } from "../../src/store/notices.ts";
+import { forgetNotices, listNotices } from "../../src/notices/notices-sql.ts";
 import {
   begin,
   changeRows,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { publishEach } from "../../src/publish/publish-each.ts";
-import { inTransaction } from "../../src/store/transaction.ts";
+import { inTransaction } from "../../src/base/database/transaction.ts";
+import { publishEach } from "../../src/publish/publications-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, rowsOf } from "../support/installation.ts";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { JSON_LEVELS_MAX } from "../../src/api/limits.ts";
+import { JSON_LEVELS_MAX } from "../../src/http/limits.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { deliveryRow, openRow } from "../support/delivery-rows.ts";
 import {

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { afterEach, expect, test } from "vitest";
+import { explainErrorCode } from "../../src/base/model/error-codes.ts";
 import { createProxyConnector } from "../../src/egress/connect/proxy-connector.ts";
-import { explainErrorCode } from "../../src/model/error-codes.ts";
 import { createReceiverCheck, type ReceiverReport } from "../../src/receivers/receiver-check.ts";
 import { startEgressProxy } from "../support/egress-proxy.ts";
 import { egressOf } from "../support/poster.ts";

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
-import { setEndpoint } from "../../src/store/endpoints.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher, targetsEnv } from "../support/dispatching.ts";
 import { rowsOf, withoutTable } from "../support/installation.ts";

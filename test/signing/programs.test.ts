@@ -10,8 +10,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import { importSigningKey, SIGNATURE_HEADER, signatureHeader } from "../../src/signing/index.ts";
-import { sequenceEvents } from "../../src/store/feed.ts";
 
 import { publish } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import {
   type PullWebhooksOptions,
   pullWebhooks,
@@ -9,7 +10,6 @@ import {
   WebhookPullError,
   WebhookVerificationError,
 } from "../../src/signing/index.ts";
-import { sequenceEvents } from "../../src/store/feed.ts";
 import { publish } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import type { TestAccount } from "../support/sealpost-api.ts";

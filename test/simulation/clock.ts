@@ -1,4 +1,4 @@
-import type { RetryPolicy } from "../../src/schedule/retry-schedule.ts";
+import type { RetryPolicy } from "../../src/delivery/schedule/retry-schedule.ts";
 import type { Chance } from "./chance.ts";
 import { FIRST_MOMENT, LEASE_MARGIN_MS, RETENTION_MS } from "./setting.ts";
 

@@ -1,5 +1,9 @@
-import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease } from "../../src/schedule/life.ts";
-import type { RetryPolicy } from "../../src/schedule/retry-schedule.ts";
+import {
+  decideAfterAttempt,
+  decideBeforeAttempt,
+  dueAfterRelease,
+} from "../../src/delivery/schedule/life.ts";
+import type { RetryPolicy } from "../../src/delivery/schedule/retry-schedule.ts";
 import { Chance } from "./chance.ts";
 import { Clock } from "./clock.ts";
 import { Dispatcher, type Holding } from "./dispatcher.ts";

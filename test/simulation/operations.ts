@@ -1,4 +1,4 @@
-import type { ReplayOutcome } from "../../src/model/statuses.ts";
+import type { ReplayOutcome } from "../../src/base/model/statuses.ts";
 import type { Claimed, ClaimRequest, OwnTarget, Recording, Rows } from "./rows.ts";
 
 /** What was asked of the store and what it answered: enough to ask the real one the same. */

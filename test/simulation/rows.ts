@@ -1,11 +1,9 @@
-import type { EndReason } from "../../src/model/end-reasons.ts";
-import type { ErrorCode } from "../../src/model/error-codes.ts";
-import type { Outcome } from "../../src/model/outcomes.ts";
-import type { DeliveryStatus, ReplayOutcome } from "../../src/model/statuses.ts";
+import type { ErrorCode } from "../../src/base/model/error-codes.ts";
+import type { DeliveryStatus, EndReason, Outcome, ReplayOutcome } from "../../src/base/model/statuses.ts";
 
 /**
  * The rows of the delivery log and what the store's statements do to them, in memory. What they mean is said in
- * src/store/claim.ts, src/store/record.ts and sql/; that both do the same is what the twin checks.
+ * src/delivery/claim-sql.ts, src/delivery/record-sql.ts and sql/; that both do the same is what the twin checks.
  *
  * Times are milliseconds; a row's have at most three decimals, as PostgreSQL keeps microseconds.
  */

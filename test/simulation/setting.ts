@@ -1,4 +1,4 @@
-import type { RetryPolicy } from "../../src/schedule/retry-schedule.ts";
+import type { RetryPolicy } from "../../src/delivery/schedule/retry-schedule.ts";
 
 /** All deliveries of a history are published on this day; what becomes of them may take weeks. */
 export const FIRST_MOMENT = Date.UTC(2031, 4, 6, 1);

@@ -1,8 +1,8 @@
 import { deepEqual, equal } from "node:assert/strict";
 import type { Pool } from "pg";
+import { claimDeliveries } from "../../src/delivery/claim-sql.ts";
+import { type Recording as RealRecording, recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { judgeTargetUrl } from "../../src/egress/rules/target-url.ts";
-import { claimDeliveries } from "../../src/store/claim.ts";
-import { type Recording as RealRecording, recordOutcomes } from "../../src/store/record.ts";
 import { History } from "./history.ts";
 import type { Operation } from "./operations.ts";
 import type { Claimed, OwnTarget, Recording, Rows } from "./rows.ts";

@@ -1,4 +1,4 @@
-import { type DeliveryStatus, hasEnded } from "../../src/model/statuses.ts";
+import { type DeliveryStatus, hasEnded } from "../../src/base/model/statuses.ts";
 import type { Delivery, Rows } from "./rows.ts";
 
 /** Something happened that must never happen. */

@@ -2,15 +2,15 @@
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { z } from "zod";
-import { operationDefiners } from "../../src/api/define-operation.ts";
-import type { Operation } from "../../src/api/operation.ts";
+import { operationDefiners } from "../../src/http/define-operation.ts";
+import type { Operation } from "../../src/http/operation.ts";
 import {
   type Content,
   contentResponse,
   jsonResponse,
   type ReceivedBody,
   streamBody,
-} from "../../src/api/operation-io.ts";
+} from "../../src/http/operation-io.ts";
 import { toyTx } from "./api-toy-stores.ts";
 
 export const FILE_BYTES_MAX = 1_100_000_000;

@@ -1,6 +1,7 @@
 import { z } from "zod";
-import { operationDefiners } from "../../src/api/define-operation.ts";
-import type { Operation, Transaction } from "../../src/api/operation.ts";
+import { cutPage } from "../../src/base/model/list-page.ts";
+import { operationDefiners } from "../../src/http/define-operation.ts";
+import type { Operation, Transaction } from "../../src/http/operation.ts";
 import {
   bytesResponse,
   eitherResponse,
@@ -8,17 +9,16 @@ import {
   jsonBody,
   jsonResponse,
   rawBody,
-} from "../../src/api/operation-io.ts";
-import { operationsList } from "../../src/api/operations-list.ts";
+} from "../../src/http/operation-io.ts";
+import { operationsList } from "../../src/http/operations-list.ts";
 import {
   createCursors,
   pageOf,
   pageQuery,
   totalCappedHeader,
   totalHeaders,
-} from "../../src/api/pagination.ts";
-import type { ProblemCatalogue } from "../../src/api/problems.ts";
-import { cutPage } from "../../src/model/list-page.ts";
+} from "../../src/http/pagination.ts";
+import type { ProblemCatalogue } from "../../src/http/problems.ts";
 import { type BoxFiles, createFileOperations } from "./api-box-files.ts";
 import { toyTx } from "./api-toy-stores.ts";
 

@@ -1,6 +1,6 @@
-import { LockWaitError } from "../../src/api/idempotency.ts";
-import { Problem } from "../../src/api/problems.ts";
-import { createWriteBatches } from "../../src/api/write-batches.ts";
+import { LockWaitError } from "../../src/http/idempotent-write.ts";
+import { Problem } from "../../src/http/problems.ts";
+import { createWriteBatches } from "../../src/http/write-batches.ts";
 import { createToyIdempotencyStore, type ToyIdempotencyStore, toyTx } from "./api-toy-stores.ts";
 
 /** Longer than a test may take. */

@@ -1,8 +1,8 @@
-import { type ApiKey, digestApiKey, formatApiKey } from "../../src/api/api-keys.ts";
-import type { IdempotencyStore } from "../../src/api/idempotency.ts";
-import type { Transaction } from "../../src/api/operation.ts";
-import type { CountRequest } from "../../src/api/rate-limits.ts";
-import type { ClaimState, IdempotencyClaim, StoredResponse } from "../../src/model/idempotency.ts";
+import type { ClaimState, IdempotencyClaim, StoredResponse } from "../../src/base/model/idempotency.ts";
+import { type ApiKey, digestApiKey, formatApiKey } from "../../src/http/api-keys.ts";
+import type { IdempotencyStore } from "../../src/http/idempotent-write.ts";
+import type { Transaction } from "../../src/http/operation.ts";
+import type { CountRequest } from "../../src/http/rate-limits.ts";
 
 /** A transaction of the toy stores: undone in reverse if it does not commit. */
 type ToyTx = { readonly undo: (() => void)[]; readonly release: (() => void)[] };

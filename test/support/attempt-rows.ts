@@ -1,7 +1,7 @@
 // Attempts as the log holds them, written straight into it, and what a count over them says.
 import { randomUUID } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
-import type { Outcome } from "../../src/model/outcomes.ts";
+import type { Outcome } from "../../src/base/model/statuses.ts";
 
 export type EndedAttempt = {
   readonly accountId: string;

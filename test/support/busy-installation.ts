@@ -1,7 +1,7 @@
 // Two dispatchers and an API as processes, kept busy with receivers that succeed, fail and are down.
 import { createApiKey } from "../../src/app/create-api-key.ts";
-import { readConfig } from "../../src/config/read-config.ts";
-import { scopes } from "../../src/model/api-keys.ts";
+import { readConfig } from "../../src/base/config/config.ts";
+import { scopes } from "../../src/base/model/api-keys.ts";
 import type { TestDatabase } from "./database.ts";
 import { targetsEnv } from "./dispatching.ts";
 import { createTestAccount, publish } from "./installation.ts";

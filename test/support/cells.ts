@@ -2,9 +2,9 @@
 
 import type pg from "pg";
 import { findMoveHindrance } from "../../src/app/areas.ts";
-import type { Cell, Move, MovePart } from "../../src/moves/move.ts";
-import { LOG_TABLES, OPENING_TABLES } from "../../src/store/move-tables.ts";
-import { createMovePool } from "../../src/store/pools.ts";
+import { createMovePool } from "../../src/base/database/pools.ts";
+import type { Cell, Move, MovePart } from "../../src/cells/move.ts";
+import { LOG_TABLES, OPENING_TABLES } from "../../src/cells/move-tables-sql.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { SECRETS_KEY } from "./installation.ts";
 import { patience } from "./time-limits.ts";

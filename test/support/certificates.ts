@@ -1,6 +1,6 @@
 // A small certificate authority for tests: every kind of good and bad certificate, for real.
 import * as authorities from "../../src/app/certificate-authority.ts";
-import { DAY_MS } from "../../src/model/time.ts";
+import { DAY_MS } from "../../src/base/model/time.ts";
 
 export type { IssuedCertificate } from "../../src/app/certificate-authority.ts";
 

@@ -1,7 +1,7 @@
 // The command line, run in this process as src/main.ts runs it in one of its own.
 import { PassThrough, Readable } from "node:stream";
 import { finished } from "node:stream/promises";
-import { runProgram } from "../../src/cli/program.ts";
+import { runProgram } from "../../src/app/cli/program.ts";
 import { type Finished, Running } from "./child-processes.ts";
 import { keepOutput } from "./output-watch.ts";
 import { plainEnv } from "./sealpost-process.ts";

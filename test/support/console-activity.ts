@@ -1,5 +1,5 @@
 // A day of attempts as the console's chart shows it, counted as the leader counts it.
-import { countActivity } from "../../src/store/activity.ts";
+import { countActivity } from "../../src/log/activity-sql.ts";
 import { type EndedAttempt, endedAttempt, insertAttempts } from "./attempt-rows.ts";
 import type { TestDatabase } from "./database.ts";
 import { changeRows } from "./installation.ts";

@@ -1,7 +1,6 @@
 // Deliveries in every state, as the log shows them, without a dispatcher.
-import type { ErrorCode } from "../../src/model/error-codes.ts";
-import type { Recording } from "../../src/store/record.ts";
-import { recordOutcomes } from "../../src/store/record.ts";
+import type { ErrorCode } from "../../src/base/model/error-codes.ts";
+import { type Recording, recordOutcomes } from "../../src/delivery/record-sql.ts";
 import type { TestDatabase } from "./database.ts";
 import { claim, openDispatchPool, publishAt } from "./delivery-rows.ts";
 

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import pg from "pg";
 import type { TestProject } from "vitest/node";
-import { migrate } from "../../src/store/migrate.ts";
+import { migrate } from "../../src/base/database/migrate.ts";
 import { startTestServer } from "./test-server.ts";
 
 declare module "vitest" {

@@ -1,9 +1,9 @@
 // Deliveries in a test database, with the clock as an argument, and their rows.
 import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
-import { type Claim, claimDeliveries, type LeasedDelivery } from "../../src/store/claim.ts";
-import { createDispatchPool } from "../../src/store/pools.ts";
-import type { AttemptRow, Recording } from "../../src/store/record.ts";
+import { createDispatchPool } from "../../src/base/database/pools.ts";
+import { type Claim, claimDeliveries, type LeasedDelivery } from "../../src/delivery/claim-sql.ts";
+import type { AttemptRow, Recording } from "../../src/delivery/record-sql.ts";
 import type { TestDatabase } from "./database.ts";
 
 export const LEASE_MS = 20_000;

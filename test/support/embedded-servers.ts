@@ -4,7 +4,7 @@ import {
   type EmbeddedPostgres,
   type EmbeddedPostgresOptions,
   startEmbeddedPostgres,
-} from "../../src/postgres/embedded.ts";
+} from "../../src/base/embedded/embedded.ts";
 import { type Owner, type OwnerOptions, type OwnerProcess, startOwner } from "./owner.ts";
 
 const settings = { fsync: "off" };

@@ -1,4 +1,4 @@
-import { DAY_MS } from "../../src/model/time.ts";
+import { DAY_MS } from "../../src/base/model/time.ts";
 // Receivers that misbehave in every possible way. Each is its own server on 127.0.0.1 and counts what it got.
 
 import type { AddressInfo } from "node:net";

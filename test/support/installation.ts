@@ -2,13 +2,12 @@
 // of the SQL itself.
 import { randomBytes } from "node:crypto";
 import type { ClientBase, Pool, QueryResultRow } from "pg";
+import { createAccount, insertUser, type StoredUser } from "../../src/accounts/accounts-sql.ts";
 import { createApiKey } from "../../src/app/create-api-key.ts";
-import { readConfig } from "../../src/config/read-config.ts";
-import { scopes as everyScope } from "../../src/model/api-keys.ts";
-import { createAccount } from "../../src/store/accounts.ts";
-import { setEndpoint } from "../../src/store/endpoints.ts";
-import { rotateSigningSecret } from "../../src/store/signing-secrets.ts";
-import { insertUser, type StoredUser } from "../../src/store/users.ts";
+import { readConfig } from "../../src/base/config/config.ts";
+import { scopes as everyScope } from "../../src/base/model/api-keys.ts";
+import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
+import { rotateSigningSecret } from "../../src/delivery/signing-secrets-sql.ts";
 
 type Database = Pool | ClientBase;
 

@@ -1,6 +1,10 @@
-import type { LaneAnswer } from "../../src/dispatch/lane.ts";
-import { LANE_LIMITS, type LaneLimits } from "../../src/dispatch/lane-limits.ts";
-import { Lanes, type TakenDelivery } from "../../src/dispatch/lanes.ts";
+import {
+  LANE_LIMITS,
+  type LaneAnswer,
+  type LaneLimits,
+  type TakenDelivery,
+} from "../../src/delivery/lane.ts";
+import { Lanes } from "../../src/delivery/lanes.ts";
 
 const LIMITS: LaneLimits = {
   ...LANE_LIMITS,

@@ -14,7 +14,7 @@ export type Owner = {
   killWithKeeper(): Promise<void>;
 };
 
-const EMBEDDED = new URL("../../src/postgres/embedded.ts", import.meta.url).href;
+const EMBEDDED = new URL("../../src/base/embedded/embedded.ts", import.meta.url).href;
 
 const SCRIPT = `
 const [moduleUrl, options] = process.argv.slice(1);

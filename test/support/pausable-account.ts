@@ -2,9 +2,9 @@
 
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach } from "vitest";
-import { wholeAccount } from "../../src/model/reader.ts";
-import { findDelivery } from "../../src/store/deliveries.ts";
-import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/store/holds.ts";
+import { wholeAccount } from "../../src/base/model/reader.ts";
+import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/delivery/holds-sql.ts";
+import { findDelivery } from "../../src/log/deliveries-sql.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { openDispatchPool, publishAt } from "./delivery-rows.ts";
 import { deleteRows, insertAccount, makePartitionsFrom, publish, rowsOf } from "./installation.ts";

@@ -4,8 +4,8 @@ import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import pg from "pg";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
-import { migrate } from "../../src/store/migrate.ts";
+import { migrate } from "../../src/base/database/migrate.ts";
+import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/base/embedded/embedded.ts";
 import type { TestDatabase } from "./database.ts";
 import { makeThrowAwayFolder } from "./throw-away-folder.ts";
 

@@ -1,15 +1,14 @@
 import pg from "pg";
-import type { Operation } from "../../src/api/operation.ts";
-import type { OperationRegistry } from "../../src/api/operation-registry.ts";
 import { apiPartsOf } from "../../src/app/areas.ts";
+import { createSealpostRegistry, type Dependencies } from "../../src/app/operations.ts";
 import type { OutageAs503 } from "../../src/app/outage-as-503.ts";
-import { readConfig } from "../../src/config/read-config.ts";
+import { readConfig } from "../../src/base/config/config.ts";
+import { readingFrom } from "../../src/base/database/log-reader.ts";
+import { AREAS, type Area } from "../../src/base/model/areas.ts";
 import { NO_UNSAFE_ALLOWED_TARGETS } from "../../src/egress/rules/unsafe-allowed-targets.ts";
-import { AREAS, type Area } from "../../src/model/areas.ts";
-import { createSealpostRegistry } from "../../src/operations/operations.ts";
-import { CHECK_POLICY } from "../../src/operations/receivers.ts";
-import type { Dependencies } from "../../src/operations/sealpost-operation.ts";
-import { readingFrom } from "../../src/store/log-reader.ts";
+import type { Operation } from "../../src/http/operation.ts";
+import type { OperationRegistry } from "../../src/http/operation-registry.ts";
+import { CHECK_POLICY } from "../../src/receivers/receivers-api.ts";
 
 /** Every operation as declared, with nothing behind it. */
 export function declaredOperations(areas: readonly Area[] = AREAS): readonly Operation[] {

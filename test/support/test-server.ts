@@ -1,6 +1,6 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { request } from "node:http";
-import { startEmbeddedPostgres } from "../../src/postgres/embedded.ts";
+import { startEmbeddedPostgres } from "../../src/base/embedded/embedded.ts";
 import { makeThrowAwayFolder } from "./throw-away-folder.ts";
 
 /** A PostgreSQL server for tests, benchmarks and fault runs. */

@@ -1,6 +1,6 @@
 import { mkdtemp, readdir, rm, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { claimFolder } from "../../src/postgres/ownership.ts";
+import { claimFolder } from "../../src/base/embedded/account.ts";
 
 const PREFIX = "sealpost-test-";
 const MEMORY_BYTES_MIN = 4 * 1024 ** 3;

@@ -1,6 +1,6 @@
 // The API of boxes in a process of its own, which keeps nothing of a file but its length. Prints where it listens.
 import { Readable } from "node:stream";
-import type { ByteRange } from "../../src/api/byte-ranges.ts";
+import type { ByteRange } from "../../src/http/bytes.ts";
 import { ADA, createToyApi } from "./api-toy-server.ts";
 
 const CHUNK = Buffer.alloc(65_536, "sealpost");

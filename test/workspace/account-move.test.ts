@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { callOffMove, deleteMoved } from "../../src/moves/calling-off.ts";
-import { moveAccount } from "../../src/moves/move-account.ts";
-import { insertApiKey } from "../../src/store/api-keys.ts";
-import { inTransaction } from "../../src/store/transaction.ts";
+import { insertApiKey } from "../../src/accounts/api-keys-sql.ts";
+import { inTransaction } from "../../src/base/database/transaction.ts";
+import { callOffMove, deleteMoved } from "../../src/cells/calling-off.ts";
+import { moveAccount } from "../../src/cells/move-account.ts";
 import { insertSpace } from "../../src/workspace/store/spaces.ts";
 import { createTestCells, type TestCells } from "../support/cells.ts";
 import { createTestAccount, createTestUser, rowOf, rowsOf } from "../support/installation.ts";

@@ -1,15 +1,14 @@
 import { expect, test } from "vitest";
 import { findMoveHindrance } from "../../src/app/areas.ts";
-import { STORAGE_KINDS } from "../../src/model/storage.ts";
+import { STORAGE_KINDS } from "../../src/base/model/storage.ts";
 import {
   DOCUMENT_ORIGINS,
   DOCUMENT_STATUSES,
   LIVE_CONTENT_TYPES,
 } from "../../src/workspace/model/documents.ts";
-import { LINK_STATUSES } from "../../src/workspace/model/page-links.ts";
+import { LINK_STATUSES } from "../../src/workspace/model/pages.ts";
 import { SPACE_ROLES } from "../../src/workspace/model/roles.ts";
-import { RUN_EVENT_KINDS, RUN_STATUSES } from "../../src/workspace/model/runs.ts";
-import { WORKFLOW_STATUSES } from "../../src/workspace/model/workflows.ts";
+import { RUN_EVENT_KINDS, RUN_STATUSES, WORKFLOW_STATUSES } from "../../src/workspace/model/workflows.ts";
 import { createTestAccount } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 import { workspaceTests } from "./area-tests.ts";

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { fc } from "@fast-check/vitest";
 import { describe, expect, test } from "vitest";
-import { invalidRequestFrom } from "../../src/api/field-errors.ts";
-import type { FieldError } from "../../src/api/problems.ts";
+import type { FieldError } from "../../src/http/problems.ts";
+import { invalidRequestFrom } from "../../src/http/request-validation.ts";
 import {
   DEFINITION_BYTES_MAX,
   Definition,
@@ -10,8 +10,10 @@ import {
   EDGES_MAX,
   FIRST_DEFINITION,
   NODES_MAX,
+  orderNodes,
+  sourcesOf,
+  targetsOf,
 } from "../../src/workspace/model/definition.ts";
-import { orderNodes, sourcesOf, targetsOf } from "../../src/workspace/model/definition-graph.ts";
 import { NODE_KINDS } from "../../src/workspace/model/node-kinds.ts";
 import { definitions } from "./support/definitions.ts";
 

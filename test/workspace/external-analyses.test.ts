@@ -1,10 +1,9 @@
 // Nodes that wait for an analysis that somebody else publishes.
 import { expect, test } from "vitest";
-import { createAccount } from "../../src/store/accounts.ts";
+import { createAccount } from "../../src/accounts/accounts-sql.ts";
 import type { Definition } from "../../src/workspace/model/definition.ts";
 import type { ReadInput } from "../../src/workspace/nodes/node-step.ts";
-import type { NodeSteps } from "../../src/workspace/nodes/node-steps.ts";
-import { waitStep } from "../../src/workspace/nodes/wait.ts";
+import { type NodeSteps, waitStep } from "../../src/workspace/nodes/node-steps.ts";
 import { countRows, SECRETS_KEY } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { EXTERNAL, publishIt, read, waiting } from "./external-world.ts";

@@ -1,9 +1,9 @@
 // How soon, and after whatever, a node that waits for an analysis goes on.
 import { describe, expect, test } from "vitest";
-import { createAccount } from "../../src/store/accounts.ts";
-import { createDispatchPool } from "../../src/store/pools.ts";
-import { inTransaction } from "../../src/store/transaction.ts";
-import { createExternalAnalysisStep } from "../../src/workspace/nodes/external-analysis.ts";
+import { createAccount } from "../../src/accounts/accounts-sql.ts";
+import { createDispatchPool } from "../../src/base/database/pools.ts";
+import { inTransaction } from "../../src/base/database/transaction.ts";
+import { createExternalAnalysisStep } from "../../src/workspace/nodes/node-steps.ts";
 import { recordResult, recordStart } from "../../src/workspace/running/step-record.ts";
 import { readStep } from "../../src/workspace/store/steps.ts";
 import { countRows, publishAny, SECRETS_KEY } from "../support/installation.ts";

@@ -2,7 +2,7 @@
 import type { AddressInfo } from "node:net";
 import Fastify, { type FastifyInstance } from "fastify";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { sendHtml } from "../../src/api/html-page.ts";
+import { sendHtml } from "../../src/http/html-page.ts";
 import { renderMarkdown } from "../../src/workspace/visiting/markdown-html.ts";
 import { startRendering } from "../../src/workspace/visiting/rendering.ts";
 import { startBrowser, type TestBrowser } from "../support/browser.ts";

@@ -1,8 +1,8 @@
 // Lists and counts of a space with a million documents: as fast as of one with few.
 import type { Pool } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createApiPool } from "../../src/store/pools.ts";
-import { inTransaction } from "../../src/store/transaction.ts";
+import { createApiPool } from "../../src/base/database/pools.ts";
+import { inTransaction } from "../../src/base/database/transaction.ts";
 import { findDocument, listDocuments } from "../../src/workspace/store/documents.ts";
 import { findSpace, insertSpace, listSpaces, type SpaceUser } from "../../src/workspace/store/spaces.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

@@ -2,8 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { beforeAll, describe, expect, test } from "vitest";
-import type { Operation } from "../../src/api/operation.ts";
 import { screens } from "../../src/console/screens.ts";
+import type { Operation } from "../../src/http/operation.ts";
 import { enter, type Got, type Hand } from "../support/console.ts";
 import type { Asked, AskOptions, Json, TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";

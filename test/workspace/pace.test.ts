@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Pace } from "../../src/workspace/running/pace.ts";
+import { Pace } from "../../src/workspace/running/runner.ts";
 
 /** How long a step that has taken 900 ms is followed by a rest. */
 function restMs(attemptsPerSecond: number): number {

@@ -1,12 +1,15 @@
 import { createHash, randomBytes, scryptSync } from "node:crypto";
 import type { Pool } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { countVisit, openLink } from "../../src/workspace/store/page-visits.ts";
-import { createPasswordTries } from "../../src/workspace/visiting/password-tries.ts";
-import { createPasswordTurns, hashPassword } from "../../src/workspace/visiting/passwords.ts";
+import { countVisit, openLink } from "../../src/workspace/store/page-links.ts";
 import { startRendering } from "../../src/workspace/visiting/rendering.ts";
-import { digestToken } from "../../src/workspace/visiting/tokens.ts";
-import { visit } from "../../src/workspace/visiting/visits.ts";
+import {
+  createPasswordTries,
+  createPasswordTurns,
+  digestToken,
+  hashPassword,
+  visit,
+} from "../../src/workspace/visiting/visits.ts";
 import { changeRows } from "../support/installation.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { api, database, type PageWorld, pageWorld, usePages, world } from "./page-world.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type FieldError, Problem } from "../../src/api/problems.ts";
+import { type FieldError, Problem } from "../../src/http/problems.ts";
 import {
   allows,
   SPACE_ROLES,

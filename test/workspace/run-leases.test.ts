@@ -1,7 +1,7 @@
 // Whose a step is: leases, their tokens, and what nobody waits for.
 import { beforeEach, expect, test } from "vitest";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import { removeEndedRuns } from "../../src/workspace/store/run-retention.ts";
+import { removeEndedRuns } from "../../src/workspace/store/runs.ts";
 import { giveBackStep } from "../../src/workspace/store/steps.ts";
 import { countRows } from "../support/installation.ts";
 import { database, documents, objects, runs, space, stepping, useRuns } from "./run-world.ts";

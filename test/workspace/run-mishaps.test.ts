@@ -1,7 +1,7 @@
 // What comes between a run and its end, and requests that no run has an answer for.
 import { setTimeout as sleep } from "node:timers/promises";
 import { beforeEach, expect, test } from "vitest";
-import { STEP_ATTEMPTS_MAX } from "../../src/workspace/model/runs.ts";
+import { STEP_ATTEMPTS_MAX } from "../../src/workspace/model/workflows.ts";
 import { createAnalyzeStep } from "../../src/workspace/nodes/analyze.ts";
 import { NodeFailedError } from "../../src/workspace/nodes/node-step.ts";
 import type { NodeSteps } from "../../src/workspace/nodes/node-steps.ts";

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { fc } from "@fast-check/vitest";
 import { describe, expect, test } from "vitest";
-import { analyzeText } from "../../src/workspace/nodes/text-analysis.ts";
+import { analyzeText } from "../../src/workspace/nodes/analyze.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { api, database, documents, objects, runs, space, stepping, useRuns } from "./run-world.ts";

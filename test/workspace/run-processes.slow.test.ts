@@ -3,7 +3,7 @@ import { readdir, readFile, truncate } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifySignature } from "../../src/signing/verify.ts";
-import { pathOf } from "../../src/workspace/objects/file-paths.ts";
+import { pathOf } from "../../src/workspace/objects/file-store.ts";
 import { childrenOf } from "../support/child-processes.ts";
 import { countRows, publishAny } from "../support/installation.ts";
 import { ask } from "../support/sealpost-api.ts";

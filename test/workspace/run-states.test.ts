@@ -1,7 +1,7 @@
 // What a run is in, and how it ends.
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { writeSettings } from "../../src/store/publications.ts";
+import { writeSettings } from "../../src/publish/publications-sql.ts";
 import { type Json, startTestApi, type TestAccount } from "../support/sealpost-api.ts";
 import { api, database, runs, space, stepping, useRuns } from "./run-world.ts";
 import { documentsOf } from "./support/documents.ts";

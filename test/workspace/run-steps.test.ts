@@ -1,9 +1,8 @@
 // Steps that fail, are cut, or are many.
 import { beforeEach, expect, test } from "vitest";
-import { STEP_ATTEMPTS_MAX } from "../../src/workspace/model/runs.ts";
-import { ObjectStoreAwayError } from "../../src/workspace/objects/object-errors.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import { removeEndedRuns } from "../../src/workspace/store/run-retention.ts";
+import { STEP_ATTEMPTS_MAX } from "../../src/workspace/model/workflows.ts";
+import { type ObjectStore, ObjectStoreAwayError } from "../../src/workspace/objects/object-store.ts";
+import { removeEndedRuns } from "../../src/workspace/store/runs.ts";
 import { giveBackStep, renewLease } from "../../src/workspace/store/steps.ts";
 import { countRows } from "../support/installation.ts";
 import type { TestAccount, TestApi } from "../support/sealpost-api.ts";

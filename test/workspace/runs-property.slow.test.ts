@@ -1,8 +1,7 @@
 // Whatever definition is accepted runs to an end.
 import { fc } from "@fast-check/vitest";
 import { expect, test } from "vitest";
-import type { Definition } from "../../src/workspace/model/definition.ts";
-import { sourcesOf } from "../../src/workspace/model/definition-graph.ts";
+import { type Definition, sourcesOf } from "../../src/workspace/model/definition.ts";
 import { publish } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";

@@ -1,9 +1,9 @@
 // What one account can store, of every kind, tried to its limit.
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { TRANSFER_LIMITS } from "../../src/api/server.ts";
-import { STORAGE_KINDS, type StorageKind, type StorageLimits } from "../../src/model/storage.ts";
-import { writeStorageLimits } from "../../src/store/storage.ts";
+import { writeStorageLimits } from "../../src/base/database/storage.ts";
+import { STORAGE_KINDS, type StorageKind, type StorageLimits } from "../../src/base/model/storage.ts";
+import { TRANSFER_LIMITS } from "../../src/http/server.ts";
 import type { Definition } from "../../src/workspace/model/definition.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import type { TestDatabase } from "../support/database.ts";

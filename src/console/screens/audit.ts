@@ -1,8 +1,7 @@
-import { auditFilterForm, auditFiltersOf, noChanges } from "../audit-filters.ts";
-import { auditTable, type OwnChange } from "../audit-table.ts";
+import { auditFilterForm, auditFiltersOf, auditTable, noChanges, type OwnChange } from "../audit.ts";
+import { newer, older } from "../forms.ts";
 import { html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
-import { newer, older } from "../paging.ts";
 import type { Screen } from "../screen.ts";
 
 type Page = { readonly items: readonly OwnChange[]; readonly next_cursor: string | null };

@@ -1,7 +1,8 @@
 import type { z } from "zod";
-import { explainEndReason, explainErrorCode } from "../../model/error-codes.ts";
-import { isReplayable } from "../../model/statuses.ts";
-import type { Delivery } from "../../operations/delivery-schema.ts";
+import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
+import { isReplayable } from "../../base/model/statuses.ts";
+import type { Delivery } from "../../log/delivery-schema.ts";
+import { newer, older } from "../forms.ts";
 import { type Html, html } from "../html.ts";
 import {
   FIELD_FILTERS,
@@ -12,9 +13,8 @@ import {
   searchOf,
   valuesOf,
 } from "../log-filters.ts";
-import { newer, older } from "../paging.ts";
+import { statusOf } from "../replay-progress.ts";
 import type { Screen, View } from "../screen.ts";
-import { statusOf } from "../status.ts";
 import { momentOf, readableUntil } from "../times.ts";
 import { activityPanel, rangeOf } from "./activity.ts";
 

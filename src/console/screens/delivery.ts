@@ -1,16 +1,109 @@
 import type { z } from "zod";
-import type { AnalysisOrigin } from "../../model/analysis-origin.ts";
-import type { DeliveryWithAttempts } from "../../operations/delivery-schema.ts";
+import type { AnalysisOrigin, OriginStep } from "../../base/model/events.ts";
+import type { DeliveryWithAttempts } from "../../log/delivery-schema.ts";
 import { keyField } from "../forms.ts";
 import { type Html, html } from "../html.ts";
-import { originLine } from "../origin-line.ts";
-import { timelineOf } from "../run-timeline.ts";
+import { statusOf } from "../replay-progress.ts";
 import type { Screen, View } from "../screen.ts";
-import { statusOf } from "../status.ts";
-import { durationText, momentOf, readableUntil } from "../times.ts";
+import { clockText, durationText, momentOf, readableUntil } from "../times.ts";
+
+type Delivery = z.output<typeof DeliveryWithAttempts>;
+const STEP = 34;
+const HEIGHT = 24;
+const MIDDLE = HEIGHT / 2;
+type Attempt = Delivery["attempts"][number];
+const RADIUS = 8;
+
+/**
+ * A run's attempts as dots that lead to them, and what it has left. Places are by number: delays grow fourfold, so by
+ * time only a logarithmic scale would keep the dots apart, and that one puts them about here.
+ */
+function timelineOf(view: View, delivery: Delivery, run: number, attempts: readonly Attempt[]): Html {
+  const last = attempts.at(-1)?.number ?? 0;
+  const isCurrent = run === delivery.run;
+  const isOpen = isCurrent && (delivery.status === "pending" || delivery.status === "failed");
+  const places = Math.max(last, view.attemptsMax);
+  const next = isOpen && last < places ? last + 1 : null;
+  const width = places * STEP;
+  const middleOf = (place: number) => (place - 0.5) * STEP;
+  const spare = Array.from({ length: places - last }, (_, n) => last + 1 + n).filter(
+    (place) => place !== next,
+  );
+  return html`<div class="timeline">
+<svg viewBox="0 0 ${width} ${HEIGHT}" width="${width}" height="${HEIGHT}" role="group"
+  aria-label="Attempts of run ${run}">
+<path class="way" d="M${middleOf(1)} ${MIDDLE}H${middleOf(next ?? last)}"/>
+${spare.map((place) => html`<circle class="spare" cx="${middleOf(place)}" cy="${MIDDLE}" r="2"/>`)}
+${attempts.map((attempt) => dotOf(view, attempt, middleOf(attempt.number)))}
+${next !== null && html`<circle class="next" cx="${middleOf(next)}" cy="${MIDDLE}" r="${RADIUS - 1}"/>`}
+</svg>
+<p>${last} of ${places}${next !== null && `, ${nextText(view, delivery)}`}</p></div>`;
+}
+
+function nextText({ session }: View, { next_attempt_at: next, in_flight, held }: Delivery): string {
+  if (held) return "held";
+  if (in_flight || next === null) return "the next is on its way";
+  return `next ${clockText(Date.parse(next), session.timeZone, "date")}`;
+}
+
+/** What became of it is in the sign: ✓, ✕, or a bar for what nobody knows the end of. */
+function dotOf({ session }: View, attempt: Attempt, x: number): Html {
+  const { outcome, run, number, started_at, status_code, error_code } = attempt;
+  const told = status_code ?? error_code ?? outcome;
+  const text = `Attempt ${number}: ${told}, ${clockText(Date.parse(started_at), session.timeZone, "date")}`;
+  const kind = outcome === "succeeded" ? "good" : outcome === "interrupted" ? "unknown" : "bad";
+  return html`<a href="#a-${run}-${number}" class="${kind}"><title>${text}</title>
+<path class="hit" d="M${x - STEP / 2} 0h${STEP}v${HEIGHT}h-${STEP}z"/>
+<circle cx="${x}" cy="${MIDDLE}" r="${RADIUS}"/><path class="sign" d="M${x} ${MIDDLE}${SIGNS[kind]}"/></a>`;
+}
+
+/** From the dot's middle. */
+const SIGNS = {
+  good: "m-3.5 .2l2.5 2.6l4.5-5",
+  bad: "m-3-3l6 6m0-6l-6 6",
+  unknown: "m-3.5 0h7",
+} as const;
+
+/** From what was read to the webhook, in one line. */
+function originLine({ name, runId, steps }: AnalysisOrigin): Html {
+  return html`<nav class="origin" aria-label="Where it comes from"><ol>
+<li><span>Workflow</span> <strong>${name}</strong> <code title="Run ${runId}">${runId.slice(-8)}</code></li>
+${steps.map(step)}
+<li><span>This webhook</span></li>
+</ol></nav>`;
+}
+
+function step({ name, hasFailed, itemCount }: OriginStep): Html {
+  const count = itemCount === 1 ? "1 item" : `${itemCount.toLocaleString("en")} items`;
+  return html`<li class="${hasFailed ? "bad" : "good"}">${name} <span>${hasFailed ? "failed" : count}</span></li>`;
+}
+
+/** Longer texts are for programs. */
+const SHOWN_CHARS_MAX = 65_536;
+
+/** What every attempt of a delivery sends. */
+export const deliveryBodyScreen: Screen = {
+  method: "GET",
+  path: "/deliveries/{delivery_id}/body",
+  show: async ({ askForText, params, base }) => {
+    const { delivery_id: id = "" } = params;
+    const text = await askForText("webhooks.deliveries.body", { params });
+    const isCut = text.length > SHOWN_CHARS_MAX;
+    return {
+      title: "Body",
+      main: html`<nav class="way" aria-label="Way back"><a href="${base}/deliveries/${id}">Delivery</a></nav>
+<h1>The body as it is sent</h1>
+<p class="fine">Signed over exactly these bytes.${
+        isCut &&
+        html` Only the first ${SHOWN_CHARS_MAX.toLocaleString("en")} characters are shown:
+<code>GET …/deliveries/${id}/body</code> has them all.`
+      }</p>
+<pre>${text.slice(0, SHOWN_CHARS_MAX)}</pre>`,
+    };
+  },
+};
 
 type Shown = z.output<typeof DeliveryWithAttempts>;
-type Attempt = Shown["attempts"][number];
 
 const STEPS = ["dns", "connect", "tls", "first_byte"] as const;
 const STEP_NAMES = { dns: "DNS", connect: "connect", tls: "TLS", first_byte: "first byte" } as const;

@@ -1,4 +1,4 @@
-import { Problem } from "../../api/problems.ts";
+import { Problem } from "../../http/problems.ts";
 import { keyField, refuseUnless, unless } from "../forms.ts";
 import { type Html, html } from "../html.ts";
 import type { Screen, Shown, View } from "../screen.ts";

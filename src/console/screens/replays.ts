@@ -1,6 +1,6 @@
+import { older } from "../forms.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
-import { older } from "../paging.ts";
 import {
   filterText,
   makerOf,

@@ -1,8 +1,16 @@
-import { auditFilterForm, auditFiltersOf, noChanges } from "../audit-filters.ts";
-import { auditTable, type Change, detailsText, noteOf, whoOf } from "../audit-table.ts";
+import {
+  auditFilterForm,
+  auditFiltersOf,
+  auditTable,
+  type Change,
+  detailsText,
+  noChanges,
+  noteOf,
+  whoOf,
+} from "../audit.ts";
+import { older } from "../forms.ts";
 import { html } from "../html.ts";
 import { type Fields, searchOf } from "../log-filters.ts";
-import { older } from "../paging.ts";
 import type { Screen, View } from "../screen.ts";
 import { STAFF_PATH } from "./staff-sites.ts";
 

@@ -1,14 +1,13 @@
 import { randomBytes } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { AddedRoute, DescribedProblem, Kernel } from "../../api/kernel.ts";
-import { TemporarilyUnavailable } from "../../api/problems.ts";
-import { beginRequest } from "../../api/request-context.ts";
+import type { AddedRoute, DescribedProblem, Kernel } from "../../http/kernel.ts";
+import { TemporarilyUnavailable } from "../../http/problems.ts";
+import { beginRequest } from "../../http/request-context.ts";
 import { formOf, refuseForeignPost, sendPage } from "../guards.ts";
 import { type Html, html } from "../html.ts";
 import { document, type Frame } from "../page.ts";
-import { digestOf, type StaffSession } from "../session.ts";
-import type { StaffPerson } from "./assertion.ts";
-import { isStaff, STAFF_COOKIE, STAFF_PATH, type StaffOptions } from "./staff-sites.ts";
+import { digestOf, type StaffSession } from "../site.ts";
+import { isStaff, STAFF_COOKIE, STAFF_PATH, type StaffOptions, type StaffPerson } from "./staff-sites.ts";
 
 const SIGN_IN_PATH = `${STAFF_PATH}/sign-in`;
 const KEY_CHARS_MAX = 256;

@@ -1,4 +1,4 @@
-import type { ConsoleSession } from "../../model/console.ts";
+import type { ConsoleSession } from "../../base/model/console.ts";
 import { type Html, html } from "../html.ts";
 import { STAFF_PATH } from "./staff-sites.ts";
 

@@ -1,9 +1,24 @@
 import type { FastifyRequest } from "fastify";
-import type { ConsoleSession } from "../../model/console.ts";
-import { isUuid } from "../../model/uuid.ts";
-import type { SessionStore } from "../session.ts";
-import { accountIdOf, findByCookie, type Site } from "../site.ts";
-import type { ReadAssertion } from "./assertion.ts";
+import type { ConsoleSession } from "../../base/model/console.ts";
+import { isUuid } from "../../base/model/formats.ts";
+import { accountIdOf, findByCookie, type SessionStore, type Site } from "../site.ts";
+
+/** Whom a proxy in front vouches for, by its signature. */
+export type StaffPerson = {
+  /** The assertion's subject. */
+  readonly id: string;
+  /** For people: who it was stands in the audit log. */
+  readonly name: string;
+  /** What the person's groups may do; none, perhaps. */
+  readonly scopes: ReadonlySet<string>;
+};
+
+/**
+ * Null: the request has no assertion, or none that holds. Nothing else in a request is believed.
+ *
+ * @throws TemporarilyUnavailable where the proxy's keys cannot be had
+ */
+export type ReadAssertion = (headers: FastifyRequest["headers"]) => Promise<StaffPerson | null>;
 
 export const STAFF_PATH = "/console/staff";
 export const STAFF_COOKIE = "__Host-sp-staff";

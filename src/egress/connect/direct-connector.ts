@@ -1,10 +1,96 @@
+import { connect, type Socket } from "node:net";
 import { type CheckedAddressesOptions, createCheckedAddresses } from "../dns/checked-addresses.ts";
+import type { ResolvedAddress } from "../dns/resolver.ts";
 import type { Connect } from "../egress.ts";
+import { isSameAddress } from "../rules/address.ts";
 import { bareHost } from "../rules/host-name.ts";
-import { abortError, startDeadline, unlessAborted } from "./deadline.ts";
+import { abortError, type Deadline, startDeadline, unlessAborted, untilEvent } from "./deadline.ts";
+import { tcpError } from "./failures.ts";
 import { type ConnectProgress, TargetError } from "./target-error.ts";
-import { openTcpToFirst } from "./tcp.ts";
 import { createTargetSecureContext, createTlsSessions, openTls } from "./tls.ts";
+
+/** How many addresses of one name are tried, and what each gets at least of the time left. */
+const ADDRESSES_TRIED_MAX = 4;
+const ADDRESS_SHARE_MIN_MS = 1_000;
+
+/**
+ * Connects to the first address that accepts the connection; the families take turns. Addresses are tried in sequence,
+ * not in parallel (Happy Eyeballs): a receiver should see one connection per POST.
+ * @param addresses at least one, all of them checked
+ * @throws TargetError of the address whose failure says most
+ */
+async function openTcpToFirst(
+  addresses: readonly ResolvedAddress[],
+  port: number,
+  deadline: Deadline,
+  progress: ConnectProgress,
+): Promise<{ socket: Socket; address: string }> {
+  const failures: { error: TargetError; address: string }[] = [];
+  const candidates = takeTurns(addresses).slice(0, ADDRESSES_TRIED_MAX);
+  for (const [index, candidate] of candidates.entries()) {
+    const { address } = candidate;
+    progress.remoteAddress = address;
+    const shareMs = Math.max(ADDRESS_SHARE_MIN_MS, deadline.remainingMs() / (candidates.length - index));
+    const share = startDeadline(deadline.signal, shareMs);
+    try {
+      return { socket: await openTcp(candidate, port, share.signal), address };
+    } catch (error) {
+      if (!(error instanceof TargetError) || deadline.signal.aborted) throw error;
+      failures.push({ error, address });
+    } finally {
+      share.release();
+    }
+  }
+  // "No route" often just means that this machine has no IPv6.
+  const telling = failures.find(({ error }) => error.code !== "host_unreachable") ?? failures[0];
+  if (telling === undefined) throw new Error("There was no address to connect to.");
+  progress.remoteAddress = telling.address;
+  throw telling.error;
+}
+
+/** IPv4, IPv6, IPv4 …, so that a family without a route costs one try. */
+function takeTurns(addresses: readonly ResolvedAddress[]): readonly ResolvedAddress[] {
+  const ofFamily = (family: 4 | 6) => addresses.filter((address) => address.family === family);
+  const [ipv4, ipv6] = [ofFamily(4), ofFamily(6)];
+  return addresses.flatMap((_, turn) => [ipv4[turn], ipv6[turn]]).filter((address) => address !== undefined);
+}
+
+/**
+ * Connects to exactly this address and writes nothing.
+ * @throws TargetError
+ */
+export async function openTcp(to: ResolvedAddress, port: number, signal: AbortSignal): Promise<Socket> {
+  const socket = connect({ host: to.address, port, family: to.family, noDelay: true, lookup: refuseLookup });
+  const what = `${to.address} port ${port}`;
+  await untilEvent(socket, "connect", {
+    signal,
+    toAbortError: () =>
+      abortError(signal, "connect_timeout", `${what} did not accept the connection in time.`),
+    toSocketError: (error) => tcpError(error, to.family, what),
+  });
+  return refuseOtherPeer(socket, to.address);
+}
+
+/**
+ * Defence in depth: whatever happened between the address check and this connect (TOCTOU), not one byte of TLS goes to
+ * another address.
+ * @throws TargetError target_not_public, or connect_reset if the peer has closed already
+ */
+export function refuseOtherPeer(socket: Socket, checkedAddress: string): Socket {
+  const found = socket.remoteAddress;
+  if (found !== undefined && isSameAddress(found, checkedAddress)) return socket;
+  socket.destroy();
+  if (found === undefined)
+    throw new TargetError("connect_reset", "The connection was reset as soon as it was made.");
+  throw new TargetError("target_not_public", "The connection led to another address than the one checked.", {
+    cause: new Error(`checked ${checkedAddress}, connected to ${found}`),
+  });
+}
+
+/** An address needs no lookup. If Node ever did one, DNS rebinding could move the connection to another address. */
+function refuseLookup(hostname: string): never {
+  throw new Error(`Lookup of "${hostname}" where an address was given.`);
+}
 
 export type DirectConnectorOptions = CheckedAddressesOptions & {
   /** Certificates in PEM that are trusted besides the public roots. */

@@ -1,5 +1,4 @@
-import type { CONNECT_ERRORS } from "../../model/connect-errors.ts";
-import type { TLS_ERRORS } from "../../model/tls-errors.ts";
+import type { CONNECT_ERRORS, TLS_ERRORS } from "../../base/model/error-codes.ts";
 
 /**
  * Every way in which a connection to a target can fail. `local_resources_exhausted` (no descriptor, port or buffer

@@ -8,7 +8,7 @@ import {
   type SecureContext,
   type TLSSocket,
 } from "node:tls";
-import { TtlMap } from "../../model/ttl-map.ts";
+import { TtlMap } from "../../base/model/caches.ts";
 import { abortError, untilEvent } from "./deadline.ts";
 import { tlsError } from "./failures.ts";
 

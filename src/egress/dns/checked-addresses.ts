@@ -3,8 +3,7 @@ import { TargetError } from "../connect/target-error.ts";
 import { createAddressSet, judgeAddress } from "../rules/address.ts";
 import { bareHost } from "../rules/host-name.ts";
 import { allowsUnsafely, type UnsafeAllowedTargets } from "../rules/unsafe-allowed-targets.ts";
-import type { ResolvedAddress } from "./resolution.ts";
-import type { Resolver } from "./resolver.ts";
+import type { ResolvedAddress, Resolver } from "./resolver.ts";
 
 /**
  * All addresses of a host, at least one, each judged just now: connect to one of these without another lookup, or DNS

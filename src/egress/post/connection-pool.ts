@@ -1,4 +1,4 @@
-import { TtlMap } from "../../model/ttl-map.ts";
+import { TtlMap } from "../../base/model/caches.ts";
 import type { OpenedConnection, Target } from "../egress.ts";
 import { judgeAddress } from "../rules/address.ts";
 import { allowsUnsafely, type UnsafeAllowedTargets } from "../rules/unsafe-allowed-targets.ts";

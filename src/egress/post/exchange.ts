@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
-import type { ErrorCode } from "../../model/error-codes.ts";
+import type { ErrorCode } from "../../base/model/error-codes.ts";
 import { TargetError } from "../connect/target-error.ts";
 import type { Connect, OpenedConnection, Target } from "../egress.ts";
 import { portOf } from "../rules/port.ts";

@@ -1,5 +1,5 @@
 import { errors } from "undici";
-import type { ErrorCode } from "../../model/error-codes.ts";
+import type { ErrorCode } from "../../base/model/error-codes.ts";
 import { EgressProxyError } from "../connect/proxy-connector.ts";
 import { TargetError } from "../connect/target-error.ts";
 import { TransportFloodedError } from "./connection.ts";

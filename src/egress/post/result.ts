@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { type ErrorCode, outcomeOfErrorCode } from "../../model/error-codes.ts";
-import { statusErrorCode } from "../../model/http-status-errors.ts";
-import type { Outcome } from "../../model/outcomes.ts";
+import { type ErrorCode, outcomeOfErrorCode } from "../../base/model/error-codes.ts";
+import { statusErrorCode } from "../../base/model/http-status-errors.ts";
+import type { Outcome } from "../../base/model/statuses.ts";
 
 /** How one POST ended, whatever the receiver did. Durations are milliseconds. */
 export type PostResult = PostEnding & {

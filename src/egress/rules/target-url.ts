@@ -1,4 +1,4 @@
-import type { URL_REFUSALS } from "../../model/url-refusals.ts";
+import type { URL_REFUSALS } from "../../base/model/url-refusals.ts";
 import { judgeAddress } from "./address.ts";
 import { bareHost, findFormFault, findNameFault } from "./host-name.ts";
 import { isPortAllowed, portOf } from "./port.ts";

@@ -1,7 +1,156 @@
 import { z } from "zod";
-import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../../model/display-name.ts";
-import { findStructureFaults } from "./definition-faults.ts";
-import { NODE_KINDS, type NodeKind, nodeParameters } from "./node-kinds.ts";
+import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../../base/model/formats.ts";
+import { isTriggerKind, NODE_KINDS, type NodeKind, nodeParameters, TRIGGER_KINDS } from "./node-kinds.ts";
+
+/** A definition's nodes and edges, whatever they do. */
+export type Graph<Node extends { readonly id: string } = { readonly id: string }> = {
+  readonly nodes: readonly Node[];
+  readonly edges: readonly { readonly from: string; readonly to: string }[];
+};
+
+/** The nodes that have an edge into this one, in the order of the edges. */
+export function sourcesOf({ edges }: Graph, nodeId: string): readonly string[] {
+  return edges.filter(({ to }) => to === nodeId).map(({ from }) => from);
+}
+
+/** The nodes that this one has an edge into, in the order of the edges. */
+export function targetsOf({ edges }: Graph, nodeId: string): readonly string[] {
+  return edges.filter(({ from }) => from === nodeId).map(({ to }) => to);
+}
+
+/** Each node after all that have an edge into it; beyond that, near to their own order. The graph has no circle. */
+export function orderNodes<Node extends { readonly id: string }>(graph: Graph<Node>): readonly Node[] {
+  const nodes = new Map(graph.nodes.map((node) => [node.id, node]));
+  const waitsFor = new Map(graph.nodes.map(({ id }) => [id, sourcesOf(graph, id).length]));
+  const ordered = graph.nodes.filter(({ id }) => waitsFor.get(id) === 0);
+  // It grows meanwhile.
+  for (const { id } of ordered) {
+    for (const target of targetsOf(graph, id)) {
+      const left = waitsFor.get(target)! - 1;
+      waitsFor.set(target, left);
+      if (left === 0) ordered.push(nodes.get(target)!);
+    }
+  }
+  if (ordered.length < graph.nodes.length) throw new Error("A definition with a circle has no order.");
+  return ordered;
+}
+
+/** The nodes to which edges lead from this one, itself included. */
+function reachableFrom(graph: Graph, nodeId: string): ReadonlySet<string> {
+  const reached = new Set([nodeId]);
+  // It grows meanwhile.
+  for (const id of reached) {
+    for (const target of targetsOf(graph, id)) reached.add(target);
+  }
+  return reached;
+}
+
+/** An edge that closes a circle: of its nodes the first is the last again. */
+export type Circle = { readonly edgeIndex: number; readonly nodeIds: readonly string[] };
+
+/** Without their edges, the graph has no circle. */
+function findCircles({ nodes, edges }: Graph): readonly Circle[] {
+  const circles: Circle[] = [];
+  const way: string[] = [];
+  const seen = new Set<string>();
+  const leave = new Map(
+    nodes.map(({ id }) => [id, [] as { readonly to: string; readonly edgeIndex: number }[]]),
+  );
+  for (const [edgeIndex, { from, to }] of edges.entries()) leave.get(from)?.push({ to, edgeIndex });
+
+  function follow(id: string): void {
+    seen.add(id);
+    way.push(id);
+    for (const { to, edgeIndex } of leave.get(id) ?? []) {
+      const at = way.indexOf(to);
+      if (at >= 0) circles.push({ edgeIndex, nodeIds: [...way.slice(at), to] });
+      else if (!seen.has(to)) follow(to);
+    }
+    way.pop();
+  }
+  for (const { id } of nodes) if (!seen.has(id)) follow(id);
+  return circles;
+}
+
+/** Where in a definition (`["edges", 3, "to"]`), and what is wrong and what to do, in sentences. */
+export type Fault = { readonly path: readonly (string | number)[]; readonly message: string };
+
+type Checked = Graph<{ readonly id: string; readonly kind: NodeKind }>;
+
+/**
+ * What is wrong with nodes and edges that are right one by one. Ways are only followed where every edge has its two
+ * nodes.
+ */
+function findStructureFaults(definition: Checked): readonly Fault[] {
+  const single = [
+    ...findIdFaults(definition),
+    ...findTriggerFaults(definition),
+    ...findEdgeFaults(definition),
+  ];
+  return single.length > 0 ? single : findWayFaults(definition);
+}
+
+function* findIdFaults({ nodes }: Checked): Generator<Fault> {
+  const first = new Map<string, number>();
+  for (const [index, { id }] of nodes.entries()) {
+    const other = first.get(id);
+    if (other === undefined) first.set(id, index);
+    else
+      yield { path: ["nodes", index, "id"], message: `nodes.${other} has this id. Give each node its own.` };
+  }
+}
+
+function* findTriggerFaults({ nodes, edges }: Checked): Generator<Fault> {
+  const kinds = TRIGGER_KINDS.join(" or ");
+  const [first, ...others] = nodes.flatMap(({ kind }, index) => (isTriggerKind(kind) ? [index] : []));
+  if (first === undefined)
+    yield { path: ["nodes"], message: `Must have a node of the kind ${kinds}: runs begin there.` };
+  for (const index of others) {
+    const message = `nodes.${first} is the trigger, and there is one. Remove this node, or give it another kind.`;
+    yield { path: ["nodes", index, "kind"], message };
+  }
+  const trigger = first === undefined ? null : nodes[first]!.id;
+  for (const [index, { to }] of edges.entries()) {
+    const message =
+      "Runs begin at the trigger: no edge leads to it. Remove this edge, or let it lead elsewhere.";
+    if (to === trigger) yield { path: ["edges", index, "to"], message };
+  }
+}
+
+function* findEdgeFaults({ nodes, edges }: Checked): Generator<Fault> {
+  const ids = new Set(nodes.map(({ id }) => id));
+  const first = new Map<string, number>();
+  for (const [index, edge] of edges.entries()) {
+    for (const end of ["from", "to"] as const) {
+      const message = `No node has the id ${edge[end]}. Add the node, or remove this edge.`;
+      if (!ids.has(edge[end])) yield { path: ["edges", index, end], message };
+    }
+    const name = `${edge.from} ${edge.to}`;
+    const other = first.get(name);
+    if (other === undefined) first.set(name, index);
+    else yield { path: ["edges", index], message: `edges.${other} is the same. Remove one of them.` };
+  }
+}
+
+function* findCircleFaults(definition: Checked): Generator<Fault> {
+  for (const { edgeIndex, nodeIds } of findCircles(definition)) {
+    const message = `Closes a circle, which no run would leave. Remove an edge of it: ${nodeIds.join(" > ")}.`;
+    yield { path: ["edges", edgeIndex], message };
+  }
+}
+
+function* findUnreachedFaults(definition: Checked): Generator<Fault> {
+  const trigger = definition.nodes.find(({ kind }) => isTriggerKind(kind))!;
+  const reached = reachableFrom(definition, trigger.id);
+  for (const [index, { id }] of definition.nodes.entries()) {
+    const message = "No edges lead here from the trigger. Add some, or remove the node.";
+    if (!reached.has(id)) yield { path: ["nodes", index], message };
+  }
+}
+
+function findWayFaults(definition: Checked): readonly Fault[] {
+  return [...findCircleFaults(definition), ...findUnreachedFaults(definition)];
+}
 
 export const NODES_MAX = 100;
 export const EDGES_MAX = 500;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { DAY_SECONDS } from "../../model/time.ts";
+import { DAY_SECONDS } from "../../base/model/time.ts";
 
 export const WAIT_SECONDS_MAX = 30 * DAY_SECONDS;
 /** As long as an analysis can be read, by default. */

@@ -1,10 +1,181 @@
-import type { Pool } from "pg";
-import { DAY_MS } from "../../model/time.ts";
-import { abortableDelay } from "../../schedule/backoff.ts";
-import type { ObjectStore } from "../objects/object-store.ts";
-import { claimMove } from "../store/moves.ts";
-import { advanceMove } from "./move-step.ts";
-import { removeLoose } from "./removal.ts";
+import type { ClientBase, Pool } from "pg";
+import { inTransaction } from "../../base/database/transaction.ts";
+import { abortableDelay } from "../../base/model/backoff.ts";
+import { DAY_MS } from "../../base/model/time.ts";
+import { isInPlace, newObjectKey } from "../model/names.ts";
+import { STORE_ID_KEY } from "../objects/known-store.ts";
+import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
+import { claimLoose, forgetLoose, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
+import {
+  claimMove,
+  continueMove,
+  endMove,
+  isStillAt,
+  type KeySwitch,
+  moveLater,
+  postponeMove,
+  readMovePage,
+  type StoredMove,
+  switchKeys,
+} from "../store/moves.ts";
+import { lockStoragePrefix } from "../store/spaces.ts";
+
+/**
+ * Removes objects that no document has and that nobody can bring to one any more: old ones of what was moved, and what
+ * uploads and moves left behind. Returns how many; fewer than a full step when that was all.
+ */
+export async function removeLoose(
+  { pool, objects }: { readonly pool: Pool; readonly objects: ObjectStore },
+  signal: AbortSignal,
+): Promise<{ readonly count: number; readonly isFull: boolean }> {
+  const due = await claimLoose(pool, OBJECTS_PER_STEP);
+  const removals = await Promise.allSettled(
+    due.map(async (loose) => {
+      await objects.remove(loose.storageKey, signal);
+      await forgetLoose(pool, loose);
+    }),
+  );
+  const failure = removals.find((removal) => removal.status === "rejected");
+  if (failure) throw failure.reason;
+  return { count: due.length, isFull: due.length === OBJECTS_PER_STEP };
+}
+
+/** Copied at a time, before their rows are switched in one transaction. */
+const OBJECTS_PER_STEP = 25;
+/** Of an object that is missing: somebody has eight days to restore it. One that cannot be copied is tried for ever. */
+const LOST_TRIES_MAX = 200;
+
+export type Moving = {
+  readonly pool: Pool;
+  readonly objects: ObjectStore;
+  /** How long the old object of what was moved is kept. */
+  readonly keptMs: number;
+  /** A document has no object where its row says, told each time that it is looked for; somebody has to look. */
+  readonly onLost: (document: { readonly accountId: string; readonly documentId: string }) => void;
+  /** An object cannot be copied, though the store is there. It is tried again. */
+  readonly onUncopied: (error: ObjectStoreAwayError) => void;
+  readonly signal: AbortSignal;
+};
+
+/**
+ * Moves the next objects: each is copied to its new key, then its row is switched, and with it the old key released.
+ * Killed anywhere, the row still says where the object is, and the next one to take this step begins it again; several
+ * at once only copy in vain. Returns how many rows were switched.
+ */
+export async function advanceMove(moving: Moving, move: StoredMove): Promise<number> {
+  const { pool, signal } = moving;
+  const page = await readMovePage(pool, move, OBJECTS_PER_STEP);
+  const wanted = page
+    .filter((document) => !isInPlace(document.storageKey, document))
+    .map((document) => ({ ...document, newKey: newObjectKey(document) }));
+  const stored = wanted.filter(({ hasContent }) => hasContent);
+  const newKeys = stored.map(({ newKey }) => newKey);
+  if (newKeys.length > 0) await reserveKeys(pool, move.accountId, newKeys, 0);
+  try {
+    const { copied, failed, lost } = await copyAll(moving, move, stored);
+    signal.throwIfAborted();
+    const switches = [...copied, ...wanted.filter(({ hasContent }) => !hasContent)];
+    const isEnd = page.length < OBJECTS_PER_STEP;
+    const afterId = page.at(-1)?.documentId ?? move.afterId;
+    return await inTransaction(pool, async (tx) => {
+      const { isStale, count } = await switchAll(tx, moving, move, switches, newKeys);
+      // Whoever renamed the space has asked for this again, and a reservation that has run out is made again.
+      if (isStale) await continueMove(tx, move, move.afterId);
+      else if (move.documentId !== null && isTriedAgain(move, failed, lost)) await postponeMove(tx, move);
+      else {
+        if (move.documentId === null) await moveLater(tx, move, idsOf([...failed, ...lost]));
+        if (isEnd) await endMove(tx, move);
+        else await continueMove(tx, move, afterId);
+      }
+      return count;
+    });
+  } catch (error) {
+    // If this fails too, they are released when their time is over.
+    if (newKeys.length > 0) await releaseKeys(pool, move.accountId, { keys: newKeys }).catch(() => undefined);
+    throw error;
+  }
+}
+
+type Copies = {
+  readonly copied: readonly KeySwitch[];
+  readonly failed: readonly KeySwitch[];
+  readonly lost: readonly KeySwitch[];
+};
+
+/** @throws ObjectStoreAwayError when nothing can be copied because the store is away */
+async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwitch[]): Promise<Copies> {
+  const { pool, objects, onLost, onUncopied, signal } = moving;
+  const { accountId } = move;
+  const copies = await Promise.allSettled(
+    stored.map(({ storageKey, newKey }) => objects.copy(storageKey, newKey, signal)),
+  );
+  signal.throwIfAborted();
+  const [copied, failed, lost]: [KeySwitch[], KeySwitch[], KeySwitch[]] = [[], [], []];
+  const errors: ObjectStoreAwayError[] = [];
+  for (const [index, copy] of copies.entries()) {
+    const document = stored[index]!;
+    if (copy.status === "fulfilled") copied.push(document);
+    else if (copy.reason instanceof ObjectStoreAwayError) {
+      failed.push(document);
+      errors.push(copy.reason);
+    } else if (!(copy.reason instanceof ObjectNotFoundError)) throw copy.reason;
+    // Otherwise somebody else has moved it meanwhile.
+    else if (await isStillAt(pool, accountId, document)) {
+      lost.push(document);
+      onLost({ accountId, documentId: document.documentId });
+    }
+  }
+  if (errors.length > 0 && copied.length === 0) await expectStore(moving);
+  for (const error of errors) onUncopied(error);
+  return { copied, failed, lost };
+}
+
+/** Whatever it has there: an outage of the store is no fault of an object's. */
+async function expectStore({ objects, signal }: Moving): Promise<void> {
+  try {
+    await objects.stat(STORE_ID_KEY, signal);
+  } catch (error) {
+    if (!(error instanceof ObjectNotFoundError)) throw error;
+  }
+}
+
+function isTriedAgain(
+  { failures }: StoredMove,
+  failed: readonly unknown[],
+  lost: readonly unknown[],
+): boolean {
+  return failed.length > 0 || (lost.length > 0 && failures + 1 < LOST_TRIES_MAX);
+}
+
+function idsOf(documents: readonly KeySwitch[]): string[] {
+  return documents.map(({ documentId }) => documentId);
+}
+
+/** @param newKeys all that were reserved: those that no document gets are released */
+async function switchAll(
+  tx: ClientBase,
+  { keptMs }: Moving,
+  move: StoredMove,
+  switches: readonly KeySwitch[],
+  newKeys: readonly string[],
+): Promise<{ isStale: boolean; count: number }> {
+  const { accountId } = move;
+  const storagePrefix = await lockStoragePrefix(tx, accountId, move.spaceId);
+  const isStale = switches.some((one) => one.storagePrefix !== storagePrefix);
+  const taken = isStale || newKeys.length === 0 ? null : await takeReserved(tx, accountId, newKeys);
+  const possible = isStale ? [] : switches.filter((one) => !one.hasContent || taken?.has(one.newKey));
+  const switched = possible.length === 0 ? new Set() : await switchKeys(tx, accountId, possible);
+  const used = possible.filter(({ documentId }) => switched.has(documentId));
+  const usedKeys = new Set(used.map(({ newKey }) => newKey));
+  const unused = newKeys.filter((key) => !usedKeys.has(key));
+  const left = used.filter(({ hasContent }) => hasContent);
+  if (unused.length > 0) await releaseKeys(tx, accountId, { keys: unused });
+  if (left.length > 0) {
+    const keys = left.map(({ storageKey }) => storageKey);
+    await releaseKeys(tx, accountId, { keys, bytes: left.map(({ fileSize }) => fileSize), keptMs });
+  }
+  return { isStale: isStale || possible.length < switches.length, count: used.length };
+}
 
 /** How soon a rename is noticed. */
 const LOOK_EVERY_MS = 1_000;

@@ -1,9 +1,170 @@
+import { createHash } from "node:crypto";
+import { MIMEType } from "node:util";
 import type { Pool } from "pg";
-import type { ItemErrorCode } from "../model/runs.ts";
-import type { ObjectStore } from "../objects/object-store.ts";
-import type { Item } from "../store/node-items.ts";
-import { analyzeDocument, type DocumentAnalysis } from "./document-analysis.ts";
+import { isUuid } from "../../base/model/formats.ts";
+import type { ItemErrorCode } from "../model/workflows.ts";
+import { readMovedObject } from "../objects/known-store.ts";
+import { ObjectNotFoundError, type ObjectStore } from "../objects/object-store.ts";
+import { type ReadDocument, readDocument } from "../store/documents.ts";
+import type { Item } from "../store/node-runs.ts";
 import type { InputItem, InputPlace, NodeStep } from "./node-step.ts";
+
+export type WordCount = { readonly word: string; readonly count: number };
+
+export type TextAnalysis = {
+  readonly lines: number;
+  readonly words: number;
+  /** ISO 639-1; null: it is too short to tell. */
+  readonly language: string | null;
+  /** In small letters, the most frequent first; of those that are as frequent, in the order of the alphabet. */
+  readonly top_words: readonly WordCount[];
+};
+
+/** No language's words are longer; what is, is data, and would make its item as long. */
+const WORD_CHARS_MAX = 64;
+
+const segmenter = new Intl.Segmenter("en", { granularity: "word" });
+
+/** @param topWords how many of the most frequent words are told */
+export async function analyzeText(text: string, topWords: number): Promise<TextAnalysis> {
+  const counts = new Map<string, number>();
+  let words = 0;
+  for (const { segment, isWordLike } of segmenter.segment(text)) {
+    if (!isWordLike) continue;
+    words++;
+    if (segment.length > WORD_CHARS_MAX) continue;
+    const word = segment.toLowerCase();
+    counts.set(word, (counts.get(word) ?? 0) + 1);
+  }
+  return {
+    lines: countLines(text),
+    words,
+    language: await detectLanguage(text),
+    top_words: mostFrequent(counts, topWords),
+  };
+}
+
+/** Sorting all of them took a second where each word stands once, and few are wanted. */
+function mostFrequent(counts: ReadonlyMap<string, number>, countMax: number): readonly WordCount[] {
+  const top: WordCount[] = [];
+  for (const [word, count] of counts) {
+    const isBehind = (other: WordCount) =>
+      other.count > count || (other.count === count && other.word < word);
+    if (top.length === countMax && isBehind(top[countMax - 1]!)) continue;
+    top.splice(top.findLastIndex(isBehind) + 1, 0, { word, count });
+    if (top.length > countMax) top.pop();
+  }
+  return top;
+}
+
+/** The last one may end without a line break. */
+function countLines(text: string): number {
+  const breaks = text.match(/\r\n|\n|\r/g)?.length ?? 0;
+  return text === "" || /[\r\n]$/.test(text) ? breaks : breaks + 1;
+}
+
+/** It takes 90 MB and a third of a second to load: only who analyses texts pays for it. */
+async function detectLanguage(text: string): Promise<string | null> {
+  const { eld } = await import("eld/extrasmall");
+  const detected = eld.detect(text);
+  return detected.language !== "" && detected.isReliable() ? detected.language : null;
+}
+
+/** What a step reads within seconds, from whatever store. */
+const DOCUMENT_BYTES_MAX = 256 * 1_024 ** 2;
+/** Counting the words of so many takes half a second, and their text is in memory. */
+const TEXT_BYTES_MAX = 1_024 ** 2;
+
+export type DocumentAnalysis = {
+  readonly content_type: string;
+  readonly bytes: number;
+  /** In hex. */
+  readonly sha256: string;
+  /** Null: it is no text, or a long one. */
+  readonly text: TextAnalysis | null;
+};
+
+type Where = { readonly pool: Pool; readonly objects: ObjectStore };
+type Which = { readonly accountId: string; readonly spaceId: string; readonly documentId: unknown };
+type Options = { readonly topWords: number; readonly signal: AbortSignal };
+
+/** Reads a document of the space once, as a stream. Whoever started the run may have named any other. */
+async function analyzeDocument(
+  where: Where,
+  which: Which,
+  options: Options,
+): Promise<DocumentAnalysis | ItemErrorCode> {
+  const document = await find(where, which);
+  if (document === null) return "document_not_found";
+  if (!document.hasContent) return "document_not_uploaded";
+  if (document.fileSize > DOCUMENT_BYTES_MAX) return "document_too_large";
+  const isText = new MIMEType(document.contentType).type === "text" && document.fileSize <= TEXT_BYTES_MAX;
+  const read = await readContent(where, which, document, isText, options.signal);
+  if (read === null) return "document_gone";
+  const { sha256, bytes, text } = read;
+  return {
+    content_type: document.contentType,
+    bytes,
+    sha256,
+    text: text === null ? null : await analyzeText(decode(text, document.contentType), options.topWords),
+  };
+}
+
+async function find(
+  { pool }: Where,
+  { accountId, spaceId, documentId }: Which,
+): Promise<ReadDocument | null> {
+  if (typeof documentId !== "string" || !isUuid(documentId.toLowerCase())) return null;
+  return await readDocument(pool, accountId, spaceId, documentId);
+}
+
+type ReadContent = { readonly sha256: string; readonly bytes: number; readonly text: Buffer | null };
+
+/** Null: it is nowhere. */
+async function readContent(
+  where: Where,
+  which: Which,
+  document: ReadDocument,
+  isText: boolean,
+  signal: AbortSignal,
+): Promise<ReadContent | null> {
+  const read = (key: string) => readObject(where.objects, key, isText, signal);
+  const findKey = async () => (await find(where, which))?.storageKey ?? null;
+  try {
+    return await readMovedObject(document.storageKey, read, findKey);
+  } catch (error) {
+    if (error instanceof ObjectNotFoundError) return null;
+    throw error;
+  }
+}
+
+async function readObject(
+  objects: ObjectStore,
+  key: string,
+  isText: boolean,
+  signal: AbortSignal,
+): Promise<ReadContent> {
+  const { body } = await objects.get(key, null, signal);
+  const hash = createHash("sha256");
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    hash.update(chunk);
+    bytes += chunk.length;
+    if (isText) chunks.push(chunk);
+  }
+  return { sha256: hash.digest("hex"), bytes, text: isText ? Buffer.concat(chunks) : null };
+}
+
+/** In the charset that the type names, or UTF-8. What does not belong there becomes U+FFFD. */
+function decode(bytes: Buffer, contentType: string): string {
+  const charset = new MIMEType(contentType).params.get("charset") ?? "utf-8";
+  try {
+    return new TextDecoder(charset).decode(bytes);
+  } catch {
+    return new TextDecoder().decode(bytes);
+  }
+}
 
 /** A step begins no further document once it has taken this long. */
 const STEP_MS = 500;

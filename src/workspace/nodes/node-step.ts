@@ -1,7 +1,7 @@
 import type { NodeOf } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
-import type { NodeErrorCode } from "../model/runs.ts";
-import type { Item } from "../store/node-items.ts";
+import type { NodeErrorCode } from "../model/workflows.ts";
+import type { Item } from "../store/node-runs.ts";
 
 /** An item that a node is given, and where it is in the input: what is read behind that place follows it. */
 export type InputItem = { readonly item: Item; readonly place: InputPlace };

@@ -1,12 +1,118 @@
 import type { Pool } from "pg";
+import { wholeAccount } from "../../base/model/reader.ts";
+import { findAnalysis } from "../../delivery/analyses-sql.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
+import { listUploaded } from "../store/documents.ts";
+import { hasFolder } from "../store/folders.ts";
+import type { Item } from "../store/node-runs.ts";
 import { createAnalyzeStep } from "./analyze.ts";
-import { createDocumentsStep } from "./documents.ts";
-import { createExternalAnalysisStep } from "./external-analysis.ts";
-import { triggerStep } from "./manual-trigger.ts";
-import type { NodeStep } from "./node-step.ts";
-import { waitStep } from "./wait.ts";
+import { type InputPlace, NodeFailedError, type NodeStep } from "./node-step.ts";
+
+/** Hands on the run's input. */
+const triggerStep: NodeStep<"manual_trigger"> = async ({ runInput }) => ({
+  kind: "succeeded",
+  items: [runInput],
+});
+
+const ITEMS_PER_STEP = 100;
+
+/** Hands its items on when the time has come. */
+export const waitStep: NodeStep<"wait"> = async ({ node, position, startedAt, now, readInput }) => {
+  const { for_seconds, until: moment } = node.parameters;
+  const until =
+    moment === undefined ? new Date(startedAt.getTime() + (for_seconds ?? 0) * 1_000) : new Date(moment);
+  if (until > now) return { kind: "waiting", until, analysisId: null };
+  const input = await readInput(position as InputPlace | null, ITEMS_PER_STEP);
+  const items = input.items.map(({ item }) => item);
+  return input.isEnd
+    ? { kind: "succeeded", items }
+    : { kind: "progressed", items, position: input.items.at(-1)!.place };
+};
+
+const DOCUMENTS_PER_STEP = 500;
+
+/** Hands on an item for each document with content that lies in the folder, in the order of ids. */
+function createDocumentsStep(pool: Pool): NodeStep<"documents"> {
+  return async ({ node, accountId, spaceId, position }) => {
+    const { folder_id: folderId } = node.parameters;
+    const place = { spaceId, folderId };
+    if (!(await hasFolder(pool, accountId, place))) {
+      const message = `The workflow's space has no folder ${folderId}. Choose another one for the node ${node.id}.`;
+      throw new NodeFailedError("folder_not_found", message);
+    }
+    const documents = await listUploaded(
+      pool,
+      accountId,
+      place,
+      position as string | null,
+      DOCUMENTS_PER_STEP,
+    );
+    const items = documents.map(({ id, fileName, contentType, fileSize }) => {
+      return { document_id: id, file_name: fileName, content_type: contentType, file_size: fileSize };
+    });
+    const last = documents.at(-1);
+    return last === undefined || documents.length < DOCUMENTS_PER_STEP
+      ? { kind: "succeeded", items }
+      : { kind: "progressed", items, position: last.id };
+  };
+}
+
+/** Of what the failed analysis says of itself. */
+const REASON_CHARS_MAX = 500;
+
+/**
+ * Waits until the analysis `<run id>:<node run id>` is published, by whoever makes it, and hands it on. It is one like
+ * any other: what publishes it knows nothing of runs.
+ */
+export function createExternalAnalysisStep(pool: Pool): NodeStep<"external_analysis"> {
+  return async ({ node, accountId, runId, nodeRunId, startedAt, now }) => {
+    const analysisId = `${runId}:${nodeRunId}`;
+    const { timeout_seconds: seconds } = node.parameters;
+    const until = new Date(startedAt.getTime() + seconds * 1_000);
+    const found = await findAnalysis(pool, wholeAccount(accountId), analysisId);
+    if (found === null && now < until) return { kind: "waiting", until, analysisId };
+    if (found === null) {
+      const message = `Nobody has published the analysis ${analysisId} within ${seconds} seconds. Start the run again.`;
+      throw new NodeFailedError("external_analysis_missing", message);
+    }
+    if (found.text === null) {
+      const message = `The analysis ${analysisId} was published, but is not kept any more. Start the run again.`;
+      throw new NodeFailedError("external_analysis_missing", message);
+    }
+    const analysis = parse(found.text);
+    if (analysis.status === "failed") {
+      const message = `The analysis ${analysisId} has failed${reasonOf(analysis)}`;
+      throw new NodeFailedError("external_analysis_failed", message);
+    }
+    return { kind: "succeeded", items: [analysis] };
+  };
+}
+
+type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
+
+/** TypeScript does not know the reviver's third argument yet. */
+const parseJson = JSON.parse as (text: string, reviver: Reviver) => unknown;
+
+/** A number out of range (`1e400`) is kept as text: as a number it would be null in what is handed on. */
+function parse(text: string): Item {
+  return parseJson(text, (_, value, { source }) =>
+    typeof value === "number" && !Number.isFinite(value) ? source : value,
+  ) as Item;
+}
+
+/** The end of the sentence, as the platform's analyses tell it. */
+function reasonOf({ error_code, error_message }: Item): string {
+  const told = [error_code, error_message]
+    .filter((part) => typeof part === "string" && part !== "")
+    .join(": ");
+  // Neither PostgreSQL's text nor an analysis can hold NUL or a lone surrogate.
+  const text = told
+    .slice(0, REASON_CHARS_MAX)
+    .toWellFormed()
+    .replaceAll(/\p{Cc}/gu, " ");
+  return text === "" ? "." : `: ${text}${/[.!?]$/.test(text) ? "" : "."}`;
+}
 
 export type NodeSteps = { readonly [Kind in NodeKind]: NodeStep<Kind> };
 

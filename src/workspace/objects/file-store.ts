@@ -1,15 +1,147 @@
 import { randomUUID } from "node:crypto";
 import { constants } from "node:fs";
-import { access, type FileHandle, mkdir, open, readdir, rm, unlink, writeFile } from "node:fs/promises";
+import {
+  access,
+  type FileHandle,
+  mkdir,
+  open,
+  opendir,
+  readdir,
+  rm,
+  stat,
+  unlink,
+  writeFile,
+} from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { BodyReader, NEVER, unlessAborted } from "./body-reader.ts";
-import { BLOCK_BYTES, fileBody } from "./file-body.ts";
+import type { Readable } from "node:stream";
+import { BodyReader, NEVER, objectBody, unlessAborted } from "./body-reader.ts";
 import { isAbsent, linkOrCopy, nullIfAbsent, pruneFolders, putInPlace, syncFolder } from "./file-folders.ts";
-import { factsOf, listFiles } from "./file-listing.ts";
-import { pathOf } from "./file-paths.ts";
-import { ObjectNotFoundError, ObjectRangeError, ObjectStoreAwayError } from "./object-errors.ts";
-import { checkObjectKey } from "./object-key.ts";
-import type { ByteRange, ObjectContent, ObjectFacts, ObjectStore } from "./object-store.ts";
+import {
+  type ByteRange,
+  checkObjectKey,
+  type ListedObject,
+  type ObjectContent,
+  type ObjectFacts,
+  ObjectNotFoundError,
+  ObjectRangeError,
+  type ObjectStore,
+  ObjectStoreAwayError,
+  PAGE_OBJECTS_MAX,
+} from "./object-store.ts";
+
+// How keys become paths below the store's folder, and back. Names are kept readable for who looks into a backup:
+// - `a-z`, `0-9`, `_`, `-`, and a dot between two of them, stand for themselves; every other byte of UTF-8 is `%` and
+//   two digits. So no two keys share a path where capitals, accents or trailing dots do not count, and none leaves the
+//   folder.
+// - An object's name ends with `=`, so it is no folder's.
+// - A longer name goes on in a folder: `…+/…`. File systems take 255 bytes, encrypted ones 143.
+
+/** Up to 120 characters; an encoded byte is not cut in two. */
+const PIECES = /.{1,120}(?<!%.?)/g;
+const GOES_ON = "+";
+const IS_OBJECT = "=";
+
+/** The object's path, from the store's folder. */
+export function pathOf(key: string): string {
+  return `${folderOf(key)}${IS_OBJECT}`;
+}
+
+/** The folder in which all is that begins with `prefix`, from the store's folder; there may be other things in it. */
+function folderBelow(prefix: string): string {
+  const end = prefix.lastIndexOf("/");
+  return end <= 0 ? "." : folderOf(prefix.slice(0, end));
+}
+
+/** The key of the object at a path, or null where the path is none of ours. */
+export function keyOf(path: string): string | null {
+  if (!path.endsWith(IS_OBJECT)) return null;
+  const encoded = path.slice(0, -IS_OBJECT.length).replaceAll(`${GOES_ON}/`, "");
+  try {
+    const key = decodeURIComponent(encoded);
+    return pathOf(key) === path ? key : null;
+  } catch {
+    return null;
+  }
+}
+
+function folderOf(key: string): string {
+  return key.split("/").map(encode).join("/");
+}
+
+function encode(segment: string): string {
+  const bytes = [...Buffer.from(segment)].map(encodeByte).join("");
+  const encoded = bytes.replace(/(?<![a-z0-9_-])\.|\.(?![a-z0-9_-])/g, "%2e");
+  return (encoded.match(PIECES) ?? []).join(`${GOES_ON}/`);
+}
+
+function encodeByte(byte: number): string {
+  const character = String.fromCharCode(byte);
+  return /[a-z0-9_.-]/.test(character) ? character : `%${byte.toString(16).padStart(2, "0")}`;
+}
+
+/** Entries of a folder that are held at a time. */
+const ENTRIES_HELD = 256;
+
+/** The objects below `root` whose keys begin with `prefix`, page by page. */
+async function* listFiles(
+  root: string,
+  prefix: string,
+  signal: AbortSignal,
+): AsyncGenerator<readonly ListedObject[]> {
+  let page: ListedObject[] = [];
+  for await (const path of filesBelow(root, folderBelow(prefix))) {
+    signal.throwIfAborted();
+    const key = keyOf(path);
+    if (!key?.startsWith(prefix)) continue;
+    const facts = await factsOf(join(root, path)).catch(nullIfAbsent);
+    // Removed since.
+    if (facts === null) continue;
+    page.push({ key, ...facts });
+    if (page.length < PAGE_OBJECTS_MAX) continue;
+    yield page;
+    page = [];
+  }
+  if (page.length > 0) yield page;
+}
+
+async function factsOf(file: string): Promise<ObjectFacts> {
+  const { size, ctime } = await stat(file);
+  // A copy is a link and has its object's mtime; ctime is when a name was last given to it.
+  return { sizeBytes: size, storedAt: ctime };
+}
+
+/** Paths from `root`. Reads a folder as it goes, because one may have a million entries. */
+async function* filesBelow(root: string, folder: string): AsyncGenerator<string> {
+  const entries = await opendir(join(root, folder), { bufferSize: ENTRIES_HELD }).catch(nullIfAbsent);
+  for await (const entry of entries ?? []) {
+    const path = folder === "." ? entry.name : `${folder}/${entry.name}`;
+    if (entry.isDirectory()) yield* filesBelow(root, path);
+    else yield path;
+  }
+}
+
+/** Bytes read or written at a time. */
+const BLOCK_BYTES = 256 * 1_024;
+
+/** What an open file has from `start` to `end` inclusive. The stream owns the handle. */
+function fileBody(handle: FileHandle, { start, end }: ByteRange, asked: string): Readable {
+  let position = start;
+  return objectBody({
+    next: async () => {
+      if (position > end) return null;
+      const block = Buffer.allocUnsafeSlow(Math.min(BLOCK_BYTES, end + 1 - position));
+      try {
+        const { bytesRead } = await handle.read(block, 0, block.length, position);
+        if (bytesRead === 0) throw new Error(`the file ends at ${position}, before ${end}`);
+        position += bytesRead;
+        return block.subarray(0, bytesRead);
+      } catch (error) {
+        throw new ObjectStoreAwayError(asked, error);
+      }
+    },
+    close: () => handle.close(),
+  });
+}
 
 const READ_AND_WRITE = constants.R_OK | constants.W_OK | constants.X_OK;
 

@@ -1,10 +1,63 @@
 import { randomUUID } from "node:crypto";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
-import { isUuid } from "../../model/uuid.ts";
+import { isUuid } from "../../base/model/formats.ts";
 import { NEVER, unlessAborted } from "./body-reader.ts";
-import { ObjectNotFoundError, ObjectStoreAwayError } from "./object-errors.ts";
-import type { ObjectStore } from "./object-store.ts";
+import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "./object-store.ts";
+
+/**
+ * Reads an object that may be moved between the reading of its row and its own: then the row says where it is now.
+ * @param key what the row said
+ * @param findKey what the row says now; null: there is no row any more
+ * @throws ObjectNotFoundError: it is not where its row says
+ */
+export async function readMovedObject<T>(
+  key: string,
+  read: (key: string) => Promise<T>,
+  findKey: () => Promise<string | null>,
+): Promise<T> {
+  for (let keyNow = key; ; ) {
+    try {
+      return await read(keyNow);
+    } catch (error) {
+      if (!(error instanceof ObjectNotFoundError)) throw error;
+      const found = await findKey();
+      if (found === null || found === keyNow) throw error;
+      keyNow = found;
+    }
+  }
+}
+
+/**
+ * A store that is opened when it is first asked for something: who keeps no documents needs none. If that fails, the
+ * next one to ask tries again.
+ */
+export function openedLater(open: () => Promise<ObjectStore>): ObjectStore {
+  let opening: Promise<ObjectStore> | null = null;
+  const opened = () => {
+    opening ??= open().catch((error: unknown) => {
+      opening = null;
+      throw error;
+    });
+    return opening;
+  };
+  return {
+    put: async (...args) => (await opened()).put(...args),
+    get: async (...args) => (await opened()).get(...args),
+    copy: async (...args) => (await opened()).copy(...args),
+    remove: async (...args) => (await opened()).remove(...args),
+    stat: async (...args) => (await opened()).stat(...args),
+    list: async function* (...args) {
+      yield* (await opened()).list(...args);
+    },
+    removeLeftovers: async (...args) => (await opened()).removeLeftovers(...args),
+    check: async (...args) => (await opened()).check(...args),
+    close: async () => {
+      const store = await opening?.catch(() => null);
+      await store?.close();
+    },
+  };
+}
 
 /** Under which a store says which one it is. Who copies all objects copies it with them: the copy is the same store. */
 export const STORE_ID_KEY = "store-id";

@@ -1,5 +1,82 @@
 import type { Readable } from "node:stream";
 
+/** There is no object under this key. */
+export class ObjectNotFoundError extends Error {
+  override readonly name = "ObjectNotFoundError";
+
+  constructor(key: string, options?: ErrorOptions) {
+    super(`There is no object ${JSON.stringify(key)}.`, options);
+  }
+}
+
+/** A range that begins behind the object's end. */
+export class ObjectRangeError extends Error {
+  override readonly name = "ObjectRangeError";
+
+  constructor(key: string, start: number, options?: ErrorOptions) {
+    super(`The object ${JSON.stringify(key)} has no byte ${start}.`, options);
+  }
+}
+
+/** A body that is shorter or longer than was said. */
+export class BodyLengthError extends Error {
+  override readonly name = "BodyLengthError";
+  readonly expectedBytes: number;
+  /** Up to where it was read: of a body that is too long, not all. */
+  readonly receivedBytes: number;
+
+  constructor(expectedBytes: number, receivedBytes: number) {
+    const found = receivedBytes < expectedBytes ? `has only ${receivedBytes}` : "goes on";
+    super(`The body was to have ${expectedBytes} bytes and ${found}.`);
+    this.expectedBytes = expectedBytes;
+    this.receivedBytes = receivedBytes;
+  }
+}
+
+/** Whoever asks is storing as much at once as it may. Once some of that is stored, there is room again. */
+export class ObjectShareError extends Error {
+  override readonly name = "ObjectShareError";
+
+  constructor(asked: string) {
+    super(`The object store could not ${asked}: whoever asks has its share of the memory already`);
+  }
+}
+
+/** The store did not answer, or could not do what it was asked for: the same again may well succeed. */
+export class ObjectStoreAwayError extends Error {
+  override readonly name = "ObjectStoreAwayError";
+
+  constructor(asked: string, cause: unknown) {
+    const found = cause instanceof Error ? cause.message : String(cause);
+    super(`The object store could not ${asked}: ${found}`, { cause });
+  }
+}
+
+/** S3's limit, in UTF-8. */
+const KEY_BYTES_MAX = 1_024;
+
+/** Control characters, and what XML, in which S3 answers, has no way to write. */
+const UNWRITABLE = /[\p{Cc}\uFFFE\uFFFF]/u;
+
+/**
+ * Lets a key pass that every store takes as it is: at most 1,024 bytes, segments between single slashes, none of them
+ * `.` or `..`. Keys are made by us, so one that does not pass is a bug, and no client's fault.
+ * @throws RangeError
+ */
+export function checkObjectKey(key: string): void {
+  const fault = faultOf(key);
+  if (fault !== null) throw new RangeError(`${JSON.stringify(key)} is no key of an object: ${fault}.`);
+}
+
+function faultOf(key: string): string | null {
+  if (!key.isWellFormed()) return "it is not Unicode text";
+  if (Buffer.byteLength(key) > KEY_BYTES_MAX) return `it is longer than ${KEY_BYTES_MAX} bytes`;
+  if (UNWRITABLE.test(key)) return "it has a character that cannot be written";
+  const segments = key.split("/");
+  if (segments.includes("")) return "one of its segments is empty";
+  return segments.some((segment) => segment === "." || segment === "..") ? "it leads elsewhere" : null;
+}
+
 /**
  * Bytes under keys. What is stored under a key never changes in place: it is replaced whole, or removed. Keys are those
  * that `checkObjectKey` lets pass; no key is another one's folder (`a` and `a/b`), which not every server can hold.

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import type { Config } from "../../config/config.ts";
+import type { Config } from "../../base/config/config.ts";
 import { openFileStore } from "./file-store.ts";
 import type { ObjectStore } from "./object-store.ts";
 

@@ -1,8 +1,114 @@
-import { S3Client } from "@aws-sdk/client-s3";
-import { AccountPlaces, type AskedPlaces, type Place } from "../../model/account-places.ts";
-import { ObjectShareError, ObjectStoreAwayError } from "./object-errors.ts";
-import { callS3, type S3Call } from "./s3-calls.ts";
-import type { S3Limits } from "./s3-limits.ts";
+import { S3Client, S3ServiceException } from "@aws-sdk/client-s3";
+import { AccountPlaces, type AskedPlaces, type Place } from "../../base/model/account-places.ts";
+import { NEVER, unlessAborted } from "./body-reader.ts";
+import {
+  ObjectNotFoundError,
+  ObjectRangeError,
+  ObjectShareError,
+  ObjectStoreAwayError,
+} from "./object-store.ts";
+
+const MEBIBYTE = 1_024 * 1_024;
+
+/** What one process allows itself with S3. */
+export type S3Limits = { readonly [Name in keyof typeof s3Limits]: number };
+
+export const s3Limits = {
+  /** For TCP and TLS. */
+  connectMs: 5_000,
+  /** From a request's first byte to the head of its answer: at a part's size, 2.2 Mbit/s. */
+  answerMs: 30_000,
+  /** For one call with all its attempts and its whole answer, but for an object's body. */
+  callMs: 75_000,
+  /** For putting an object together from its parts, less than an upload's end may take. */
+  completeMs: 100_000,
+  /** For cleaning up after an upload that failed or was aborted, before its caller is told. */
+  cleanupMs: 5_000,
+  /** How long somebody waits for the next bytes of an object. While nobody asks for them, time does not count. */
+  stallMs: 30_000,
+  /** Of one call. What S3 answers with 500, 503 and 429, and broken connections, are tried again after a pause. */
+  attemptsMax: 3,
+  /** Each object that is being read holds one for as long as its reader takes. */
+  connectionsMax: 1_024,
+  /** Held in memory until S3 has it, because a part is sent again when it fails. S3 takes 5 MiB or more. */
+  partBytes: 5 * MEBIBYTE,
+  /**
+   * For parts of all puts together, a quarter of it for one account: a put holds one from its start to its end, and
+   * where there is memory left a second, which fills while the first is sent.
+   */
+  heldBytesMax: 160 * MEBIBYTE,
+  /** Of these, for accounts that store nothing yet: twenty parts. */
+  keptBytes: 100 * MEBIBYTE,
+  /** While all memory is held, a put whose body comes more slowly makes room for an account that has none. */
+  movingBytesPerSecond: 65_536,
+  /** How long a put waits for its place among them: less than its request has until its body is wanted. */
+  heldWaitMs: 2_500,
+  /** What S3 copies in a call, within `answerMs`; its own limit is 5 GB. */
+  copyPartBytes: 256 * MEBIBYTE,
+  /** Of one copy at a time. */
+  copyPartsAtOnce: 4,
+} as const satisfies Record<string, number>;
+
+export type S3Call<T> = {
+  /** Completes the sentence "The object store could not …". */
+  readonly asked: string;
+  /** Whose absence, or end, a refusal is about. */
+  readonly key?: string;
+  /** Where the range begins that is asked for. */
+  readonly start?: number;
+  readonly deadlineMs: number;
+  /** Absent: a call that decides whether a put is stored, and is not given up half-way. */
+  readonly signal?: AbortSignal;
+  readonly send: (options: { readonly abortSignal: AbortSignal }) => Promise<T>;
+};
+
+/** Sends one request, with the retries that the client makes. @throws what the port knows, and nothing else */
+async function callS3<T>(call: S3Call<T>): Promise<T> {
+  const { signal = NEVER, deadlineMs } = call;
+  signal.throwIfAborted();
+  const ended = new AbortController();
+  const stop = () => ended.abort(signal.reason);
+  const timer = setTimeout(() => ended.abort(new Error(`no answer within ${deadlineMs} ms`)), deadlineMs);
+  signal.addEventListener("abort", stop, { once: true });
+  try {
+    // The client does not look at the signal while it pauses before a retry.
+    return await unlessAborted(() => call.send({ abortSignal: ended.signal }), ended.signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    throw storeErrorOf(ended.signal.aborted ? ended.signal.reason : error, call);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", stop);
+  }
+}
+
+/** A proxy's page may say 200, too; S3 names what it has stored, copied, or reads. */
+export function requireETag(answer: { readonly ETag?: string | undefined } | undefined, asked: string): void {
+  if (answer?.ETag === undefined) throw new ObjectStoreAwayError(asked, new Error("what answered is no S3"));
+}
+
+const NOT_THERE = new Set(["NoSuchKey", "NotFound", "NoSuchUpload"]);
+
+function storeErrorOf(error: unknown, { asked, key, start }: S3Call<unknown>): Error {
+  const cause = withoutSecrets(error);
+  if (key !== undefined && error instanceof S3ServiceException) {
+    if (NOT_THERE.has(error.name)) return new ObjectNotFoundError(key, { cause });
+    if (error.name === "InvalidRange") return new ObjectRangeError(key, start ?? 0, { cause });
+  }
+  return new ObjectStoreAwayError(asked, cause);
+}
+
+/** What S3 answers to a wrong key names the key and the signature, in fields that a log would show. */
+export function withoutSecrets(error: unknown): Error {
+  if (!(error instanceof Error)) return new Error("an unknown failure");
+  if (error instanceof S3ServiceException) {
+    const { httpStatusCode, requestId } = error.$metadata;
+    const plain = new Error(`S3 answered ${httpStatusCode}, ${error.name}: ${error.message}`);
+    return Object.assign(plain, { requestId });
+  }
+  const { code } = error as NodeJS.ErrnoException;
+  return Object.assign(new Error(error.message), code === undefined ? {} : { code });
+}
 
 export type S3Options = {
   readonly bucket: string;

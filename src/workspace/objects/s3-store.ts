@@ -12,16 +12,51 @@ import {
   type ListObjectsV2CommandOutput,
   PutObjectCommand,
 } from "@aws-sdk/client-s3";
-import { BodyReader, NEVER } from "./body-reader.ts";
-import { ObjectNotFoundError, ObjectStoreAwayError } from "./object-errors.ts";
-import { checkObjectKey } from "./object-key.ts";
-import type { ByteRange, ListedObject, ObjectContent, ObjectFacts, ObjectStore } from "./object-store.ts";
-import { PAGE_OBJECTS_MAX } from "./object-store.ts";
-import { s3Body } from "./s3-body.ts";
-import { requireETag } from "./s3-calls.ts";
-import { S3, type S3Options } from "./s3-connection.ts";
-import { type S3Limits, s3Limits } from "./s3-limits.ts";
+import { BodyReader, NEVER, objectBody } from "./body-reader.ts";
+import {
+  type ByteRange,
+  checkObjectKey,
+  type ListedObject,
+  type ObjectContent,
+  type ObjectFacts,
+  ObjectNotFoundError,
+  type ObjectStore,
+  ObjectStoreAwayError,
+  PAGE_OBJECTS_MAX,
+} from "./object-store.ts";
+import { requireETag, S3, type S3Limits, type S3Options, s3Limits, withoutSecrets } from "./s3-connection.ts";
 import { copyInParts, putInParts } from "./s3-parts.ts";
+
+/**
+ * S3's answer as it arrives, of which the client makes sure that it is what was stored (where S3 tells a checksum). It
+ * fails when S3 stands still; how long its reader takes does not count.
+ */
+function s3Body(answer: Readable, sizeBytes: number, stallMs: number, asked: string): Readable {
+  const chunks = answer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
+  let receivedBytes = 0;
+  return objectBody({
+    next: async () => {
+      try {
+        const { done, value } = await within(stallMs, chunks.next());
+        if (!done) receivedBytes += value.length;
+        else if (receivedBytes !== sizeBytes) throw new Error(`${receivedBytes} of ${sizeBytes} bytes came`);
+        return done ? null : value;
+      } catch (error) {
+        throw new ObjectStoreAwayError(asked, withoutSecrets(error));
+      }
+    },
+    close: async () => {
+      answer.destroy();
+    },
+  });
+}
+
+async function within<T>(ms: number, work: Promise<T>): Promise<T> {
+  return await new Promise<T>((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no byte came within ${ms} ms`)), ms);
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
 
 /** Objects in a bucket of S3, or of a server that speaks like it. The bucket has nothing else. */
 export function openS3Store(options: S3Options, limits: Partial<S3Limits> = {}): ObjectStore {

@@ -1,23 +1,23 @@
 import type { Readable } from "node:stream";
 import type { Pool } from "pg";
 import { z } from "zod";
-import type { ByteRange } from "../../api/byte-ranges.ts";
-import type { Operation } from "../../api/operation.ts";
-import { type AnnouncedBody, contentResponse, jsonResponse, streamBody } from "../../api/operation-io.ts";
-import { type FieldError, Problem, TemporarilyUnavailable } from "../../api/problems.ts";
-import { id } from "../../operations/fields.ts";
-import { isApiKeyGood } from "../../store/api-keys.ts";
-import { isInPlace, newObjectKey } from "../model/document-keys.ts";
+import { isApiKeyGood } from "../../accounts/api-keys-sql.ts";
+import { id } from "../../api/fields.ts";
+import type { ByteRange } from "../../http/bytes.ts";
+import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "../../http/limits.ts";
+import type { Operation } from "../../http/operation.ts";
+import { type AnnouncedBody, contentResponse, jsonResponse, streamBody } from "../../http/operation-io.ts";
+import { type FieldError, Problem, TemporarilyUnavailable } from "../../http/problems.ts";
 import { DOCUMENT_BYTES_MAX } from "../model/documents.ts";
-import { readMovedObject } from "../objects/moved-object.ts";
-import type { ObjectStore } from "../objects/object-store.ts";
+import { isInPlace, newObjectKey } from "../model/names.ts";
+import { readMovedObject } from "../objects/known-store.ts";
+import { ObjectShareError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
 import { type FoundDocument, findDocument, lockDocument, setUploaded } from "../store/documents.ts";
 import { RESERVED_MS, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import { askForMove } from "../store/moves.ts";
 import type { SpaceUser } from "../store/spaces.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
-import { Document, documentBody } from "./document-schema.ts";
-import { objectsAs503 } from "./objects-as-503.ts";
+import { Document, documentBody } from "./documents.ts";
 import {
   read,
   requirePermission,
@@ -25,6 +25,24 @@ import {
   userOf,
   type WorkspaceDependencies,
 } from "./workspace-operation.ts";
+
+/**
+ * Passes a result through; when the object store is away, rejects with an error that is answered as 503, and when
+ * whoever asks has its share of it, with 429.
+ */
+async function objectsAs503<T>(work: Promise<T>, onAway: (error: ObjectStoreAwayError) => void): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof ObjectShareError) {
+      const headers = { "retry-after": String(RETRY_AFTER_UNAVAILABLE_SECONDS) };
+      throw new Problem("rate_limited", { headers, cause: error });
+    }
+    if (!(error instanceof ObjectStoreAwayError)) throw error;
+    onAway(error);
+    throw new TemporarilyUnavailable("the object store is away", { cause: error });
+  }
+}
 
 const tag = "Documents";
 const path = "/v1/documents/{document_id}/content";

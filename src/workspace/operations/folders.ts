@@ -1,14 +1,21 @@
 import { z } from "zod";
-import type { Operation } from "../../api/operation.ts";
-import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
-import { createCursors, pageOf, pageQuery } from "../../api/pagination.ts";
-import { DISPLAY_NAME_CHARS_MAX } from "../../model/display-name.ts";
-import { id, time } from "../../operations/fields.ts";
-import { isFolderName } from "../model/folder-name.ts";
+import { id, time } from "../../api/fields.ts";
+import { DISPLAY_NAME_CHARS_MAX } from "../../base/model/formats.ts";
+import type { Operation } from "../../http/operation.ts";
+import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { createCursors, pageOf, pageQuery } from "../../http/pagination.ts";
+import { isFolderName } from "../model/names.ts";
 import { hasFolder, insertFolder, listFolders, type StoredFolder } from "../store/folders.ts";
 import { lockSpace } from "../store/spaces.ts";
-import { NamedUser, namedUserBody } from "./user-schema.ts";
-import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
+import {
+  NamedUser,
+  namedUserBody,
+  read,
+  requirePermission,
+  userOf,
+  type WorkspaceDependencies,
+  write,
+} from "./workspace-operation.ts";
 
 const tag = "Documents";
 const path = "/v1/spaces/{space_id}/folders";

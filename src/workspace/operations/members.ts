@@ -1,15 +1,22 @@
 import { z } from "zod";
-import type { Operation } from "../../api/operation.ts";
-import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
-import { createCursors, pageOf, pageQuery } from "../../api/pagination.ts";
-import { id, time } from "../../operations/fields.ts";
+import { id, time } from "../../api/fields.ts";
+import type { Operation } from "../../http/operation.ts";
+import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { createCursors, pageOf, pageQuery } from "../../http/pagination.ts";
 import { SPACE_ROLES } from "../model/roles.ts";
 import { findMember, listMembers, removeMember, type StoredMember, setMember } from "../store/members.ts";
 import { listOpenLinksOf } from "../store/page-links.ts";
 import { lockSpace } from "../store/spaces.ts";
 import { linkBody, PageLink } from "./page-schema.ts";
-import { User, userBody } from "./user-schema.ts";
-import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
+import {
+  read,
+  requirePermission,
+  User,
+  userBody,
+  userOf,
+  type WorkspaceDependencies,
+  write,
+} from "./workspace-operation.ts";
 
 const tag = "Spaces";
 const path = "/v1/spaces/{space_id}/members";

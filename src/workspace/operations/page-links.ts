@@ -1,15 +1,14 @@
 import { z } from "zod";
-import type { Caller, Operation } from "../../api/operation.ts";
-import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
-import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
-import { invalidRequest, TemporarilyUnavailable } from "../../api/problems.ts";
-import { id } from "../../operations/fields.ts";
+import { id } from "../../api/fields.ts";
+import type { Caller, Operation } from "../../http/operation.ts";
+import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../http/pagination.ts";
+import { invalidRequest, TemporarilyUnavailable } from "../../http/problems.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";
 import { changeLink, findLink, insertLink, listLinks, lockLink, pinLink } from "../store/page-links.ts";
-import { hasVersion } from "../store/page-versions.ts";
-import { findPage } from "../store/pages.ts";
+import { findPage, hasVersion } from "../store/pages.ts";
 import type { SpaceUser } from "../store/spaces.ts";
-import { digestToken, LINK_PATH, newToken } from "../visiting/tokens.ts";
+import { digestToken, LINK_PATH, newToken } from "../visiting/visits.ts";
 import { LinkChanges, LinkSettings, linkBody, NewPageLink, PageLink, Retargeting } from "./page-schema.ts";
 import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
 

@@ -1,12 +1,17 @@
 import { z } from "zod";
-import { displayName, INTEGER_MAX, id, lineOfText, moment, time } from "../../operations/fields.ts";
-import { ACCESS_MODES, LINK_STATES, LINK_STATUSES, linkState } from "../model/page-links.ts";
-import { isMarkdown, MARKDOWN_BYTES_MAX } from "../model/pages.ts";
+import { displayName, INTEGER_MAX, id, lineOfText, moment, time } from "../../api/fields.ts";
+import {
+  ACCESS_MODES,
+  isMarkdown,
+  LINK_STATES,
+  LINK_STATUSES,
+  linkState,
+  MARKDOWN_BYTES_MAX,
+} from "../model/pages.ts";
 import type { StoredLink } from "../store/page-links.ts";
-import type { StoredVersion } from "../store/page-versions.ts";
-import type { StoredPage } from "../store/pages.ts";
-import { PASSWORD_CHARS_MAX } from "../visiting/passwords.ts";
-import { Person, personBody } from "./user-schema.ts";
+import type { StoredPage, StoredVersion } from "../store/pages.ts";
+import { PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
+import { Person, personBody } from "./workspace-operation.ts";
 
 const page = z.object({
   id,

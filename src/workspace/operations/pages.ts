@@ -1,11 +1,19 @@
 import { z } from "zod";
-import type { Operation } from "../../api/operation.ts";
-import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
-import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
-import { INTEGER_MAX, id } from "../../operations/fields.ts";
+import { INTEGER_MAX, id } from "../../api/fields.ts";
+import type { Operation } from "../../http/operation.ts";
+import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../http/pagination.ts";
 import { allows } from "../model/roles.ts";
-import { findVersion, insertVersion, listVersions } from "../store/page-versions.ts";
-import { findPage, insertPage, listPages, lockPage, saveDraft } from "../store/pages.ts";
+import {
+  findPage,
+  findVersion,
+  insertPage,
+  insertVersion,
+  listPages,
+  listVersions,
+  lockPage,
+  saveDraft,
+} from "../store/pages.ts";
 import { lockSpace } from "../store/spaces.ts";
 import {
   DRAFT_BODY_BYTES_MAX,

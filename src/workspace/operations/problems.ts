@@ -1,5 +1,5 @@
-import type { ProblemCatalogue } from "../../api/problems.ts";
-import { USER_SHARE } from "../../model/user-share.ts";
+import { USER_SHARE } from "../../base/model/reader.ts";
+import type { ProblemCatalogue } from "../../http/problems.ts";
 
 /** The codes that the workspace adds. */
 export const workspaceProblems = {

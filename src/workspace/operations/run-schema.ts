@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { analysisId, INTEGER_MAX, id, targetUrl, time } from "../../operations/fields.ts";
+import { analysisId, INTEGER_MAX, id, targetUrl, time } from "../../api/fields.ts";
 import { Definition } from "../model/definition.ts";
 import { isTriggerKind, NODE_KINDS } from "../model/node-kinds.ts";
 import {
@@ -8,12 +8,11 @@ import {
   RUN_ERROR_CODES,
   RUN_EVENT_KINDS,
   RUN_STATUSES,
-} from "../model/runs.ts";
-import type { StoredItem } from "../store/node-items.ts";
-import type { StoredNodeRun } from "../store/node-runs.ts";
+} from "../model/workflows.ts";
+import type { StoredItem, StoredNodeRun } from "../store/node-runs.ts";
 import type { StoredRunEvent } from "../store/run-events.ts";
 import type { FoundRun } from "../store/runs.ts";
-import { User, userBody } from "./user-schema.ts";
+import { User, userBody } from "./workspace-operation.ts";
 
 const object = z.record(z.string(), z.unknown());
 

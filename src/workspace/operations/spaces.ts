@@ -1,8 +1,8 @@
 import { z } from "zod";
-import type { Operation } from "../../api/operation.ts";
-import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
-import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../api/pagination.ts";
-import { displayName, id, time } from "../../operations/fields.ts";
+import { displayName, id, time } from "../../api/fields.ts";
+import type { Operation } from "../../http/operation.ts";
+import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../http/pagination.ts";
 import { allows, SPACE_ROLES } from "../model/roles.ts";
 import { askForMove } from "../store/moves.ts";
 import {

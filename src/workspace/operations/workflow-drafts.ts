@@ -1,14 +1,14 @@
 import type { ClientBase } from "pg";
 import { z } from "zod";
-import { invalidRequestFrom } from "../../api/field-errors.ts";
-import type { Operation } from "../../api/operation.ts";
-import { jsonBody, jsonResponse } from "../../api/operation-io.ts";
-import type { FieldError } from "../../api/problems.ts";
-import { id } from "../../operations/fields.ts";
+import { id } from "../../api/fields.ts";
+import type { Operation } from "../../http/operation.ts";
+import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import type { FieldError } from "../../http/problems.ts";
+import { invalidRequestFrom } from "../../http/request-validation.ts";
 import { Definition } from "../model/definition.ts";
 import { findFolders } from "../store/folders.ts";
 import { findWorkflow, insertVersion, lockWorkflow, saveDraft } from "../store/workflows.ts";
-import { Draft, Publication, Workflow, workflowBody } from "./workflow-schema.ts";
+import { Draft, Publication, Workflow, workflowBody } from "./workflows.ts";
 import { draftIsAt, requirePermission, userOf, write } from "./workspace-operation.ts";
 
 const tag = "Workflows";

@@ -1,15 +1,37 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import { operationDefiners } from "../../api/define-operation.ts";
-import type { Caller, HandlerCode, JudgeRepeat } from "../../api/operation.ts";
-import type { FieldError, Problem } from "../../api/problems.ts";
+import { id } from "../../api/fields.ts";
 import type { UnsafeAllowedTargets } from "../../egress/rules/unsafe-allowed-targets.ts";
+import { operationDefiners } from "../../http/define-operation.ts";
+import type { Caller, HandlerCode, JudgeRepeat } from "../../http/operation.ts";
+import type { FieldError, Problem } from "../../http/problems.ts";
 import { allows, type SpacePermission, type SpaceRole } from "../model/roles.ts";
-import type { ObjectStoreAwayError } from "../objects/object-errors.ts";
-import type { ObjectStore } from "../objects/object-store.ts";
-import { isMemberOf, NAMES_IN_SPACE } from "../store/members.ts";
+import type { ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
+import { isMemberOf, NAMES_IN_SPACE, type StoredUser } from "../store/members.ts";
 import type { SpaceUser } from "../store/spaces.ts";
 import type { WorkspaceCode } from "./problems.ts";
+
+export const User = z
+  .object({ id, email: z.string(), name: z.string(), image_url: z.string().nullable() })
+  .meta({ id: "User", description: "A person of the account." });
+
+export function userBody({ id, email, name, imageUrl }: StoredUser): z.output<typeof User> {
+  return { id, email, name, image_url: imageUrl };
+}
+
+/** As pages name who made them. */
+export const Person = z.object({ id, name: z.string(), email: z.string() });
+
+export function personBody({ id, name, email }: StoredUser): z.output<typeof Person> {
+  return { id, name, email };
+}
+
+/** As documents and folders do. */
+export const NamedUser = z.object({ id, name: z.string() });
+
+export function namedUserBody({ id, name }: StoredUser): z.output<typeof NamedUser> {
+  return { id, name };
+}
 
 /** The ways to declare an operation of the workspace. Of the webhooks' codes, its runs raise one. */
 const declare = operationDefiners<WorkspaceCode | "target_refused">();

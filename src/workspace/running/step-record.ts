@@ -1,16 +1,166 @@
 import type { ClientBase } from "pg";
-import { sourcesOf, targetsOf } from "../model/definition-graph.ts";
+import { type Definition, sourcesOf, targetsOf } from "../model/definition.ts";
 import { SOURCE_KINDS } from "../model/node-kinds.ts";
-import { ITEMS_DROPPED_FOR, RUN_ITEMS_MAX, runItemBytesMax, STEP_ATTEMPTS_MAX } from "../model/runs.ts";
+import {
+  ITEMS_DROPPED_FOR,
+  RUN_ITEMS_MAX,
+  RUN_SUMMARY_BYTES_MAX,
+  runItemBytesMax,
+  STEP_ATTEMPTS_MAX,
+} from "../model/workflows.ts";
 import { NodeFailedError, type NodeStepResult } from "../nodes/node-step.ts";
 import { awaitAnalysis } from "../store/awaited-analyses.ts";
-import { dropItems, type Item, insertItems } from "../store/node-items.ts";
-import { cancelNodeRuns, insertNodeRuns, listNodeRuns, type StoredNodeRun } from "../store/node-runs.ts";
+import {
+  cancelNodeRuns,
+  dropItems,
+  type Item,
+  insertItems,
+  insertNodeRuns,
+  listNodeRuns,
+  readItems,
+  type StoredNodeRun,
+} from "../store/node-runs.ts";
 import { insertRunEvents, type NewRunEvent } from "../store/run-events.ts";
-import { addRunItems, type HandedItems, type LockedRun, lockRun, setRunStatus } from "../store/runs.ts";
+import {
+  addRunItems,
+  type HandedItems,
+  type LockedRun,
+  lockRun,
+  type PublicationRefusal,
+  publishInside,
+  type RunError,
+  setRunEnd,
+  setRunStatus,
+} from "../store/runs.ts";
 import { type ClaimedStep, changeNodeRun, type StepFacts, startNodeRun } from "../store/steps.ts";
-import { endRun } from "./run-end.ts";
-import type { StepEnd } from "./step-end.ts";
+
+/** What became of a step. `lost`: it was somebody else's by then, or its run had ended. */
+export type StepEnd = "recorded" | "lost" | "given_back" | "run_succeeded" | "run_failed";
+
+/** Of a step that was taken to its end; the last two are its run's, too. */
+export type TakenStep = Exclude<StepEnd, "lost" | "given_back">;
+
+/** Of those that the last nodes have handed on, as many as there is room for. */
+const ITEMS_MAX = 100;
+/** An analysis may have 512, and three are around an item. */
+const ITEM_LEVELS_MAX = 509;
+
+/** Of the run; what is left out is read as the run's node items. */
+export type RunSummary = {
+  readonly nodes: readonly { readonly node_id: string; readonly items: number; readonly errors: number }[];
+  /** Of the nodes that no edge leads from, in the order in which they began. */
+  readonly items: readonly Item[];
+  /** All that these nodes have handed on. */
+  readonly items_total: number;
+};
+
+type EndedRun = {
+  readonly accountId: string;
+  readonly runId: string;
+  readonly definition: Definition;
+  readonly nodeRuns: readonly StoredNodeRun[];
+};
+
+/** What a webhook has room for. */
+async function summarizeRun(
+  tx: ClientBase,
+  { accountId, runId, definition, nodeRuns }: EndedRun,
+): Promise<RunSummary> {
+  const nodes = nodeRuns.map(({ nodeId, itemCount, errorItemCount }) => {
+    return { node_id: nodeId, items: itemCount, errors: errorItemCount };
+  });
+  const last = nodeRuns.filter(({ nodeId }) => targetsOf(definition, nodeId).length === 0);
+  const items_total = last.reduce((sum, { itemCount }) => sum + itemCount, 0);
+  const items: Item[] = [];
+  let bytes = Buffer.byteLength(JSON.stringify({ nodes, items, items_total }));
+  for (const { sequence } of last) {
+    const nodeRun = { accountId, runId, sequence };
+    const countMax = ITEMS_MAX - items.length;
+    // With the item that has no room any more, if there is one.
+    const found = await readItems(tx, nodeRun, -1, countMax, RUN_SUMMARY_BYTES_MAX);
+    for (const { item } of found.items) {
+      bytes += Buffer.byteLength(JSON.stringify(item)) + 1;
+      if (bytes > RUN_SUMMARY_BYTES_MAX || isDeeperThan(item, ITEM_LEVELS_MAX)) {
+        return { nodes, items, items_total };
+      }
+      items.push(item);
+    }
+  }
+  return { nodes, items, items_total };
+}
+
+function isDeeperThan(value: unknown, levels: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return levels === 0 || Object.values(value).some((member) => isDeeperThan(member, levels - 1));
+}
+
+export type RunEnding = {
+  readonly step: ClaimedStep;
+  readonly facts: StepFacts;
+  readonly nodeRuns: readonly StoredNodeRun[];
+  /** Null: it has succeeded. */
+  readonly error: RunError | null;
+  /** Whether whatever goes wrong ends the run all the same. */
+  readonly isLastTry: boolean;
+};
+
+/**
+ * Ends a run that is locked, and publishes its analysis in the same transaction: both, or neither. Where publishing
+ * refuses it the run has failed, and the least that tells so is published; if that is refused, too, the run says it.
+ */
+async function endRun(tx: ClientBase, ending: RunEnding): Promise<StepEnd> {
+  const { step, facts } = ending;
+  const { accountId, runId } = step;
+  const published = await publish(tx, ending, await analysisOf(tx, ending), facts.webhookUrl);
+  if (typeof published === "string") return await end(tx, ending, ending.error, published);
+  const error = ending.error ?? {
+    code: "publish_refused",
+    message: `The run's analysis could not be published: ${published.message}`,
+    details: null,
+  };
+  // What cannot go to the run's own URL is for the account's endpoint.
+  const webhookUrl = published.code === "target_refused" ? null : facts.webhookUrl;
+  const least = { id: runId, status: "failed", workflow_id: facts.workflowId, error_code: error.code };
+  const told = await publish(tx, ending, least, webhookUrl);
+  const refusals = [published, ...(typeof told === "string" ? [] : [told])];
+  const details = { ...error.details, publication: refusals };
+  return await end(tx, ending, { ...error, details }, typeof told === "string" ? told : null);
+
+  function publish(
+    client: ClientBase,
+    { isLastTry }: RunEnding,
+    analysis: object,
+    url: string | null,
+  ): Promise<string | PublicationRefusal> {
+    const { traceparent } = facts;
+    const publication = { accountId, analysis: JSON.stringify(analysis), webhookUrl: url, traceparent };
+    return publishInside(client, publication, isLastTry);
+  }
+}
+
+async function analysisOf(tx: ClientBase, { step, facts, nodeRuns, error }: RunEnding): Promise<object> {
+  const { accountId, runId } = step;
+  const { workflowId: workflow_id, definition } = facts;
+  if (error !== null) {
+    return { id: runId, status: "failed", workflow_id, error_code: error.code, error_message: error.message };
+  }
+  const result = await summarizeRun(tx, { accountId, runId, definition, nodeRuns });
+  return { id: runId, status: "succeeded", workflow_id, result };
+}
+
+async function end(
+  tx: ClientBase,
+  { step: { accountId, runId } }: RunEnding,
+  error: RunError | null,
+  deliveryId: string | null,
+): Promise<StepEnd> {
+  await setRunStatus(tx, accountId, runId, error === null ? "SUCCEEDED" : "FAILED");
+  await setRunEnd(tx, accountId, runId, { error, deliveryId });
+  const kind = error === null ? "run.succeeded" : "run.failed";
+  const details = error === null ? {} : { details: { error_code: error.code } };
+  await insertRunEvents(tx, accountId, runId, [{ kind, nodeId: null, ...details }]);
+  return error === null ? "run_succeeded" : "run_failed";
+}
 
 /** The node run begins, or goes on after a wait. Null: the step is somebody else's. */
 export async function recordStart(tx: ClientBase, step: ClaimedStep, facts: StepFacts): Promise<Date | null> {

@@ -1,15 +1,47 @@
 import type { Pool } from "pg";
-import { backoffMs } from "../../schedule/backoff.ts";
-import { storageRefusalOf } from "../../store/storage.ts";
-import { inTransaction } from "../../store/transaction.ts";
-import type { DefinitionNode } from "../model/definition.ts";
-import { STEP_ATTEMPTS_MAX } from "../model/runs.ts";
-import { NodeFailedError, type NodeStepInput, type NodeStepResult } from "../nodes/node-step.ts";
+import { storageRefusalOf } from "../../base/database/storage.ts";
+import { inTransaction } from "../../base/database/transaction.ts";
+import { backoffMs } from "../../base/model/backoff.ts";
+import { type Definition, type DefinitionNode, sourcesOf } from "../model/definition.ts";
+import { STEP_ATTEMPTS_MAX } from "../model/workflows.ts";
+import {
+  type InputItem,
+  NodeFailedError,
+  type NodeInput,
+  type NodeStepInput,
+  type NodeStepResult,
+  type ReadInput,
+} from "../nodes/node-step.ts";
 import type { NodeSteps } from "../nodes/node-steps.ts";
+import { ITEM_BYTES_PER_READ, listNodeRuns, readItems } from "../store/node-runs.ts";
 import { type ClaimedStep, giveBackStep, readStep, type StepFacts } from "../store/steps.ts";
-import { createInputReader } from "./node-input.ts";
-import type { StepEnd } from "./step-end.ts";
-import { recordFailure, recordResult, recordRetry, recordStart } from "./step-record.ts";
+import { recordFailure, recordResult, recordRetry, recordStart, type StepEnd } from "./step-record.ts";
+
+/** A node's input: what its sources have handed on, in the order of the edges, then of the items. */
+function createInputReader(
+  pool: Pool,
+  { accountId, runId }: ClaimedStep,
+  definition: Definition,
+  nodeId: string,
+): ReadInput {
+  return async (place, countMax): Promise<NodeInput> => {
+    const nodeRuns = await listNodeRuns(pool, accountId, runId);
+    const sequences = new Map(nodeRuns.map((nodeRun) => [nodeRun.nodeId, nodeRun.sequence]));
+    const sources = sourcesOf(definition, nodeId);
+    const found: InputItem[] = [];
+    let bytesLeft = ITEM_BYTES_PER_READ;
+    for (let source = place?.source ?? 0; source < sources.length; source++) {
+      const sequence = sequences.get(sources[source]!)!;
+      const after = source === place?.source ? place.index : -1;
+      const nodeRun = { accountId, runId, sequence };
+      const read = await readItems(pool, nodeRun, after, countMax - found.length, bytesLeft);
+      found.push(...read.items.map(({ index, item }) => ({ item, place: { source, index } })));
+      if (read.isFull) return { items: found, isEnd: false };
+      bytesLeft -= read.bytes;
+    }
+    return { items: found, isEnd: true };
+  };
+}
 
 const RETRY_BACKOFF = { baseMs: 1_000, maxMs: 300_000 };
 

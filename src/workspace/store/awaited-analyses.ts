@@ -1,5 +1,5 @@
 import type { ClientBase, Pool } from "pg";
-import { inTransaction } from "../../store/transaction.ts";
+import { inTransaction } from "../../base/database/transaction.ts";
 import type { ClaimedStep } from "./steps.ts";
 
 /** Of an account's feed, at a time: accounts take turns. */

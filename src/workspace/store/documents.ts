@@ -1,12 +1,55 @@
 import type { ClientBase, Pool } from "pg";
-import type { CappedPage } from "../../model/list-page.ts";
+import type { CappedPage } from "../../base/model/list-page.ts";
 import type { DocumentStatus, LiveContentType } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { type FolderPlace, IS_PLACE_SEEN } from "./folders.ts";
-import { isBelow, readListPage } from "./lists.ts";
-import { joinMember } from "./members.ts";
+import { isAbove, isBelow, readListPage } from "./lists.ts";
+import { joinMember, type StoredUser, userOfRow } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { type StoredUser, userOfRow } from "./users.ts";
+
+/** What runs read of documents. */
+export type ReadDocument = Pick<
+  StoredDocument,
+  "id" | "fileName" | "contentType" | "fileSize" | "storageKey" | "hasContent"
+>;
+
+const STORED_DOCUMENT = `id, file_name as "fileName", content_type as "contentType", file_size::float8 as "fileSize",
+  storage_key as "storageKey", has_content as "hasContent"`;
+
+/** Those with content that lie directly in the place, in the order of ids. @param aboveId null: from the first */
+export async function listUploaded(
+  pool: Pool,
+  accountId: string,
+  { spaceId, folderId }: FolderPlace,
+  aboveId: string | null,
+  countMax: number,
+): Promise<readonly ReadDocument[]> {
+  // By the index, which a condition that can be of either kind would not.
+  const inFolder = folderId === null ? "folder_id is null and $3::uuid is null" : "folder_id = $3";
+  const { rows } = await pool.query<ReadDocument>(
+    `select ${STORED_DOCUMENT} from workspace.documents
+     where account_id = $1 and space_id = $2 and ${inFolder} and has_content
+       and ${isAbove("id", "$4")}
+     order by id limit $5`,
+    [accountId, spaceId, folderId, aboveId, countMax],
+  );
+  return rows;
+}
+
+/** Null: the space has no such document. */
+export async function readDocument(
+  pool: Pool,
+  accountId: string,
+  spaceId: string,
+  documentId: string,
+): Promise<ReadDocument | null> {
+  const { rows } = await pool.query<ReadDocument>({
+    name: "read_document",
+    text: `select ${STORED_DOCUMENT} from workspace.documents where account_id = $1 and id = $3 and space_id = $2`,
+    values: [accountId, spaceId, documentId],
+  });
+  return rows[0] ?? null;
+}
 
 export type StoredDocument = {
   readonly id: string;

@@ -1,9 +1,8 @@
 import type { ClientBase, Pool } from "pg";
-import type { ListPage } from "../../model/list-page.ts";
+import type { ListPage } from "../../base/model/list-page.ts";
 import { isAbove, readListPage } from "./lists.ts";
-import { IS_MEMBER } from "./members.ts";
+import { IS_MEMBER, type StoredUser, userOfRow } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { type StoredUser, userOfRow } from "./users.ts";
 
 export type StoredFolder = {
   readonly id: string;

@@ -1,5 +1,5 @@
 import type { ClientBase, Pool } from "pg";
-import { type CappedPage, cappedTotal, cutPage, LOOKED_AT_MAX } from "../../model/list-page.ts";
+import { type CappedPage, cappedTotal, cutPage, LOOKED_AT_MAX } from "../../base/model/list-page.ts";
 
 /** Whether the id lies below the parameter; every id does, if that is null. */
 export function isBelow(id: string, parameter: string): string {

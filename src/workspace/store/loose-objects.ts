@@ -1,5 +1,5 @@
 import type { ClientBase, Pool } from "pg";
-import { DAY_MS } from "../../model/time.ts";
+import { DAY_MS } from "../../base/model/time.ts";
 
 /** How long whoever reserves a key may take to bring it to a document. */
 export const RESERVED_MS = DAY_MS;

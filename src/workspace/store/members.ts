@@ -1,8 +1,22 @@
 import type { ClientBase, Pool } from "pg";
-import type { ListPage } from "../../model/list-page.ts";
+import type { ListPage } from "../../base/model/list-page.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { isAbove, readListPage } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
+
+/** A person of the account, as others are shown it. */
+export type StoredUser = {
+  readonly id: string;
+  readonly email: string;
+  readonly name: string;
+  readonly imageUrl: string | null;
+};
+
+/** A `StoredUser` out of a row of sealpost.users. */
+export function userOfRow(alias: string): string {
+  return `json_build_object('id', ${alias}.id, 'email', ${alias}.email, 'name', ${alias}.name,
+    'imageUrl', ${alias}.image_url)`;
+}
 
 /** A member of a space, with who it is. */
 export type StoredMember = {

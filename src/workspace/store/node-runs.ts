@@ -1,5 +1,85 @@
 import type { ClientBase, Pool } from "pg";
-import type { NodeErrorCode, RunStatus } from "../model/runs.ts";
+import type { NodeErrorCode, RunStatus } from "../model/workflows.ts";
+import type { ClaimedStep } from "./steps.ts";
+
+/** What nodes hand on: an object. */
+export type Item = Readonly<Record<string, unknown>>;
+
+export type StoredItem = { readonly index: number; readonly item: Item };
+
+/** That are in memory at a time, and one more: an analysis that was handed on may have megabytes. */
+export const ITEM_BYTES_PER_READ = 4 * 1_024 ** 2;
+
+export type ReadItems = {
+  readonly items: readonly StoredItem[];
+  readonly bytes: number;
+  /** There may be more. */
+  readonly isFull: boolean;
+};
+
+/**
+ * Those of a node run, in their order, up to the one with which they have `bytesMax` bytes.
+ *
+ * @param afterIndex -1: from the first
+ */
+export async function readItems(
+  database: Pool | ClientBase,
+  { accountId, runId, sequence }: Pick<ClaimedStep, "accountId" | "runId" | "sequence">,
+  afterIndex: number,
+  countMax: number,
+  bytesMax: number,
+): Promise<ReadItems> {
+  const { rows } = await database.query<StoredItem & { readonly bytes: number }>({
+    name: "read_items",
+    text: `
+      with recursive walked as (
+        select 0 as n, $4::integer as index, null::json as item, 0::float8 as bytes
+        union all
+        select walked.n + 1, following.index, following.item, walked.bytes + octet_length(following.item::text)
+        from walked cross join lateral (
+          select index, item from workspace.node_items
+          where account_id = $1 and run_id = $2 and sequence = $3 and index > walked.index order by index limit 1
+        ) as following
+        where walked.n < $5::integer and walked.bytes < $6::float8
+      )
+      select index, item, bytes from walked where n > 0 order by n`,
+    values: [accountId, runId, sequence, afterIndex, countMax, bytesMax],
+  });
+  const items = rows.map(({ index, item }) => ({ index, item }));
+  const bytes = rows.at(-1)?.bytes ?? 0;
+  return { items, bytes, isFull: items.length === countMax || bytes >= bytesMax };
+}
+
+/** All that a run has handed on is gone; it is locked, and has ended. What its nodes counted stays. */
+export async function dropItems(tx: ClientBase, accountId: string, runId: string): Promise<void> {
+  await tx.query("delete from workspace.node_items where account_id = $1 and run_id = $2", [
+    accountId,
+    runId,
+  ]);
+  await tx.query(
+    "update workspace.runs set item_count = 0, item_bytes = 0 where account_id = $1 and id = $2",
+    [accountId, runId],
+  );
+}
+
+/** Behind those that the node run has. Its run is locked. */
+export async function insertItems(
+  tx: ClientBase,
+  accountId: string,
+  runId: string,
+  sequence: number,
+  items: readonly string[],
+): Promise<void> {
+  await tx.query(
+    `insert into workspace.node_items (account_id, run_id, sequence, index, item)
+     select $1, $2, $3, before.n + handed.n - 1, handed.item
+     from (
+       select coalesce(max(index) + 1, 0) as n from workspace.node_items
+       where account_id = $1 and run_id = $2 and sequence = $3
+     ) as before, unnest($4::json[]) with ordinality as handed (item, n)`,
+    [accountId, runId, sequence, items],
+  );
+}
 
 /** A node that a run has come to. */
 export type StoredNodeRun = {

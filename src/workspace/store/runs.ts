@@ -1,11 +1,102 @@
 import type { ClientBase, Pool } from "pg";
-import { type Held, hasRoomFor } from "../../model/user-share.ts";
+import pg from "pg";
+import { type Held, hasRoomFor } from "../../base/model/reader.ts";
+import { type Publication, PublishRefusedError, publishAnalyses } from "../../publish/publish-call-sql.ts";
 import type { Definition } from "../model/definition.ts";
+import { isTriggerKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/runs.ts";
-import { joinMember } from "./members.ts";
+import { isUnfinished, type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/workflows.ts";
+import { joinMember, type StoredUser, userOfRow } from "./members.ts";
+import { cancelNodeRuns, insertNodeRuns } from "./node-runs.ts";
+import { insertRunEvents } from "./run-events.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { type StoredUser, userOfRow } from "./users.ts";
+
+/** A run that begins at its trigger. Returns its id. */
+export async function createRun(
+  tx: ClientBase,
+  user: SpaceUser,
+  { definition, ...run }: NewRun & { readonly definition: Definition },
+): Promise<string> {
+  const { accountId } = user;
+  const runId = await insertRun(tx, user, run);
+  const trigger = definition.nodes.find(({ kind }) => isTriggerKind(kind))!;
+  await insertNodeRuns(tx, accountId, runId, [{ nodeId: trigger.id, inputCount: 0 }]);
+  await insertRunEvents(tx, accountId, runId, [{ kind: "run.created", nodeId: null }]);
+  return runId;
+}
+
+/** False: it had ended. Whoever is at a step of it cannot record it any more. */
+export async function cancelRun(tx: ClientBase, accountId: string, runId: string): Promise<boolean> {
+  const run = await lockRun(tx, accountId, runId);
+  if (run === null || !isUnfinished(run.status)) return false;
+  const nodes = await cancelNodeRuns(tx, accountId, runId);
+  await setRunStatus(tx, accountId, runId, "CANCELLED");
+  await insertRunEvents(tx, accountId, runId, [
+    ...nodes.map((nodeId) => ({ kind: "node.cancelled" as const, nodeId })),
+    { kind: "run.cancelled", nodeId: null },
+  ]);
+  return true;
+}
+
+/** Rows that go in one statement, or one run's, which has as many items at most. */
+const ITEMS_PER_STATEMENT = 20_000;
+const RUNS_PER_STATEMENT = 100;
+
+/**
+ * Removes runs that ended longer ago than this, with all that they have handed on, the oldest first. False: there are
+ * no more of them.
+ */
+export async function removeEndedRuns(pool: Pool, retentionMs: number): Promise<boolean> {
+  const { rowCount } = await pool.query(
+    `with old as (
+       select account_id, id, sum(item_count) over (order by completed_at, account_id, id) - item_count as before
+       from (
+         select account_id, id, item_count, completed_at from workspace.runs
+         where completed_at < now() - $1::float8 * interval '1 millisecond'
+         order by completed_at limit ${RUNS_PER_STATEMENT} for no key update skip locked
+       ) as oldest
+     )
+     delete from workspace.runs as r using old
+     where r.account_id = old.account_id and r.id = old.id and old.before < ${ITEMS_PER_STATEMENT}`,
+    [retentionMs],
+  );
+  return rowCount !== 0;
+}
+
+/** Why an analysis was not published. */
+export type PublicationRefusal = { readonly code: string; readonly message: string };
+
+export type RunPublication = Publication & { readonly traceparent: string | null };
+
+/**
+ * Publishes in the transaction; one that is refused leaves it as it was. Returns the delivery's id.
+ * @param isLast whatever fails counts as a refusal: trying again did not help
+ */
+export async function publishInside(
+  tx: ClientBase,
+  { traceparent, ...publication }: RunPublication,
+  isLast: boolean,
+): Promise<string | PublicationRefusal> {
+  await tx.query("savepoint publication");
+  try {
+    const [deliveryId] = await publishAnalyses(tx, [publication], traceparent);
+    await tx.query("release savepoint publication");
+    return deliveryId!;
+  } catch (error) {
+    const isRefusal = error instanceof PublishRefusedError || (isLast && error instanceof pg.DatabaseError);
+    if (!isRefusal) throw error;
+    await tx.query("rollback to savepoint publication");
+    return error instanceof PublishRefusedError
+      ? { code: error.code, message: refusalText(error) }
+      : { code: "database_error", message: "The database could not do it. Report it if it goes on." };
+  }
+}
+
+/** Publishing words its messages for batches; here there is only one. */
+function refusalText({ message, remedy }: PublishRefusedError): string {
+  const fault = message.replace(/^analysis at index 0: /, "");
+  return fault.endsWith(remedy) ? fault : `${fault}. ${remedy}`;
+}
 
 /** A run as a member of its space sees it. */
 export type FoundRun = {
@@ -134,11 +225,7 @@ export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: Space
 }
 
 /** A run whose first node is the trigger. Returns its id. */
-export async function insertRun(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  run: NewRun,
-): Promise<string> {
+async function insertRun(tx: ClientBase, { accountId, userId }: SpaceUser, run: NewRun): Promise<string> {
   const { spaceId, workflowId, version, input, webhookUrl, traceparent } = run;
   const { rows } = await tx.query<{ id: string }>(
     `insert into workspace.runs (account_id, requested_by, space_id, workflow_id, version, input, webhook_url,

@@ -1,8 +1,8 @@
 import type { ClientBase, Pool } from "pg";
-import type { CappedPage } from "../../model/list-page.ts";
-import { newId } from "../../store/new-id.ts";
+import { newId } from "../../base/database/partitions.ts";
+import type { CappedPage } from "../../base/model/list-page.ts";
+import { storagePrefix } from "../model/names.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { storagePrefix } from "../model/storage-prefix.ts";
 import { isBelow, readListPage } from "./lists.ts";
 
 /** A space as one of its members sees it. */

@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import type { Definition } from "../model/definition.ts";
-import type { RunStatus } from "../model/runs.ts";
+import type { RunStatus } from "../model/workflows.ts";
 
 /** A node run whose next step is one process's, until its lease ends. */
 export type ClaimedStep = {

@@ -1,13 +1,12 @@
 import type { ClientBase, Pool } from "pg";
-import type { CappedPage } from "../../model/list-page.ts";
+import type { CappedPage } from "../../base/model/list-page.ts";
 import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import type { RunStatus } from "../model/runs.ts";
+import type { RunStatus } from "../model/workflows.ts";
 import { isBelow, readListPage } from "./lists.ts";
-import { IS_MEMBER, joinMember } from "./members.ts";
+import { IS_MEMBER, joinMember, type StoredUser, userOfRow } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { type StoredUser, userOfRow } from "./users.ts";
 
 /** A workflow as a member of its space sees it, without what it does. */
 export type ListedWorkflow = {

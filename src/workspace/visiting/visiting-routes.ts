@@ -1,12 +1,11 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { type HtmlPage, sendHtml } from "../../api/html-page.ts";
-import type { AddRoutes, Kernel } from "../../api/kernel.ts";
-import { Problem } from "../../api/problems.ts";
-import { beginRequest } from "../../api/request-context.ts";
-import { onGoneOf, untilGone } from "../../api/turns.ts";
-import { LINK_PATH } from "./tokens.ts";
-import { LINK_OVER, NOT_AHEAD, note, passwordForm, shownPage, UNKNOWN_LINK } from "./visit-pages.ts";
-import type { Visit, Visitor } from "./visits.ts";
+import { type HtmlPage, sendHtml } from "../../http/html-page.ts";
+import type { AddRoutes, Kernel } from "../../http/kernel.ts";
+import { Problem } from "../../http/problems.ts";
+import { beginRequest } from "../../http/request-context.ts";
+import { onGoneOf, untilGone } from "../../http/turns.ts";
+import { LINK_OVER, NOT_AHEAD, note, passwordForm, shownPage, UNKNOWN_LINK } from "./rendering.ts";
+import { LINK_PATH, type Visit, type Visitor } from "./visits.ts";
 
 /** A password of 200 characters, each of four bytes, each of them escaped. */
 const FORM_BYTES_MAX = 4_096;

@@ -1,9 +1,121 @@
+import { hash, randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
+import { promisify } from "node:util";
 import type { Pool } from "pg";
-import { linkState } from "../model/page-links.ts";
-import { countVisit, openLink } from "../store/page-visits.ts";
-import type { TryPassword } from "./password-tries.ts";
+import {
+  type Counted,
+  type CountedPolicy,
+  createRequestCounter,
+  uncountRequest,
+} from "../../base/database/rate-limits.ts";
+import { AccountPlaces } from "../../base/model/account-places.ts";
+import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
+import { addressBucket } from "../../http/rate-limits.ts";
+import { createTurns, type InTurn } from "../../http/turns.ts";
+import { linkState } from "../model/pages.ts";
+import { countVisit, type OpenedLink, openLink } from "../store/page-links.ts";
 import type { Rendering, ShownVersion } from "./rendering.ts";
-import { digestToken, TOKEN } from "./tokens.ts";
+
+/** What a link's URL ends in: 32 bytes that nobody guesses. */
+const TOKEN_BYTES = 32;
+
+/** A link's, as it is written: others are not even looked for. */
+const TOKEN = /^[\w-]{43}$/;
+
+export function newToken(): string {
+  return randomBytes(TOKEN_BYTES).toString("base64url");
+}
+
+export function digestToken(token: string): Buffer {
+  return hash("sha256", token, "buffer");
+}
+
+/** Where links are opened. */
+export const LINK_PATH = "/p";
+
+const derive = promisify<string, Uint8Array, number, ScryptOptions, Buffer>(scrypt);
+
+export const PASSWORD_CHARS_MAX = 200;
+
+/** A quarter of a second and 32 MiB. Each hash says its own, so that these can be raised. */
+const COST = { log2N: 15, r: 8, p: 3 };
+const SALT_BYTES = 16;
+const HASH_BYTES = 32;
+
+/** Of the four threads that Node has for such work: the rest of the service has the others. */
+const AT_ONCE_MAX = 3;
+/** Four passwords. Accounts that have had more lately leave one of the three to those that have not. */
+const LIGHT_MS = 1_000;
+
+/** For all passwords of a process, those that visitors try and those that authors set. */
+export function createPasswordTurns(): InTurn {
+  return createTurns(new AccountPlaces({ placesMax: AT_ONCE_MAX, lightMs: LIGHT_MS }), "a password");
+}
+
+/** In a thread of Node's pool: `scrypt$15$8$3$<salt>$<hash>`. */
+export async function hashPassword(password: string): Promise<string> {
+  const salt = randomBytes(SALT_BYTES);
+  const key = await deriveKey(password, salt, COST);
+  return ["scrypt", COST.log2N, COST.r, COST.p, salt.toString("base64"), key.toString("base64")].join("$");
+}
+
+/** Takes as long for a wrong one as for the right one. */
+async function isPassword(password: string, hashed: string): Promise<boolean> {
+  const [, log2N, r, p, salt = "", key = ""] = hashed.split("$");
+  const expected = Buffer.from(key, "base64");
+  const cost = { log2N: Number(log2N), r: Number(r), p: Number(p) };
+  return timingSafeEqual(await deriveKey(password, Buffer.from(salt, "base64"), cost), expected);
+}
+
+async function deriveKey(password: string, salt: Uint8Array, { log2N, r, p }: typeof COST): Promise<Buffer> {
+  const N = 2 ** log2N;
+  // Keyboards write é in two ways.
+  return await derive(password.normalize("NFC"), salt, HASH_BYTES, { N, r, p, maxmem: 256 * N * r });
+}
+
+/** Wrong passwords of one address for one link, and of all addresses. */
+const BY_ADDRESS: CountedPolicy = { requestsMax: 10, windowSeconds: 900 };
+const IN_ALL: CountedPolicy = { requestsMax: 200, windowSeconds: 900 };
+
+/** `limited`: there were too many wrong ones. */
+export type Tried =
+  | { readonly kind: "right" }
+  | { readonly kind: "wrong" }
+  | { readonly kind: "limited"; readonly retryAfterSeconds: number };
+
+/** @throws TemporarilyUnavailable when its turn does not come in time */
+export type TryPassword = (
+  link: OpenedLink,
+  password: string,
+  visitor: { readonly address: string; readonly gone: AbortSignal },
+) => Promise<Tried>;
+
+/** @param inTurn of everybody's passwords */
+export function createPasswordTries(pool: Pool, inTurn: InTurn): TryPassword {
+  const count = createRequestCounter(pool);
+
+  /** A try counts before it is known to be wrong: only those of one turn can be beyond the limit by chance. */
+  async function tryNow({ id, passwordHash }: OpenedLink, password: string, address: string): Promise<Tried> {
+    const all = `page-link:${id}`;
+    const own = `${all}:${addressBucket(address)}`;
+    const byAddress = await count(own, BY_ADDRESS);
+    if (byAddress.requests > BY_ADDRESS.requestsMax) return limited(byAddress);
+    // Not before: what an address is refused shuts nobody else out.
+    const inAll = await count(all, IN_ALL);
+    if (inAll.requests > IN_ALL.requestsMax) return limited(inAll);
+    if (passwordHash !== null && !(await isPassword(password, passwordHash))) return { kind: "wrong" };
+    await uncountRequest(pool, [own, all]);
+    return { kind: "right" };
+  }
+
+  return (link, password, { address, gone }) => {
+    const turn = { waitMs: ANSWER_WITHIN_MS, gone };
+    return inTurn(link.accountId, turn, () => tryNow(link, password, address));
+  };
+}
+
+function limited({ resetMs }: Counted): Tried {
+  return { kind: "limited", retryAfterSeconds: Math.max(1, Math.ceil(resetMs / 1_000)) };
+}
 
 /** What a link leads to. `over`: it opens no more; `wrong`, `limited`: of the password that was sent. */
 export type Visit =

@@ -1,10 +1,10 @@
 import type pg from "pg";
-import { wholeAccount } from "../../../src/model/reader.ts";
-import { findDelivery } from "../../../src/store/deliveries.ts";
-import { type DeliveryFilter, NO_FILTER } from "../../../src/store/delivery-filter.ts";
-import { createListDeliveries, type ListDeliveries } from "../../../src/store/delivery-pages.ts";
-import { readingFrom } from "../../../src/store/log-reader.ts";
-import { createLogPool } from "../../../src/store/pools.ts";
+import { readingFrom } from "../../../src/base/database/log-reader.ts";
+import { createLogPool } from "../../../src/base/database/pools.ts";
+import { wholeAccount } from "../../../src/base/model/reader.ts";
+import { findDelivery } from "../../../src/log/deliveries-sql.ts";
+import { type DeliveryFilter, NO_FILTER } from "../../../src/log/delivery-filter-sql.ts";
+import { createListDeliveries, type ListDeliveries } from "../../../src/log/delivery-pages-sql.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, type Figure, percentile } from "../figures.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { keepHouse } from "../../../src/dispatch/housekeeping.ts";
-import { DAY_MS } from "../../../src/model/time.ts";
-import { createGeneralPool } from "../../../src/store/pools.ts";
+import { keepHouse } from "../../../src/app/housekeeping.ts";
+import { createGeneralPool } from "../../../src/base/database/pools.ts";
+import { DAY_MS } from "../../../src/base/model/time.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, longestPauseMs } from "../figures.ts";

@@ -1,12 +1,12 @@
 // A dispatcher as `dispatch` runs it, but that nothing is counted or logged: what observing is measured against.
 import { once } from "node:events";
 import { pino } from "pino";
+import { startDispatching } from "../../../src/app/dispatch-process.ts";
 import { createEgress } from "../../../src/app/egress.ts";
-import { readConfig } from "../../../src/config/read-config.ts";
-import type { DispatchObserver } from "../../../src/dispatch/observer.ts";
-import { startDispatching } from "../../../src/dispatch/process.ts";
-import { createProcessMetrics } from "../../../src/dispatch/process-metrics.ts";
-import type { MetricsRegistry } from "../../../src/metrics/registry.ts";
+import { readConfig } from "../../../src/base/config/config.ts";
+import type { MetricsRegistry } from "../../../src/base/metrics/registry.ts";
+import type { DispatchObserver } from "../../../src/delivery/observer.ts";
+import { createProcessMetrics } from "../../../src/delivery/process-metrics.ts";
 
 const nothing = () => undefined;
 const uncounted = { of: () => ({ add: nothing, observe: nothing, set: nothing }), clear: nothing };

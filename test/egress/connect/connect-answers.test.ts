@@ -3,7 +3,7 @@ import {
   type ConnectMeaning,
   meaningOf,
   parseConnectAnswer,
-} from "../../../src/egress/connect/connect-answers.ts";
+} from "../../../src/egress/connect/proxy-connector.ts";
 
 /** By a head without its empty line. */
 function meaningOfHead(head: string): ConnectMeaning | null {

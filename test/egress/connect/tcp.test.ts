@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect, Socket } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { refuseOtherPeer } from "../../../src/egress/connect/tcp.ts";
+import { refuseOtherPeer } from "../../../src/egress/connect/direct-connector.ts";
 import { HAS_IPV6 } from "../../support/ports.ts";
 import { startTcpServer, type TestServer } from "../server.ts";
 

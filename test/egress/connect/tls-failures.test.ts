@@ -3,11 +3,11 @@ import "reflect-metadata"; // @peculiar/x509 needs it loaded first.
 import { KeyObject } from "node:crypto";
 import * as x509 from "@peculiar/x509";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import { DAY_MS } from "../../../src/base/model/time.ts";
 import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
 import { createTargetSecureContext } from "../../../src/egress/connect/tls.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
-import { DAY_MS } from "../../../src/model/time.ts";
 import {
   type CertificateAuthority,
   createCertificateAuthority,

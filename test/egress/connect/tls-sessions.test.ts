@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { TLSSocket } from "node:tls";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { openTcp } from "../../../src/egress/connect/tcp.ts";
+import { openTcp } from "../../../src/egress/connect/direct-connector.ts";
 import {
   createTargetSecureContext,
   createTlsSessions,

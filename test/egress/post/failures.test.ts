@@ -1,5 +1,11 @@
 import { errors } from "undici";
 import { describe, expect, it } from "vitest";
+import {
+  CONNECT_ERRORS,
+  isErrorCode,
+  outcomeOfErrorCode,
+  TLS_ERRORS,
+} from "../../../src/base/model/error-codes.ts";
 import { EgressProxyError } from "../../../src/egress/connect/proxy-connector.ts";
 import { TargetError, type TargetErrorCode } from "../../../src/egress/connect/target-error.ts";
 import { TransportFloodedError } from "../../../src/egress/post/connection.ts";
@@ -8,9 +14,6 @@ import {
   classifyConnectError,
   classifySlowConnect,
 } from "../../../src/egress/post/failures.ts";
-import { CONNECT_ERRORS } from "../../../src/model/connect-errors.ts";
-import { isErrorCode, outcomeOfErrorCode } from "../../../src/model/error-codes.ts";
-import { TLS_ERRORS } from "../../../src/model/tls-errors.ts";
 
 function errorWith(code: string, message = "something"): Error {
   return Object.assign(new Error(message), { code });

@@ -1,5 +1,6 @@
 import { fc, it } from "@fast-check/vitest";
 import { describe, expect } from "vitest";
+import { ATTEMPT_ERROR_CODES, outcomeOfErrorCode } from "../../../src/base/model/error-codes.ts";
 import {
   endWithAnswer,
   endWithError,
@@ -8,7 +9,6 @@ import {
   recordedHeaders,
   retryAfterOf,
 } from "../../../src/egress/post/result.ts";
-import { ATTEMPT_ERROR_CODES, outcomeOfErrorCode } from "../../../src/model/error-codes.ts";
 
 function excerpt(bytes: Buffer | string, more: { isCut?: boolean; headers?: Record<string, string> } = {}) {
   const body = Buffer.from(bytes as string);

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import pg from "pg";
-import { migrate } from "../../../src/store/migrate.ts";
+import { migrate } from "../../../src/base/database/migrate.ts";
 import type { Chance } from "../../simulation/chance.ts";
 import { OwnPostgres } from "./own-postgres.ts";
 import type { Place } from "./scenario.ts";

@@ -1,5 +1,5 @@
-import { wholeAccount } from "../../../src/model/reader.ts";
-import { replayDelivery } from "../../../src/store/replays.ts";
+import { wholeAccount } from "../../../src/base/model/reader.ts";
+import { replayDelivery } from "../../../src/log/replays-sql.ts";
 import { Chance } from "../../simulation/chance.ts";
 import type { SealpostProcess } from "../../support/sealpost-process.ts";
 import type { Cluster, TestAccount } from "./cluster.ts";

@@ -2,7 +2,7 @@
 // and frozen.
 import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../../src/postgres/embedded.ts";
+import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../../src/base/embedded/embedded.ts";
 import { childrenOf, signal } from "../../support/child-processes.ts";
 import { makeThrowAwayFolder } from "../../support/throw-away-folder.ts";
 

@@ -2,9 +2,9 @@
 
 import { deepEqual, equal, ok } from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { wholeAccount } from "../../../src/model/reader.ts";
-import { removeEndpoint, setEndpoint } from "../../../src/store/endpoints.ts";
-import { replayDelivery } from "../../../src/store/replays.ts";
+import { wholeAccount } from "../../../src/base/model/reader.ts";
+import { removeEndpoint, setEndpoint } from "../../../src/delivery/endpoint-sql.ts";
+import { replayDelivery } from "../../../src/log/replays-sql.ts";
 import type { Cluster } from "../harness/cluster.ts";
 import {
   countsOf,

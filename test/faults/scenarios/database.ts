@@ -1,7 +1,7 @@
 // A database that goes away and comes back, stands still, or lets nobody in.
 import { equal, ok } from "node:assert/strict";
 import pg from "pg";
-import { migrate } from "../../../src/store/migrate.ts";
+import { migrate } from "../../../src/base/database/migrate.ts";
 import { patience } from "../../support/time-limits.ts";
 import { ask } from "../harness/api-client.ts";
 import type { Cluster } from "../harness/cluster.ts";

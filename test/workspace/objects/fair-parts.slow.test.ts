@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, test } from "vitest";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
-import { s3Limits } from "../../../src/workspace/objects/s3-limits.ts";
+import { s3Limits } from "../../../src/workspace/objects/s3-connection.ts";
 import { openS3Store } from "../../../src/workspace/objects/s3-store.ts";
 import { expectItsTurn, GREEDY_COUNTS } from "../../support/fair-shares.ts";
 import { type S3Server, startS3Server } from "../support/s3-server.ts";

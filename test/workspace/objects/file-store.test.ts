@@ -3,8 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
-import { ObjectStoreAwayError } from "../../../src/workspace/objects/object-errors.ts";
-import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
+import { type ObjectStore, ObjectStoreAwayError } from "../../../src/workspace/objects/object-store.ts";
 import { keysIn, putBytes, readBytes, uniqueBytes } from "../support/object-bodies.ts";
 
 const KEY = "spaces/plans/a";

@@ -1,8 +1,7 @@
 import { fc, test as property } from "@fast-check/vitest";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { keyOf, pathOf } from "../../../src/workspace/objects/file-paths.ts";
-import { checkObjectKey } from "../../../src/workspace/objects/object-key.ts";
-import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
+import { keyOf, pathOf } from "../../../src/workspace/objects/file-store.ts";
+import { checkObjectKey, type ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import { keysIn, putBytes, readBytes } from "../support/object-bodies.ts";
 import { type OpenStore, storeKinds } from "../support/object-stores.ts";
 

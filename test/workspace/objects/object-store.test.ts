@@ -7,8 +7,8 @@ import {
   BodyLengthError,
   ObjectNotFoundError,
   ObjectRangeError,
-} from "../../../src/workspace/objects/object-errors.ts";
-import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
+  type ObjectStore,
+} from "../../../src/workspace/objects/object-store.ts";
 import {
   digest,
   inChunks,

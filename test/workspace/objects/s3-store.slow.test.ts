@@ -11,9 +11,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   ObjectNotFoundError,
   ObjectShareError,
+  type ObjectStore,
   ObjectStoreAwayError,
-} from "../../../src/workspace/objects/object-errors.ts";
-import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
+} from "../../../src/workspace/objects/object-store.ts";
 import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
 import { openS3Store } from "../../../src/workspace/objects/s3-store.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../../support/database-proxy.ts";

@@ -1,8 +1,7 @@
 // Steps of movers, and what is left when all is moved and removed.
 import { join } from "node:path";
 import type { Pool } from "pg";
-import { advanceMove, type Moving } from "../../../src/workspace/moving/move-step.ts";
-import { removeLoose } from "../../../src/workspace/moving/removal.ts";
+import { advanceMove, type Moving, removeLoose } from "../../../src/workspace/moving/mover.ts";
 import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import { claimMove } from "../../../src/workspace/store/moves.ts";

@@ -4,8 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
-import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
-import { s3Limits } from "../../../src/workspace/objects/s3-limits.ts";
+import { type S3Options, s3Limits } from "../../../src/workspace/objects/s3-connection.ts";
 import { openS3Store } from "../../../src/workspace/objects/s3-store.ts";
 import { startS3Server } from "./s3-server.ts";
 

@@ -2,13 +2,13 @@
 import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import { expect } from "vitest";
-import { sequenceEvents } from "../../../src/store/feed.ts";
+import { sequenceEvents } from "../../../src/feed/feed-sql.ts";
 import type { Definition, DefinitionNode } from "../../../src/workspace/model/definition.ts";
 import { createNodeSteps, type NodeSteps } from "../../../src/workspace/nodes/node-steps.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import { Runner, type RunnerOptions } from "../../../src/workspace/running/runner.ts";
 import { takeStep } from "../../../src/workspace/running/step.ts";
-import type { StepEnd } from "../../../src/workspace/running/step-end.ts";
+import type { StepEnd } from "../../../src/workspace/running/step-record.ts";
 import { findReaders, wakeAwaiting } from "../../../src/workspace/store/awaited-analyses.ts";
 import { type ClaimedStep, claimStep, makeStepsReady } from "../../../src/workspace/store/steps.ts";
 import type { Asked, AskOptions, Json } from "../../support/sealpost-api.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
-import { openConsole } from "../../../../src/app/console-link.ts";
+import { openConsole } from "../../../../src/app/console-sessions.ts";
 import { findProgram } from "../../../support/programs.ts";
 import type { SealpostProcess } from "../../../support/sealpost-process.ts";
 import type { Bench } from "../../bench.ts";

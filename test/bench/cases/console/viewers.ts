@@ -1,6 +1,6 @@
 // Viewers of an account's console, without a browser: a session each, and the pages that they open.
 import { Pool } from "undici";
-import { openConsole } from "../../../../src/app/console-link.ts";
+import { openConsole } from "../../../../src/app/console-sessions.ts";
 import { postForm, tokenOf } from "../../../support/console.ts";
 import type { SealpostProcess } from "../../../support/sealpost-process.ts";
 import type { BenchDatabase } from "../../database.ts";

@@ -1,5 +1,5 @@
-import { readConfig } from "../../../../src/config/read-config.ts";
-import { RATE_PER_SECOND_MAX } from "../../../../src/operations/replay-schema.ts";
+import { readConfig } from "../../../../src/base/config/config.ts";
+import { RATE_PER_SECOND_MAX } from "../../../../src/log/replays-api.ts";
 import { seedAbandoned } from "../../seeding.ts";
 import { countDelivered, type Flood } from "./flood.ts";
 

@@ -1,5 +1,5 @@
 // Opens the object store that its environment names.
-import { readConfig } from "../../../../src/config/read-config.ts";
+import { readConfig } from "../../../../src/base/config/config.ts";
 import { openObjectStore } from "../../../../src/workspace/objects/open-object-store.ts";
 
 const store = await openObjectStore(readConfig(process.env));

@@ -1,0 +1,124 @@
+import type { ClientBase, Pool } from "pg";
+import { inTransaction } from "../base/database/transaction.ts";
+import { createSigningSecret } from "../delivery/signing-secrets-sql.ts";
+
+export type CreatedAccount = { readonly accountId: string; readonly signingSecret: string };
+
+/** Makes an account with its first signing secret. `name`: 1 to 200 characters, for people. */
+export async function createAccount(
+  database: ClientBase | Pool,
+  name: string,
+  secretsKey: Uint8Array,
+): Promise<CreatedAccount> {
+  return await inTransaction(database, async (client) => {
+    const { rows } = await client.query<{ id: string }>(
+      "insert into sealpost.accounts (name) values ($1) returning id",
+      [name],
+    );
+    const accountId = rows[0]!.id;
+    const { secret } = await createSigningSecret(client, accountId, secretsKey);
+    return { accountId, signingSecret: secret };
+  });
+}
+
+export async function accountExists(database: ClientBase | Pool, accountId: string): Promise<boolean> {
+  const { rowCount } = await database.query({
+    name: "account_exists",
+    text: "select from sealpost.accounts where id = $1",
+    values: [accountId],
+  });
+  return rowCount === 1;
+}
+
+/** Null: there is no such account. */
+export async function findAccountName(database: Pool, accountId: string): Promise<string | null> {
+  const { rows } = await database.query<{ name: string }>({
+    name: "find_account_name",
+    text: "select name from sealpost.accounts where id = $1",
+    values: [accountId],
+  });
+  return rows[0]?.name ?? null;
+}
+
+export type StoredAccount = {
+  readonly id: string;
+  readonly name: string;
+  readonly createdAt: Date;
+  /** The cell that it has moved to; null: it is here. */
+  readonly movedTo: string | null;
+};
+
+const ACCOUNT = 'id, name, created_at as "createdAt", moved_to as "movedTo"';
+
+/** The newest first. */
+export async function listAccounts(database: ClientBase | Pool): Promise<readonly StoredAccount[]> {
+  const { rows } = await database.query<StoredAccount>(
+    `select ${ACCOUNT} from sealpost.accounts order by id desc`,
+  );
+  return rows;
+}
+
+/** False on a database that nobody has used yet. */
+export async function hasAccounts(database: ClientBase | Pool): Promise<boolean> {
+  const { rowCount } = await database.query("select from sealpost.accounts limit 1");
+  return rowCount === 1;
+}
+
+/** The oldest; null: there is none. */
+export async function findFirstAccount(database: ClientBase | Pool): Promise<StoredAccount | null> {
+  const { rows } = await database.query<StoredAccount>(
+    `select ${ACCOUNT} from sealpost.accounts order by id limit 1`,
+  );
+  return rows[0] ?? null;
+}
+
+/** A person of an account, for whom keys can act. */
+export type StoredUser = {
+  readonly id: string;
+  readonly accountId: string;
+  /** Who it is at the account's identity provider: unique within the account. */
+  readonly idpUserId: string;
+  readonly email: string;
+  /** For people. */
+  readonly name: string;
+  /** A picture; null: none. */
+  readonly imageUrl: string | null;
+  readonly createdAt: Date;
+};
+
+export type NewUser = Omit<StoredUser, "id" | "createdAt">;
+
+const USER = `id, account_id as "accountId", idp_user_id as "idpUserId", email, name, image_url as "imageUrl",
+  created_at as "createdAt"`;
+
+// Selecting from accounts, so that an unknown one is no row and not an error.
+const INSERT = `
+insert into sealpost.users (account_id, idp_user_id, email, name, image_url)
+select id, $2, $3, $4, $5 from sealpost.accounts where id = $1
+on conflict (account_id, idp_user_id) do nothing
+returning ${USER}`;
+
+/** Null: there is no such account, or it has a user of that `idpUserId` already. */
+export async function insertUser(database: Pool | ClientBase, user: NewUser): Promise<StoredUser | null> {
+  const { accountId, idpUserId, email, name, imageUrl } = user;
+  const { rows } = await database.query<StoredUser>(INSERT, [accountId, idpUserId, email, name, imageUrl]);
+  return rows[0] ?? null;
+}
+
+/** Null: there is none. */
+export async function findUser(database: Pool | ClientBase, id: string): Promise<StoredUser | null> {
+  const { rows } = await database.query<StoredUser>(`select ${USER} from sealpost.users where id = $1`, [id]);
+  return rows[0] ?? null;
+}
+
+/** The newest first. @param accountId null: of all accounts */
+export async function listUsers(
+  database: Pool | ClientBase,
+  accountId: string | null,
+): Promise<readonly StoredUser[]> {
+  const { rows } = await database.query<StoredUser>(
+    `select ${USER} from sealpost.users where $1::uuid is null or account_id = $1 order by id desc`,
+    [accountId],
+  );
+  return rows;
+}

@@ -1,0 +1,209 @@
+import { randomBytes } from "node:crypto";
+import type { Pool } from "pg";
+import { z } from "zod";
+import { displayName, id, time, timeTextOrNull } from "../api/fields.ts";
+import { read, write } from "../api/operations.ts";
+import type { DomainCode } from "../api/problems.ts";
+import {
+  API_KEY_LIFETIME_SECONDS_MAX,
+  accountScopes,
+  KEY_CLASSES,
+  type KeyClass,
+} from "../base/model/api-keys.ts";
+import { digestApiKey, formatApiKey } from "../http/api-keys.ts";
+import type { Operation } from "../http/operation.ts";
+import { emptyResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
+import { createCursors, pageOf, pageQuery } from "../http/pagination.ts";
+import { type FieldError, Problem } from "../http/problems.ts";
+import {
+  ACCOUNT_KEYS_MAX,
+  createAccountKey,
+  type KeyRefusal,
+  listAccountKeys,
+  revokeAccountKey,
+  type StoredApiKey,
+} from "./api-keys-sql.ts";
+
+const tag = "API keys";
+const path = "/v1/api-keys";
+const params = z.strictObject({ key_id: id });
+
+const members = {
+  id,
+  name: z.string().nullable(),
+  class: z.enum(KEY_CLASSES).describe("`live` in production, `test` elsewhere: a key works in one of them."),
+  scopes: z.array(z.string()),
+  user_id: id.nullable().describe("The user that it acts for; null: none, and spaces are out of its reach."),
+  created_at: time,
+  expires_at: time.nullable().describe("Null: it does not expire."),
+  revoked_at: time.nullable(),
+  last_used_at: time.nullable().describe("To the minute; null: never."),
+} as const;
+
+const ApiKey = z
+  .object(members)
+  .meta({ id: "ApiKey", description: "A key of the account, without its text, which nobody keeps." });
+
+const CreatedApiKey = z
+  .object({ ...members, api_key: z.string().describe("The key itself, shown this once.") })
+  .meta({ id: "CreatedApiKey", description: "A new key of the account." });
+
+const NewApiKey = z.strictObject({
+  name: displayName.describe("Who or what uses it: the audit log shows it beside what the key changes."),
+  scopes: z
+    .array(z.enum(accountScopes))
+    .min(1)
+    .max(accountScopes.length)
+    .describe("What it may do: scopes of the caller's own key only."),
+  expires_in_seconds: z
+    .int()
+    .min(1)
+    .max(API_KEY_LIFETIME_SECONDS_MAX)
+    .optional()
+    .describe("When it expires, at the latest with the caller's own key. Absent: with that key."),
+});
+
+export type ApiKeyDependencies = {
+  readonly pool: Pool;
+  /** Of the keys that the API makes: those of this environment. */
+  readonly apiKeyBrand: string;
+  readonly apiKeyClass: KeyClass;
+};
+
+/** An account's keys, managed with one of them, or with a staff key in its name; a user's with one of that user. */
+export function apiKeyOperations({
+  pool,
+  apiKeyBrand,
+  apiKeyClass,
+}: ApiKeyDependencies): readonly Operation[] {
+  const cursors = createCursors(id);
+  return [
+    read({
+      key: "api_keys.list",
+      tag,
+      summary: "List API keys",
+      description:
+        "The account's keys, newest first, those that are revoked or have expired included. With a key that acts " +
+        "for a user: that user's.",
+      method: "GET",
+      path,
+      scope: "keys:write",
+      query: z.strictObject(pageQuery),
+      response: jsonResponse(200, pageOf(ApiKey)),
+      handle: async ({ accountId, caller, query }) => {
+        const belowId = cursors.read(query.cursor, accountId);
+        const page = await listAccountKeys(pool, accountId, caller.userId, belowId, query.limit);
+        return { body: cursors.pageBody(page, accountId, keyBody) };
+      },
+    }),
+    write({
+      key: "api_keys.create",
+      tag,
+      summary: "Issue an API key",
+      description:
+        "Makes a key of the account, and shows it this once; a repeat under the same Idempotency-Key shows it " +
+        "again, for a day. It has no scope that the caller's own key lacks, and does not outlive that key: 403. It " +
+        "acts for the same user as that key, or like it for none. " +
+        `An account has at most ${ACCOUNT_KEYS_MAX} keys that are valid or were made within a day; so has each user.`,
+      method: "POST",
+      path,
+      scope: "keys:write",
+      risk: "irreversible",
+      mode: "sync",
+      idempotency: "key_required",
+      holdsSecret: true,
+      body: jsonBody(NewApiKey),
+      audit: (_, { body: { id: key_id, name, scopes, user_id, expires_at } }) => ({
+        key_id,
+        name,
+        scopes,
+        user_id,
+        expires_at,
+      }),
+      response: jsonResponse(201, CreatedApiKey),
+      errors: ["exceeds_own_key", "too_many_api_keys"],
+      handle: async ({ accountId, caller, body, problem }, tx) => {
+        const text = formatApiKey(apiKeyBrand, apiKeyClass, randomBytes(32));
+        const created = await createAccountKey(tx, accountId, caller, {
+          digest: digestApiKey(text),
+          class: apiKeyClass,
+          name: body.name,
+          scopes: [...new Set(body.scopes)].sort(),
+          expiresInSeconds: body.expires_in_seconds ?? null,
+        });
+        switch (created.outcome) {
+          case "created":
+            return { body: { ...keyBody(created.key), api_key: text } };
+          case "too_many":
+            throw problem("too_many_api_keys");
+          default:
+            throw problemOf(created, "body.scopes");
+        }
+      },
+    }),
+    write({
+      key: "api_keys.revoke",
+      tag,
+      summary: "Revoke an API key",
+      description:
+        "Ends a key of the account at once and for good: the caller's own too, whose last request this is. 403 " +
+        "for a key with scopes that the caller's own lacks. To a key that acts for a user other users' keys, and the " +
+        "account's, are unknown. Revoking it again changes nothing.",
+      method: "DELETE",
+      path: `${path}/{key_id}`,
+      scope: "keys:write",
+      risk: "irreversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params,
+      audit: ({ params }) => ({ key_id: params.key_id }),
+      response: emptyResponse(),
+      errors: ["not_found", "exceeds_own_key"],
+      handle: async ({ accountId, caller, params, problem }, tx) => {
+        const revoked = await revokeAccountKey(tx, accountId, caller, params.key_id);
+        switch (revoked.outcome) {
+          case "revoked":
+            return;
+          case "not_found":
+            throw problem("not_found");
+          default:
+            throw problemOf(revoked, "params.key_id");
+        }
+      },
+    }),
+  ];
+}
+
+/** @param place of the request's field that names the scopes, or the key that has them */
+function problemOf(refusal: KeyRefusal, place: string): Problem {
+  switch (refusal.outcome) {
+    // As it would be refused now.
+    case "caller_ended":
+      return new Problem("unauthorized");
+    case "exceeds_caller": {
+      const errors: FieldError[] = refusal.scopes.map((scope) => {
+        return { path: place, message: `Your own key lacks the scope ${scope}.` };
+      });
+      if (refusal.outlives) {
+        errors.push({ path: "body.expires_in_seconds", message: "Your own key expires before that." });
+      }
+      return new Problem("exceeds_own_key" satisfies DomainCode, { errors });
+    }
+    default:
+      throw new Error(`Unknown refusal ${JSON.stringify(refusal satisfies never)}`);
+  }
+}
+
+function keyBody(key: StoredApiKey): z.output<typeof ApiKey> {
+  return {
+    id: key.id,
+    name: key.name,
+    class: key.class,
+    scopes: [...key.scopes],
+    user_id: key.userId,
+    created_at: key.createdAt.toISOString(),
+    expires_at: timeTextOrNull(key.expiresAt?.getTime() ?? null),
+    revoked_at: timeTextOrNull(key.revokedAt?.getTime() ?? null),
+    last_used_at: timeTextOrNull(key.lastUsedAt?.getTime() ?? null),
+  };
+}

@@ -1,0 +1,314 @@
+import type { ClientBase, Pool } from "pg";
+import type { KeyClass } from "../base/model/api-keys.ts";
+import { cutPage, type ListPage } from "../base/model/list-page.ts";
+
+/** A key as it is stored: everything but the key. */
+export type StoredApiKey = {
+  readonly id: string;
+  /** Null: a staff key, good for every account. */
+  readonly accountId: string | null;
+  /** The user that it acts for; null: none. */
+  readonly userId: string | null;
+  readonly class: KeyClass;
+  readonly name: string | null;
+  readonly scopes: ReadonlySet<string>;
+  readonly createdAt: Date;
+  /** Null: it does not expire. */
+  readonly expiresAt: Date | null;
+  /** Null: it was not revoked. */
+  readonly revokedAt: Date | null;
+  /** To the minute; null: never. */
+  readonly lastUsedAt: Date | null;
+};
+
+const milliseconds = (column: string) => `extract(epoch from ${column}) * 1000`;
+
+// Every request asks for it: as one JSON value, because the driver takes longer over ten columns than all else takes.
+// In the order of `KeyColumns`.
+const KEY = `json_build_array(id, account_id, class, name, scopes, ${milliseconds("created_at")},
+  ${milliseconds("expires_at")}, ${milliseconds("revoked_at")}, ${milliseconds("last_used_at")}, user_id) as key`;
+
+// Selecting from accounts, so that an unknown one is no row and not an error; a staff key has none to look for.
+const INSERT = `
+insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at, user_id)
+select $1, $2, $3, $4, $5, now() + $6::float8 * interval '1 second', $7
+where $1::uuid is null or exists (select from sealpost.accounts where id = $1)
+returning id`;
+
+/** Returns the key's id; null for an unknown account. */
+export async function insertApiKey(
+  database: Pool | ClientBase,
+  key: {
+    readonly accountId: string | null;
+    /** A user of the account; absent: it acts for none. */
+    readonly userId?: string | null;
+    /** SHA-256 of the key's whole text. */
+    readonly digest: Buffer;
+    readonly class: KeyClass;
+    readonly name: string | null;
+    readonly scopes: readonly string[];
+    /** From now; null: it does not expire. */
+    readonly expiresInSeconds: number | null;
+  },
+): Promise<string | null> {
+  const { rows } = await database.query<{ id: string }>(INSERT, [
+    key.accountId,
+    key.digest,
+    key.class,
+    key.name,
+    key.scopes,
+    key.expiresInSeconds,
+    key.userId ?? null,
+  ]);
+  return rows[0]?.id ?? null;
+}
+
+/** Finds a key, revoked and expired ones included, by the SHA-256 of its whole text; null when there is none. */
+export async function findApiKey(database: Pool | ClientBase, digest: Buffer): Promise<StoredApiKey | null> {
+  const { rows } = await database.query<KeyRow>({
+    name: "find_api_key",
+    text: `select ${KEY} from sealpost.api_keys where digest = $1`,
+    values: [digest],
+  });
+  return rows[0] ? fromColumns(rows[0].key) : null;
+}
+
+/** Whether a key is good now: a transaction that began long after its request asks again. */
+export async function isApiKeyGood(tx: ClientBase, id: string): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `select from sealpost.api_keys
+     where id = $1 and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())`,
+    [id],
+  );
+  return rowCount === 1;
+}
+
+const NOTE_USE = `
+update sealpost.api_keys set last_used_at = now()
+where id = $1 and (last_used_at is null or last_used_at < now() - interval '1 minute')`;
+
+/** Notes that a key was used now, at most once a minute. */
+export async function noteApiKeyUse(database: Pool | ClientBase, id: string): Promise<void> {
+  await database.query({ name: "note_api_key_use", text: NOTE_USE, values: [id] });
+}
+
+/** A key as it is listed: with its digest in hex, and the cell that its account has moved to (null: it is here). */
+export type ListedApiKey = StoredApiKey & { readonly sha256: string; readonly movedTo: string | null };
+
+/** The newest first. @param accountId null: of all accounts and staff */
+export async function listApiKeys(
+  database: Pool | ClientBase,
+  accountId: string | null,
+): Promise<ListedApiKey[]> {
+  const text = `
+    select ${KEY}, encode(digest, 'hex') as sha256,
+      (select moved_to from sealpost.accounts where accounts.id = api_keys.account_id) as moved_to
+    from sealpost.api_keys
+    where $1::uuid is null or account_id = $1
+    order by id desc`;
+  type Row = KeyRow & { sha256: string; moved_to: string | null };
+  const { rows } = await database.query<Row>(text, [accountId]);
+  return rows.map(({ key, sha256, moved_to }) => ({ ...fromColumns(key), sha256, movedTo: moved_to }));
+}
+
+/** Whose key it is, and when it was revoked, now or earlier: the first time stays. Null for an unknown key. */
+export async function revokeApiKey(
+  database: Pool | ClientBase,
+  id: string,
+): Promise<{ readonly accountId: string | null; readonly revokedAt: Date } | null> {
+  const text = `
+    update sealpost.api_keys set revoked_at = coalesce(revoked_at, now()) where id = $1
+    returning account_id as "accountId", revoked_at as "revokedAt"`;
+  const { rows } = await database.query<{ accountId: string | null; revokedAt: Date }>(text, [id]);
+  return rows[0] ?? null;
+}
+
+export type KeyRow = { key: KeyColumns };
+
+export type KeyColumns = [
+  id: string,
+  accountId: string | null,
+  keyClass: KeyClass,
+  name: string | null,
+  scopes: string[],
+  createdAtMs: number,
+  expiresAtMs: number | null,
+  revokedAtMs: number | null,
+  lastUsedAtMs: number | null,
+  userId: string | null,
+];
+
+function fromColumns(key: KeyColumns): StoredApiKey {
+  return {
+    id: key[0],
+    accountId: key[1],
+    class: key[2],
+    name: key[3],
+    scopes: new Set(key[4]),
+    createdAt: new Date(key[5]),
+    expiresAt: dateOrNull(key[6]),
+    revokedAt: dateOrNull(key[7]),
+    lastUsedAt: dateOrNull(key[8]),
+    userId: key[9],
+  };
+}
+
+function dateOrNull(ms: number | null): Date | null {
+  return ms === null ? null : new Date(ms);
+}
+
+/**
+ * Keys of one account that act for the same user, or for none, and are valid or were made within a day: nobody needs
+ * more, somebody who makes and revokes keys in a loop fills no table, and no user takes the account's places.
+ */
+export const ACCOUNT_KEYS_MAX = 100;
+
+/** Why the key of a caller may not do what it asked for; nothing was done. */
+export type KeyRefusal =
+  /** Revoked or expired since the request was let in. */
+  | { readonly outcome: "caller_ended" }
+  /** It would take scopes that the caller lacks, or a longer life than its own. */
+  | { readonly outcome: "exceeds_caller"; readonly scopes: readonly string[]; readonly outlives: boolean };
+
+type Caller = { readonly scopes: readonly string[]; readonly outlives: boolean };
+
+/** The caller's key, and what it may be used for here: a session may have less than its key. */
+export type CallingKey = {
+  readonly keyId: string;
+  readonly scopes: ReadonlySet<string>;
+  /** The user that it acts for here; null: none. */
+  readonly userId: string | null;
+};
+
+/**
+ * The caller's key, which cannot be revoked before the transaction ends: whoever revokes it sees all that it has made.
+ * The account is locked first, so that keys of one account that change each other take turns. Null: it has ended.
+ */
+async function lockCaller(
+  client: ClientBase,
+  accountId: string,
+  { keyId, scopes: usable }: CallingKey,
+  expiresInSeconds: number | null,
+): Promise<Caller | null> {
+  await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
+  const { rows } = await client.query<Caller>(
+    `select scopes, coalesce(now() + $2::float8 * interval '1 second' > expires_at, false) as outlives
+     from sealpost.api_keys
+     where id = $1 and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())
+     for share`,
+    [keyId, expiresInSeconds],
+  );
+  const [found] = rows;
+  return found === undefined ? null : { ...found, scopes: found.scopes.filter((scope) => usable.has(scope)) };
+}
+
+export type NewAccountKey = {
+  /** SHA-256 of the key's whole text. */
+  readonly digest: Buffer;
+  readonly class: KeyClass;
+  readonly name: string;
+  readonly scopes: readonly string[];
+  /** From now; null: as long as the caller's key. */
+  readonly expiresInSeconds: number | null;
+};
+
+/**
+ * Makes a key of the account that can do no more, and for no longer, than the caller's, which may be a staff key. It
+ * acts for the caller's user, or like it for none: nobody can choose in whose name a key acts.
+ */
+export async function createAccountKey(
+  client: ClientBase,
+  accountId: string,
+  callingKey: CallingKey,
+  key: NewAccountKey,
+): Promise<
+  { readonly outcome: "created"; readonly key: StoredApiKey } | { outcome: "too_many" } | KeyRefusal
+> {
+  const caller = await lockCaller(client, accountId, callingKey, key.expiresInSeconds);
+  if (caller === null) return { outcome: "caller_ended" };
+  const scopes = missingScopes(key.scopes, caller);
+  if (scopes.length > 0 || caller.outlives) {
+    return { outcome: "exceeds_caller", scopes, outlives: caller.outlives };
+  }
+  const { rows } = await client.query<{ n: number }>(
+    `select count(*)::integer as n from sealpost.api_keys
+     where account_id = $1 and user_id is not distinct from $2 and (created_at > now() - interval '1 day'
+       or revoked_at is null and (expires_at is null or expires_at > now()))`,
+    [accountId, callingKey.userId],
+  );
+  if (rows[0]!.n >= ACCOUNT_KEYS_MAX) return { outcome: "too_many" };
+  const inserted = await client.query<KeyRow>(
+    `insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at, user_id)
+     select $1, $2, $3, $4, $5, coalesce(now() + $6::float8 * interval '1 second', caller.expires_at), $8
+     from sealpost.api_keys as caller where caller.id = $7
+     returning ${KEY}`,
+    [
+      accountId,
+      key.digest,
+      key.class,
+      key.name,
+      key.scopes,
+      key.expiresInSeconds,
+      callingKey.keyId,
+      callingKey.userId,
+    ],
+  );
+  return { outcome: "created", key: fromColumns(inserted.rows[0]!.key) };
+}
+
+/**
+ * Revokes a key of the account, the caller's own too, unless it can do more than the caller's. For a caller that acts
+ * for a user there are no keys but that user's.
+ */
+export async function revokeAccountKey(
+  client: ClientBase,
+  accountId: string,
+  callingKey: CallingKey,
+  keyId: string,
+): Promise<{ readonly outcome: "revoked" } | { readonly outcome: "not_found" } | KeyRefusal> {
+  const caller = await lockCaller(client, accountId, callingKey, null);
+  if (caller === null) return { outcome: "caller_ended" };
+  const { rows } = await client.query<{ scopes: string[] }>(
+    "select scopes from sealpost.api_keys where account_id = $1 and id = $2 and ($3::uuid is null or user_id = $3)",
+    [accountId, keyId, callingKey.userId],
+  );
+  const [found] = rows;
+  if (found === undefined) return { outcome: "not_found" };
+  const scopes = missingScopes(found.scopes, caller);
+  if (scopes.length > 0) return { outcome: "exceeds_caller", scopes, outlives: false };
+  await client.query("update sealpost.api_keys set revoked_at = coalesce(revoked_at, now()) where id = $1", [
+    keyId,
+  ]);
+  return { outcome: "revoked" };
+}
+
+/**
+ * Keys of the account, revoked and expired ones too, newest first.
+ * @param userId of that user alone; null: of everybody @param belowId null: from the newest
+ */
+export async function listAccountKeys(
+  database: Pool | ClientBase,
+  accountId: string,
+  userId: string | null,
+  belowId: string | null,
+  limit: number,
+): Promise<ListPage<StoredApiKey>> {
+  const { rows } = await database.query<{ key: KeyColumns | null; total: number }>(
+    `select page.key, counted.total from
+      (select count(*)::integer as total from sealpost.api_keys
+        where account_id = $1 and ($4::uuid is null or user_id = $4)) as counted
+      left join (
+        select id, ${KEY} from sealpost.api_keys
+        where account_id = $1 and ($4::uuid is null or user_id = $4) and ($2::uuid is null or id < $2)
+        order by id desc limit $3
+      ) as page on true
+      order by page.id desc`,
+    [accountId, belowId, limit + 1, userId],
+  );
+  const found = rows.flatMap(({ key }) => (key === null ? [] : [fromColumns(key)]));
+  return { ...cutPage(found, limit, ({ id }) => id), total: rows[0]?.total ?? 0 };
+}
+
+function missingScopes(wanted: readonly string[], { scopes }: Caller): readonly string[] {
+  return wanted.filter((scope) => !scopes.includes(scope));
+}

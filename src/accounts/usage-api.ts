@@ -1,0 +1,76 @@
+import type { Pool } from "pg";
+import { z } from "zod";
+import { time } from "../api/fields.ts";
+import { type ApiPart, read } from "../api/operations.ts";
+import { readStorage } from "../base/database/storage.ts";
+import { STORAGE_KINDS, type StorageUse } from "../base/model/storage.ts";
+import type { Operation } from "../http/operation.ts";
+import { jsonResponse } from "../http/operation-io.ts";
+
+const bytes = z.int().min(0);
+
+const Usage = z
+  .object({
+    analyses_counted_at: time.describe(
+      "What was published until then is counted, unless its transaction was still open; about half a minute ago.",
+    ),
+    storage: z.array(
+      z.object({
+        kind: z
+          .enum(STORAGE_KINDS)
+          .describe(
+            "`analyses` with 2 KiB each for the log, and its attempts; `replays` that are kept, 256 bytes for each " +
+              "delivery that they have started or may start; `answers` to today's writes (UTC), kept for their " +
+              "Idempotency-Keys; `documents`, uploads under way included; `leftovers` of renames and uploads, " +
+              "which are removed soon; `pages` with their versions; `workflows` with theirs; `runs` with their " +
+              "items, ended ones included.",
+          ),
+        bytes: bytes.describe("Stored now. Rows count 1 KiB besides what is in them."),
+        bytes_max: bytes
+          .nullable()
+          .describe("What is more is refused: 409 `storage_full`. Null: any amount."),
+        bytes_left: bytes.nullable(),
+      }),
+    ),
+  })
+  .meta({ id: "Usage", description: "What the account stores, by kind, and what it may." });
+
+export type UsageDependencies = {
+  readonly pool: Pool;
+};
+
+/** What an account uses. @param parts of which each adds what its area stores */
+export function usageOperations(
+  { pool }: UsageDependencies,
+  parts: readonly ApiPart[],
+): readonly Operation[] {
+  return [
+    read({
+      key: "usage.get",
+      tag: "Usage",
+      summary: "Get what the account stores",
+      description:
+        "How many bytes of each kind the account stores, how many it may, and what is left. 403 for keys that act " +
+        "for a user: it counts over the whole account.",
+      method: "GET",
+      path: "/v1/usage",
+      scope: "usage:read",
+      isOfAccount: true,
+      response: jsonResponse(200, Usage),
+      handle: async ({ accountId }) => {
+        const { uses, analysesCountedAt } = await readStorage(pool, accountId);
+        const ofParts = await Promise.all(parts.map((part) => part.readStorage?.(accountId) ?? []));
+        const all = new Map([...uses, ...ofParts.flat()].map((use) => [use.kind, use]));
+        const listed = STORAGE_KINDS.flatMap((kind) => all.get(kind) ?? []);
+        return {
+          body: { analyses_counted_at: analysesCountedAt.toISOString(), storage: listed.map(useBody) },
+        };
+      },
+    }),
+  ];
+}
+
+function useBody({ kind, bytes, bytesMax }: StorageUse) {
+  const bytes_left = bytesMax === null ? null : Math.max(bytesMax - bytes, 0);
+  return { kind, bytes, bytes_max: bytesMax, bytes_left };
+}

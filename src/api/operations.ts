@@ -1,0 +1,32 @@
+import type { FindOrigin } from "../base/model/events.ts";
+import type { FindSpaces } from "../base/model/reader.ts";
+import type { StorageUse } from "../base/model/storage.ts";
+import { operationDefiners } from "../http/define-operation.ts";
+import type { AddRoutes } from "../http/kernel.ts";
+import type { OpenApiInfo } from "../http/openapi.ts";
+import type { Operation, Transaction } from "../http/operation.ts";
+import type { ProblemCatalogue } from "../http/problems.ts";
+import type { DomainCode } from "./problems.ts";
+
+/** The ways to declare an operation of this service. */
+export const { read, staffRead, write, batchedWrite, callOut } = operationDefiners<DomainCode>();
+
+/** What one area of the service adds to its API. */
+export type ApiPart = Pick<OpenApiInfo, "pages" | "sends" | "tags"> & {
+  /** What it is for, in a sentence. */
+  readonly about: string;
+  /** In the order of the reference. */
+  readonly operations: readonly Operation[];
+  /** Codes that they add to those of src/http/problems.ts. */
+  readonly problems: ProblemCatalogue;
+  /** Pages beside the operations; absent: it has none. */
+  readonly addRoutes?: AddRoutes;
+  /** What made an analysis, for those that the area makes itself; absent: it makes none. */
+  readonly findOrigin?: FindOrigin;
+  /** What an account stores of the area's; absent: nothing but what is counted for every installation. */
+  readonly readStorage?: (accountId: string) => Promise<readonly StorageUse[]>;
+  /** Spaces of the area that a user is a member of; absent: it has none. */
+  readonly findSpaces?: FindSpaces<Transaction>;
+  /** Lets go of what the operations hold, once nothing is asked of them any more; absent: they hold nothing. */
+  readonly close?: () => Promise<void>;
+};

@@ -1,0 +1,72 @@
+import { type Command, InvalidArgumentError } from "@commander-js/extra-typings";
+import { actorFilter, entryBody } from "../../accounts/audit-api.ts";
+import { listAuditEntries, type StoredAuditEntry } from "../../accounts/audit-sql.ts";
+import { ACTOR_KINDS } from "../../base/model/audit.ts";
+import { withDatabase } from "../database.ts";
+import { printResult } from "../output.ts";
+import type { ProcessContext } from "../process-context.ts";
+import { parseId, parseWholeNumber } from "./options.ts";
+
+const ENTRIES_MAX = 10_000;
+const ENTRIES_DEFAULT = 100;
+
+export function addAuditCommands(program: Command, context: ProcessContext): void {
+  program
+    .command("audit")
+    .description("see who changed what")
+    .command("list")
+    .description("list changes through the API and the command line, newest first")
+    .option("--account <id>", "only of this account (default: all, and what concerns none)", parseId)
+    .option("--operation <key>", "only of this operation, such as webhooks.endpoint.set")
+    .option("--actor <actor>", `a key's id, or ${ACTOR_KINDS.join(", ")}`, parseActor)
+    .option("--after <time>", "only from this time on, such as 2026-11-22T10:00Z", parseTime)
+    .option("--before <time>", "only before this time", parseTime)
+    .option("--limit <n>", "how many at most", parseWholeNumber(1, ENTRIES_MAX), ENTRIES_DEFAULT)
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool) => {
+        const filter = {
+          accountId: options.account ?? null,
+          operationKey: options.operation ?? null,
+          ...actorFilter(options.actor ?? null),
+          createdAfter: options.after ?? null,
+          createdBefore: options.before ?? null,
+        };
+        const entries: StoredAuditEntry[] = [];
+        let belowId: string | null = null;
+        do {
+          const left = options.limit - entries.length;
+          const page: Awaited<ReturnType<typeof listAuditEntries>> = await listAuditEntries(
+            pool,
+            filter,
+            belowId,
+            left,
+          );
+          entries.push(...page.items);
+          belowId = page.next;
+        } while (belowId !== null && entries.length < options.limit);
+        const value = entries.map((entry) => ({ account_id: entry.accountId, ...entryBody(entry, true) }));
+        const text = value.map(entryText).join("\n");
+        printResult(context, options, value, text || "Nothing has been changed.");
+      }),
+    );
+}
+
+function entryText(entry: { readonly account_id: string | null } & ReturnType<typeof entryBody>): string {
+  const { at, account_id, operation, actor, details } = entry;
+  const key = actor.key_id === null ? "" : ` ${actor.name ?? "(unnamed)"} ${actor.key_id}`;
+  const account = account_id === null ? "no account" : `account ${account_id}`;
+  return `${at}  ${account}  ${operation}  ${actor.kind}${key}  ${JSON.stringify(details)}`;
+}
+
+function parseActor(text: string): string {
+  return ACTOR_KINDS.some((kind) => kind === text) ? text : parseId(text);
+}
+
+/** With its zone: the times of the log are UTC, and a terminal may be elsewhere. */
+function parseTime(text: string): Date {
+  const isWhole = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)$/.test(text);
+  const time = Date.parse(text);
+  if (isWhole && time >= 0) return new Date(time);
+  throw new InvalidArgumentError("It must be a time with its zone, such as 2026-11-22T10:00Z.");
+}

@@ -1,0 +1,228 @@
+import { type Command, InvalidArgumentError } from "@commander-js/extra-typings";
+import type { ClientBase, Pool } from "pg";
+import { findUser, insertUser, listUsers, type StoredUser } from "../../accounts/accounts-sql.ts";
+import { listApiKeys, revokeApiKey, type StoredApiKey } from "../../accounts/api-keys-sql.ts";
+import { readCell } from "../../base/database/cells.ts";
+import {
+  API_KEY_LIFETIME_SECONDS_MAX,
+  isAccountsOwnScope,
+  isStaffScope,
+  scopes,
+} from "../../base/model/api-keys.ts";
+import { USER_CREATED } from "../../base/model/audit.ts";
+import { judgeMailAddress } from "../../base/model/formats.ts";
+import { findMovedTo } from "../../cells/moves-sql.ts";
+import { changeAudited, issueApiKey } from "../create-api-key.ts";
+import { requireAccount, withDatabase } from "../database.ts";
+import { inColumns, printResult, UsageError } from "../output.ts";
+import type { ProcessContext } from "../process-context.ts";
+import { parseId, parseName, parseSeconds } from "./options.ts";
+
+const IMAGE_URL_CHARS_MAX = 2_048;
+
+export function addUserCommands(program: Command, context: ProcessContext): void {
+  const user = program.command("user").description("manage the users of an account, for whom keys can act");
+  user
+    .command("create")
+    .description("add a user to an account")
+    .requiredOption("--account <id>", "account that the user belongs to", parseId)
+    .requiredOption("--idp-user-id <id>", "id of the user at the account's identity provider", parseName)
+    .requiredOption("--email <address>", "mail address", parseAddress)
+    .requiredOption("--name <name>", "display name", parseName)
+    .option("--image-url <url>", "https URL of a picture", parseImageUrl)
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool) => {
+        const { account: accountId, idpUserId, email, name, imageUrl = null } = options;
+        await requireAccount(pool, accountId);
+        const create = async (tx: ClientBase) => {
+          const created = await insertUser(tx, { accountId, idpUserId, email, name, imageUrl });
+          if (created !== null) return created;
+          throw new UsageError(
+            `Account ${accountId} has a user with that --idp-user-id already; \`sealpost user list\` lists all users.`,
+          );
+        };
+        // Not the address: the audit log is kept longer than people stay.
+        const told = ({ id }: StoredUser) => ({
+          accountId,
+          details: { user_id: id, idp_user_id: idpUserId },
+        });
+        const created = await changeAudited(pool, USER_CREATED, create, told);
+        printResult(context, options, userFields(created), inColumns({ user: created.id }));
+      }),
+    );
+  user
+    .command("list")
+    .description("list users, newest first")
+    .option("--account <id>", "only of this account (default: all)", parseId)
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool) => {
+        const users = await listUsers(pool, options.account ?? null);
+        const text = users.map(userText).join("\n");
+        printResult(context, options, users.map(userFields), text || "No users yet.");
+      }),
+    );
+}
+
+function parseAddress(text: string): string {
+  const judged = judgeMailAddress(text);
+  if (judged.isAllowed) return judged.address;
+  throw new InvalidArgumentError(judged.message);
+}
+
+function parseImageUrl(text: string): string {
+  if (text.length <= IMAGE_URL_CHARS_MAX && URL.canParse(text) && new URL(text).protocol === "https:") {
+    return new URL(text).href;
+  }
+  throw new InvalidArgumentError(`It must be an https URL of at most ${IMAGE_URL_CHARS_MAX} characters.`);
+}
+
+function userFields(user: StoredUser) {
+  return {
+    user_id: user.id,
+    account_id: user.accountId,
+    idp_user_id: user.idpUserId,
+    email: user.email,
+    name: user.name,
+    image_url: user.imageUrl,
+    created_at: user.createdAt.toISOString(),
+  };
+}
+
+function userText(user: StoredUser): string {
+  return `${user.id}  account ${user.accountId}  ${user.idpUserId}  ${user.name}  ${user.email}`;
+}
+
+export function addKeyCommands(program: Command, context: ProcessContext): void {
+  const key = program.command("key").description("manage API keys");
+  key
+    .command("create")
+    .description("issue an API key; it is shown only once")
+    .option("--account <id>", "account that the key belongs to; or use --user or --staff", parseId)
+    .option("--user <id>", "user that the key acts for, in the user's account", parseId)
+    .option("--staff", "key for support staff, who name the account in each request")
+    .requiredOption("--scopes <a,b>", `comma-separated: ${scopes.join(", ")}`)
+    .option("--name <name>", "display name", parseName)
+    .option(
+      "--expires-in <time>",
+      "lifetime, such as 90d (default: unlimited)",
+      parseSeconds(API_KEY_LIFETIME_SECONDS_MAX),
+    )
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool, config) => {
+        const owners = [options.account, options.user, options.staff].filter((one) => one !== undefined);
+        if (owners.length !== 1) throw new UsageError("Use one of --account ID, --user ID and --staff.");
+        const accountId = options.user === undefined ? options.account : await accountOf(pool, options.user);
+        const keyScopes = parseScopes(options.scopes);
+        const staffScope = keyScopes.find(isStaffScope);
+        if (staffScope !== undefined && options.staff === undefined) {
+          throw new UsageError(`The scope ${staffScope} goes across accounts: use it with --staff.`);
+        }
+        const ownScope = keyScopes.find(isAccountsOwnScope);
+        if (ownScope !== undefined && options.user !== undefined) {
+          throw new UsageError(
+            `The scope ${ownScope} is for what is the account's, not one user's: use it with --account.`,
+          );
+        }
+        const { keyId, apiKey } = await issueApiKey(pool, config, {
+          accountId: accountId ?? null,
+          userId: options.user ?? null,
+          name: options.name ?? null,
+          scopes: keyScopes,
+          expiresInSeconds: options.expiresIn ?? null,
+        });
+        const text = inColumns({ id: keyId, "API key": apiKey });
+        printResult(context, options, { key_id: keyId, api_key: apiKey }, text);
+      }),
+    );
+  key
+    .command("list")
+    .description("list API keys, newest first; the keys themselves are not stored")
+    .option("--account <id>", "only of this account (default: all keys, staff included)", parseId)
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool) => {
+        const keys = await listApiKeys(pool, options.account ?? null);
+        const cell = await readCell(pool);
+        const value = keys.map((key) => {
+          return { ...keyFields(key), sha256: key.sha256, cell, moved_to: key.movedTo };
+        });
+        const text = keys.map(keyText).join("\n");
+        printResult(context, options, value, text || "No API keys yet.");
+      }),
+    );
+  key
+    .command("revoke")
+    .description("revoke an API key at once")
+    .argument("<key-id>", "the id of the key, not the key itself", parseId)
+    .option("--json", "print JSON, even on a terminal")
+    .action((id, options) =>
+      withDatabase(context, async (pool) => {
+        const revoke = async (tx: ClientBase) => {
+          const revoked = await revokeApiKey(tx, id);
+          if (revoked !== null) {
+            const { accountId } = revoked;
+            return { ...revoked, movedTo: accountId === null ? null : await findMovedTo(tx, accountId) };
+          }
+          throw new UsageError(`There is no API key ${id}; \`sealpost key list\` lists all keys.`);
+        };
+        const { revokedAt, movedTo } = await changeAudited(
+          pool,
+          "api_keys.revoke",
+          revoke,
+          ({ accountId }) => ({
+            accountId,
+            details: { key_id: id },
+          }),
+        );
+        const value = { key_id: id, revoked_at: revokedAt.toISOString() };
+        printResult(context, options, value, `Revoked at ${value.revoked_at}.`);
+        if (movedTo !== null) {
+          context.stderr.write(
+            `Its account is in the cell "${movedTo}", or on its way there: revoke the key there, too.\n`,
+          );
+        }
+      }),
+    );
+}
+
+/** @throws UsageError for an unknown user */
+async function accountOf(pool: Pool, userId: string): Promise<string> {
+  const user = await findUser(pool, userId);
+  if (user !== null) return user.accountId;
+  throw new UsageError(`There is no user ${userId}; \`sealpost user list\` lists all users.`);
+}
+
+/** @throws UsageError for an unknown scope */
+function parseScopes(text: string): readonly string[] {
+  const chosen = [...new Set(text.split(",").map((scope) => scope.trim()))].sort();
+  const unknown = chosen.find((scope) => !scopes.some((known) => known === scope));
+  if (unknown === undefined) return chosen;
+  throw new UsageError(`Unknown scope "${unknown}": use ${scopes.join(", ")}.`);
+}
+
+function keyFields(key: StoredApiKey) {
+  return {
+    key_id: key.id,
+    account_id: key.accountId,
+    user_id: key.userId,
+    name: key.name,
+    class: key.class,
+    scopes: [...key.scopes],
+    created_at: key.createdAt.toISOString(),
+    expires_at: key.expiresAt?.toISOString() ?? null,
+    revoked_at: key.revokedAt?.toISOString() ?? null,
+    last_used_at: key.lastUsedAt?.toISOString() ?? null,
+  };
+}
+
+function keyText(key: StoredApiKey): string {
+  const state = key.revokedAt
+    ? `revoked ${key.revokedAt.toISOString()}`
+    : `expires ${key.expiresAt?.toISOString() ?? "never"}`;
+  const user = key.userId ? ` user ${key.userId}` : "";
+  const owner = key.accountId ? `account ${key.accountId}${user}` : "staff";
+  return `${key.id}  ${owner}  ${key.name ?? "(unnamed)"}  ${[...key.scopes].join(",")}  ${state}`;
+}

@@ -1,0 +1,104 @@
+import type { Command } from "@commander-js/extra-typings";
+import { LINK_SECONDS } from "../../base/model/console.ts";
+import { openConsole } from "../console-sessions.ts";
+import { loadSecretsKey, prepareDatabase, requireAccount, withDatabase } from "../database.ts";
+import { runDemo } from "../demo/demo.ts";
+import { runAreaSteps, runDispatcher, runQuarantine } from "../dispatch.ts";
+import { httpUrl } from "../listening.ts";
+import { createAnnounce, printResult } from "../output.ts";
+import type { ProcessContext } from "../process-context.ts";
+import { runApi } from "../serve.ts";
+import { runStandalone } from "../start.ts";
+import { databaseUrlOf } from "../state-folder.ts";
+import { collectIds, parseId } from "./options.ts";
+
+export function addConsoleCommands(program: Command, context: ProcessContext): void {
+  program
+    .command("console")
+    .description("open the console")
+    .command("link")
+    .description("print a link that opens the console of an account once, within a minute")
+    .requiredOption("--account <id>", "id of the account", parseId)
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool, config) => {
+        await requireAccount(pool, options.account);
+        const publicUrl = config.publicUrl ?? httpUrl(config.host, config.port);
+        const { url, expiresAt } = await openConsole(pool, options.account, {
+          publicUrl,
+          linkSeconds: LINK_SECONDS,
+        });
+        printResult(context, options, { url, link_expires_at: expiresAt.toISOString() }, url);
+      }),
+    );
+}
+
+export function addDemoCommand(program: Command, context: ProcessContext): void {
+  program
+    .command("demo")
+    .description("show deliveries to local receivers, from the first attempt to a replay")
+    .option("--stay", "keep running at the end, and print the URL and the API key")
+    .option("--use-server", "use a temporary database on the server of DATABASE_URL")
+    .option("--json", "print events as JSON lines")
+    .action(async ({ stay, useServer, json }) => {
+      const hasPassed = await runDemo(context, {
+        stays: stay === true,
+        usesServer: useServer === true,
+        json,
+      });
+      context.setExitCode(hasPassed ? 0 : 1);
+    });
+}
+
+export function addMigrateCommand(program: Command, context: ProcessContext): void {
+  program
+    .command("migrate")
+    .description("migrate the database to the latest schema and store the configured limits in it")
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool, config) => {
+        const databaseUrl = await databaseUrlOf(config);
+        const applied = await prepareDatabase(pool, databaseUrl, config, (line) =>
+          context.stderr.write(`${line}\n`),
+        );
+        if (config.secretsKey !== null) await loadSecretsKey(pool, config);
+        const text =
+          applied.length === 0 ? "The database is up to date." : `Applied ${applied.length} migrations.`;
+        printResult(context, options, { applied }, text);
+      }),
+    );
+}
+
+/** The commands that run until they are stopped. */
+export function addProcessCommands(program: Command, context: ProcessContext): void {
+  program
+    .command("start")
+    .description("run the whole service: API, dispatcher and, without DATABASE_URL, an embedded PostgreSQL")
+    .option("--json", "print events as JSON lines")
+    .action(async (options) => {
+      context.setExitCode(await runStandalone(context, createAnnounce(context, options)));
+    });
+  program
+    .command("serve")
+    .description("run the API; any number of processes can share one database")
+    .option("--json", "no effect: logs are always JSON")
+    .action(() => runApi(context));
+  program
+    .command("dispatch")
+    .description("deliver what is published; any number of processes can share one database")
+    .option(
+      "--alone <delivery-ids...>",
+      "post only these, one at a time, then exit (dispatchers start this themselves)",
+      collectIds,
+    )
+    .option(
+      "--area-steps",
+      "compute what areas have to, and post nothing (dispatchers start this themselves)",
+    )
+    .option("--json", "no effect: logs are always JSON")
+    .action(async ({ alone, areaSteps }) => {
+      if (areaSteps === true) await runAreaSteps(context);
+      else if (alone === undefined) await runDispatcher(context);
+      else context.setExitCode(await runQuarantine(context, alone));
+    });
+}

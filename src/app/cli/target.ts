@@ -1,0 +1,95 @@
+import type { Command } from "@commander-js/extra-typings";
+import { z } from "zod";
+import { readConfig } from "../../base/config/config.ts";
+import { TargetError } from "../../egress/connect/target-error.ts";
+import { createCheckedAddresses, type FindCheckedAddresses } from "../../egress/dns/checked-addresses.ts";
+import { portOf } from "../../egress/rules/port.ts";
+import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
+import { createTargetResolver, type TargetRules, targetRulesOf } from "../egress.ts";
+import { printResult, UsageError } from "../output.ts";
+import type { ProcessContext } from "../process-context.ts";
+import { readStandardInput } from "./options.ts";
+
+const INPUT_BYTES_MAX = 16 * 1024 * 1024;
+const URLS_MAX = 10_000;
+
+/** Concurrent lookups: enough that one dead name server does not delay all others. */
+const LOOKUPS_MAX = 64;
+
+type Verdict = {
+  readonly url: string;
+  readonly verdict: "allow" | "refuse";
+  /** Null when the URL is allowed. */
+  readonly code: string | null;
+  readonly message: string | null;
+  /** The normalized URL, as stored and requested; null when the URL's text is refused. */
+  readonly href: string | null;
+};
+
+export function addTargetCommands(program: Command, context: ProcessContext): void {
+  program
+    .command("target")
+    .description("check URLs against the rules for webhook targets")
+    .command("check")
+    .description("check each URL of the JSON array on standard input")
+    .option("--resolve", "also resolve the names and check their addresses")
+    .option("--json", "print JSON, even on a terminal")
+    .action(async (options) => {
+      const config = readConfig(context.env);
+      const rules = targetRulesOf(config);
+      const urls = parseUrls(await readStandardInput(context, INPUT_BYTES_MAX));
+      const findAddresses = options.resolve
+        ? createCheckedAddresses({
+            ...rules,
+            resolver: createTargetResolver(config, config.connectTimeoutMs),
+          })
+        : null;
+      const verdicts = await mapConcurrently(urls, (url) => check(url, rules, findAddresses));
+      printResult(context, options, verdicts, verdicts.map(verdictText).join("\n"));
+    });
+}
+
+/** Checks the URL's text and, with `findAddresses`, the addresses that a connection would use. */
+async function check(
+  url: string,
+  rules: TargetRules,
+  findAddresses: FindCheckedAddresses | null,
+): Promise<Verdict> {
+  const judged = judgeTargetUrl(url, rules);
+  if (judged.verdict === "refuse") {
+    return { url, verdict: "refuse", code: judged.code, message: judged.message, href: null };
+  }
+  try {
+    await findAddresses?.(judged.url.hostname, portOf(judged.url));
+    return { url, verdict: "allow", code: null, message: null, href: judged.href };
+  } catch (error) {
+    if (!(error instanceof TargetError)) throw error;
+    return { url, verdict: "refuse", code: error.code, message: error.message, href: judged.href };
+  }
+}
+
+async function mapConcurrently<T, R>(items: readonly T[], map: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  const remaining = items.entries();
+  const work = async () => {
+    for (const [index, item] of remaining) results[index] = await map(item);
+  };
+  await Promise.all(Array.from({ length: LOOKUPS_MAX }, work));
+  return results;
+}
+
+function parseUrls(input: Buffer): readonly string[] {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(input);
+    return z.array(z.string()).max(URLS_MAX).parse(JSON.parse(text));
+  } catch (error) {
+    const expected = `a JSON array of at most ${URLS_MAX} strings in UTF-8`;
+    throw new UsageError(`Standard input must be ${expected}, such as ["https://example.com/hook"].`, {
+      cause: error,
+    });
+  }
+}
+
+function verdictText({ url, verdict, code, message }: Verdict): string {
+  return verdict === "allow" ? `allow   ${url}` : `refuse  ${url}\n        ${code}: ${message}`;
+}

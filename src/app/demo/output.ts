@@ -1,0 +1,41 @@
+import { styleText } from "node:util";
+import { type Announce, createAnnounce } from "../output.ts";
+import type { ProcessContext } from "../process-context.ts";
+
+/** The demo's output: one line per event, with the seconds since the start. */
+export type DemoOutput = {
+  readonly announce: Announce;
+  /** Left out of JSON. */
+  heading(text: string): void;
+  /** `atMs`: Unix time in milliseconds; absent: now. */
+  line(event: string, fields: Readonly<Record<string, unknown>>, text: string, atMs?: number): void;
+  green(text: string): string;
+  red(text: string): string;
+  dim(text: string): string;
+};
+
+export function createDemoOutput(
+  context: ProcessContext,
+  options: { readonly json?: true | undefined },
+): DemoOutput {
+  const { stdout, env, now } = context;
+  const announce = createAnnounce(context, options);
+  const startedAtMs = now();
+  const isColored = stdout.isTTY === true && !env.NO_COLOR && !options.json;
+  const style = (format: Parameters<typeof styleText>[0]) => (text: string) =>
+    isColored ? styleText(format, text, { validateStream: false }) : text;
+  const [bold, dim] = [style("bold"), style("dim")];
+  return {
+    announce,
+    heading: (text) => {
+      if (!options.json) stdout.write(`\n${bold(text)}\n`);
+    },
+    line: (event, fields, text, atMs = now()) => {
+      const seconds = `${((atMs - startedAtMs) / 1_000).toFixed(1)} s`;
+      announce(event, fields, `${dim(seconds.padStart(7))}  ${text}`);
+    },
+    green: style("green"),
+    red: style("red"),
+    dim,
+  };
+}

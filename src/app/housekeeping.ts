@@ -1,0 +1,104 @@
+import type { Pool } from "pg";
+import { forgetSessions } from "../accounts/console-sessions-sql.ts";
+import { forgetAuditEntries } from "../base/database/audit-log.ts";
+import { type Retention, writeRetention } from "../base/database/cells.ts";
+import { forgetIdempotencyKeys } from "../base/database/idempotency.ts";
+import {
+  countOpenOfDay,
+  dropPartition,
+  findPartitionsOlderThan,
+  forgetAnalysesOfDay,
+  type LogPlace,
+  makePartitions,
+  type PartitionedTable,
+} from "../base/database/partitions.ts";
+import { forgetCounts } from "../base/database/rate-limits.ts";
+import { forgetStorageCounts } from "../base/database/storage.ts";
+import { DAY_MS } from "../base/model/time.ts";
+import { forgetAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
+import { forgetActivity } from "../log/activity-sql.ts";
+import { forgetReplay } from "../log/replays-sql.ts";
+import { forgetUnconfirmed } from "../notices/notice-recipients-sql.ts";
+import { forgetNotices } from "../notices/notices-sql.ts";
+
+const FORGOTTEN_PER_STEP = 1_000;
+/** An address that nobody has confirmed, once no link to it is good any more. */
+const UNCONFIRMED_KEPT_MS = 7 * DAY_MS;
+
+export type HouseLog = {
+  readonly made: (count: number) => void;
+  readonly dropped: (partition: string) => void;
+  /** An expired day that still has open deliveries is kept; somebody has to look. */
+  readonly kept: (partition: string, openDeliveries: number) => void;
+};
+
+export type HouseWork = {
+  readonly retention: Retention;
+  /**
+   * The moment that ages are counted from. Null: the database's clock, so that a dispatcher whose own clock is a month
+   * ahead does not delete the month.
+   */
+  readonly at: Date | null;
+  /** Ends the work between two steps; a step that waits for a lock ends at once. */
+  readonly signal: AbortSignal;
+  readonly log: HouseLog;
+};
+
+/** Creates upcoming partitions and drops expired ones, and deletes whatever else is past its retention. Idempotent. */
+export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
+  const { retention, signal } = work;
+  await writeRetention(pool, retention);
+  const made = await makePartitions(pool);
+  if (made > 0) work.log.made(made);
+  await repeat(signal, () =>
+    forgetIdempotencyKeys(pool, retention.idempotencyRetentionMs, FORGOTTEN_PER_STEP),
+  );
+  await repeat(signal, () => forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetAnsweredLanes(pool));
+  await repeat(signal, () => forgetNotices(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetCounts(pool, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetActivity(pool, FORGOTTEN_PER_STEP));
+  await forgetStorageCounts(pool);
+  // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
+  await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
+  // Last, because a day that a long transaction holds fails, and everything after it.
+  await dropOlderThan(pool, "bodies", retention.analysisRetentionMs + DAY_MS, work);
+  await dropOlderThan(pool, "feed", retention.analysisRetentionMs + DAY_MS, work);
+  await dropOlderThan(pool, "deliveries", retention.logRetentionMs, work);
+  await dropOlderThan(pool, "attempts", retention.logRetentionMs, work);
+}
+
+async function dropOlderThan(
+  pool: Pool,
+  table: PartitionedTable,
+  retentionMs: number,
+  { at, signal, log }: HouseWork,
+): Promise<void> {
+  for (const partition of await findPartitionsOlderThan(pool, table, retentionMs, at)) {
+    if (signal.aborted) return;
+    // Nothing that is still open needs its place in the feed.
+    const open = table === "feed" ? 0 : await countOpenOfDay(pool, partition.day);
+    if (open > 0) {
+      log.kept(partition.name, open);
+      continue;
+    }
+    if (table === "deliveries") {
+      await forgetAnalyses(pool, partition.day, signal);
+    }
+    await dropPartition(pool, partition, signal);
+    log.dropped(partition.name);
+  }
+}
+
+async function forgetAnalyses(pool: Pool, day: Date, signal: AbortSignal): Promise<void> {
+  let place: LogPlace | null = null;
+  do place = await forgetAnalysesOfDay(pool, day, place, FORGOTTEN_PER_STEP);
+  while (place !== null && !signal.aborted);
+}
+
+/** Repeats the step until it finds nothing more to do. */
+async function repeat(signal: AbortSignal, step: () => Promise<number>): Promise<void> {
+  while (!signal.aborted && (await step()) > 0);
+}

@@ -1,0 +1,132 @@
+import { type ApiKeyDependencies, apiKeyOperations } from "../accounts/api-keys-api.ts";
+import { type AuditDependencies, auditOperations } from "../accounts/audit-api.ts";
+import { type ConsoleDependencies, consoleOperations } from "../accounts/console-sessions-api.ts";
+import { type UsageDependencies, usageOperations } from "../accounts/usage-api.ts";
+import type { ApiPart } from "../api/operations.ts";
+import { problems } from "../api/problems.ts";
+import { type AnalysisDependencies, analysisOperations } from "../delivery/analyses-api.ts";
+import { type EndpointDependencies, endpointOperations } from "../delivery/endpoint-api.ts";
+import { type SigningSecretDependencies, signingSecretOperations } from "../delivery/signing-secrets-api.ts";
+import { sentEvents } from "../delivery/webhook-events.ts";
+import { type EventDependencies, eventOperations } from "../feed/events-api.ts";
+import type { OpenApiInfo } from "../http/openapi.ts";
+import { createOperationRegistry, type OperationRegistry } from "../http/operation-registry.ts";
+import { operationsList } from "../http/operations-list.ts";
+import { type AccountDependencies, accountOperations } from "../log/accounts-api.ts";
+import { type ActivityDependencies, activityOperations } from "../log/activity-api.ts";
+import { type DeliveryDependencies, deliveryOperations } from "../log/deliveries-api.ts";
+import { type ReplayDependencies, replayOperations } from "../log/replays-api.ts";
+import { type SearchDependencies, searchOperations } from "../log/search-api.ts";
+import { type NoticeDependencies, noticeOperations } from "../notices/notices-api.ts";
+import { type ReceiverDependencies, receiverOperations } from "../receivers/receivers-api.ts";
+
+/** What the operations depend on, all together. */
+export type Dependencies = DeliveryDependencies &
+  ReplayDependencies &
+  AccountDependencies &
+  ActivityDependencies &
+  SearchDependencies &
+  ReceiverDependencies &
+  SigningSecretDependencies &
+  AnalysisDependencies &
+  EndpointDependencies &
+  EventDependencies &
+  NoticeDependencies &
+  ConsoleDependencies &
+  AuditDependencies &
+  ApiKeyDependencies &
+  UsageDependencies;
+
+/** Every operation of the API: those of the areas, and those of every installation, whatever areas it has. */
+export function createSealpostRegistry(
+  dependencies: Dependencies,
+  parts: readonly ApiPart[],
+): OperationRegistry {
+  const operations = [
+    ...parts.flatMap((part) => part.operations),
+    ...apiKeyOperations(dependencies),
+    ...usageOperations(dependencies, parts),
+  ];
+  const all = [...operations, ...auditOperations(dependencies, operations)];
+  const codes = Object.assign({}, problems, ...parts.map((part) => part.problems));
+  return createOperationRegistry([...all, operationsList(all)], codes);
+}
+
+/** Analyses, their webhooks, and the screens that show them. */
+export function webhooksPart(dependencies: Dependencies): ApiPart {
+  return {
+    about:
+      "Notifies your servers when a document analysis has finished: signed webhooks, retries for a day, a log of " +
+      "every attempt, and replays. Set an endpoint, publish an analysis or send a test event, and read the delivery " +
+      "log.",
+    operations: [
+      ...analysisOperations(dependencies),
+      ...eventOperations(dependencies),
+      ...endpointOperations(dependencies),
+      ...receiverOperations(dependencies),
+      ...signingSecretOperations(dependencies),
+      ...deliveryOperations(dependencies),
+      ...activityOperations(dependencies),
+      ...replayOperations(dependencies),
+      ...noticeOperations(dependencies),
+      ...consoleOperations(dependencies),
+      ...accountOperations(dependencies),
+      ...searchOperations(dependencies),
+    ],
+    problems: {},
+    pages: [
+      {
+        path: "/guide",
+        title: "Receiving webhooks: verify them, answer them, find out why one did not arrive",
+      },
+    ],
+    sends: sentEvents,
+    tags: [
+      {
+        name: "Analyses",
+        description: "Published analyses, readable for 7 days: the fallback when webhooks fail.",
+      },
+      {
+        name: "Events",
+        description: "Everything that was published, to be read in order: webhooks by polling.",
+      },
+      { name: "Endpoint", description: "The account's default webhook URL." },
+      { name: "Signing secret", description: "The secret that signs the account's webhooks." },
+      { name: "Deliveries", description: "The log of every webhook and every attempt." },
+      { name: "Replays", description: "Bulk redelivery of what did not arrive, at a limited rate." },
+      { name: "Notices", description: "What happens to the endpoint, and who is told by mail." },
+      {
+        name: "Console",
+        description: "Screens for people: the delivery log and replays, opened by a link.",
+      },
+      { name: "Webhooks", description: "What your endpoint receives: a signed POST for each event." },
+    ],
+  };
+}
+
+/** How the reference introduces the API. */
+export function createApiInfo(parts: readonly ApiPart[]): OpenApiInfo {
+  const authentication =
+    "Authenticate with an API key as `Authorization: Bearer …`; a key has scopes and works in one environment. The " +
+    "`type` of every error is the URL of a page that explains it and what to do. To begin with:\n";
+  return {
+    title: "Sealpost",
+    description: [...parts.map(({ about }) => about), authentication].join("\n\n"),
+    pages: [
+      ...parts.flatMap(({ pages }) => pages),
+      {
+        path: "/errors",
+        title: "Every error code, of this API and of attempts, with its cause and what to do",
+      },
+    ],
+    sends: parts.flatMap(({ sends }) => sends),
+    tags: [
+      ...parts.flatMap(({ tags }) => tags),
+      { name: "API keys", description: "The account's own keys." },
+      { name: "Usage", description: "What the account stores, and what it may." },
+      { name: "Support", description: "Across accounts, for support staff." },
+      { name: "Audit", description: "Who changed what." },
+      { name: "Operations", description: "The list of operations, for programs." },
+    ],
+  };
+}

@@ -1,0 +1,180 @@
+import { DAY_SECONDS } from "../model/time.ts";
+import { type Variable, variables } from "./variables.ts";
+
+type Camel<Name extends string> = Name extends `${infer Head}_${infer Tail}`
+  ? `${Lowercase<Head>}${Capitalize<Camel<Tail>>}`
+  : Lowercase<Name>;
+
+type ValueOf<V> = V extends Variable<infer T> ? T : never;
+
+/**
+ * The validated environment: one field per variable, its name in camel case (`ATTEMPT_DEADLINE_MS` →
+ * `attemptDeadlineMs`); null where the variable is unset and has no default.
+ */
+export type Config = {
+  readonly [Name in keyof typeof variables as Camel<Name>]: ValueOf<(typeof variables)[Name]>;
+};
+
+/** The environment is not valid. Holds all problems at once, so that they can be fixed together. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+  /** One sentence each: the variable, what was found (never a secret), what is expected. */
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(`The configuration is not valid. ${problems.join(" ")}`);
+    this.problems = Object.freeze([...problems]);
+  }
+}
+
+/**
+ * Reads and validates the environment. An empty variable counts as unset.
+ * @throws ConfigError with all problems
+ */
+export function readConfig(env: Readonly<Record<string, string | undefined>>): Config {
+  const problems: string[] = [];
+  const values: Record<string, unknown> = {};
+  for (const [name, variable] of Object.entries<Variable<unknown>>(variables)) {
+    const found = env[name] || variable.fallback;
+    const parsed = found === null ? { success: true, data: null } : variable.kind.schema.safeParse(found);
+    if (parsed.success) values[camel(name)] = parsed.data;
+    else problems.push(`${name} ${foundText(variable, found ?? "")} but must be ${variable.kind.expected}.`);
+  }
+  follow(values, env);
+  problems.push(...findConflicts(values as Partial<Config>));
+  if (problems.length > 0) throw new ConfigError(problems);
+  return Object.freeze(values) as Config;
+}
+
+/**
+ * The variables that are set and not secret, by name.
+ * @param env has been read with `readConfig`
+ */
+export function plainSettings(
+  env: Readonly<Record<string, string | undefined>>,
+): Readonly<Record<string, string>> {
+  const set = Object.entries<Variable<unknown>>(variables).flatMap(([name, { kind }]) => {
+    const value = env[name];
+    return value && !kind.isSecret ? [[name, value] as const] : [];
+  });
+  return Object.fromEntries(set);
+}
+
+/** A default follows the variable that it must fit, so that who changes the one need not know of the other. */
+function follow(values: Record<string, unknown>, env: Readonly<Record<string, string | undefined>>): void {
+  const config = values as { -readonly [Field in keyof Config]?: Config[Field] };
+  const { attemptDeadlineMs, connectTimeoutMs, analysisRetentionSeconds, logRetentionDays } = config;
+  if (!env.CONNECT_TIMEOUT_MS && isAbove(connectTimeoutMs, attemptDeadlineMs)) {
+    config.connectTimeoutMs = attemptDeadlineMs!;
+  }
+  const analysisRetentionDays = analysisRetentionSeconds && Math.ceil(analysisRetentionSeconds / DAY_SECONDS);
+  if (!env.LOG_RETENTION_DAYS && isAbove(analysisRetentionDays, logRetentionDays)) {
+    config.logRetentionDays = analysisRetentionDays!;
+  }
+}
+
+const SHOWN_CHARACTERS_MAX = 60;
+
+function foundText(variable: Variable<unknown>, found: string): string {
+  if (variable.kind.isSecret) return "has a value that is not shown here";
+  const isLong = found.length > SHOWN_CHARACTERS_MAX;
+  return `is ${JSON.stringify(found.slice(0, SHOWN_CHARACTERS_MAX))}${isLong ? "…" : ""}`;
+}
+
+function camel(name: string): string {
+  return name.toLowerCase().replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** Variables that are valid alone but not together. A field that is not valid is absent, and not checked again. */
+function findConflicts(config: Partial<Config>): string[] {
+  const problems: string[] = [];
+  if (config.environment === "production") {
+    if (config.secretsKey === null) {
+      problems.push(
+        "SECRETS_KEY is unset but required when ENVIRONMENT is production: " +
+          "generate one with `openssl rand -base64 32`.",
+      );
+    }
+    if (config.unsafeAllowedTargets) {
+      problems.push("UNSAFE_ALLOWED_TARGETS is set but must be unset when ENVIRONMENT is production.");
+    }
+  }
+  if (typeof config.smtpUrl === "string") {
+    if (config.noticesFrom === null)
+      problems.push("NOTICES_FROM is unset but required when SMTP_URL is set.");
+    if (config.publicUrl === null) {
+      problems.push("PUBLIC_URL is unset but required when SMTP_URL is set: links in mails lead there.");
+    }
+  }
+  if (config.objectStoreUrl) {
+    const keys = {
+      AWS_ACCESS_KEY_ID: config.awsAccessKeyId,
+      AWS_SECRET_ACCESS_KEY: config.awsSecretAccessKey,
+    };
+    for (const [name, value] of Object.entries(keys)) {
+      if (value === null) problems.push(`${name} is unset but required when OBJECT_STORE_URL is set.`);
+    }
+    if (config.environment === "production" && config.objectStoreUrl.endpoint?.startsWith("http:")) {
+      problems.push("OBJECT_STORE_URL's endpoint must be an https URL when ENVIRONMENT is production.");
+    }
+  }
+  problems.push(...findStaffConflicts(config), ...findPagesConflicts(config));
+  if (isAbove(config.connectTimeoutMs, config.attemptDeadlineMs)) {
+    problems.push(
+      `CONNECT_TIMEOUT_MS is ${config.connectTimeoutMs} but must be at most ATTEMPT_DEADLINE_MS, ` +
+        `which is ${config.attemptDeadlineMs}.`,
+    );
+  }
+  const logRetentionSeconds = config.logRetentionDays && config.logRetentionDays * DAY_SECONDS;
+  if (isAbove(config.analysisRetentionSeconds, logRetentionSeconds)) {
+    problems.push(
+      `LOG_RETENTION_DAYS is ${config.logRetentionDays} but must be at least ` +
+        `ANALYSIS_RETENTION_SECONDS, which is ${config.analysisRetentionSeconds}.`,
+    );
+  }
+  return problems;
+}
+
+/** Users write pages, and a host's cookies are sent to all of its ports. */
+function findPagesConflicts({ pagesUrl, publicUrl, host, environment }: Partial<Config>): string[] {
+  if (typeof pagesUrl !== "string") return [];
+  const { hostname, protocol } = new URL(pagesUrl);
+  const problems: string[] = [];
+  const consoleHost = publicUrl ? new URL(publicUrl).hostname : host;
+  if (hostname === consoleHost) {
+    problems.push(
+      `PAGES_URL is of the host ${hostname} but must be of another one than ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
+        "pages must not share a host with the API and the console. On your own machine, take localhost for " +
+        "one and 127.0.0.1 for the other.",
+    );
+  }
+  if (environment === "production" && protocol === "http:") {
+    problems.push("PAGES_URL must be an https URL when ENVIRONMENT is production.");
+  }
+  return problems;
+}
+
+/** All of what an assertion is checked by, or nothing. */
+function findStaffConflicts(config: Partial<Config>): string[] {
+  const together = {
+    STAFF_JWT_HEADER: config.staffJwtHeader,
+    STAFF_JWT_ISSUER: config.staffJwtIssuer,
+    STAFF_JWT_AUDIENCE: config.staffJwtAudience,
+    STAFF_JWT_JWKS_URL: config.staffJwtJwksUrl,
+    STAFF_JWT_SCOPES: config.staffJwtScopes,
+  };
+  const names = Object.entries(together);
+  const [first] = names.find(([, value]) => value != null) ?? [];
+  if (first === undefined) return [];
+  const problems = names
+    .filter(([, value]) => value === null)
+    .map(([name]) => `${name} is unset but required when ${first} is set.`);
+  if (config.environment === "production" && config.staffJwtJwksUrl?.startsWith("http:")) {
+    problems.push("STAFF_JWT_JWKS_URL must be an https URL when ENVIRONMENT is production.");
+  }
+  return problems;
+}
+
+function isAbove(left: number | undefined, right: number | undefined): boolean {
+  return left !== undefined && right !== undefined && left > right;
+}

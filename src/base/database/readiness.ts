@@ -1,0 +1,115 @@
+import pg, { type Pool } from "pg";
+import { isOpenedBy, SEALED, type Sealed, WRONG_SECRETS_KEY } from "./sealing.ts";
+
+const FIND = `
+select
+  current_setting('transaction_read_only') = 'on' as is_read_only,
+  array(
+    select wanted from unnest($1::text[]) as wanted
+    where not exists (select from sealpost.migrations where name = wanted)
+    order by wanted
+  ) as migrations,
+  array(
+    select t || '_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD')
+    from unnest(array['deliveries', 'bodies', 'attempts', 'feed']) as t, generate_series(0, 1) as n
+    where to_regclass('sealpost.' || t || '_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD')) is null
+    order by 1
+  ) as partitions,
+  ${SEALED} as sealed`;
+
+const READ_ONLY =
+  "The database can only be read: it is a standby, or was set read-only. DATABASE_URL has to lead to the primary.";
+
+/** disk_full and io_error. On a full disk even a new connection may fail with the first. */
+const CANNOT_WRITE = /^(?:53100|58030)$/;
+/** The table is being written to by another process, or copied by a backup. */
+const IS_LOCKED = "55P03";
+
+// A new file that has to grow: a row in a page with room, or a little WAL, is written while nothing else is. Unlogged:
+// of the WAL it takes the commit alone.
+const PROBE = `
+begin;
+set local lock_timeout = 100;
+truncate sealpost.write_probe;
+insert into sealpost.write_probe select decode(repeat('00', 7000), 'hex') from generate_series(1, 32);
+commit`;
+
+/**
+ * Writes what only a database that takes writes can. Where somebody else is at it, nothing is known.
+ *
+ * @throws what the database says, or the driver when it is away
+ */
+export async function probeWriting(pool: Pool): Promise<void> {
+  const client = await pool.connect();
+  let isBroken = false;
+  try {
+    await client.query(PROBE);
+  } catch (error) {
+    await client.query("rollback").catch(() => {
+      isBroken = true;
+    });
+    if (!(error instanceof pg.DatabaseError) || error.code !== IS_LOCKED) throw error;
+  } finally {
+    client.release(isBroken);
+  }
+}
+
+/** Why it takes no writes, if this error of it says so; null: it says something else. */
+export function writeHindranceOf(error: unknown): string | null {
+  if (!(error instanceof pg.DatabaseError) || !CANNOT_WRITE.test(error.code ?? "")) return null;
+  return `The database takes no writes (${error.code}): look whether its disk is full.`;
+}
+
+/** No schema of this name, or no such table: nobody has ever migrated. */
+const NEVER_MIGRATED = /^(?:3F000|42P01)$/;
+
+/** What keeps a process from its work; `text` for people. */
+export type Hindrance = {
+  readonly kind: "read_only" | "migration" | "partition" | "secrets_key";
+  readonly text: string;
+};
+
+/**
+ * What the database lacks for our work: writing, migrations that were not applied, partitions of today and tomorrow,
+ * secrets that `secretsKey` opens. Empty: nothing.
+ *
+ * @param migrations the names of all files in sql/
+ * @throws what the driver throws when the database is away
+ */
+export async function findHindrances(
+  pool: Pool,
+  migrations: readonly string[],
+  secretsKey: Uint8Array,
+): Promise<readonly Hindrance[]> {
+  try {
+    const { rows } = await pool.query<{
+      is_read_only: boolean;
+      migrations: string[];
+      partitions: string[];
+      sealed: Sealed | null;
+    }>({
+      name: "find_hindrances",
+      text: FIND,
+      values: [migrations],
+    });
+    const found = rows[0]!;
+    return [
+      ...(found.is_read_only ? [{ kind: "read_only", text: READ_ONLY } as const] : []),
+      ...found.migrations.map((name) => missing(`The migration ${name} is not applied: run migrate.`)),
+      ...found.partitions.map((name) => {
+        const text = `The partition ${name} is missing: the dispatchers' leader makes it.`;
+        return { kind: "partition", text } as const;
+      }),
+      ...(isOpenedBy(found.sealed, secretsKey)
+        ? []
+        : [{ kind: "secrets_key", text: WRONG_SECRETS_KEY } as const]),
+    ];
+  } catch (error) {
+    if (!(error instanceof pg.DatabaseError) || !NEVER_MIGRATED.test(error.code ?? "")) throw error;
+    return [missing("The database holds no tables of ours: run migrate.")];
+  }
+}
+
+function missing(text: string): Hindrance {
+  return { kind: "migration", text };
+}

@@ -1,0 +1,105 @@
+import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
+import type { ClientBase, Pool } from "pg";
+
+/**
+ * How secrets lie in the database: AES-256-GCM under the configured key. The account and the row's id are authenticated
+ * along, so that a sealed text copied to another row does not open.
+ *
+ * Layout: 1 byte version, 12 bytes nonce, the encrypted text, 16 bytes tag.
+ */
+const VERSION = 1;
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+
+export type SealedFor = { readonly accountId: string; readonly id: string };
+
+/** `key`: 32 bytes. */
+export function seal(text: string, key: Uint8Array, owner: SealedFor): Buffer {
+  const nonce = randomBytes(NONCE_BYTES);
+  const cipher = createCipheriv("aes-256-gcm", key, nonce);
+  cipher.setAAD(associated(owner));
+  const encrypted = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
+  return Buffer.concat([Buffer.of(VERSION), nonce, encrypted, cipher.getAuthTag()]);
+}
+
+/** Throws when the key is another one, or the text was sealed for somebody else. */
+export function unseal(sealed: Uint8Array, key: Uint8Array, owner: SealedFor): string {
+  const text = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);
+  try {
+    if (text[0] !== VERSION) throw new Error(`unknown version ${text[0]}`);
+    const decipher = createDecipheriv("aes-256-gcm", key, text.subarray(1, 1 + NONCE_BYTES));
+    decipher.setAAD(associated(owner));
+    decipher.setAuthTag(text.subarray(text.length - TAG_BYTES));
+    const encrypted = text.subarray(1 + NONCE_BYTES, text.length - TAG_BYTES);
+    return Buffer.concat([decipher.update(encrypted), decipher.final()]).toString("utf8");
+  } catch (cause) {
+    throw new Error(
+      `secret ${owner.id} does not open: it was sealed with another SECRETS_KEY, or was changed`,
+      { cause },
+    );
+  }
+}
+
+function associated(owner: SealedFor): Buffer {
+  return Buffer.from(`${owner.accountId}/${owner.id}`);
+}
+
+/** For people, wherever it is found out. */
+export const WRONG_SECRETS_KEY =
+  "SECRETS_KEY is not the key that this database's secrets are encrypted with. Use the original key; " +
+  "in development, with SECRETS_KEY unset, it is the file secrets-key in STATE_DIR.";
+
+const CANARY = { accountId: "settings", id: "secrets_canary" } as const satisfies SealedFor;
+
+/** What only the right key opens, in base64. */
+export type Sealed = SealedFor & { readonly text: string };
+
+/**
+ * SQL for it, as JSON: the canary, or else the newest secret of all, as in a database of version 1.0. Null: nothing is
+ * sealed yet. No error where the canary's migration is not applied yet.
+ */
+export const SEALED = `coalesce(
+  (select json_build_object('accountId', '${CANARY.accountId}', 'id', '${CANARY.id}', 'text', canary.text)
+    from (select to_jsonb(s) ->> '${CANARY.id}' as text from sealpost.settings as s) as canary
+    where canary.text is not null),
+  (select json_build_object('accountId', account_id, 'id', id, 'text', encode(sealed, 'base64'))
+    from sealpost.signing_secrets order by id desc limit 1))`;
+
+/** Any key is right while nothing is sealed. */
+export function isOpenedBy(sealed: Sealed | null, secretsKey: Uint8Array): boolean {
+  if (sealed === null) return true;
+  try {
+    unseal(Buffer.from(sealed.text, "base64"), secretsKey, sealed);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether secrets of this database are sealed with this key, or there are none yet. */
+export async function isSecretsKey(database: ClientBase | Pool, secretsKey: Uint8Array): Promise<boolean> {
+  return isOpenedBy(await readSealed(database), secretsKey);
+}
+
+/**
+ * The same, and seals the canary where it is missing: with `isFirst` even where nothing is sealed yet, before something
+ * is. Of two with different keys one waits for the other's transaction, and is not right then.
+ */
+export async function keepSecretsKey(
+  database: ClientBase | Pool,
+  secretsKey: Uint8Array,
+  { isFirst }: { readonly isFirst: boolean },
+): Promise<boolean> {
+  const sealed = await readSealed(database);
+  if (!isOpenedBy(sealed, secretsKey)) return false;
+  if (sealed?.id === CANARY.id || (sealed === null && !isFirst)) return true;
+  await database.query("update sealpost.settings set secrets_canary = $1 where secrets_canary is null", [
+    seal("canary", secretsKey, CANARY).toString("base64"),
+  ]);
+  return await isSecretsKey(database, secretsKey);
+}
+
+async function readSealed(database: ClientBase | Pool): Promise<Sealed | null> {
+  const { rows } = await database.query<{ sealed: Sealed | null }>(`select ${SEALED} as sealed`);
+  return rows[0]!.sealed;
+}

@@ -1,0 +1,146 @@
+import type { ClientBase, Pool, PoolClient, QueryConfig } from "pg";
+import pg from "pg";
+import { OtherCellError } from "./cells.ts";
+import { hangUp } from "./pools.ts";
+
+/**
+ * SQLSTATEs that say "not now", where the same again may well succeed: no connection (08) or none that is let in (28,
+ * 3D), no resources (53), the operator or a timeout ended it (57), a lock was not to be had (55P03), another
+ * transaction was in the way (40), the session was ended (25P03) or can only read, because another server has taken
+ * over (25006).
+ */
+const NOT_NOW = /^(?:08|28|3D|53|57|40|55P03|25P03|25006)/;
+
+/** How what the driver says itself begins; it gives these no code. */
+const DRIVER_SAYS = [
+  "Connection terminated",
+  "timeout expired",
+  "timeout exceeded when trying to connect",
+  "Query read timeout",
+  "Client has encountered a connection error",
+  "Client was closed",
+  "Cannot use a pool after calling end",
+];
+
+/** A refused, cut or silent connection; the name of the server may not even be known. */
+const SOCKET_SAYS = /^(?:ECONN|EPIPE|ETIMEDOUT|EHOST|ENET|ENOTFOUND|EAI_|ENOENT)/;
+
+/** Whether the database did not answer, or could not at the moment, as opposed to refusing what was asked. */
+export function isDatabaseAway(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  // Ours is elsewhere, and may be back where we look for it at any time.
+  if (error instanceof OtherCellError) return true;
+  const { code = "" } = error as NodeJS.ErrnoException;
+  if (error instanceof pg.DatabaseError) return NOT_NOW.test(code);
+  return SOCKET_SAYS.test(code) || DRIVER_SAYS.some((text) => error.message.startsWith(text));
+}
+
+/** Whether another transaction was in the way: a lock was not to be had within `lock_timeout`, or class 40. */
+export function isInTheWay(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && /^(?:55P03|40)/.test(error.code ?? "");
+}
+
+/** Runs `work` in a transaction of its own or, given a client, in the one that the client is already in. */
+export async function inTransaction<T>(
+  database: ClientBase | Pool,
+  work: (client: ClientBase) => Promise<T>,
+): Promise<T> {
+  if (!(database instanceof pg.Pool)) return await work(database as ClientBase);
+  return await onConnection(database, async (client) => {
+    await client.query("begin");
+    const result = await work(client);
+    await commit(client);
+    return result;
+  });
+}
+
+export type PipelinedTransaction<First, T> = {
+  /** How long to wait for a lock; null: as long as a statement may take. */
+  readonly lockWaitMs: number | null;
+  /** Sends a statement that changes nothing by itself: it goes out together with BEGIN. */
+  readonly first: (client: ClientBase) => Promise<First>;
+  /** The rest, and the statement that COMMIT goes out together with; null: there is none. */
+  readonly work: (
+    client: ClientBase,
+    first: First,
+  ) => Promise<{ readonly result: T; readonly last: QueryConfig | null }>;
+};
+
+/**
+ * The same in two round trips less, on a pool whose clients send without waiting for answers (`pipeline`).
+ *
+ * When BEGIN fails, what has been sent behind it takes effect by itself, hence `first`, and the connection is closed
+ * before anything else can follow. When `last` fails, PostgreSQL answers COMMIT with ROLLBACK.
+ */
+export async function inPipelinedTransaction<First, T>(
+  pool: Pool,
+  { lockWaitMs, first, work }: PipelinedTransaction<First, T>,
+): Promise<T> {
+  return await onConnection(pool, async (client) => {
+    const begun = beginOrHangUp(client, lockWaitMs);
+    // Both are waited for whatever becomes of the other: a connection with answers to come is not given back.
+    const [beginning, asking] = await Promise.allSettled([begun, first(client)]);
+    if (beginning.status === "rejected") throw beginning.reason;
+    if (asking.status === "rejected") throw asking.reason;
+    const { result, last } = await work(client, asking.value);
+    if (last === null) await commit(client);
+    else await commitWith(client, last);
+    return result;
+  });
+}
+
+function beginOrHangUp(client: ClientBase, lockWaitMs: number | null): Promise<void> {
+  const limit = lockWaitMs === null ? "" : `; set local lock_timeout = ${Math.round(lockWaitMs)}`;
+  return new Promise((resolve, reject) => {
+    // By callback: it is called before the driver reads the next answer, and a promise's handler may be called after.
+    client.query(`begin${limit}`, (error) => {
+      if (!error) return resolve();
+      hangUp(client as PoolClient);
+      reject(error);
+    });
+  });
+}
+
+async function commitWith(client: ClientBase, last: QueryConfig): Promise<void> {
+  let failure: Error | null = null;
+  const answered = new Promise<void>((resolve) => {
+    client.query(last, (error) => {
+      failure = error ?? null;
+      resolve();
+    });
+  });
+  // What the driver cannot send it has refused by the next tick. PostgreSQL knows nothing of it and would commit.
+  await new Promise<void>((resolve) => process.nextTick(resolve));
+  const committed = failure === null ? commit(client) : Promise.resolve();
+  const [, committing] = await Promise.allSettled([answered, committed]);
+  // COMMIT then only says ROLLBACK.
+  if (failure !== null) throw failure;
+  if (committing.status === "rejected") throw committing.reason;
+}
+
+async function commit(client: ClientBase): Promise<void> {
+  const { command } = await client.query("commit");
+  if (command !== "COMMIT") throw new Error("COMMIT rolled back: a statement of the transaction had failed");
+}
+
+async function onConnection<T>(pool: Pool, work: (client: PoolClient) => Promise<T>): Promise<T> {
+  const client = await pool.connect();
+  let isBroken = false;
+  try {
+    return await work(client);
+  } catch (error) {
+    isBroken = !(await rollBack(client, error));
+    throw error;
+  } finally {
+    client.release(isBroken);
+  }
+}
+
+/** Whether the connection can be used again. One that is cut or hangs is not even asked: it would not answer. */
+async function rollBack(client: ClientBase, error: unknown): Promise<boolean> {
+  if (isDatabaseAway(error) && !(error instanceof pg.DatabaseError)) return false;
+  return await client.query("rollback").then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,129 @@
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { readdir, rm, stat } from "node:fs/promises";
+import { createConnection, createServer, type Server } from "node:net";
+import { join } from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+/** The OS account that PostgreSQL runs as when we are root. */
+export type Account = { readonly uid: number; readonly gid: number };
+
+/** The environment of every child process; ours holds SECRETS_KEY and is not passed on. */
+export const CHILD_ENVIRONMENT = { PATH: "/usr/bin:/bin:/usr/sbin:/sbin", LC_ALL: "C", TZ: "UTC" } as const;
+
+const LENT_ACCOUNTS = ["postgres", "nobody"] as const;
+
+/**
+ * PostgreSQL refuses to run as root, so under root it gets another account: the owner of `existingDataFolder`,
+ * else `postgres`, else `nobody`. Null if we are not root.
+ */
+export async function lendAccount(existingDataFolder: string): Promise<Account | null> {
+  if (process.getuid?.() !== 0) return null;
+  const owner = await stat(existingDataFolder).catch(() => null);
+  if (owner !== null && owner.uid !== 0) return { uid: owner.uid, gid: owner.gid };
+  for (const name of LENT_ACCOUNTS) {
+    const account = await findAccount(name);
+    if (account !== null) return account;
+  }
+  throw new Error(
+    `PostgreSQL cannot run as root, and there is no account named ${LENT_ACCOUNTS.join(" or ")} to run it as. ` +
+      "Start as a regular user, or set DATABASE_URL.",
+  );
+}
+
+/** `id` knows every account source (files, LDAP, macOS directory); /etc/passwd does not. */
+async function findAccount(name: string): Promise<Account | null> {
+  try {
+    const [uid, gid] = await Promise.all([run("id", ["-u", name]), run("id", ["-g", name])]);
+    return { uid: Number(uid.stdout), gid: Number(gid.stdout) };
+  } catch {
+    return null;
+  }
+}
+
+/** Whether the account can enter the folder. Tried for real, because ACLs and mounts count too. */
+export async function canEnter(folder: string, account: Account | null): Promise<boolean> {
+  try {
+    await run("/bin/sh", ["-c", 'cd -- "$1"', "sh", folder], {
+      ...account,
+      cwd: "/",
+      env: CHILD_ENVIRONMENT,
+    });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const OWNER_SOCKET = /^o-[0-9a-f]{8}\.sock$/;
+const ANSWER_TIMEOUT_MS = 2000;
+
+/** Another live process owns this folder. */
+export class FolderInUseError extends Error {
+  override readonly name = "FolderInUseError";
+}
+
+/**
+ * Claims a folder for the lifetime of this process, to tell a second start from a restart after a crash.
+ *
+ * Each owner listens on a socket of its own and then looks for others that answer: the kernel closes a dead owner's
+ * socket, however it died, and reused pids do not matter. Everyone listens before looking, so of two simultaneous
+ * starts at most one wins. A pid file can be stale, and Node has no flock.
+ *
+ * @throws FolderInUseError if another live process has claimed it.
+ */
+export async function claimFolder(folder: string, dataDir: string): Promise<{ release(): Promise<void> }> {
+  const name = `o-${randomBytes(4).toString("hex")}.sock`;
+  const server = await listen(join(folder, name));
+  const release = () => new Promise<void>((done) => server.close(() => done()));
+  try {
+    for (const other of await readdir(folder)) {
+      if (other === name || !OWNER_SOCKET.test(other)) continue;
+      const owner = await askOwner(join(folder, other));
+      if (owner !== null) {
+        throw new FolderInUseError(
+          `The database in ${dataDir} is in use by another running process (${owner}). ` +
+            "Stop it, or choose another folder.",
+        );
+      }
+      await rm(join(folder, other), { force: true });
+    }
+  } catch (error) {
+    await release();
+    throw error;
+  }
+  return { release };
+}
+
+function listen(path: string): Promise<Server> {
+  return new Promise((resolve, reject) => {
+    const server = createServer((socket) => {
+      socket.on("error", () => undefined);
+      socket.end(`process ${process.pid}`);
+    });
+    server.unref();
+    server.once("error", reject);
+    server.listen(path, () => resolve(server));
+  });
+}
+
+/** The owner's description of itself; null if nobody listens there any more. */
+function askOwner(path: string): Promise<string | null> {
+  return new Promise((resolve) => {
+    let isAlive = false;
+    let answer = "";
+    const socket = createConnection(path);
+    // A busy owner does not answer, but the kernel accepts the connection.
+    socket.setTimeout(ANSWER_TIMEOUT_MS, () => socket.destroy());
+    socket.on("connect", () => {
+      isAlive = true;
+    });
+    socket.on("data", (chunk) => {
+      answer += chunk.toString("utf8");
+    });
+    socket.on("error", () => undefined);
+    socket.on("close", () => resolve(isAlive ? answer || "it does not respond" : null));
+  });
+}

@@ -1,0 +1,198 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { readFile, readlink, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
+import { type Account, CHILD_ENVIRONMENT } from "./account.ts";
+import type { Binaries } from "./binaries.ts";
+import { type Folders, nameFromInside, PORT } from "./folders.ts";
+
+const run = promisify(execFile);
+
+/** A fast shutdown writes a checkpoint first, which can take seconds on a slow disk. */
+const SHUTDOWN_TIMEOUT_MS = 30_000;
+const POLL_MS = 50;
+
+/**
+ * Stops a server that outlived the process that started it, and removes what a killed one left. Call it only as the
+ * folders' owner: then no live process uses that server. It is not adopted, because its settings and log belonged to
+ * the dead process.
+ */
+export async function endOrphan(
+  { data, sockets }: Pick<Folders, "data" | "sockets">,
+  log: (line: string) => void,
+): Promise<void> {
+  const pidFile = join(data, "postmaster.pid");
+  const pid = await readServerPid(pidFile);
+  if (pid !== null && (await isServerOf(pid, data))) await endServer(pid, data, log);
+  // They name its pid, which may be another process's by now, or that of one that nobody has waited for yet: then
+  // PostgreSQL would refuse to start.
+  const socket = join(sockets, `.s.PGSQL.${PORT}`);
+  for (const left of [pidFile, socket, `${socket}.lock`]) await rm(left, { force: true });
+}
+
+async function endServer(pid: number, data: string, log: (line: string) => void): Promise<void> {
+  const pidFile = join(data, "postmaster.pid");
+  log(`stopping a PostgreSQL server (process ${pid}) that outlived the process that started it`);
+  signal(pid, "SIGINT");
+  if (await hasEnded(pid, data, pidFile)) return;
+  signal(pid, "SIGQUIT");
+  if (await hasEnded(pid, data, pidFile)) return;
+  throw new Error(`The PostgreSQL server on ${data} (process ${pid}) does not stop.`);
+}
+
+/** The pid in the first line of postmaster.pid; null if there is no such file, so no server. */
+async function readServerPid(pidFile: string): Promise<number | null> {
+  const text = await readFile(pidFile, "utf8").catch(() => "");
+  const pid = Number.parseInt(text, 10);
+  return pid > 0 ? pid : null;
+}
+
+/** A server's working directory is its data folder. Without /proc, the process name has to do. */
+async function isServerOf(pid: number, data: string): Promise<boolean> {
+  if (process.platform === "linux") {
+    return (await readlink(`/proc/${pid}/cwd`).catch(() => null)) === data;
+  }
+  const { stdout } = await run("ps", ["-o", "comm=", "-p", String(pid)]).catch(() => ({ stdout: "" }));
+  return stdout.includes("postgres");
+}
+
+async function hasEnded(pid: number, data: string, pidFile: string): Promise<boolean> {
+  for (let waitedMs = 0; waitedMs < SHUTDOWN_TIMEOUT_MS; waitedMs += POLL_MS) {
+    if ((await readServerPid(pidFile)) !== pid || !(await isServerOf(pid, data))) return true;
+    await sleep(POLL_MS);
+  }
+  return false;
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch {
+    // It has already exited.
+  }
+}
+
+/** A running server. */
+export type Server = {
+  /** Resolves when the server has exited, for whatever reason. */
+  readonly ended: Promise<void>;
+  /** A fast shutdown: sessions are disconnected, committed data is kept. */
+  stop(): Promise<void>;
+};
+
+const START_TIMEOUT_MS = 60_000;
+const KEPT_LINES = 20;
+
+/**
+ * The server is a child of this shell, which waits for EOF on stdin, a pipe that the kernel closes when we die, even
+ * by SIGKILL. Then it requests a fast shutdown. `setpriv --pdeathsig` would replace the shell, but is Linux-only.
+ */
+const KEEPER = `
+exec 3<&0
+"$@" </dev/null 3<&- &
+server=$!
+( read -r _ <&3; kill -INT "$server" ) 2>/dev/null >/dev/null &
+watcher=$!
+wait "$server"
+status=$?
+kill "$watcher" 2>/dev/null
+exit "$status"
+`;
+
+/** A killed server's shared memory lingers for a moment; after that a retry succeeds. */
+const REMAINS = "pre-existing shared memory block";
+const REMAINS_TIMEOUT_MS = 10_000;
+const REMAINS_POLL_MS = 200;
+
+export type Launch = {
+  readonly folders: Folders;
+  readonly account: Account | null;
+  readonly binaries: Binaries;
+  readonly settings: Readonly<Record<string, string>>;
+  readonly log: (line: string) => void;
+};
+
+/** Starts the server and resolves when it accepts connections. */
+export async function launchServer(launch: Launch): Promise<Server> {
+  for (let waitedMs = 0; ; waitedMs += REMAINS_POLL_MS) {
+    try {
+      return await launchOnce(launch);
+    } catch (error) {
+      const isRemains = error instanceof Error && error.message.includes(REMAINS);
+      if (!isRemains || waitedMs >= REMAINS_TIMEOUT_MS) throw error;
+      await sleep(REMAINS_POLL_MS);
+    }
+  }
+}
+
+async function launchOnce({ folders, account, binaries, settings, log }: Launch): Promise<Server> {
+  const { data, isReachable } = folders;
+  const command = [binaries.postgres, "-D", nameFromInside(data, isReachable), "-p", String(PORT)];
+  const fixed = {
+    listen_addresses: "",
+    unix_socket_directories: folders.sockets,
+    unix_socket_permissions: "0700",
+    timezone: "UTC",
+    log_timezone: "UTC",
+  };
+  for (const [name, value] of Object.entries({ ...settings, ...fixed }))
+    command.push("-c", `${name}=${value}`);
+
+  const child = spawn("/bin/sh", ["-c", KEEPER, "sh", ...command], {
+    ...account,
+    cwd: data,
+    env: CHILD_ENVIRONMENT,
+    // A session of its own: Ctrl-C in a terminal reaches only us, and we stop things in order.
+    detached: true,
+    stdio: ["pipe", "ignore", "pipe"],
+  });
+  const ended = new Promise<void>((resolve) => {
+    child.once("exit", () => resolve());
+    child.once("error", () => resolve());
+  });
+  child.stdin?.on("error", () => undefined);
+  await becomesReady(child, ended, log);
+  return { ended, stop: () => stopServer(child, ended, join(data, "postmaster.pid")) };
+}
+
+async function becomesReady(
+  child: ChildProcess,
+  ended: Promise<void>,
+  log: (line: string) => void,
+): Promise<void> {
+  if (child.stderr === null) throw new Error("PostgreSQL was started without a pipe for its log.");
+  const lines = createInterface({ input: child.stderr });
+  const kept: string[] = [];
+  const outcome = Promise.withResolvers<"ready" | "ended" | "silent">();
+  const timer = setTimeout(() => outcome.resolve("silent"), START_TIMEOUT_MS);
+  lines.on("line", (line) => {
+    log(line);
+    if (kept.length < KEPT_LINES) kept.push(line);
+    if (line.includes("database system is ready to accept")) outcome.resolve("ready");
+  });
+  // `close` comes after the last line of output, so that the error can quote it.
+  child.once("close", () => outcome.resolve("ended"));
+  child.once("error", () => outcome.resolve("ended"));
+  const result = await outcome.promise;
+  clearTimeout(timer);
+  if (result === "ready") return;
+  child.stdin?.end();
+  if (result === "silent") {
+    await ended;
+    throw new Error(`PostgreSQL was not ready after ${START_TIMEOUT_MS} ms. Its log:\n${kept.join("\n")}`);
+  }
+  throw new Error(`PostgreSQL did not start. Its log:\n${kept.join("\n")}`);
+}
+
+async function stopServer(child: ChildProcess, ended: Promise<void>, pidFile: string): Promise<void> {
+  child.stdin?.end();
+  const timer = setTimeout(async () => {
+    const pid = await readServerPid(pidFile);
+    // An immediate shutdown: nothing committed is lost, the next start replays the WAL.
+    if (pid !== null) process.kill(pid, "SIGQUIT");
+  }, SHUTDOWN_TIMEOUT_MS);
+  await ended;
+  clearTimeout(timer);
+}

@@ -1,0 +1,89 @@
+import { LOG_SERVERS, STANDBY_FAULTS } from "../model/installation.ts";
+import type { MetricsRegistry } from "./registry.ts";
+
+export type ApiMetrics = ReturnType<typeof createApiMetrics>;
+
+const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+
+/** The metrics of an API process. */
+export function createApiMetrics(registry: MetricsRegistry) {
+  return {
+    requests: registry.counter({
+      name: "sealpost_api_requests_total",
+      help: "Requests by operation (page: needs no key; none: no such URL) and HTTP status.",
+      unit: "requests",
+      labels: { operation: null, status: null },
+    }),
+    requestSeconds: registry.histogram({
+      name: "sealpost_api_request_seconds",
+      help:
+        "Time from a request's arrival to the end of its response. A refresh of the console waits up to 0.5 s for " +
+        "others.",
+      unit: "seconds",
+      labels: { operation: null },
+      buckets: REQUEST_SECONDS,
+    }),
+    problems: registry.counter({
+      name: "sealpost_api_problems_total",
+      help: "Requests refused or failed, by the code of the problem that they got (too_many_replays, for example).",
+      unit: "requests",
+      labels: { code: null },
+    }),
+    limiterRefusals: registry.counter({
+      name: "sealpost_limiter_refusals_total",
+      help: "Requests rejected with 429, by whose limit: API key, account (all keys; publishing) or address.",
+      unit: "requests",
+      labels: { policy: ["key", "account", "address"] },
+    }),
+    limiterFailures: registry.counter({
+      name: "sealpost_limiter_failures_total",
+      help: "Requests let through uncounted because the rate limiter's store failed.",
+      unit: "requests",
+      labels: {},
+    }),
+    faults: registry.counter({
+      name: "sealpost_api_faults_total",
+      help: "Requests that failed with an internal error (500).",
+      unit: "requests",
+      labels: {},
+    }),
+    logReads: registry.counter({
+      name: "sealpost_log_reads_total",
+      help: "Lists of the delivery log, by the server that answered: the primary, or that of READ_DATABASE_URL.",
+      unit: "reads",
+      labels: { server: LOG_SERVERS },
+    }),
+    standbyFaults: registry.counter({
+      name: "sealpost_log_standby_faults_total",
+      help:
+        "Times that the standby did not serve and was set aside, or still did not when it was tried again: away, " +
+        "behind, refused (promoted, or another server); or that it ended a statement (cancelled).",
+      unit: "faults",
+      labels: { why: STANDBY_FAULTS },
+    }),
+    heldReads: registry.gauge({
+      name: "sealpost_api_held_reads",
+      help: "Readers of the feed that wait for something to read; at most 4,000.",
+      unit: "requests",
+      labels: {},
+    }),
+    connections: registry.gauge({
+      name: "sealpost_api_connections",
+      help: "Open connections of clients and of the proxies in front.",
+      unit: "connections",
+      labels: {},
+    }),
+    connectionsRefused: registry.counter({
+      name: "sealpost_api_connections_refused_total",
+      help: "Connections closed at once because there were too many: in all, or of one client address.",
+      unit: "connections",
+      labels: { limit: ["all", "address"] },
+    }),
+    connectionsCut: registry.counter({
+      name: "sealpost_api_connections_cut_total",
+      help: "Connections cut because the client hardly read its response, or pipelined too many requests.",
+      unit: "connections",
+      labels: { reason: ["slow_reader", "pipelining"] },
+    }),
+  };
+}

@@ -1,0 +1,141 @@
+import type { MetricsRegistry } from "./registry.ts";
+
+export type DatabaseMetrics = ReturnType<typeof createDatabaseMetrics>;
+
+const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+
+/**
+ * Users of connections: claims and records; graphile-worker; the leader's work; what lanes need besides claims;
+ * notices; moving objects; the API; its log queries, and those that a standby answers; the feed; the gauges themselves.
+ */
+export const POOLS = [
+  "dispatch",
+  "wakeups",
+  "leader",
+  "lanes",
+  "notices",
+  "objects",
+  "api",
+  "log",
+  "standby",
+  "feed",
+  "gauges",
+] as const;
+export type PoolName = (typeof POOLS)[number];
+
+/** What is measured of a connection pool. */
+export type WatchedPool = {
+  readonly totalCount: number;
+  readonly idleCount: number;
+  readonly waitingCount: number;
+};
+
+/** The metrics of this process's database access. */
+export function createDatabaseMetrics(registry: MetricsRegistry) {
+  const queries = registry.histogram({
+    name: "sealpost_database_query_seconds",
+    help: "Duration of a statement as this process sees it, by connection pool.",
+    unit: "seconds",
+    labels: { pool: null },
+    buckets: QUERY_SECONDS,
+  });
+  const failures = registry.counter({
+    name: "sealpost_database_query_failures_total",
+    help: "Statements that failed, rejected data included.",
+    unit: "statements",
+    labels: { pool: null },
+  });
+  const connections = registry.gauge({
+    name: "sealpost_database_connections",
+    help: "Connections to the database, busy or idle.",
+    unit: "connections",
+    labels: { pool: null, state: null },
+  });
+  const waiting = registry.gauge({
+    name: "sealpost_database_connections_awaited",
+    help: "Callers waiting for a connection because all of the pool's are busy.",
+    unit: "requests",
+    labels: { pool: null },
+  });
+  return {
+    up: registry.gauge({
+      name: "sealpost_database_up",
+      help: "1 if the database was reachable when the metrics were read, else 0.",
+      unit: "boolean",
+      labels: {},
+    }),
+    clockDifference: registry.gauge({
+      name: "sealpost_clock_difference_seconds",
+      help: "How far this machine's wall clock is ahead of the database's.",
+      unit: "seconds",
+      labels: {},
+    }),
+    /** To be called for every statement of the pool. */
+    observer: (pool: PoolName) => {
+      const seconds = queries.of({ pool });
+      const failed = failures.of({ pool });
+      return (durationMs: number, hasFailed: boolean): void => {
+        seconds.observe(durationMs / 1_000);
+        if (hasFailed) failed.add();
+      };
+    },
+    watch: (pool: PoolName, watched: WatchedPool): void => {
+      const busy = connections.of({ pool, state: "busy" });
+      const idle = connections.of({ pool, state: "idle" });
+      const awaited = waiting.of({ pool });
+      registry.onRead(() => {
+        busy.set(watched.totalCount - watched.idleCount);
+        idle.set(watched.idleCount);
+        awaited.set(watched.waitingCount);
+      });
+    },
+  };
+}
+
+export type CapacityMetrics = ReturnType<typeof createCapacityMetrics>;
+
+const TABLES = ["deliveries", "bodies", "attempts", "feed"] as const;
+
+/** What a cell uses of its PostgreSQL; every dispatcher reports the same, so panels take the maximum. */
+export function createCapacityMetrics(registry: MetricsRegistry) {
+  return {
+    logBytes: registry.gauge({
+      name: "sealpost_log_bytes",
+      help: "Size of the tables that grow by the day, with indexes and TOAST, by PostgreSQL's estimate.",
+      unit: "bytes",
+      labels: { table: TABLES },
+    }),
+    databaseBytes: registry.gauge({
+      name: "sealpost_database_bytes",
+      help: "Size of the whole database, other schemas included: what a restore has to bring back.",
+      unit: "bytes",
+      labels: {},
+    }),
+    walBytes: registry.counter({
+      name: "sealpost_database_wal_bytes_total",
+      help: "WAL that the server has written, for all its databases, since this process first looked.",
+      unit: "bytes",
+      labels: {},
+    }),
+    busySeconds: registry.counter({
+      name: "sealpost_database_busy_seconds_total",
+      help:
+        "Time that sessions of this database spent on statements, waits for locks and the disk included, since this " +
+        "process first looked: a second in each second is one busy session.",
+      unit: "session seconds",
+      labels: {},
+    }),
+  };
+}
+
+/** What a process is, as a series that others can be joined with. */
+export function createBuildMetrics(registry: MetricsRegistry) {
+  return {
+    info: registry.gauge({
+      name: "sealpost_build_info",
+      help: "Always 1; with the versions of Sealpost and Node that this process runs, and its cell (none: unset).",
+      unit: "boolean",
+      labels: { version: null, node: null, cell: null },
+    }),
+  };
+}

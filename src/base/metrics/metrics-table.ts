@@ -1,0 +1,31 @@
+import { createApiMetrics } from "./api-metrics.ts";
+import { createBuildMetrics, createCapacityMetrics, createDatabaseMetrics } from "./database-metrics.ts";
+import { createDispatchMetrics } from "./dispatch-metrics.ts";
+import { createFeedMetrics, createNoticeMetrics, createQueueMetrics } from "./queue-metrics.ts";
+import { createMetricsRegistry, type Declared } from "./registry.ts";
+import { createMovingMetrics, createRunMetrics } from "./workspace-metrics.ts";
+
+/** Every metric of every process. */
+export function declaredMetrics(): readonly Declared[] {
+  const registry = createMetricsRegistry();
+  createDispatchMetrics(registry);
+  createQueueMetrics(registry);
+  createCapacityMetrics(registry);
+  createFeedMetrics(registry);
+  createApiMetrics(registry);
+  createDatabaseMetrics(registry);
+  createNoticeMetrics(registry);
+  createMovingMetrics(registry);
+  createRunMetrics(registry);
+  createBuildMetrics(registry);
+  return registry.declared;
+}
+
+/** The operators' table of metrics in Markdown, generated from the declarations. */
+export function metricsTable(): string {
+  const rows = declaredMetrics().map(({ name, kind, unit, labels, help }) => {
+    const shown = Object.keys(labels).map((label) => `\`${label}\``);
+    return `| \`${name}\` | ${kind}, ${unit} | ${shown.join(", ")} | ${help} |`;
+  });
+  return ["| metric | kind, unit | labels | tells |", "|---|---|---|---|", ...rows].join("\n");
+}

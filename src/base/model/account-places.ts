@@ -1,0 +1,265 @@
+import { TtlMap } from "./caches.ts";
+
+export type PlacesOptions = {
+  /** In all. */
+  readonly placesMax: number;
+  /** Of these, those that only accounts get that hold none; absent: a quarter. */
+  readonly keptPlaces?: number;
+  /** An account that has held places for longer than this lately is not among those; absent: it may be. */
+  readonly lightMs?: number;
+  /** What has to move while it has a place, in bytes a second, once somebody needs one; absent: nothing has to. */
+  readonly movingBytesPerSecond?: number;
+  /** For so long nothing has to move; absent: 10 s, as connections begin slowly, falter, and move in bursts. */
+  readonly stillMs?: number;
+  /** Monotonic, in milliseconds. */
+  readonly now?: () => number;
+};
+
+export type AskedPlaces = {
+  /** Absent: one. */
+  readonly places?: number;
+  /** Rather fewer than none; absent: all or none. */
+  readonly placesMin?: number;
+  /** For how long it may be held, as far as is known before: what is short comes first. Absent: nothing is known. */
+  readonly expectedMs?: number | undefined;
+  /** Called once the places are another's, because too little has moved; absent: they are kept, however little. */
+  readonly onCut?: () => void;
+};
+
+export type Place = {
+  /** Again does nothing. */
+  giveBack(): void;
+  /** What has come, or gone, of what the place is for. */
+  moved(bytes: number): void;
+  /** It waits for us: until it moves again, nothing has to. */
+  rest(): void;
+};
+
+/** Of what is free and not kept, how many times as much an account may hold: alone, it gets half of all. */
+const TIMES_FREE = 2;
+/** What was held counts half after this. */
+const HALF_LIFE_MS = 60_000;
+const REMEMBERED_ACCOUNTS_MAX = 10_000;
+const STILL_MS = 10_000;
+
+type Taken = Place & {
+  readonly onCut: (() => void) | undefined;
+  movesUntilMs: number;
+  restedMs: number | null;
+};
+type Waiting = { readonly asked: AskedPlaces; readonly start: (place: Place) => void };
+
+/**
+ * Places of which each account has its share, whatever others do. An account gets another only while it holds less than
+ * a multiple of what is free (a dynamic threshold: Choudhury and Hahne, 1998), and some are kept for accounts that hold
+ * none: so as many accounts as there are kept places may come, each greedier than the other, and the next one finds a
+ * place. What waits goes by who holds the fewest, then by who will have held the least lately. Where none is free,
+ * whoever lets the least move loses its own to an account that has none.
+ *
+ * Losing option: half of all for each account. Two had everything.
+ */
+export class AccountPlaces {
+  readonly #placesMax: number;
+  readonly #kept: number;
+  readonly #lightMs: number;
+  readonly #bytesPerMs: number;
+  readonly #stillMs: number;
+  readonly #now: () => number;
+  readonly #held = new Map<string, number>();
+  readonly #waiting = new Map<string, Set<Waiting>>();
+  readonly #moving = new Set<Taken>();
+  readonly #heldLately: TtlMap<string, { readonly ms: number; readonly atMs: number }>;
+  #free: number;
+  #looking: NodeJS.Timeout | undefined;
+
+  constructor(options: PlacesOptions) {
+    const { placesMax, keptPlaces, lightMs, movingBytesPerSecond, stillMs, now } = options;
+    this.#placesMax = placesMax;
+    this.#free = placesMax;
+    this.#kept = keptPlaces ?? Math.ceil(placesMax / 4);
+    this.#lightMs = lightMs ?? Number.POSITIVE_INFINITY;
+    this.#bytesPerMs = (movingBytesPerSecond ?? 0) / 1_000;
+    this.#stillMs = stillMs ?? STILL_MS;
+    this.#now = now ?? (() => performance.now());
+    this.#heldLately = new TtlMap({ entriesMax: REMEMBERED_ACCOUNTS_MAX, now: this.#now });
+  }
+
+  get taken(): number {
+    return this.#placesMax - this.#free;
+  }
+
+  held(accountId: string): number {
+    return this.#held.get(accountId) ?? 0;
+  }
+
+  /** At once, or null. */
+  tryTake(accountId: string, asked: AskedPlaces = {}): Place | null {
+    // Nobody comes before those who wait for others alone.
+    if (this.#next() !== null) return null;
+    while (this.#granted(accountId, asked) === 0) if (!this.#cutFor(accountId)) return null;
+    return this.#take(accountId, asked);
+  }
+
+  /** As soon as there is one. Rejects with the signal's reason, and has none then. */
+  async take(accountId: string, asked: AskedPlaces, signal: AbortSignal): Promise<Place> {
+    signal.throwIfAborted();
+    const taken = this.tryTake(accountId, asked);
+    if (taken !== null) return taken;
+    return await new Promise((resolve, reject) => {
+      const own = this.#waiting.get(accountId) ?? new Set();
+      this.#waiting.set(accountId, own);
+      const leave = () => {
+        this.#leave(accountId, waiting);
+        reject(signal.reason);
+        this.#startNext();
+      };
+      const waiting: Waiting = {
+        asked,
+        start: (place) => {
+          signal.removeEventListener("abort", leave);
+          resolve(place);
+        },
+      };
+      own.add(waiting);
+      signal.addEventListener("abort", leave, { once: true });
+      this.#cutForWaiting();
+    });
+  }
+
+  /** How many it gets now; 0: none. */
+  #granted(accountId: string, { places = 1, placesMin = places }: AskedPlaces): number {
+    const unkept = this.#free - this.#kept;
+    if (!this.#mayHaveAnother(accountId)) return 0;
+    if (placesMin > (this.#isNew(accountId) ? this.#free : unkept)) return 0;
+    return Math.max(placesMin, Math.min(places, unkept));
+  }
+
+  /** Only others can be in its way. */
+  #mayHaveAnother(accountId: string): boolean {
+    return this.#isNew(accountId) || this.held(accountId) < TIMES_FREE * (this.#free - this.#kept);
+  }
+
+  #isNew(accountId: string): boolean {
+    return this.held(accountId) === 0 && this.#loadOf(accountId) === 0;
+  }
+
+  /** For how long it has held places lately, in milliseconds; 0 for a light one. */
+  #loadOf(accountId: string): number {
+    const lately = this.#heldLately.get(accountId);
+    if (lately === undefined) return 0;
+    const ms = lately.ms * 2 ** ((lately.atMs - this.#now()) / HALF_LIFE_MS);
+    return ms <= this.#lightMs ? 0 : ms;
+  }
+
+  #take(accountId: string, asked: AskedPlaces): Place {
+    const places = this.#granted(accountId, asked);
+    const sinceMs = this.#now();
+    this.#count(accountId, places);
+    let isTaken = true;
+    const taken: Taken = {
+      onCut: asked.onCut,
+      movesUntilMs: sinceMs + this.#stillMs,
+      restedMs: null,
+      giveBack: () => {
+        if (!isTaken) return;
+        isTaken = false;
+        this.#moving.delete(taken);
+        this.#count(accountId, -places);
+        this.#remember(accountId, places * (this.#now() - sinceMs));
+        this.#startNext();
+      },
+      moved: (bytes) => {
+        const nowMs = this.#now();
+        const from = taken.restedMs === null ? taken.movesUntilMs : nowMs + taken.restedMs;
+        taken.restedMs = null;
+        const movesUntilMs = Math.max(from, nowMs - this.#stillMs) + bytes / this.#bytesPerMs;
+        taken.movesUntilMs = Math.min(movesUntilMs, nowMs + this.#stillMs);
+      },
+      rest: () => {
+        taken.restedMs ??= taken.movesUntilMs - this.#now();
+        taken.movesUntilMs = Number.POSITIVE_INFINITY;
+      },
+    };
+    if (asked.onCut !== undefined && this.#bytesPerMs > 0) this.#moving.add(taken);
+    return taken;
+  }
+
+  #count(accountId: string, change: number): void {
+    this.#free -= change;
+    const held = this.held(accountId) + change;
+    if (held > 0) this.#held.set(accountId, held);
+    else this.#held.delete(accountId);
+  }
+
+  #remember(accountId: string, ms: number): void {
+    if (this.#lightMs === Number.POSITIVE_INFINITY) return;
+    const { ms: before, atMs } = this.#heldLately.get(accountId) ?? { ms: 0, atMs: 0 };
+    const nowMs = this.#now();
+    const all = ms + before * 2 ** ((atMs - nowMs) / HALF_LIFE_MS);
+    this.#heldLately.set(accountId, { ms: all, atMs: nowMs }, 20 * HALF_LIFE_MS);
+  }
+
+  /** Whose turn it is among those that wait; null: none is waiting for others alone. */
+  #next(): string | null {
+    let next: string | null = null;
+    let [heldByNext, loadOfNext] = [0, 0];
+    for (const [accountId, [first]] of this.#waiting) {
+      if (!this.#mayHaveAnother(accountId)) continue;
+      const held = this.held(accountId);
+      const load = this.#loadOf(accountId) + (first!.asked.expectedMs ?? 0);
+      if (next !== null && (held > heldByNext || (held === heldByNext && load >= loadOfNext))) continue;
+      [next, heldByNext, loadOfNext] = [accountId, held, load];
+    }
+    return next;
+  }
+
+  #startNext(): void {
+    for (let next = this.#next(); next !== null; next = this.#next()) {
+      const own = this.#waiting.get(next)!;
+      const [first] = own;
+      // It comes first even where others would have room enough, or it never would.
+      if (this.#granted(next, first!.asked) === 0) return;
+      this.#leave(next, first!);
+      // To the end of the turn among those that hold as many.
+      if (own.size > 0) {
+        this.#waiting.delete(next);
+        this.#waiting.set(next, own);
+      }
+      first!.start(this.#take(next, first!.asked));
+    }
+  }
+
+  #leave(accountId: string, waiting: Waiting): void {
+    const own = this.#waiting.get(accountId);
+    own?.delete(waiting);
+    if (own?.size === 0) this.#waiting.delete(accountId);
+  }
+
+  /** Takes a place from whoever lets the least move, for an account that has none. False: there is nobody. */
+  #cutFor(accountId: string): boolean {
+    const slowest = this.held(accountId) > 0 ? null : this.#slowest();
+    if (slowest === null || slowest.movesUntilMs > this.#now()) return false;
+    slowest.giveBack();
+    slowest.onCut?.();
+    return true;
+  }
+
+  #slowest(): Taken | null {
+    let slowest: Taken | null = null;
+    for (const taken of this.#moving) {
+      if (slowest === null || taken.movesUntilMs < slowest.movesUntilMs) slowest = taken;
+    }
+    return slowest;
+  }
+
+  /** Now, and as long as somebody waits as soon as somebody else is too slow. */
+  #cutForWaiting(): void {
+    clearTimeout(this.#looking);
+    for (let next = this.#next(); next !== null; next = this.#next()) if (!this.#cutFor(next)) break;
+    const next = this.#next();
+    const slowest = next === null || this.held(next) > 0 ? null : this.#slowest();
+    if (slowest === null || slowest.movesUntilMs === Number.POSITIVE_INFINITY) return;
+    const inMs = Math.max(1, slowest.movesUntilMs - this.#now());
+    this.#looking = setTimeout(() => this.#cutForWaiting(), inMs).unref();
+  }
+}

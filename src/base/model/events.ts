@@ -1,0 +1,37 @@
+/** Each event with the analysis status it reports. */
+export const STATUS_OF_EVENT = {
+  "analysis.succeeded": "succeeded",
+  "analysis.failed": "failed",
+} as const;
+
+/** `event` in the body, in rows and in filters. */
+export type EventName = keyof typeof STATUS_OF_EVENT;
+
+type AnalysisStatus = (typeof STATUS_OF_EVENT)[EventName];
+
+export const ANALYSIS_STATUSES: readonly AnalysisStatus[] = Object.values(STATUS_OF_EVENT);
+
+export const EVENTS = Object.keys(STATUS_OF_EVENT) as readonly EventName[];
+
+/** What made an analysis, where a part of this service did. */
+export type AnalysisOrigin = {
+  /** For people, such as the workflow's name. */
+  readonly name: string;
+  /** Of the run that made it. */
+  readonly runId: string;
+  /** In the order in which they were taken. */
+  readonly steps: readonly OriginStep[];
+};
+
+export type OriginStep = {
+  readonly name: string;
+  readonly hasFailed: boolean;
+  /** That it handed on. */
+  readonly itemCount: number;
+};
+
+/** Which analysis it is about. Its id is the publisher's: only with its delivery it is no other. */
+export type PublishedAnalysis = { readonly analysisId: string; readonly deliveryId: string };
+
+/** Null: nobody here knows what made it. */
+export type FindOrigin = (accountId: string, published: PublishedAnalysis) => Promise<AnalysisOrigin | null>;

@@ -1,0 +1,141 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { ClientBase } from "pg";
+import { inTransaction } from "../base/database/transaction.ts";
+import { requireItsTarget } from "./beginning.ts";
+import { type Cell, type Move, MoveRefusedError } from "./move.ts";
+import { type AccountTable, ARRIVED_TABLES, LEFT_TABLES } from "./move-tables-sql.ts";
+import {
+  advanceMove,
+  deleteMove,
+  deleteRows,
+  findMove,
+  identifyDatabase,
+  lockMove,
+  type StoredMove,
+  setMovedTo,
+} from "./moves-sql.ts";
+import { unparkAll } from "./quiesce-sql.ts";
+
+/**
+ * Undoes a move that is not over: the source takes everything again, and what was copied goes. Both moves' rows are
+ * held, the source's first, so that whoever is still moving takes no step between the target's word and the reopening.
+ * Also deletes what is left at the target of one that was called off without it.
+ */
+export async function callOffMove(move: Pick<Move, "accountId" | "source" | "target">): Promise<void> {
+  const { accountId, source, target } = move;
+  const isCalledOff = await inTransaction(source.pool, async (tx) => {
+    const out = await lockMove(tx, accountId);
+    if (!goesOn(out)) return false;
+    await requireItsTarget(move, out);
+    if (!(await forbidOpening(target, accountId, out.id))) {
+      throw new MoveRefusedError(
+        `Account ${accountId} is open at the target already: run the move again, which ends it, and move it back.`,
+      );
+    }
+    await reopen(tx, accountId, out);
+    return true;
+  });
+  const isCleared = await clearTarget(move);
+  if (!isCalledOff && !isCleared) throw nothingToCallOff(accountId);
+}
+
+/**
+ * The same without the target, which never answers again. Before `opening` nobody can have opened the account there,
+ * and whoever is still moving it finds the move gone before he could; so this is safe even if the target comes back.
+ */
+export async function callOffLostMove({
+  accountId,
+  source,
+}: Pick<Move, "accountId" | "source">): Promise<void> {
+  await inTransaction(source.pool, async (tx) => {
+    const out = await lockMove(tx, accountId);
+    if (out?.direction !== "out" || out.step === "deleted") throw nothingToCallOff(accountId);
+    if (!goesOn(out) || out.step === "opening") {
+      throw new MoveRefusedError(
+        `Account ${accountId} ${goesOn(out) ? "may be" : "is"} open at the target, in the cell "${out.otherCell}": ` +
+          "opened here, too, it would send again what was sent there, and lack what was published there. Restore the " +
+          "target from its backup, and run the move again, which ends it or goes on.",
+      );
+    }
+    await reopen(tx, accountId, out);
+  });
+}
+
+type GoingOn = StoredMove & { readonly direction: "out"; readonly step: "begun" | "still" | "opening" };
+
+/** Whether the account is closed for it, or is about to be, and not known to be open elsewhere. */
+function goesOn(move: StoredMove | null): move is GoingOn {
+  return move?.direction === "out" && ["begun", "still", "opening"].includes(move.step);
+}
+
+function nothingToCallOff(accountId: string): MoveRefusedError {
+  return new MoveRefusedError(`No move of account ${accountId} goes on that could be called off.`);
+}
+
+async function reopen(tx: ClientBase, accountId: string, { id }: StoredMove): Promise<void> {
+  await deleteMove(tx, accountId, id);
+  await unparkAll(tx, accountId);
+  await setMovedTo(tx, accountId, null);
+}
+
+/** False: the account is open at the target. */
+async function forbidOpening({ pool }: Cell, accountId: string, moveId: string): Promise<boolean> {
+  return await inTransaction(pool, async (tx) => {
+    const into = await lockMove(tx, accountId);
+    if (into?.id !== moveId || into.step === "deleting") return true;
+    return await advanceMove(tx, accountId, moveId, "begun", "deleting");
+  });
+}
+
+/** Deletes what a move that was called off has brought to the target. False: there is nothing of one. */
+async function clearTarget({
+  accountId,
+  source,
+  target,
+}: Pick<Move, "accountId" | "source" | "target">): Promise<boolean> {
+  const into = await findMove(target.pool, accountId);
+  if (into?.direction !== "in") return false;
+  if (into.step === "begun") {
+    // Called off at its source, this one, while the target was away.
+    if (into.otherDatabase !== (await identifyDatabase(source.pool))) return false;
+    if ((await findMove(source.pool, accountId))?.id === into.id) return false;
+    if (!(await forbidOpening(target, accountId, into.id))) return false;
+  } else if (into.step !== "deleting") return false;
+  await deleteAll(target, ARRIVED_TABLES, accountId);
+  await deleteMove(target.pool, accountId, into.id);
+  return true;
+}
+
+/**
+ * Deletes what the source has left of an account that is open elsewhere, but for what tells callers where. Returns how
+ * many rows, children not counted.
+ */
+export async function deleteMoved(source: Cell, accountId: string): Promise<number> {
+  const out = await findMove(source.pool, accountId);
+  if (out?.direction !== "out" || goesOn(out)) {
+    throw new MoveRefusedError(
+      `Account ${accountId} has not been moved away from here: \`sealpost account move\` does that, to its end.`,
+    );
+  }
+  await advanceMove(source.pool, accountId, out.id, "done", "deleting");
+  const deleted = await deleteAll(source, LEFT_TABLES, accountId);
+  await advanceMove(source.pool, accountId, out.id, "deleting", "deleted");
+  return deleted;
+}
+
+/** Rests after each page for as long as it took. */
+async function deleteAll(
+  { pool }: Cell,
+  tables: readonly AccountTable[],
+  accountId: string,
+): Promise<number> {
+  let deleted = 0;
+  for (const table of tables) {
+    for (let gone = 1; gone > 0; deleted += gone) {
+      const startedAtMs = performance.now();
+      gone = await inTransaction(pool, (tx) => deleteRows(tx, table, accountId));
+      await delay(performance.now() - startedAtMs);
+    }
+  }
+  return deleted;
+}

@@ -1,0 +1,324 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { writeAuditEntry } from "../base/database/audit-log.ts";
+import { makePartitionsSince, readFirstDay } from "../base/database/partitions.ts";
+import { inTransaction } from "../base/database/transaction.ts";
+import { ACCOUNT_MOVED, COMMAND_LINE } from "../base/model/audit.ts";
+import { recoverCut } from "../delivery/claim-sql.ts";
+import { sequenceEvents } from "../feed/feed-sql.ts";
+import { giveUpCutMails } from "../notices/notice-mails-sql.ts";
+import { beginMove, calledOff, closeAccount, whileItGoesOn } from "./beginning.ts";
+import { type Move, type MovePart, MoveRefusedError } from "./move.ts";
+import {
+  type Copied,
+  countRows,
+  idsOf,
+  type Page,
+  PageReader,
+  readCopied,
+  resealPage,
+  writeCopied,
+  writePage,
+} from "./move-pages-sql.ts";
+import { type AccountTable, API_KEYS, LOG_TABLES, OPENING_TABLES } from "./move-tables-sql.ts";
+import {
+  addRevocations,
+  advanceMove,
+  deleteRows,
+  findMove,
+  readRevocations,
+  type StoredMove,
+  setMovedTo,
+} from "./moves-sql.ts";
+import {
+  advanceFeedPosition,
+  findOlderTransactions,
+  findPrepared,
+  findStillOpen,
+  markStill,
+  parkDeliveries,
+  readFeedPosition,
+  readFeedReach,
+  readNextTransactionId,
+  stopBackgroundWork,
+  unparkAll,
+} from "./quiesce-sql.ts";
+
+/**
+ * Copies all rows that only have to be there, page by page, each in a transaction that also says how far it has come.
+ * Between two pages it rests for as long as a page takes: half of a core is everybody else's.
+ */
+async function copyLog(move: Move, moveId: string): Promise<void> {
+  const { accountId, source, target, onProgress } = move;
+  const reader = new PageReader(source.pool, accountId);
+  const firstDay = await readFirstDay(source.pool, accountId);
+  if (firstDay !== null) await makePartitionsSince(target.pool, firstDay);
+  let copied = await readCopied(target.pool, accountId);
+  for (const table of LOG_TABLES) {
+    for (let after = placeOf(copied, table); after !== "all"; after = placeOf(copied, table)) {
+      onProgress("copy", table.name);
+      const startedAtMs = performance.now();
+      const page = await reader.readPage(table, after);
+      copied = { ...copied, [table.name]: page.next ?? "all" };
+      await copyPage(move, moveId, { reader, table, page, copied });
+      await delay(performance.now() - startedAtMs);
+    }
+  }
+}
+
+function placeOf(copied: Copied, { name }: AccountTable): readonly string[] | "all" | null {
+  return copied[name] ?? null;
+}
+
+type PageCopy = {
+  readonly reader: PageReader;
+  readonly table: AccountTable;
+  readonly page: Page;
+  readonly copied: Copied;
+};
+
+async function copyPage(
+  move: Move,
+  moveId: string,
+  { reader, table, page, copied }: PageCopy,
+): Promise<void> {
+  const { accountId, source, target } = move;
+  await inTransaction(target.pool, async (tx) => {
+    const write = (one: Page) => writePage(tx, resealPage(one, source.secretsKey, target.secretsKey));
+    await write(page);
+    if (page.rows.length > 0) {
+      for (const child of table.children ?? []) {
+        let after: readonly string[] | null = null;
+        do {
+          const children = await reader.readChildren(child, idsOf(page), after);
+          await write(children);
+          after = children.next;
+        } while (after !== null);
+      }
+    }
+    if (await writeCopied(tx, accountId, moveId, copied)) return;
+    throw calledOff(accountId);
+  });
+}
+
+/** @throws MoveRefusedError when rows are missing at the target; then the next run copies everything again */
+async function compareCounts({ accountId, source, target }: Move, moveId: string): Promise<void> {
+  for (const table of LOG_TABLES) {
+    const [there, here] = await Promise.all([
+      countRows(target.pool, table, accountId),
+      countRows(source.pool, table, accountId),
+    ]);
+    // The source forgets what is too old, and so does the target.
+    if (there >= here) continue;
+    await inTransaction(target.pool, (tx) => writeCopied(tx, accountId, moveId, {}));
+    throw new MoveRefusedError(
+      `The target has ${there} of ${here} rows of ${table.name}. Run the same command again, ` +
+        "which copies what is missing.",
+    );
+  }
+}
+
+/**
+ * From now on only the target can say that the account is not open there: whoever calls the move off without it has
+ * done so before, or is refused.
+ */
+async function announceOpening({ accountId, source }: Move, moveId: string): Promise<void> {
+  if (await advanceMove(source.pool, accountId, moveId, "still", "opening")) return;
+  const out = await findMove(source.pool, accountId);
+  if (out?.id !== moveId || (out.step !== "opening" && out.step !== "done")) throw calledOff(accountId);
+}
+
+/**
+ * The account appears at the target, with all that opens it, in one transaction: before, it is unknown there, and after
+ * it takes publications, delivers, and goes on with what was open. Once it is, this does nothing.
+ */
+async function openAtTarget(move: Move, moveId: string): Promise<void> {
+  const { accountId, source, target, sourceName } = move;
+  await announceOpening(move, moveId);
+  // Read when the source gives no position beyond the end of its feed any more: no cursor of a reader is beyond it.
+  await advanceFeedPosition(target.pool, await readFeedPosition(source.pool));
+  const reader = new PageReader(source.pool, accountId);
+  await inTransaction(target.pool, async (tx) => {
+    // Held until the end: two that open it take turns, and nobody can call it off meanwhile.
+    if (!(await advanceMove(tx, accountId, moveId, "begun", "done"))) {
+      const into = await findMove(tx, accountId);
+      if (into?.id === moveId && into.step === "done") return;
+      throw calledOff(accountId);
+    }
+    // Of an account that comes back, those that stayed as they were then.
+    while ((await deleteRows(tx, API_KEYS, accountId)) > 0);
+    for (const table of OPENING_TABLES) {
+      let after: readonly string[] | null = null;
+      do {
+        const page = await reader.readPage(table, after);
+        await writePage(tx, resealPage(page, source.secretsKey, target.secretsKey));
+        after = page.next;
+      } while (after !== null);
+    }
+    await setMovedTo(tx, accountId, null);
+    await unparkAll(tx, accountId);
+    await tellOf(tx, accountId, { move_id: moveId, from: sourceName });
+  });
+}
+
+/** The source knows that the account is open at the target, and that its own rows can be deleted. */
+async function finishAtSource(
+  { accountId, source, target, targetName }: Move,
+  moveId: string,
+): Promise<void> {
+  // What was revoked in one of the two while the account was opened: its keys had been read already, or were not there
+  // yet. From now on it can be revoked in both.
+  const [here, there] = await Promise.all([
+    readRevocations(source.pool, accountId),
+    readRevocations(target.pool, accountId),
+  ]);
+  await addRevocations(target.pool, accountId, here);
+  await addRevocations(source.pool, accountId, there);
+  await inTransaction(source.pool, async (tx) => {
+    if (!(await advanceMove(tx, accountId, moveId, "opening", "done"))) return;
+    await tellOf(tx, accountId, { move_id: moveId, to: targetName });
+  });
+}
+
+async function tellOf(
+  tx: Parameters<typeof writeAuditEntry>[0],
+  accountId: string,
+  details: Readonly<Record<string, unknown>>,
+): Promise<void> {
+  const entry = { accountId, actor: COMMAND_LINE, requestId: null, operationKey: ACCOUNT_MOVED, details };
+  await writeAuditEntry(tx, entry);
+}
+
+const LOOK_EVERY_MS = 100;
+/** Every look reads all that is open, of whomever. */
+const PARK_EVERY_MS = 500;
+const PARKED_PER_STEP_MAX = 5_000;
+const SEQUENCER_LEASE_MS = 600;
+
+/**
+ * Waits until nothing of a closed account changes any more: transactions that do not know yet that it is closed have
+ * ended, attempts and calls that were under way have, too, what is open is parked, and the feed holds everything.
+ */
+async function stillAccount(move: Move, moveId: string): Promise<void> {
+  const { accountId, source, onProgress } = move;
+  await waitForTransactions(move);
+  await refuseHindered(move);
+  await parkAll(move, moveId);
+  await waitForFeed(move);
+  onProgress("still", null);
+  await markStill(source.pool, accountId, moveId);
+}
+
+/** Looked at again: now nothing can come any more that hinders it. */
+async function refuseHindered({ accountId, source, findHindrance }: Move): Promise<void> {
+  const hindrance = await findHindrance(source.pool, accountId);
+  if (hindrance === null) return;
+  throw new MoveRefusedError(`${hindrance} It is closed: call the move off with --cancel.`);
+}
+
+async function waitForTransactions(move: Move): Promise<void> {
+  const { pool } = move.source;
+  const older = await findOlderTransactions(pool);
+  await waitFor(move, "wait_for_transactions", LOOK_EVERY_MS, async () =>
+    (await findStillOpen(pool, older)).map(
+      ({ pid, role, application }) =>
+        `a transaction that was open before (pid ${pid}, role ${role}, application "${application}")`,
+    ),
+  );
+  const xid = await readNextTransactionId(pool);
+  await waitFor(move, "wait_for_transactions", LOOK_EVERY_MS, async () =>
+    (await findPrepared(pool, xid)).map((gid) => `the prepared transaction "${gid}"`),
+  );
+}
+
+async function parkAll(move: Move, moveId: string): Promise<void> {
+  const { accountId, source } = move;
+  await waitFor(move, "park", PARK_EVERY_MS, async () => {
+    const { pool } = source;
+    const goesOn = await whileItGoesOn(pool, accountId, moveId, (tx) => stopBackgroundWork(tx, accountId));
+    await giveUpCutMails(pool);
+    const { rest, cutIds } = await whileItGoesOn(pool, accountId, moveId, (tx) =>
+      parkDeliveries(tx, accountId, PARKED_PER_STEP_MAX),
+    );
+    if (cutIds.length > 0) await recoverCut(pool, cutIds, null);
+    return [
+      ...(rest > 0 ? [`${rest} deliveries, which dispatchers have or which are still to be parked`] : []),
+      ...(goesOn ? ["a receiver check or a mail that is under way"] : []),
+    ];
+  });
+}
+
+/** Makes the steps itself, where no process of the source does. */
+async function waitForFeed(move: Move): Promise<void> {
+  const { pool } = move.source;
+  const holder = randomUUID();
+  const { nowMs } = await readFeedReach(pool);
+  await waitFor(move, "wait_for_feed", LOOK_EVERY_MS, async () => {
+    await sequenceEvents(pool, holder, SEQUENCER_LEASE_MS);
+    const { caughtUpAtMs } = await readFeedReach(pool);
+    return caughtUpAtMs > nowMs ? [] : ["the feed, which does not hold everything yet"];
+  });
+}
+
+/** Looks again and again until there is nothing to wait for. */
+async function waitFor(
+  { onProgress, waitMaxMs, accountId }: Move,
+  part: MovePart,
+  everyMs: number,
+  look: () => Promise<readonly string[]>,
+): Promise<void> {
+  onProgress(part, null);
+  const startedAtMs = performance.now();
+  for (;;) {
+    const [first, ...others] = await look();
+    if (first === undefined) return;
+    const waited = others.length === 0 ? first : `${first}, and ${others.length} more`;
+    if (performance.now() - startedAtMs > waitMaxMs) {
+      throw new MoveRefusedError(
+        `Account ${accountId} is closed, but not still after ${Math.round(waitMaxMs / 1_000)} s of waiting for ` +
+          `${waited}. Run the same command again, which goes on here; with --cancel it calls the move off.`,
+      );
+    }
+    onProgress(part, waited);
+    await delay(everyMs);
+  }
+}
+
+/**
+ * Moves an account to another cell. Each step can be cut off anywhere and run again: until the account is open at the
+ * target nothing but its being closed has changed for anybody, and opening it is one transaction. What was copied stays
+ * at the source until it is deleted apart.
+ *
+ * @throws MoveRefusedError saying what to do
+ */
+export async function moveAccount(move: Move): Promise<StoredMove> {
+  const { onProgress } = move;
+  onProgress("prepare", null);
+  const begun = await beginMove(move);
+  if (begun.step === "begun") {
+    onProgress("close", null);
+    await closeAccount(move, begun.id);
+    await stillAccount(move, begun.id);
+  }
+  if (!(await isOpen(move, begun))) {
+    await copyLog(move, begun.id);
+    onProgress("compare", null);
+    await compareCounts(move, begun.id);
+    onProgress("open", null);
+    await openAtTarget(move, begun.id);
+  }
+  onProgress("finish", null);
+  await finishAtSource(move, begun.id);
+  return begun;
+}
+
+async function isOpen({ accountId, target }: Move, { id, step }: StoredMove): Promise<boolean> {
+  const into = await findMove(target.pool, accountId);
+  if (into?.id !== id || into.step === "deleting") throw calledOff(accountId);
+  if (into.step === "done") return true;
+  if (step !== "deleting") return false;
+  throw new MoveRefusedError(
+    `The target has lost account ${accountId}, perhaps by a restore, and what the source has left of it is being ` +
+      "deleted: restore the target to a later time.",
+  );
+}

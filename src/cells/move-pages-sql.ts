@@ -1,0 +1,188 @@
+import type { ClientBase, Pool } from "pg";
+import { seal, unseal } from "../base/database/sealing.ts";
+import type { AccountTable, ChildTable, MovedTable } from "./move-tables-sql.ts";
+
+const ROWS_PER_PAGE_MAX = 1_000;
+/** Of one page as text; a row that is larger comes alone. It is in memory a few times over. */
+const BYTES_PER_PAGE_MAX = 4 * 1024 * 1024;
+
+/** A value as PostgreSQL writes it; null: it has none. */
+export type Value = string | null;
+
+export type Page = {
+  readonly table: string;
+  readonly columns: readonly Column[];
+  readonly rows: readonly (readonly Value[])[];
+  /** Where to go on; null: there are no more. */
+  readonly next: readonly string[] | null;
+};
+
+export type Column = { readonly name: string; readonly type: string };
+
+/** A column that is added later is copied, too. */
+async function readColumns(database: Pool, table: string): Promise<readonly Column[]> {
+  const { rows } = await database.query<Column>(
+    `select attname as name, format_type(atttypid, atttypmod) as type from pg_attribute
+     where attrelid = ('sealpost.' || $1)::regclass and attnum > 0 and not attisdropped order by attnum`,
+    [table],
+  );
+  return rows;
+}
+
+/** Reads the rows of one account, table by table. As text, which loses nothing of any type that we use. */
+export class PageReader {
+  readonly #source: Pool;
+  readonly #accountId: string;
+  readonly #columns = new Map<string, Promise<readonly Column[]>>();
+
+  constructor(source: Pool, accountId: string) {
+    this.#source = source;
+    this.#accountId = accountId;
+  }
+
+  /** @param after where the last page ended; null: at the start */
+  async readPage(table: AccountTable, after: readonly string[] | null): Promise<Page> {
+    const owner = `t.${table.accountId ?? "account_id"} = $1::uuid`;
+    return await this.#read(table, owner, this.#accountId, table.key, after, table.rowsMax);
+  }
+
+  /** Children of the rows of a page. */
+  async readChildren(
+    table: ChildTable,
+    parentIds: readonly string[],
+    after: readonly string[] | null,
+  ): Promise<Page> {
+    const owner = `t.${table.parentId} = any ($1::uuid[])`;
+    return await this.#read(table, owner, parentIds, [table.parentId, ...table.key], after);
+  }
+
+  async #read(
+    table: MovedTable,
+    owner: string,
+    of: unknown,
+    key: readonly string[],
+    after: readonly string[] | null,
+    rowsMax = ROWS_PER_PAGE_MAX,
+  ): Promise<Page> {
+    const columns = await this.#columnsOf(table.name);
+    const typeOf = (name: string) => columns.find((column) => column.name === name)!.type;
+    const order = key.map((name) => `t.${name}`).join(", ") || "1";
+    const later = after === null ? "" : ` and (${order}) > (${key.map((k, n) => `$${n + 2}::${typeOf(k)}`)})`;
+    const values = columns.map(({ name }) => `(${table.instead?.[name] ?? `t.${name}`})::text`);
+    const found = `select t.* from sealpost.${table.name} as t
+      where ${owner}${later} order by ${order} limit ${rowsMax}`;
+    const { rows } = await this.#source.query<Value[]>({
+      text: `select ${values.join(", ")} from (${fitting(found, order, table.bytes)}) as t order by ${order}`,
+      values: [of, ...(after ?? [])],
+      rowMode: "array",
+    });
+    const place = (name: string) => columns.findIndex((column) => column.name === name);
+    const last = rows.at(-1);
+    // A row that its account can have only once needs no key.
+    const next = last === undefined || key.length === 0 ? null : key.map((name) => last[place(name)]!);
+    return { table: table.name, columns, rows, next };
+  }
+
+  #columnsOf(table: string): Promise<readonly Column[]> {
+    const known = this.#columns.get(table);
+    if (known !== undefined) return known;
+    const reading = readColumns(this.#source, table);
+    this.#columns.set(table, reading);
+    return reading;
+  }
+}
+
+/** The first of the rows found that have BYTES_PER_PAGE_MAX together, and at least one. */
+function fitting(found: string, order: string, bytes: string | undefined): string {
+  if (bytes === undefined) return found;
+  return `select t.* from (
+      select t.*, sum(${bytes}) over (order by ${order}) as bytes_to, row_number() over (order by ${order}) as n
+      from (${found}) as t
+    ) as t where n = 1 or coalesce(bytes_to, 0) <= ${BYTES_PER_PAGE_MAX}`;
+}
+
+/** Writes a page, but for the rows that are there already. */
+export async function writePage(tx: ClientBase, { table, columns, rows }: Page): Promise<void> {
+  if (rows.length === 0) return;
+  const names = columns.map(({ name }) => `"${name}"`);
+  const cast = columns.map(({ name, type }) => `r."${name}"::${type}`);
+  const arrays = columns.map((_, n) => `$${n + 1}::text[]`);
+  await tx.query(
+    `insert into sealpost.${table} (${names})
+     select ${cast} from unnest(${arrays}) as r (${names})
+     on conflict do nothing`,
+    columns.map((_, n) => rows.map((row) => row[n])),
+  );
+}
+
+/** The ids that children name, in the order of the page. */
+export function idsOf({ columns, rows }: Page): readonly string[] {
+  const place = columns.findIndex(({ name }) => name === "id");
+  return rows.map((row) => row[place]!);
+}
+
+/** How far each table is here: the key of its last row; `all`: there are no more. */
+export type Copied = Readonly<Record<string, readonly string[] | "all">>;
+
+export async function readCopied(target: Pool, accountId: string): Promise<Copied> {
+  const { rows } = await target.query<{ copied: Copied }>(
+    "select copied from sealpost.moves where account_id = $1",
+    [accountId],
+  );
+  return rows[0]?.copied ?? {};
+}
+
+/** In the transaction of the page. False: the move is not this one any more, or is over. */
+export async function writeCopied(
+  tx: ClientBase,
+  accountId: string,
+  moveId: string,
+  copied: Copied,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `update sealpost.moves set copied = $3
+     where account_id = $1 and id = $2 and direction = 'in' and step = 'begun'`,
+    [accountId, moveId, JSON.stringify(copied)],
+  );
+  return rowCount === 1;
+}
+
+/** How many rows the account has in a table. */
+export async function countRows(database: Pool, table: AccountTable, accountId: string): Promise<number> {
+  const { rows } = await database.query<{ n: string }>(
+    `select count(*) as n from sealpost.${table.name} where ${table.accountId ?? "account_id"} = $1`,
+    [accountId],
+  );
+  return Number(rows[0]!.n);
+}
+
+/** The page with its secrets as the target can open them. */
+export function resealPage(page: Page, sourceKey: Uint8Array, targetKey: Uint8Array): Page {
+  const placeOf = (name: string) => page.columns.findIndex((column) => column.name === name);
+  const account = placeOf("account_id");
+  const reseal = (row: readonly Value[], sealed: number, id: string) => {
+    const owner = { accountId: row[account]!, id };
+    const text = unseal(Buffer.from(row[sealed]!.slice(2), "hex"), sourceKey, owner);
+    return row.with(sealed, `\\x${seal(text, targetKey, owner).toString("hex")}`);
+  };
+  switch (page.table) {
+    case "signing_secrets": {
+      const [id, sealed] = [placeOf("id"), placeOf("sealed")];
+      return { ...page, rows: page.rows.map((row) => reseal(row, sealed, row[id]!)) };
+    }
+    case "idempotency_keys": {
+      const [key, idempotencyKey] = [placeOf("key_id"), placeOf("idempotency_key")];
+      const [isSealed, body] = [placeOf("is_sealed"), placeOf("body")];
+      return {
+        ...page,
+        rows: page.rows.map((row) =>
+          row[isSealed] === "true" && row[body] !== null
+            ? reseal(row, body, `${row[key]}/${row[idempotencyKey]}`)
+            : row,
+        ),
+      };
+    }
+    default:
+      return page;
+  }
+}

@@ -1,0 +1,182 @@
+import type { ClientBase, Pool } from "pg";
+import type { MoveDirection, MoveStep } from "../base/model/installation.ts";
+import type { AccountTable, ChildTable } from "./move-tables-sql.ts";
+
+export type StoredMove = {
+  /** The same in both databases. */
+  readonly id: string;
+  readonly direction: MoveDirection;
+  readonly step: MoveStep;
+  readonly otherCell: string | null;
+  /** From identifyDatabase; null: it began when that was not kept. */
+  readonly otherDatabase: string | null;
+};
+
+/** The last move of the account, out of this database or into it; null: it was never moved. */
+export async function findMove(database: ClientBase | Pool, accountId: string): Promise<StoredMove | null> {
+  const { rows } = await database.query<StoredMove>(
+    `select id, direction, step, other_cell as "otherCell", other_database as "otherDatabase"
+     from sealpost.moves where account_id = $1`,
+    [accountId],
+  );
+  return rows[0] ?? null;
+}
+
+/** The same, held until this transaction ends: nobody else takes a step of it, or calls it off. */
+export async function lockMove(tx: ClientBase, accountId: string): Promise<StoredMove | null> {
+  await tx.query("select from sealpost.moves where account_id = $1 for update", [accountId]);
+  return await findMove(tx, accountId);
+}
+
+/** Begins one, in place of one that is over. False: another is not over, or was begun by somebody else just now. */
+export async function insertMove(
+  database: ClientBase | Pool,
+  accountId: string,
+  { id, direction, otherCell, otherDatabase }: Omit<StoredMove, "step">,
+): Promise<boolean> {
+  const { rowCount } = await database.query(
+    `insert into sealpost.moves (account_id, id, direction, other_cell, other_database) values ($1, $2, $3, $4, $5)
+     on conflict (account_id) do update
+     set id = excluded.id, direction = excluded.direction, other_cell = excluded.other_cell,
+       other_database = excluded.other_database, step = 'begun', feed_ends_at = null, copied = '{}', begun_at = now(),
+       ended_at = null
+     where (moves.direction, moves.step) in (('out', 'deleted'), ('in', 'done'))`,
+    [accountId, id, direction, otherCell, otherDatabase],
+  );
+  return rowCount === 1;
+}
+
+/** False: it is not at `from` any more. */
+export async function advanceMove(
+  database: ClientBase | Pool,
+  accountId: string,
+  id: string,
+  from: MoveStep,
+  to: MoveStep,
+): Promise<boolean> {
+  const { rowCount } = await database.query(
+    `update sealpost.moves
+     set step = $4, ended_at = case when $4 in ('done', 'deleting', 'deleted') then coalesce(ended_at, now()) end
+     where account_id = $1 and id = $2 and step = $3`,
+    [accountId, id, from, to],
+  );
+  return rowCount === 1;
+}
+
+/** Whether a move out of here goes on. Held for this transaction: it cannot be called off meanwhile. */
+export async function holdMove(tx: ClientBase, accountId: string, id: string): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `select from sealpost.moves
+     where account_id = $1 and id = $2 and direction = 'out' and step in ('begun', 'still') for share`,
+    [accountId, id],
+  );
+  return rowCount === 1;
+}
+
+/** Forgets a move that was called off; whoever calls holds it, or nothing else touches it any more. */
+export async function deleteMove(database: ClientBase | Pool, accountId: string, id: string): Promise<void> {
+  await database.query("delete from sealpost.moves where account_id = $1 and id = $2", [accountId, id]);
+}
+
+/** Refuses publishing and writes from the commit on, and says where to go; null: takes them again. */
+export async function setMovedTo(
+  database: ClientBase | Pool,
+  accountId: string,
+  cell: string | null,
+): Promise<void> {
+  await database.query("update sealpost.accounts set moved_to = $2 where id = $1", [accountId, cell]);
+}
+
+/** Where the account is; null: here. Held for this transaction: it cannot be closed meanwhile. */
+export async function findMovedTo(tx: ClientBase, accountId: string): Promise<string | null> {
+  const { rows } = await tx.query<{ moved_to: string | null }>(
+    "select moved_to from sealpost.accounts where id = $1 for share",
+    [accountId],
+  );
+  return rows[0]?.moved_to ?? null;
+}
+
+/** Which database of which cluster this is: no two have the same, whatever they are called. */
+export async function identifyDatabase(pool: Pool): Promise<string> {
+  const { rows } = await pool.query<{ identity: string }>(
+    `select (select system_identifier from pg_control_system()) || '/' || oid as identity
+     from pg_database where datname = current_database()`,
+  );
+  return rows[0]!.identity;
+}
+
+/** What two databases are compared by before an account goes from one to the other. */
+export type CellFacts = {
+  /** From identifyDatabase: copies have the same. */
+  readonly identity: string;
+  readonly isStandby: boolean;
+  /** The migrations that it has, with their digests. */
+  readonly migrations: readonly string[];
+  /** Null: it was given none. */
+  readonly cell: string | null;
+};
+
+/** Null: the database has none of our tables. */
+export async function readCellFacts(pool: Pool): Promise<CellFacts | null> {
+  const { rows: found } = await pool.query<{ is_ours: boolean }>(
+    "select to_regclass('sealpost.settings') is not null as is_ours",
+  );
+  if (!found[0]!.is_ours) return null;
+  const { rows } = await pool.query<Omit<CellFacts, "identity">>(
+    `select pg_is_in_recovery() as "isStandby",
+       array(select name || ' ' || digest from sealpost.migrations order by name) as migrations,
+       (select to_jsonb(s) ->> 'cell' from sealpost.settings as s) as cell`,
+  );
+  return { ...rows[0]!, identity: await identifyDatabase(pool) };
+}
+
+/** When keys were revoked, by their ids, as PostgreSQL writes it. */
+export type Revocations = ReadonlyMap<string, string>;
+
+export async function readRevocations(pool: Pool, accountId: string): Promise<Revocations> {
+  const { rows } = await pool.query<{ id: string; at: string }>(
+    "select id, revoked_at::text as at from sealpost.api_keys where account_id = $1 and revoked_at is not null",
+    [accountId],
+  );
+  return new Map(rows.map(({ id, at }) => [id, at]));
+}
+
+/** Revokes here, too, what was revoked in the other database. */
+export async function addRevocations(pool: Pool, accountId: string, revocations: Revocations): Promise<void> {
+  if (revocations.size === 0) return;
+  await pool.query(
+    `update sealpost.api_keys as k set revoked_at = r.at
+     from unnest($2::uuid[], $3::timestamptz[]) as r (id, at)
+     where k.account_id = $1 and k.id = r.id and k.revoked_at is null`,
+    [accountId, [...revocations.keys()], [...revocations.values()]],
+  );
+}
+
+const ROWS_PER_STEP_MAX = 1_000;
+
+/** Deletes a page of an account's rows, with their children. Returns how many went; 0: there are no more. */
+export async function deleteRows(
+  database: ClientBase | Pool,
+  table: AccountTable,
+  accountId: string,
+): Promise<number> {
+  const owner = table.accountId ?? "account_id";
+  const key = [owner, ...table.key].join(", ");
+  const { rows } = await database.query<{ gone: number }>(
+    `with page as (
+       select ${key} from sealpost.${table.name} where ${owner} = $1 order by ${key}
+       limit ${table.rowsMax ?? ROWS_PER_STEP_MAX}
+     ), ${(table.children ?? []).map(deletingChildren).join("")}gone as (
+       delete from sealpost.${table.name} where (${key}) in (select ${key} from page) returning 1
+     )
+     select count(*)::integer as gone from gone`,
+    [accountId],
+  );
+  return rows[0]!.gone;
+}
+
+function deletingChildren({ name, parentId }: ChildTable): string {
+  return `${name}_gone as (
+       delete from sealpost.${name} where ${parentId} = any (array(select id from page))
+     ), `;
+}

@@ -1,0 +1,191 @@
+import type { LaneLimits } from "./lane.ts";
+
+/** What an account holds in this process, and where it stands in the turns. */
+export type Share = {
+  inFlight: number;
+  /** Of those, to receivers that gave no answer last time, or never did. */
+  silentInFlight: number;
+  /** Of its silent receivers, how many more have answered lately than have not: so many more it may try at once. */
+  silentCredit: number;
+  /** It starts nothing for now, whatever it may hold. */
+  isHeld: boolean;
+  /** Something waits, or is in flight. */
+  isActive: boolean;
+  turn: Turn | null;
+  silentTurn: Turn | null;
+};
+
+type Turn = Set<Share>;
+
+/** Of the places, those that only accounts with few in flight get: a POST cannot be taken back for a neighbour's. */
+const RESERVED_SHARE = 1 / 8;
+/** Of the places, those that only accounts with none in flight get; of the silent ones' budget, twice that share. */
+const STRICTLY_RESERVED_SHARE = 1 / 16;
+/** Of what is left of the reserve, how much an account may hold in all to get one more of it. */
+const RESERVE_THRESHOLD = 1 / 4;
+/** 0, 1, 2 to 3, 4 to 7, … in flight: enough for 16,383. */
+const CLASSES = 15;
+
+export function newShare(): Share {
+  return {
+    inFlight: 0,
+    silentInFlight: 0,
+    silentCredit: 0,
+    isHeld: false,
+    isActive: false,
+    turn: null,
+    silentTurn: null,
+  };
+}
+
+/**
+ * Which account starts next: the one with the least in flight, to a power of two, and those of one class in turn (round
+ * robin). That is max-min fair: whoever asks for little gets all of it, the rest is shared equally.
+ *
+ * What cannot be taken back is kept back: an eighth of the places is for accounts that hold few, by a dynamic threshold
+ * (Choudhury and Hahne, 1998: a queue may grow while it is shorter than a multiple of the free space), half of it for
+ * those that hold none. So an account alone gets nearly all, and a hundred greedy ones, even one after the other, leave
+ * room for the next. Silent receivers, and those that have never answered, share a budget of their own in the same way;
+ * an account begins with a few of them (slow start): each is a new connection, and a hundred handshakes at once hold up
+ * everybody.
+ *
+ * Losing option: deficit round robin shares starts, not places; accounts whose receivers hang would hold them all.
+ */
+export class AccountTurns<Account extends Share> {
+  readonly #limits: Pick<
+    LaneLimits,
+    "inFlightMax" | "silentInFlightMax" | "accountInFlightMax" | "accountSilentMin"
+  >;
+  readonly #reserved: number;
+  readonly #strictlyReserved: number;
+  readonly #silentReserved: number;
+  /** Accounts that can start something, by the class of what they have in flight. */
+  readonly #turns = newTurns();
+  /** Accounts that can start something in a silent lane, by the class of what they have in flight in such. */
+  readonly #silentTurns = newTurns();
+  #activeAccounts = 0;
+  #inFlight = 0;
+  #silentInFlight = 0;
+
+  constructor(limits: LaneLimits) {
+    this.#limits = limits;
+    this.#reserved = Math.floor(limits.inFlightMax * RESERVED_SHARE);
+    this.#strictlyReserved = Math.floor(limits.inFlightMax * STRICTLY_RESERVED_SHARE);
+    this.#silentReserved = Math.floor(limits.silentInFlightMax * 2 * STRICTLY_RESERVED_SHARE);
+  }
+
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** Of those, attempts to receivers that gave no answer last time, or never did. */
+  get silentInFlight(): number {
+    return this.#silentInFlight;
+  }
+
+  /** Accounts with something waiting or in flight. */
+  get activeAccounts(): number {
+    return this.#activeAccounts;
+  }
+
+  /** The account whose turn it is among those with a lane that answers, where a place is free. */
+  next(): Account | undefined {
+    return firstBelow(this.#turns, this.#mostToTake());
+  }
+
+  /** The same, if that one has nothing in flight. */
+  nextIdle(): Account | undefined {
+    return firstBelow(this.#turns, 1);
+  }
+
+  /** The same among those with a silent lane. */
+  nextSilent(): Account | undefined {
+    const free = this.#limits.silentInFlightMax - this.#silentInFlight;
+    if (free <= 0) return undefined;
+    const most = Math.max(1, free - this.#silentReserved);
+    return firstBelow(this.#silentTurns, Math.min(most, this.#mostToTake()));
+  }
+
+  countInFlight(account: Account, change: number, isSilent: boolean): void {
+    account.inFlight += change;
+    this.#inFlight += change;
+    if (isSilent) this.countSilent(account, change);
+  }
+
+  countSilent(account: Account, change: number): void {
+    account.silentInFlight += change;
+    this.#silentInFlight += change;
+  }
+
+  /** A receiver of the account that was silent has answered, or has not. */
+  learnOfSilent(account: Account, hasAnswered: boolean): void {
+    const credit = account.silentCredit + (hasAnswered ? 1 : -1);
+    account.silentCredit = Math.max(0, Math.min(credit, this.#limits.silentInFlightMax));
+  }
+
+  /** Puts an account where it belongs now; where that is where it was, it keeps its place in the turns. */
+  seat(account: Account, can: { start: boolean; startSilent: boolean; isActive: boolean }): void {
+    if (can.isActive !== account.isActive) this.#activeAccounts += can.isActive ? 1 : -1;
+    account.isActive = can.isActive;
+    const isHeld = account.isHeld || account.inFlight >= this.#limits.accountInFlightMax;
+    const turn = !isHeld && can.start ? this.#turns[classOf(account.inFlight)]! : null;
+    const hasSilentRoom = account.silentInFlight < this.#limits.accountSilentMin + account.silentCredit;
+    const mayStartSilent = !isHeld && can.startSilent && hasSilentRoom;
+    const silentTurn = mayStartSilent ? this.#silentTurns[classOf(account.silentInFlight)]! : null;
+    account.turn = moved(account, account.turn, turn);
+    account.silentTurn = moved(account, account.silentTurn, silentTurn);
+  }
+
+  /** It had its turn: seated again, it is the last. */
+  unseat(account: Account): void {
+    account.turn = moved(account, account.turn, null);
+    account.silentTurn = moved(account, account.silentTurn, null);
+  }
+
+  /** An account that has this many in flight gets no more; one that has none always does. */
+  #mostToTake(): number {
+    const free = this.#limits.inFlightMax - this.#inFlight;
+    if (free > this.#reserved) return Number.POSITIVE_INFINITY;
+    return Math.max(1, (free - this.#strictlyReserved) * RESERVE_THRESHOLD);
+  }
+}
+
+function newTurns(): readonly Turn[] {
+  return Array.from({ length: CLASSES }, () => new Set<Share>());
+}
+
+function classOf(inFlight: number): number {
+  return Math.min(32 - Math.clz32(inFlight), CLASSES - 1);
+}
+
+/** The first account of the lowest class, if such a class has fewer than `most`. */
+function firstBelow<Account extends Share>(turns: readonly Turn[], most: number): Account | undefined {
+  for (const [index, turn] of turns.entries()) {
+    const fewest = index === 0 ? 0 : 2 ** (index - 1);
+    if (fewest >= most) return undefined;
+    if (turn.size > 0) return first(turn) as Account;
+  }
+  return undefined;
+}
+
+function moved(share: Share, from: Turn | null, to: Turn | null): Turn | null {
+  if (from === to) return to;
+  from?.delete(share);
+  to?.add(share);
+  return to;
+}
+
+export function first<T>(items: ReadonlySet<T>): T | undefined {
+  return items.values().next().value;
+}
+
+/** Takes the first items out, at most so many. */
+export function drain<T>(items: Set<T>, max: number): T[] {
+  const drained: T[] = [];
+  for (const item of items) {
+    if (drained.length >= max) break;
+    items.delete(item);
+    drained.push(item);
+  }
+  return drained;
+}

@@ -1,0 +1,297 @@
+import { createScanner, type JSONScanner } from "jsonc-parser";
+import type { Pool } from "pg";
+import { z } from "zod";
+import { analysisId, id, targetUrl } from "../api/fields.ts";
+import { batchedWrite, read } from "../api/operations.ts";
+import { ANALYSIS_STATUSES } from "../base/model/events.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import { JSON_LEVELS_MAX } from "../http/limits.ts";
+import type { Operation } from "../http/operation.ts";
+import { bytesResponse, jsonResponse, rawBody } from "../http/operation-io.ts";
+import { type FieldError, Problem } from "../http/problems.ts";
+import { publishEach } from "../publish/publications-sql.ts";
+import { PublishRefusedError } from "../publish/publish-call-sql.ts";
+import { findAnalysis } from "./analyses-sql.ts";
+
+/** What `POST /v1/analyses` was sent. */
+export type AnalysisBody = {
+  /** The text of the member `analysis` as sent; its UTF-8 is what was received, byte for byte. */
+  readonly analysis: string;
+  /** The same, parsed: for inspection only, never for storing. */
+  readonly parsed: unknown;
+  /** The member `webhook_url`, of any type; undefined if missing. */
+  readonly webhookUrl: unknown;
+};
+
+/** The body is not valid for the operation. */
+export class AnalysisBodyError extends Error {
+  override readonly name = "AnalysisBodyError";
+  /** Where: `body`, `body.analysis`, … */
+  readonly path: string;
+  /** Whether the body is valid and only the analysis is not. */
+  readonly isAboutAnalysis: boolean;
+
+  constructor(path: string, message: string, isAboutAnalysis = false) {
+    super(message);
+    this.path = path;
+    this.isAboutAnalysis = isAboutAnalysis;
+  }
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/**
+ * Cuts the analysis out of the body by position, because re-serializing would change it: numbers beyond 2^53,
+ * duplicate members, whitespace, escapes.
+ *
+ * @throws AnalysisBodyError
+ */
+export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
+  const text = decode(bytes);
+  // The scanner below is lenient; this is not. What passes has unambiguous tokens.
+  const value = parse(text);
+  if (!text.trimStart().startsWith("{")) {
+    throw new AnalysisBodyError("body", 'Must be an object with a field "analysis".');
+  }
+  const places = new Map<string, MemberPlace>();
+  for (const place of memberPlaces(text)) {
+    const path = `body.${place.name}`;
+    if (!KNOWN.has(place.name)) {
+      throw new AnalysisBodyError(path.slice(0, 100), "Unknown field.");
+    }
+    if (places.has(place.name)) throw new AnalysisBodyError(path, "Duplicate field.");
+    places.set(place.name, place);
+  }
+  const analysis = places.get("analysis");
+  if (analysis === undefined) throw new AnalysisBodyError("body.analysis", "Missing.");
+  if (analysis.levels > JSON_LEVELS_MAX) {
+    const message = `Nested more than ${JSON_LEVELS_MAX} levels deep.`;
+    throw new AnalysisBodyError("body.analysis", message, true);
+  }
+  const members = value as { readonly analysis: unknown; readonly webhook_url?: unknown };
+  return {
+    analysis: text.slice(analysis.start, analysis.end),
+    parsed: members.analysis,
+    webhookUrl: members.webhook_url,
+  };
+}
+
+const KNOWN: ReadonlySet<string> = new Set(["analysis", "webhook_url"]);
+
+function decode(bytes: Uint8Array): string {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    throw new AnalysisBodyError("body", "The body is not valid UTF-8.");
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // The engine's message quotes its input.
+    throw new AnalysisBodyError("body", "The body is not valid JSON.");
+  }
+}
+
+type MemberPlace = {
+  readonly name: string;
+  /** The value's first character and the one after its last. */
+  readonly start: number;
+  readonly end: number;
+  /** Nesting depth of the value; 0: neither object nor array. */
+  readonly levels: number;
+};
+
+/** Positions of the values of the outermost object's members. `text` is known to be a JSON object. */
+function* memberPlaces(text: string): Generator<MemberPlace> {
+  const scanner = createScanner(text, true);
+  // Tokens are told apart by their first character: the library's token kinds are a const enum, gone at run time.
+  const next = (): string => {
+    scanner.scan();
+    return text.charAt(scanner.getTokenOffset());
+  };
+  next();
+  // Anything else is the closing brace of an empty object.
+  while (next() === '"') {
+    const name = scanner.getTokenValue();
+    next();
+    yield { name, ...passValue(scanner, next) };
+    if (next() !== ",") return;
+  }
+}
+
+function passValue(scanner: JSONScanner, next: () => string): Omit<MemberPlace, "name"> {
+  let depth = 0;
+  let levels = 0;
+  let start: number | null = null;
+  do {
+    const first = next();
+    start ??= scanner.getTokenOffset();
+    if (first === "{" || first === "[") levels = Math.max(levels, ++depth);
+    else if (first === "}" || first === "]") depth--;
+  } while (depth > 0);
+  return { start, end: scanner.getTokenOffset() + scanner.getTokenLength(), levels };
+}
+
+const tag = "Analyses";
+
+/** Room in a request for everything but the analysis: the URL, names, whitespace. */
+const ENVELOPE_BYTES = 16_384;
+
+export const Analysis = z.looseObject({ id: analysisId, status: z.enum(ANALYSIS_STATUSES) }).meta({
+  id: "Analysis",
+  description: "A completed analysis, with whatever other fields were published.",
+});
+
+const NewAnalysis = z.strictObject({
+  analysis: Analysis,
+  webhook_url: targetUrl
+    .nullable()
+    .optional()
+    .describe("Where to deliver this analysis: a public https:// URL. Overrides the account's endpoint."),
+});
+
+export const Published = z
+  .object({ analysis_id: analysisId, delivery_id: id })
+  .meta({ id: "Published", description: "The published analysis and its delivery." });
+
+export type AnalysisDependencies = {
+  readonly pool: Pool;
+  /** How long an analysis stays readable after it was published. */
+  readonly analysisRetentionMs: number;
+  readonly analysisBytesMax: number;
+  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+};
+
+/** Publishing and reading analyses. */
+export function analysisOperations({
+  pool,
+  analysisRetentionMs,
+  analysisBytesMax,
+  unsafeAllowedTargets,
+  now,
+}: AnalysisDependencies): readonly Operation[] {
+  return [
+    read({
+      key: "analyses.get",
+      tag,
+      summary: "Get an analysis",
+      description:
+        "The analysis exactly as it was published, byte for byte the `data` of its webhook. Readable for 7 days, " +
+        "then 410; 404 until it is published.",
+      method: "GET",
+      path: "/v1/analyses/{analysis_id}",
+      scope: "analyses:read",
+      params: z.strictObject({ analysis_id: analysisId }),
+      response: bytesResponse({ mediaType: "application/json", documentedAs: Analysis }),
+      errors: ["not_found", "analysis_expired"],
+      handle: async ({ reader, params, problem }) => {
+        const found = await findAnalysis(pool, await reader(), params.analysis_id);
+        if (found === null) throw problem("not_found");
+        const hasExpired = now() >= found.publishedAtMs + analysisRetentionMs;
+        if (found.text === null || hasExpired) throw problem("analysis_expired");
+        return { bytes: Buffer.from(found.text) };
+      },
+    }),
+    batchedWrite({
+      key: "analyses.publish",
+      tag,
+      summary: "Publish a completed analysis",
+      description:
+        "Stores the analysis byte for byte and delivers it by webhook. Publishing it again returns the same delivery " +
+        `and does nothing else. The analysis has at most ${analysisBytesMax} bytes, and its \`id\` and ` +
+        "`status` have no escape sequences.",
+      method: "POST",
+      path: "/v1/analyses",
+      scope: "analyses:publish",
+      risk: "irreversible",
+      mode: "async",
+      idempotency: "key_required",
+      body: rawBody({ documentedAs: NewAnalysis, bytesMax: analysisBytesMax + ENVELOPE_BYTES }),
+      audit: {
+        elsewhere: "the request's log line names key, account and request: there are millions of these",
+      },
+      response: jsonResponse(202, Published),
+      errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
+      prepare: ({ accountId, body, traceparent }) => {
+        const { analysis, parsed, webhookUrl } = readBody(body);
+        const analysisId = idOf(parsed);
+        const item = { accountId, analysis, analysisId, webhookUrl: readWebhookUrl(webhookUrl), traceparent };
+        // Without an id it is refused, however many there are.
+        return { item, name: analysisId === "" ? null : analysisId };
+      },
+      handleEach: async (items, tx) => {
+        const results = await publishEach(tx, items, { unsafeAllowedTargets }).catch(throwAsProblem);
+        return results.map((result, index) =>
+          "refusal" in result
+            ? problemOf(result.refusal)
+            : { body: { analysis_id: items[index]!.analysisId, delivery_id: result.deliveryId } },
+        );
+      },
+    }),
+  ];
+}
+
+function readBody(bytes: Buffer): AnalysisBody {
+  try {
+    return readAnalysisBody(bytes);
+  } catch (error) {
+    if (!(error instanceof AnalysisBodyError)) throw error;
+    const code = error.isAboutAnalysis ? "invalid_analysis" : "invalid_request";
+    throw new Problem(code, { errors: [{ path: error.path, message: error.message }] });
+  }
+}
+
+function readWebhookUrl(value: unknown): string | null {
+  if (value === undefined || value === null) return null;
+  if (typeof value === "string") return value;
+  const errors = [{ path: "body.webhook_url", message: "Must be a string or null." }];
+  throw new Problem("invalid_request", { errors });
+}
+
+/** Empty where there is none: publishing says what is wrong with it. */
+function idOf(parsed: unknown): string {
+  const id = typeof parsed === "object" && parsed !== null && "id" in parsed ? parsed.id : null;
+  return typeof id === "string" ? id : "";
+}
+
+/** What publishing refuses, as the problem that tells of it. */
+export function throwAsProblem(error: unknown): never {
+  throw error instanceof PublishRefusedError ? problemOf(error) : error;
+}
+
+/** @throws what no request of ours can cause */
+function problemOf(refusal: PublishRefusedError): Problem {
+  const { code } = refusal;
+  switch (code) {
+    case "invalid_analysis":
+      return new Problem(code, { errors: [fieldError("body.analysis", refusal)], cause: refusal });
+    case "target_refused":
+      return new Problem(code, { errors: [fieldError("body.webhook_url", refusal)], cause: refusal });
+    case "analysis_conflict":
+      return new Problem(code, { cause: refusal });
+    case "account_moved":
+      return new Problem(code, { errors: [fieldError("account", refusal)], cause: refusal });
+    case "account_full":
+      return new Problem("storage_full", { errors: [fieldError("account", refusal)], cause: refusal });
+    case "analysis_too_large":
+      return new Problem("payload_too_large", { cause: refusal });
+    case "unknown_account":
+    case "invalid_request":
+      throw refusal;
+    default:
+      throw new Error(`Unknown refusal ${code satisfies never}`);
+  }
+}
+
+/** What is wrong and what to do. Publishing words its messages for batches; here there is only one. */
+function fieldError(path: string, { message, remedy }: PublishRefusedError): FieldError {
+  const fault = message.replace(/^analysis at index 0: (?:its webhook_url is refused: )?/, "");
+  const isWhole = fault.endsWith(remedy);
+  const sentence = `${fault.charAt(0).toUpperCase()}${fault.slice(1)}`.replace(/[^.]$/, "$&.");
+  return { path, message: isWhole ? sentence : `${sentence} ${remedy}` };
+}

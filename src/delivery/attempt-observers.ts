@@ -1,0 +1,190 @@
+import { STATUS_CODES } from "node:http";
+import type { Logger } from "pino";
+import type { DispatchMetrics } from "../base/metrics/dispatch-metrics.ts";
+import type { Distribution } from "../base/metrics/registry.ts";
+import { BoundedCache } from "../base/model/caches.ts";
+import { type ErrorCode, NAMED_ERROR_CODES, outcomeOfErrorCode } from "../base/model/error-codes.ts";
+import { statusErrorCode } from "../base/model/http-status-errors.ts";
+import { END_REASONS } from "../base/model/statuses.ts";
+import type { LeasedDelivery } from "./claim-sql.ts";
+import type { Delivered } from "./deliver.ts";
+import type { DispatchObserver } from "./observer.ts";
+import type { AttemptRow } from "./record-sql.ts";
+import type { Recorded } from "./recorder.ts";
+
+/** URLs whose hosts are cached: parsing a URL is an eighth of what a line costs. */
+const HOSTS_MAX = 20_000;
+
+/**
+ * One wide line per attempt, and one per internal error. Never a body, a header, a signature or a secret: what the
+ * receiver sent is in the delivery log, for those who may see it. A target is logged by its host only: customers put
+ * tokens into paths.
+ */
+export function createAttemptLog(
+  log: Logger,
+  mustBeQuarantined: (deliveryId: string) => void,
+): DispatchObserver {
+  const hosts = new BoundedCache<string, string>(HOSTS_MAX);
+  const hostOf = (targetUrl: string) => hosts.get(targetUrl, (url) => new URL(url).host);
+  return {
+    attemptRecorded: (delivery, delivered, recorded) => {
+      // Making the line costs as much as signing, so it is made only when it is written.
+      if (recorded !== "ours") {
+        log.warn(
+          attemptLine(delivery, delivered, recorded, hostOf),
+          "attempt whose lease was gone when it ended",
+        );
+      } else if (log.isLevelEnabled("info")) {
+        log.info(attemptLine(delivery, delivered, recorded, hostOf), "attempt");
+      }
+    },
+    mustBeQuarantined: (deliveryId) => {
+      log.warn({ delivery_id: deliveryId }, "interrupted twice in a row: it is posted alone");
+      mustBeQuarantined(deliveryId);
+    },
+    letGo: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
+    claimed: () => undefined,
+    failed: (work, err) => log.error({ work, err }, "our own fault, or the database's; trying again"),
+  };
+}
+
+/** One literal, undefined where nothing happened: the logger leaves those out, and spreading costs more. */
+function attemptLine(
+  delivery: LeasedDelivery,
+  { recording, result }: Delivered,
+  recorded: Recorded,
+  hostOf: (targetUrl: string) => string,
+) {
+  const { attempt, next } = recording;
+  const timings = result?.timings;
+  return {
+    account_id: delivery.accountId,
+    delivery_id: delivery.deliveryId,
+    run: delivery.run,
+    number: attempt?.number ?? null,
+    host: attempt === null ? null : hostOf(attempt.targetUrl),
+    outcome: attempt?.outcome ?? null,
+    error_code: attempt?.errorCode ?? null,
+    status_code: attempt?.statusCode ?? null,
+    duration_ms: result === null ? undefined : Math.round(result.durationMs),
+    // Undefined for the steps that a kept connection did without.
+    dns_ms: rounded(timings?.dnsMs),
+    connect_ms: rounded(timings?.connectMs),
+    tls_ms: rounded(timings?.tlsMs),
+    first_byte_ms: rounded(timings?.firstByteMs),
+    next: next.status,
+    reason: "reason" in next ? next.reason : undefined,
+    due_at: "dueAtMs" in next ? new Date(next.dueAtMs).toISOString() : undefined,
+    traceparent: delivery.traceparent,
+    recorded,
+  };
+}
+
+function rounded(ms: number | null | undefined): number | undefined {
+  return ms === null || ms === undefined ? undefined : Math.round(ms * 10) / 10;
+}
+
+/** Counts what a dispatcher does. All of it together costs about a microsecond an attempt. */
+export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver {
+  beginAtZero(metrics);
+  const succeeded = metrics.attempts.of({ outcome: "succeeded", error_code: "none" });
+  const interrupted = metrics.attempts.of({ outcome: "interrupted", error_code: "interrupted" });
+  const deliveriesSucceeded = metrics.deliveriesEnded.of({ status: "succeeded", reason: "none" });
+  const unrecorded = {
+    taken_over: metrics.unrecorded.of({ how: "taken_over" }),
+    given_up: metrics.unrecorded.of({ how: "given_up" }),
+  };
+  const attemptSeconds = metrics.attemptSeconds.of({});
+  const firstAttemptWait = metrics.firstAttemptWait.of({});
+  const leasesRecovered = metrics.leasesRecovered.of({});
+  const sentAlone = metrics.sentAlone.of({});
+  const wakeupsLetGo = metrics.wakeupsLetGo.of({});
+  const claimRows = metrics.batchRows.of({ batch: "claim" });
+  const claimSeconds = metrics.batchSeconds.of({ batch: "claim" });
+  const steps = {
+    dnsMs: metrics.stepSeconds.of({ step: "dns" }),
+    connectMs: metrics.stepSeconds.of({ step: "connect" }),
+    tlsMs: metrics.stepSeconds.of({ step: "tls" }),
+    firstByteMs: metrics.stepSeconds.of({ step: "first_byte" }),
+  };
+  const deliverySeconds = {
+    first: metrics.deliverySeconds.of({ attempt: "first" }),
+    retry: metrics.deliverySeconds.of({ attempt: "retry" }),
+    replay: metrics.deliverySeconds.of({ attempt: "replay" }),
+  };
+
+  function countAttempt(delivery: LeasedDelivery, attempt: AttemptRow): void {
+    if (attempt.errorCode === null) succeeded.add();
+    else metrics.attempts.of({ outcome: attempt.outcome, error_code: codeLabel(attempt.errorCode) }).add();
+    attemptSeconds.observe((attempt.endedAtMs - attempt.startedAtMs) / 1_000);
+    observeStep(steps.dnsMs, attempt.dnsMs);
+    observeStep(steps.connectMs, attempt.connectMs);
+    observeStep(steps.tlsMs, attempt.tlsMs);
+    observeStep(steps.firstByteMs, attempt.firstByteMs);
+    if (isFirst(delivery, attempt))
+      firstAttemptWait.observe(secondsBetween(delivery.createdAtMs, attempt.startedAtMs));
+  }
+
+  return {
+    attemptRecorded: (delivery, { recording, result }, recorded) => {
+      if (delivery.wasInterrupted) {
+        leasesRecovered.add();
+        interrupted.add();
+      }
+      // The lease was lost before the attempt ended: only what the log says is counted.
+      if (recorded !== "ours") return unrecorded[recorded].add();
+      const { attempt, next } = recording;
+      if (attempt !== null) countAttempt(delivery, attempt);
+      if (next.status === "released") {
+        metrics.leasesReturned.of({ why: result?.errorCode ?? "not_posted" }).add();
+      }
+      if (next.status === "abandoned") {
+        metrics.deliveriesEnded.of({ status: "abandoned", reason: next.reason }).add();
+      }
+      if (next.status === "succeeded" && attempt !== null) {
+        deliveriesSucceeded.add();
+        const when = delivery.run > 1 ? "replay" : isFirst(delivery, attempt) ? "first" : "retry";
+        deliverySeconds[when].observe(secondsBetween(delivery.createdAtMs, attempt.endedAtMs));
+      }
+    },
+    mustBeQuarantined: () => sentAlone.add(),
+    letGo: (count) => wakeupsLetGo.add(count),
+    claimed: (asked, _leased, tookMs) => {
+      claimRows.observe(asked);
+      claimSeconds.observe(tookMs / 1_000);
+    },
+    failed: (work) => metrics.faults.of({ work }).add(),
+  };
+}
+
+/** A series that starts at 1 shows no increase to rate(): the first failure of its kind would be missed. */
+function beginAtZero(metrics: DispatchMetrics): void {
+  const statuses = Object.keys(STATUS_CODES)
+    .map(Number)
+    .filter((status) => status >= 300);
+  const codes: readonly ErrorCode[] = [...NAMED_ERROR_CODES, ...statuses.map(statusErrorCode)];
+  for (const code of codes) {
+    const outcome = outcomeOfErrorCode(code);
+    if (outcome !== null) metrics.attempts.of({ outcome, error_code: code });
+  }
+  for (const reason of END_REASONS) metrics.deliveriesEnded.of({ status: "abandoned", reason });
+}
+
+/** A closed set except for statuses, which receivers choose: those that HTTP knows, and one label for the rest. */
+function codeLabel(errorCode: string): string {
+  const status = /^status_(\d+)$/.exec(errorCode)?.[1];
+  return status === undefined || status in STATUS_CODES ? errorCode : "status_other";
+}
+
+function observeStep(step: Distribution, ms: number | null): void {
+  if (ms !== null) step.observe(ms / 1_000);
+}
+
+function isFirst(delivery: LeasedDelivery, attempt: AttemptRow): boolean {
+  return delivery.run === 1 && attempt.number === 1;
+}
+
+/** The clock follows the database's to a millisecond or so: anything shorter may come out below 0. */
+function secondsBetween(fromMs: number, toMs: number): number {
+  return Math.max(0, toMs - fromMs) / 1_000;
+}

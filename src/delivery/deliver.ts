@@ -1,0 +1,251 @@
+import type { Config } from "../base/config/config.ts";
+import { unseal } from "../base/database/sealing.ts";
+import { BoundedCache } from "../base/model/caches.ts";
+import { isOurFailure } from "../base/model/error-codes.ts";
+import type { Egress } from "../egress/egress.ts";
+import { createPoster, type Poster, type PostResult } from "../egress/post/post.ts";
+import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import { importSigningKey, type SigningKey } from "../signing/index.ts";
+import type { LeasedDelivery } from "./claim-sql.ts";
+import type { AttemptRow, Recording } from "./record-sql.ts";
+import {
+  type AfterAttempt,
+  decideAfterAttempt,
+  decideBeforeAttempt,
+  dueAfterRelease,
+} from "./schedule/life.ts";
+import { parseRetryAfterMs, type RetryPolicy } from "./schedule/retry-schedule.ts";
+import { webhookBody, webhookHeaders, webhookSignature } from "./webhook.ts";
+
+const CACHED_VERDICTS_MAX = 20_000;
+
+/** Where one attempt goes, judged by its text; null: the delivery has nowhere to go. */
+export type DeliveryTarget = TargetUrlVerdict | null;
+
+/** Finds the target of a delivery: the per-request webhook_url, else the account's endpoint as it is now. */
+export class DeliveryTargets {
+  readonly #unsafeAllowedTargets: UnsafeAllowedTargets;
+  readonly #verdicts = new BoundedCache<string, TargetUrlVerdict>(CACHED_VERDICTS_MAX);
+
+  constructor(unsafeAllowedTargets: UnsafeAllowedTargets) {
+    this.#unsafeAllowedTargets = unsafeAllowedTargets;
+  }
+
+  find(delivery: LeasedDelivery): DeliveryTarget {
+    const text = delivery.webhookUrl ?? delivery.endpointUrl;
+    if (text === null) return null;
+    return this.#verdicts.get(text, () =>
+      judgeTargetUrl(text, { unsafeAllowedTargets: this.#unsafeAllowedTargets }),
+    );
+  }
+}
+
+/**
+ * The database's time without asking it: its last answer plus the monotonic clock since then. Schedules, signatures and
+ * the log follow it, so that a dispatcher whose wall clock is an hour off signs and schedules like all others.
+ */
+export class DatabaseClock {
+  readonly #monotonicMs: () => number;
+  #offsetMs: number | null = null;
+
+  constructor(monotonicMs: () => number) {
+    this.#monotonicMs = monotonicMs;
+  }
+
+  /** Corrects the clock by an answer given at some moment between the two monotonic ones. */
+  observe(databaseNowMs: number, askedAtMs: number, answeredAtMs: number): void {
+    this.#offsetMs = databaseNowMs - (askedAtMs + answeredAtMs) / 2;
+  }
+
+  /** Milliseconds since the epoch. Throws before the first observation: there is nothing to guess from. */
+  nowMs(): number {
+    if (this.#offsetMs === null)
+      throw new Error("the database's clock was read before the database was asked");
+    return this.#offsetMs + this.#monotonicMs();
+  }
+}
+
+const CACHED_KEYS_MAX = 20_000;
+
+/**
+ * The keys that sign a delivery: the account's current secret first and, while its overlap lasts, the one before it.
+ * Unsealing a secret and importing its key costs more than signing, so imported keys are cached, each under its
+ * secret's id and sealed text.
+ */
+export class SigningKeys {
+  readonly #secretsKey: Uint8Array;
+  readonly #ready = new BoundedCache<string, SigningKey>(CACHED_KEYS_MAX);
+
+  /** `secretsKey`: 32 bytes, the key that secrets are sealed with. */
+  constructor(secretsKey: Uint8Array) {
+    this.#secretsKey = secretsKey;
+  }
+
+  /** @throws Error when the account has no valid secret, or one does not open: an internal error. */
+  of(delivery: LeasedDelivery): readonly SigningKey[] {
+    if (delivery.sealedSecrets.length === 0) {
+      throw new Error(`account ${delivery.accountId} has no valid signing secret`);
+    }
+    return delivery.sealedSecrets.map((entry) =>
+      this.#ready.get(entry, () => {
+        const [id = "", sealed = ""] = entry.split(":");
+        const owner = { accountId: delivery.accountId, id };
+        return importSigningKey(unseal(Buffer.from(sealed, "base64"), this.#secretsKey, owner));
+      }),
+    );
+  }
+}
+
+export type Delivering = {
+  readonly targets: DeliveryTargets;
+  readonly keys: SigningKeys;
+  readonly poster: Poster;
+  readonly clock: DatabaseClock;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+  readonly policy: RetryPolicy;
+  readonly deadlineMs: number;
+  readonly analysisRetentionMs: number;
+};
+
+export type DeliveringOptions = {
+  readonly config: Config;
+  readonly egress: Egress;
+  /** 32 bytes: what signing secrets are sealed with. */
+  readonly secretsKey: Uint8Array;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+};
+
+/** All that one delivery's attempt needs, made from the configuration. */
+export function createDelivering(options: DeliveringOptions): Delivering {
+  const { config, egress } = options;
+  const now = () => performance.now();
+  return {
+    targets: new DeliveryTargets(egress.unsafeAllowedTargets),
+    keys: new SigningKeys(options.secretsKey),
+    poster: createPoster({ egress, now }),
+    clock: new DatabaseClock(now),
+    random: options.random,
+    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: config.retryAttempts },
+    deadlineMs: config.attemptDeadlineMs,
+    analysisRetentionMs: config.analysisRetentionSeconds * 1000,
+  };
+}
+
+/** What became of a leased delivery: what to record, and the result of its POST (null: there was none). */
+export type Delivered = { readonly recording: Recording; readonly result: PostResult | null };
+
+/**
+ * One attempt, from the lease to what has to be recorded. `mayStart` says whether the claim is young enough for the
+ * POST to end before the lease does. A throw is an internal error, never the receiver's failure.
+ */
+export async function deliver(
+  delivery: LeasedDelivery,
+  on: Delivering,
+  mayStart: () => boolean,
+): Promise<Delivered> {
+  const target = on.targets.find(delivery);
+  const verdict = decideBeforeAttempt(
+    {
+      attemptsInRun: (delivery.number ?? on.policy.attempts + 1) - 1,
+      runStartedAtMs: delivery.runStartedAtMs,
+      wasInterruptedInQuarantine: delivery.wasInterruptedInQuarantine,
+      expiresAtMs: delivery.analysisText === null ? 0 : delivery.createdAtMs + on.analysisRetentionMs,
+      target: target === null ? null : target.verdict === "allow" ? "allowed" : "refused",
+    },
+    on.policy,
+    on.clock.nowMs(),
+  );
+  if (verdict.kind === "end") {
+    const errorCode =
+      target?.verdict === "refuse" && verdict.reason === "target_refused" ? target.code : null;
+    return withoutPost(delivery, { status: "abandoned", reason: verdict.reason, errorCode });
+  }
+  if (target?.verdict !== "allow" || delivery.number === null || delivery.analysisText === null) {
+    throw new Error(`delivery ${delivery.deliveryId} was to be posted without a target, a number or a body`);
+  }
+
+  const body = webhookBody({ ...delivery, id: delivery.deliveryId, analysisText: delivery.analysisText });
+  // Signed anew for every attempt, at the database's time. The signature's time is read off the attempt's start (see
+  // src/log/delivery-schema.ts), so it is one time, in whole milliseconds.
+  const startedAtMs = Math.floor(on.clock.nowMs());
+  const signature = webhookSignature(body, on.keys.of(delivery), startedAtMs);
+  const headers = webhookHeaders({ signature, traceparent: delivery.traceparent });
+  if (!mayStart()) return withoutPost(delivery, released(on, true));
+
+  const result = await on.poster.post({ url: target.url, headers, body, deadlineMs: on.deadlineMs });
+  if (!usesUpAnAttempt(result)) return { ...withoutPost(delivery, released(on, false)), result };
+
+  const endedAtMs = startedAtMs + result.durationMs;
+  const attempt = attemptRow(delivery.number, startedAtMs, endedAtMs, target.href, result);
+  const next: AfterAttempt = decideAfterAttempt(
+    {
+      hasSucceeded: result.outcome === "succeeded",
+      number: delivery.number,
+      runStartedAtMs: delivery.runStartedAtMs,
+      endedAtMs,
+      retryAfterMs: parseRetryAfterMs(result.retryAfter, endedAtMs),
+    },
+    on.policy,
+    on.random(),
+  );
+  return { recording: recording(delivery, attempt, toNext(next, result)), result };
+}
+
+/**
+ * Gives the lease back after an internal error (a secret that does not open, a bug): it uses up no attempt, and the
+ * window bounds how often this is tried.
+ */
+export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
+  return withoutPost(delivery, released(on, false));
+}
+
+/**
+ * A receiver's failure always uses up an attempt, whether or not a byte was written. Only our own failure before the
+ * first byte does not: a shutdown, an egress proxy that is down, no file descriptor left.
+ */
+function usesUpAnAttempt(result: PostResult): boolean {
+  return result.mayHaveWritten || result.errorCode === null || !isOurFailure(result.errorCode);
+}
+
+function released(on: Delivering, isOurOwnStop: boolean): Recording["next"] {
+  const dueAtMs = dueAfterRelease(on.policy, on.clock.nowMs(), isOurOwnStop, on.random());
+  return { status: "released", dueAtMs };
+}
+
+function toNext(next: AfterAttempt, result: PostResult): Recording["next"] {
+  return next.status === "abandoned" ? { ...next, errorCode: result.errorCode } : next;
+}
+
+function withoutPost(delivery: LeasedDelivery, next: Recording["next"]): Delivered {
+  return { recording: recording(delivery, null, next), result: null };
+}
+
+function recording(delivery: LeasedDelivery, attempt: AttemptRow | null, next: Recording["next"]): Recording {
+  const { deliveryId, leaseToken, run } = delivery;
+  return { deliveryId, leaseToken, run, attempt, next };
+}
+
+function attemptRow(
+  number: number,
+  startedAtMs: number,
+  endedAtMs: number,
+  targetUrl: string,
+  result: PostResult,
+): AttemptRow {
+  return {
+    number,
+    startedAtMs,
+    endedAtMs,
+    ...result.timings,
+    statusCode: result.statusCode,
+    outcome: result.outcome,
+    errorCode: result.errorCode,
+    targetUrl,
+    remoteAddress: result.remoteAddress,
+    responseHeaders: result.responseHeaders === null ? null : JSON.stringify(result.responseHeaders),
+    responseExcerpt: result.responseExcerpt,
+  };
+}

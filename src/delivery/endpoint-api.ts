@@ -1,0 +1,170 @@
+import type { Pool } from "pg";
+import { z } from "zod";
+import { targetUrl, time } from "../api/fields.ts";
+import { read, write } from "../api/operations.ts";
+import { judgeTargetUrl, type TargetUrlOptions } from "../egress/rules/target-url.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import type { Caller, Operation } from "../http/operation.ts";
+import { emptyResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
+import { Problem } from "../http/problems.ts";
+import * as store from "./endpoint-sql.ts";
+import { pauseEndpoint, resumeEndpoint } from "./holds-sql.ts";
+
+const { HELD_COUNTED_MAX } = store;
+const tag = "Endpoint";
+const path = "/v1/webhooks/endpoint";
+
+const Endpoint = z
+  .object({
+    url: z.string().describe("The URL, normalized."),
+    created_at: time,
+    updated_at: time,
+    paused_at: time.nullable().describe("Since when it is paused; null while it is not."),
+    held: z
+      .int()
+      .nullable()
+      .describe(
+        "Deliveries that are held: while it is paused, and afterwards until they have been let go. Exact up to " +
+          `${HELD_COUNTED_MAX.toLocaleString("en")}. Null for keys that act for a user: it counts over the account.`,
+      ),
+    certificate_expires_at: time
+      .nullable()
+      .describe(
+        "Expiry of the certificate that the receiver showed to a delivery last; null: none was seen.",
+      ),
+  })
+  .meta({ id: "Endpoint", description: "The account's default webhook URL." });
+
+const NewEndpoint = z.strictObject({
+  url: targetUrl.describe("A public https:// URL of at most 2,048 characters."),
+});
+
+export type EndpointDependencies = {
+  readonly pool: Pool;
+  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+};
+
+/** The account's configured URL. */
+export function endpointOperations({
+  pool,
+  unsafeAllowedTargets,
+}: EndpointDependencies): readonly Operation[] {
+  return [
+    read({
+      key: "webhooks.endpoint.get",
+      tag,
+      summary: "Get the endpoint",
+      description: "The account's endpoint; 404 while none is set.",
+      method: "GET",
+      path,
+      scope: "webhooks:read",
+      response: jsonResponse(200, Endpoint),
+      errors: ["not_found"],
+      handle: async ({ accountId, caller, problem }) => {
+        const endpoint = await store.findEndpoint(pool, accountId);
+        if (endpoint === null) throw problem("not_found");
+        return { body: endpointBody(endpoint, caller) };
+      },
+    }),
+    write({
+      key: "webhooks.endpoint.set",
+      tag,
+      summary: "Set the endpoint",
+      description:
+        "Sets or replaces the account's endpoint. Every attempt from now on goes there, those of earlier " +
+        "deliveries included. A paused one stays paused.",
+      method: "PUT",
+      path,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      body: jsonBody(NewEndpoint),
+      audit: (_, { body }) => ({ url: body.url }),
+      response: jsonResponse(200, Endpoint),
+      errors: ["target_refused"],
+      handle: async ({ accountId, body, caller }, tx) => {
+        const url = allowed(body.url, { unsafeAllowedTargets });
+        return { body: endpointBody(await store.setEndpoint(tx, accountId, url), caller) };
+      },
+    }),
+    write({
+      key: "webhooks.endpoint.remove",
+      tag,
+      summary: "Remove the endpoint",
+      description:
+        "From now on only analyses with their own webhook_url are delivered; open deliveries to the endpoint are " +
+        "abandoned as `no_target` when their next attempt is due.",
+      method: "DELETE",
+      path,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      audit: () => ({}),
+      response: emptyResponse(),
+      errors: ["not_found"],
+      handle: async ({ accountId, problem }, tx) => {
+        if (!(await store.removeEndpoint(tx, accountId))) throw problem("not_found");
+      },
+    }),
+    pausing("pause", pauseEndpoint, {
+      summary: "Pause the endpoint",
+      description:
+        "Holds every delivery to the endpoint, in place of sending it: those that wait, and those that come. Nothing " +
+        "is lost, and no attempt or time is used up; when its analysis expires, a held delivery is abandoned as " +
+        "`analysis_expired`. Attempts in flight end normally. Test events, receiver checks and analyses with their " +
+        "own webhook_url still go out. Pausing again changes nothing.",
+    }),
+    pausing("resume", resumeEndpoint, {
+      summary: "Resume the endpoint",
+      description:
+        "Ends a pause. What was held is delivered oldest first, up to 100 a second, beside what is new; `held` " +
+        "counts down. Each goes on where it stood: retries wait for the rest of their time.",
+    }),
+  ];
+}
+
+/** @param run false: there is no endpoint */
+function pausing(
+  act: "pause" | "resume",
+  run: typeof pauseEndpoint,
+  texts: { readonly summary: string; readonly description: string },
+): Operation {
+  return write({
+    ...texts,
+    key: `webhooks.endpoint.${act}`,
+    path: `${path}/${act}`,
+    tag,
+    method: "POST",
+    scope: "webhooks:write",
+    risk: "reversible",
+    mode: "sync",
+    idempotency: "key_required",
+    audit: () => ({}),
+    response: jsonResponse(200, Endpoint),
+    errors: ["not_found"],
+    handle: async ({ accountId, caller, problem }, tx) => {
+      if (!(await run(tx, accountId))) throw problem("not_found");
+      return { body: endpointBody((await store.findEndpoint(tx, accountId))!, caller) };
+    },
+  });
+}
+
+/** The normalized form of a URL that webhooks may go to. Throws 422 for any other. */
+function allowed(url: string, rules: TargetUrlOptions): string {
+  const judged = judgeTargetUrl(url, rules);
+  if (judged.verdict === "allow") return judged.href;
+  throw new Problem("target_refused", { errors: [{ path: "body.url", message: judged.message }] });
+}
+
+function endpointBody(endpoint: store.Endpoint, { userId }: Caller): z.output<typeof Endpoint> {
+  return {
+    url: endpoint.url,
+    created_at: endpoint.createdAt.toISOString(),
+    updated_at: endpoint.updatedAt.toISOString(),
+    paused_at: endpoint.pausedAt?.toISOString() ?? null,
+    held: userId === null ? endpoint.held : null,
+    certificate_expires_at: endpoint.certificateExpiresAt?.toISOString() ?? null,
+  };
+}

@@ -1,0 +1,121 @@
+import { abortableDelay, type Backoff, createBackoff } from "../base/model/backoff.ts";
+import type { LaneKey } from "./lane.ts";
+import type { Lanes, LetGo } from "./lanes.ts";
+
+const LANES_PER_STATEMENT_MAX = 1_000;
+/** What has answered for the first time is gathered for so long: nobody waits for it. */
+const REMEMBER_AFTER_MS = 500;
+/** Receivers that have never answered here are looked up again: another dispatcher may have met them by now. */
+const ASK_AGAIN_EVERY_MS = 1_000;
+const BACKOFF = { baseMs: 100, maxMs: 5_000 };
+
+export type LaneUpkeepOptions = {
+  /** Those whose receiver has answered at some time, as the database remembers. */
+  readonly findAnswered: (lanes: readonly LaneKey[]) => Promise<readonly LaneKey[]>;
+  readonly rememberAnswered: (lanes: readonly LaneKey[]) => Promise<void>;
+  /** Deliveries of a lane that were let go; `nextFromId` null: that was all. */
+  readonly takeBack: (
+    letGo: LetGo,
+  ) => Promise<{ readonly deliveryIds: readonly string[]; readonly nextFromId: string | null }>;
+  /** Something may have become startable. */
+  readonly onChanged: () => void;
+  readonly onError: (error: unknown) => void;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+};
+
+type Work = "find" | "remember" | "take_back";
+
+/**
+ * What lanes need of the database, apart from claims: whether one's receiver has answered before, to note those
+ * that answer for the first time, and to fetch what was let go once there is room. Each in batches, one at a time: a
+ * batch is what gathered while the last statement ran.
+ */
+export class LaneUpkeep {
+  readonly #lanes: Lanes;
+  readonly #options: LaneUpkeepOptions;
+  readonly #running = new Map<Work, Promise<void>>();
+  readonly #stopping = new AbortController();
+  readonly #backoffs: Readonly<Record<Work, Backoff>>;
+  readonly #askingAgain: NodeJS.Timeout;
+  /** Drained from the lanes and not yet in the database. */
+  #unremembered: readonly LaneKey[] = [];
+
+  constructor(lanes: Lanes, options: LaneUpkeepOptions) {
+    this.#lanes = lanes;
+    this.#options = options;
+    // One each: what works must not shorten the pauses of what fails, nor be slowed down by it.
+    const newBackoff = () => createBackoff(BACKOFF, options.random);
+    this.#backoffs = { find: newBackoff(), remember: newBackoff(), take_back: newBackoff() };
+    this.#askingAgain = setInterval(() => {
+      lanes.askAgain(LANES_PER_STATEMENT_MAX);
+      this.look();
+    }, ASK_AGAIN_EVERY_MS).unref();
+  }
+
+  /** Begins what there is to do, unless it is being done. */
+  look(): void {
+    this.#begin("find", this.#lanes.createdCount, () => this.#find());
+    const answered = this.#unremembered.length + this.#lanes.answeredCount;
+    this.#begin("remember", answered, () => this.#remember());
+    this.#begin("take_back", this.#lanes.letGoCount, () => this.#takeBack());
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#askingAgain);
+    this.#stopping.abort();
+    await Promise.all(this.#running.values());
+  }
+
+  #begin(work: Work, count: number, step: () => Promise<void>): void {
+    if (count === 0 || this.#running.has(work) || this.#stopping.signal.aborted) return;
+    const done = this.#try(work, step).then(() => {
+      this.#running.delete(work);
+      // What came in the very last turn.
+      this.look();
+    });
+    this.#running.set(work, done);
+  }
+
+  /** One step; one that fails is followed by a pause. */
+  async #try(work: Work, step: () => Promise<void>): Promise<void> {
+    try {
+      await step();
+      this.#backoffs[work].reset();
+    } catch (error) {
+      this.#options.onError(error);
+      await abortableDelay(this.#backoffs[work].nextMs(), this.#stopping.signal);
+    }
+  }
+
+  async #find(): Promise<void> {
+    // What this turn of the event loop brings belongs to the same look-up.
+    await new Promise(setImmediate);
+    const created = this.#lanes.drainCreated(LANES_PER_STATEMENT_MAX);
+    // One that fails is let be: its lanes are asked about again soon.
+    for (const lane of await this.#options.findAnswered(created)) this.#lanes.setAnsweredBefore(lane);
+    this.#options.onChanged();
+  }
+
+  async #remember(): Promise<void> {
+    await abortableDelay(REMEMBER_AFTER_MS, this.#stopping.signal);
+    if (this.#unremembered.length === 0)
+      this.#unremembered = this.#lanes.drainAnswered(LANES_PER_STATEMENT_MAX);
+    // What fails stays for the next step: lost, these receivers would be silent ones after the next deploy.
+    await this.#options.rememberAnswered(this.#unremembered);
+    this.#unremembered = [];
+  }
+
+  async #takeBack(): Promise<void> {
+    const [letGo] = this.#lanes.drainLetGo(1);
+    if (letGo === undefined) return;
+    try {
+      const { deliveryIds, nextFromId } = await this.#options.takeBack(letGo);
+      this.#lanes.refill(letGo, deliveryIds, nextFromId);
+    } catch (error) {
+      this.#lanes.refill(letGo, [], letGo.fromId);
+      throw error;
+    }
+    this.#options.onChanged();
+  }
+}

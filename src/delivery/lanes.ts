@@ -1,0 +1,394 @@
+import { AccountTurns, drain, first, newShare, type Share } from "./account-turns.ts";
+import {
+  type LaneAnswer,
+  type LaneKey,
+  type LaneLimits,
+  type LaneState,
+  learn,
+  newLaneState,
+  setAnsweredBefore,
+  type TakenDelivery,
+  type WaitingDelivery,
+} from "./lane.ts";
+
+/** Deliveries of a lane that were let go, to be taken back: those from this id on, as many as there is room for. */
+export type LetGo = LaneKey & { readonly fromId: string; readonly room: number };
+
+type Lane = LaneState & {
+  readonly key: string;
+  readonly account: Account;
+  readonly ids: Set<string>;
+  inFlight: number;
+  /** The smallest id that was let go; null: none was. */
+  letGoFrom: string | null;
+  isAskedFor: boolean;
+};
+
+type Account = Share & {
+  readonly id: string;
+  readonly lanes: Map<string, Lane>;
+  /** Lanes that can start something, in the order of their turns: those that answer, and silent ones. */
+  readonly ready: Set<Lane>;
+  readonly silentReady: Set<Lane>;
+  ids: number;
+  silentIds: number;
+};
+
+/**
+ * What waits in this process, and who may start next: places and memory are shared by account first and by lane second.
+ * Within an account its lanes take turns; which account's turn it is, `AccountTurns` says.
+ *
+ * Nothing here is the truth: an id that is let go, or lost with the process, is a row that stays due.
+ *
+ * Losing option: turns by lane alone. An account that named 4,000 new hosts had 4,000 turns.
+ */
+export class Lanes {
+  readonly #limits: LaneLimits;
+  readonly #turns: AccountTurns<Account>;
+  readonly #accounts = new Map<string, Account>();
+  /** Lanes that have nothing to do, the longest idle first. */
+  readonly #idle = new Set<Lane>();
+  readonly #created = new Set<Lane>();
+  /** Lanes that have never answered, as far as is known here, those not asked about for the longest time first. */
+  readonly #unheard = new Set<Lane>();
+  readonly #answered = new Set<Lane>();
+  readonly #wanted = new Set<Lane>();
+  #ids = 0;
+
+  constructor(limits: LaneLimits) {
+    this.#limits = limits;
+    this.#turns = new AccountTurns(limits);
+  }
+
+  /** Attempts in flight (claimed or about to be). */
+  get inFlight(): number {
+    return this.#turns.inFlight;
+  }
+
+  /** Of those, attempts to receivers that gave no answer last time, or never did. */
+  get silentInFlight(): number {
+    return this.#turns.silentInFlight;
+  }
+
+  get waitingIds(): number {
+    return this.#ids;
+  }
+
+  /** Accounts with something waiting or in flight. */
+  get activeAccounts(): number {
+    return this.#turns.activeAccounts;
+  }
+
+  /** Accounts that have ids waiting but are at their limit. */
+  get cappedAccounts(): number {
+    let count = 0;
+    for (const { ids, inFlight } of this.#accounts.values()) {
+      if (ids > 0 && inFlight >= this.#limits.accountInFlightMax) count++;
+    }
+    return count;
+  }
+
+  /** Lanes that have ids waiting but are at their limit. */
+  get heldLanes(): number {
+    return this.#count((lane) => lane.ids.size > 0 && lane.inFlight >= lane.limit);
+  }
+
+  /** Lanes whose receiver gave no answer last time, or never did. */
+  get silentLanes(): number {
+    return this.#count((lane) => lane.isSilent);
+  }
+
+  /** Lanes that have let something go and not got it back yet. */
+  get lettingGoLanes(): number {
+    return this.#count((lane) => lane.letGoFrom !== null || lane.isAskedFor);
+  }
+
+  /** False: let go, because the lane, its account or the process remembers enough. Its row stays due. */
+  add({ deliveryId, accountId, lane: key }: WaitingDelivery): boolean {
+    const account = this.#accountOf(accountId);
+    const lane = account.lanes.get(key) ?? this.#newLane(account, key);
+    if (lane.ids.has(deliveryId)) return true;
+    if (this.#roomFor(lane) === 0) {
+      this.#letGo(lane, deliveryId);
+      if (isUnused(lane)) this.#rest(lane);
+      return false;
+    }
+    lane.ids.add(deliveryId);
+    this.#idle.delete(lane);
+    this.#countIds(lane, 1);
+    this.#seat(lane);
+    return true;
+  }
+
+  /** The next up to `max` deliveries; each holds its place until it is released. */
+  take(max: number): TakenDelivery[] {
+    const taken: TakenDelivery[] = [];
+    const room = this.#roomInFlight(max);
+    // Silent lanes get at most every second place of a batch.
+    for (let left = Math.ceil(room / 2); left > 0; left--) {
+      const account = this.#turns.nextSilent();
+      if (account === undefined) break;
+      taken.push(this.#start(account.silentReady));
+    }
+    return this.#takeTurns(taken, room, () => this.#turns.next());
+  }
+
+  /** The same, one delivery of each account that has nothing in flight and a receiver that answers. */
+  takeOfIdle(max: number): TakenDelivery[] {
+    return this.#takeTurns([], this.#roomInFlight(max), () => this.#turns.nextIdle());
+  }
+
+  #roomInFlight(max: number): number {
+    return Math.min(max, this.#limits.inFlightMax - this.inFlight);
+  }
+
+  #takeTurns(taken: TakenDelivery[], room: number, next: () => Account | undefined): TakenDelivery[] {
+    while (taken.length < room) {
+      const account = next();
+      if (account === undefined) break;
+      taken.push(this.#start(account.ready));
+    }
+    return taken;
+  }
+
+  /** The attempt is over, and has told this much of its receiver. */
+  release({ accountId, lane: key, epoch }: TakenDelivery, answer: LaneAnswer): void {
+    const lane = this.#accounts.get(accountId)?.lanes.get(key);
+    if (lane === undefined) throw new Error(`the lane ${key} of account ${accountId} has nothing in flight`);
+    this.#turns.countInFlight(lane.account, -1, lane.isSilent);
+    lane.inFlight--;
+    const before = { isSilent: lane.isSilent, hasAnswered: lane.hasAnswered };
+    learn(lane, answer, epoch, this.#limits.laneInFlightMax);
+    if (before.isSilent && answer.kind !== "unknown") {
+      this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
+    }
+    if (lane.isSilent !== before.isSilent) this.#changeSides(lane);
+    if (lane.hasAnswered && !before.hasAnswered) {
+      this.#answered.add(lane);
+      this.#unheard.delete(lane);
+    }
+    this.#seat(lane);
+    if (isUnused(lane)) this.#rest(lane);
+  }
+
+  /** An account that holds too much of something else (bytes) starts nothing until it does no more. */
+  setHeld(accountId: string, isHeld: boolean): void {
+    const account = this.#accounts.get(accountId);
+    if (account === undefined || account.isHeld === isHeld) return;
+    account.isHeld = isHeld;
+    this.#seatAccount(account);
+  }
+
+  /** Every id that waits, and none waits any more. */
+  clear(): string[] {
+    const waiting: string[] = [];
+    for (const account of this.#accounts.values()) {
+      for (const lane of account.lanes.values()) {
+        waiting.push(...lane.ids);
+        this.#countIds(lane, -lane.ids.size);
+        lane.ids.clear();
+        lane.letGoFrom = null;
+        this.#seat(lane);
+      }
+    }
+    this.#wanted.clear();
+    return waiting;
+  }
+
+  get createdCount(): number {
+    return this.#created.size;
+  }
+
+  get answeredCount(): number {
+    return this.#answered.size;
+  }
+
+  get letGoCount(): number {
+    return this.#wanted.size;
+  }
+
+  /** Lanes that are new here since the last call: somebody may know whether they have ever answered. */
+  drainCreated(max: number): LaneKey[] {
+    return drain(this.#created, max).map(keyOf);
+  }
+
+  /** Lanes with something waiting that have never answered here: meanwhile they may have, elsewhere. */
+  askAgain(max: number): void {
+    for (const lane of drain(this.#unheard, max)) {
+      this.#unheard.add(lane);
+      if (lane.ids.size > 0) this.#created.add(lane);
+    }
+  }
+
+  /** Lanes that answered for the first time since the last call: worth remembering. */
+  drainAnswered(max: number): LaneKey[] {
+    return drain(this.#answered, max).map(keyOf);
+  }
+
+  /** It has answered before, in another process or another life of this one. */
+  setAnsweredBefore({ accountId, lane: key }: LaneKey): void {
+    const lane = this.#accounts.get(accountId)?.lanes.get(key);
+    if (lane === undefined || lane.hasAnswered) return;
+    setAnsweredBefore(lane);
+    this.#unheard.delete(lane);
+    this.#changeSides(lane);
+    this.#seat(lane);
+  }
+
+  /** Lanes that have room again for what they let go. Each is out again after `refill`. */
+  drainLetGo(max: number): LetGo[] {
+    return drain(this.#wanted, max).map((lane) => {
+      const fromId = lane.letGoFrom!;
+      lane.letGoFrom = null;
+      return { ...keyOf(lane), fromId, room: this.#roomFor(lane) };
+    });
+  }
+
+  /** What a lane got back of what it had let go. `nextFromId`: where more may follow; null: that was all. */
+  refill({ accountId, lane: key }: LaneKey, deliveryIds: readonly string[], nextFromId: string | null): void {
+    for (const deliveryId of deliveryIds) this.add({ deliveryId, accountId, lane: key });
+    const lane = this.#accounts.get(accountId)?.lanes.get(key);
+    if (lane === undefined) return;
+    lane.isAskedFor = false;
+    if (nextFromId !== null) this.#letGo(lane, nextFromId);
+    this.#seat(lane);
+    if (isUnused(lane)) this.#rest(lane);
+  }
+
+  #start(ready: Set<Lane>): TakenDelivery {
+    const lane = first(ready)!;
+    const deliveryId = first(lane.ids)!;
+    lane.ids.delete(deliveryId);
+    this.#countIds(lane, -1);
+    this.#turns.countInFlight(lane.account, 1, lane.isSilent);
+    lane.inFlight++;
+    // To the end of both turns.
+    ready.delete(lane);
+    this.#turns.unseat(lane.account);
+    this.#seat(lane);
+    return { deliveryId, ...keyOf(lane), epoch: lane.epoch };
+  }
+
+  /** Ids that the lane may remember beside those it has. */
+  #roomFor(lane: Lane): number {
+    const { account, ids } = lane;
+    const { idsMax, laneIdsMax, silentLaneIdsMax, accountSilentIdsMax, accountIdsMin } = this.#limits;
+    if (lane.isSilent) {
+      const inAccount = Math.min(accountSilentIdsMax - account.silentIds, idsMax - this.#ids);
+      return Math.max(0, Math.min(silentLaneIdsMax - ids.size, inAccount));
+    }
+    // A dynamic threshold again: an account alone may fill half of what there is.
+    const inAccount = Math.max(accountIdsMin - account.ids, (idsMax - this.#ids - account.ids) / 2);
+    return Math.max(0, Math.min(laneIdsMax - ids.size, Math.ceil(inAccount)));
+  }
+
+  #letGo(lane: Lane, deliveryId: string): void {
+    // Ids are UUIDv7 in lower case: their order as texts is that of their time.
+    if (lane.letGoFrom === null || deliveryId < lane.letGoFrom) lane.letGoFrom = deliveryId;
+  }
+
+  /** Puts the lane, and its account, where what they have waiting and in flight says. */
+  #seat(lane: Lane): void {
+    const { account } = lane;
+    const isReady = lane.ids.size > 0 && lane.inFlight < lane.limit;
+    const [ready, other] = lane.isSilent
+      ? [account.silentReady, account.ready]
+      : [account.ready, account.silentReady];
+    other.delete(lane);
+    if (!isReady) ready.delete(lane);
+    else ready.add(lane);
+    const few = Math.min(2 * lane.limit, this.#limits.laneIdsMax / 2);
+    if (lane.letGoFrom !== null && !lane.isSilent && !lane.isAskedFor && lane.ids.size <= few) {
+      lane.isAskedFor = true;
+      this.#wanted.add(lane);
+    }
+    this.#seatAccount(account);
+  }
+
+  #seatAccount(account: Account): void {
+    this.#turns.seat(account, {
+      start: account.ready.size > 0,
+      startSilent: account.silentReady.size > 0,
+      isActive: account.inFlight > 0 || account.ids > 0,
+    });
+  }
+
+  #countIds(lane: Lane, change: number): void {
+    this.#ids += change;
+    lane.account.ids += change;
+    if (lane.isSilent) lane.account.silentIds += change;
+  }
+
+  /** What a lane has waiting and in flight counts where it belongs now; a silent one lets go of what is too much. */
+  #changeSides(lane: Lane): void {
+    const sign = lane.isSilent ? 1 : -1;
+    lane.account.silentIds += sign * lane.ids.size;
+    this.#turns.countSilent(lane.account, sign * lane.inFlight);
+    if (!lane.isSilent) return;
+    const tooMany = [...lane.ids].slice(this.#limits.silentLaneIdsMax);
+    for (const deliveryId of tooMany) {
+      lane.ids.delete(deliveryId);
+      this.#letGo(lane, deliveryId);
+    }
+    this.#countIds(lane, -tooMany.length);
+  }
+
+  #accountOf(id: string): Account {
+    let account = this.#accounts.get(id);
+    if (account === undefined) {
+      const empty = {
+        lanes: new Map(),
+        ready: new Set<Lane>(),
+        silentReady: new Set<Lane>(),
+        ids: 0,
+        silentIds: 0,
+      };
+      account = { ...newShare(), ...empty, id };
+      this.#accounts.set(id, account);
+    }
+    return account;
+  }
+
+  #newLane(account: Account, key: string): Lane {
+    const lane: Lane = {
+      ...newLaneState(),
+      key,
+      account,
+      ids: new Set(),
+      inFlight: 0,
+      letGoFrom: null,
+      isAskedFor: false,
+    };
+    account.lanes.set(key, lane);
+    this.#created.add(lane);
+    this.#unheard.add(lane);
+    return lane;
+  }
+
+  /** An idle lane keeps its limit while there is room, the longest idle going first; one that never answered goes. */
+  #rest(lane: Lane): void {
+    if (lane.hasAnswered) this.#idle.add(lane);
+    else this.#forget(lane);
+    if (this.#idle.size > this.#limits.idleLanesMax) this.#forget(first(this.#idle)!);
+  }
+
+  #forget(lane: Lane): void {
+    this.#idle.delete(lane);
+    this.#created.delete(lane);
+    this.#unheard.delete(lane);
+    this.#answered.delete(lane);
+    this.#wanted.delete(lane);
+    lane.account.lanes.delete(lane.key);
+    if (lane.account.lanes.size === 0) this.#accounts.delete(lane.account.id);
+  }
+
+  #count(fits: (lane: Lane) => boolean): number {
+    let count = 0;
+    for (const { lanes } of this.#accounts.values())
+      for (const lane of lanes.values()) if (fits(lane)) count++;
+    return count;
+  }
+}
+
+const keyOf = (lane: Lane): LaneKey => ({ accountId: lane.account.id, lane: lane.key });
+const isUnused = (lane: Lane) => lane.inFlight === 0 && lane.ids.size === 0;

@@ -1,0 +1,124 @@
+import type { Pool } from "pg";
+import { z } from "zod";
+import { time } from "../api/fields.ts";
+import { read, write } from "../api/operations.ts";
+import { DAY_SECONDS } from "../base/model/time.ts";
+import type { Operation } from "../http/operation.ts";
+import { jsonBody, jsonResponse } from "../http/operation-io.ts";
+import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "./signing-secrets-sql.ts";
+
+const tag = "Signing secret";
+const path = "/v1/webhooks/signing-secret";
+
+const secret = z.string().describe("The HMAC key: this whole text, `whsec_` included, not decoded.");
+
+const SigningSecretShape = z
+  .object({
+    signing_secret: secret,
+    created_at: time,
+    previous: z
+      .object({ signing_secret: secret, created_at: time, expires_at: time })
+      .nullable()
+      .describe("The previous secret while it still signs, second in the header; null once it has expired."),
+  })
+  .meta({ id: "SigningSecret", description: "The secret that signs the account's webhooks." });
+
+const Rotation = z.strictObject({
+  overlap_seconds: z
+    .int()
+    .min(0)
+    .max(7 * DAY_SECONDS)
+    .default(DAY_SECONDS)
+    .describe(
+      "How long the old secret keeps signing too, at most 7 days. 0 if it has leaked: it expires at once.",
+    ),
+  // No default: it would become part of the request that an idempotency key remembers, which the version before reads.
+  end_previous: z
+    .boolean()
+    .optional()
+    .describe(
+      "Required to rotate while the overlap of an earlier rotation lasts: it ends at once, and receivers that have " +
+        "only the oldest secret reject every webhook from then on.",
+    ),
+});
+
+export type SigningSecretDependencies = {
+  readonly pool: Pool;
+  /** Opens and seals signing secrets: 32 bytes. */
+  readonly secretsKey: Uint8Array;
+};
+
+/** Reading and rotating the signing secret. */
+export function signingSecretOperations({
+  pool,
+  secretsKey,
+}: SigningSecretDependencies): readonly Operation[] {
+  return [
+    read({
+      key: "webhooks.signing_secret.get",
+      tag,
+      summary: "Get the signing secret",
+      description: "The secret that receivers verify with, and the previous one while it still signs too.",
+      method: "GET",
+      path,
+      scope: "webhooks:secrets",
+      holdsSecret: true,
+      response: jsonResponse(200, SigningSecretShape),
+      errors: ["not_found"],
+      handle: async ({ accountId, problem }) => {
+        const body = secretsBody(await findSigningSecrets(pool, accountId, secretsKey));
+        if (body === null) throw problem("not_found");
+        return { body };
+      },
+    }),
+    write({
+      key: "webhooks.signing_secret.rotate",
+      tag,
+      summary: "Rotate the signing secret",
+      description:
+        "Creates a new secret. Until the overlap ends every webhook carries two signatures, the new secret's " +
+        "first, so that receivers can switch without missing one. There are never three: rotating again before " +
+        "then is refused, unless `end_previous` says to expire the oldest secret at once. If the response is lost, " +
+        "retry with the same Idempotency-Key or get the secret.",
+      method: "POST",
+      path: `${path}/rotate`,
+      scope: "webhooks:secrets",
+      risk: "irreversible",
+      mode: "sync",
+      idempotency: "key_required",
+      holdsSecret: true,
+      body: jsonBody(Rotation, { isOptional: true }),
+      audit: ({ body }) => body,
+      response: jsonResponse(200, SigningSecretShape),
+      errors: ["rotation_in_progress"],
+      handle: async ({ accountId, body, problem }, tx) => {
+        const rotation = { overlapSeconds: body.overlap_seconds, endsPrevious: body.end_previous ?? false };
+        const made = await rotateSigningSecret(tx, accountId, rotation, secretsKey);
+        if (made === "rotation_in_progress") throw problem(made);
+        const rotated = secretsBody(await findSigningSecrets(tx, accountId, secretsKey));
+        if (rotated === null) throw new Error("the secret that was just made is not there");
+        return { body: rotated };
+      },
+    }),
+  ];
+}
+
+/** @param secrets the current first; null: there is none */
+function secretsBody(secrets: readonly SigningSecret[]): z.output<typeof SigningSecretShape> | null {
+  const [current, previous] = secrets;
+  if (current === undefined) return null;
+  return {
+    signing_secret: current.secret,
+    created_at: current.createdAt.toISOString(),
+    previous: previous === undefined ? null : previousBody(previous),
+  };
+}
+
+function previousBody({ secret, createdAt, expiresAt }: SigningSecret) {
+  if (expiresAt === null) throw new Error("an account has two current signing secrets");
+  return {
+    signing_secret: secret,
+    created_at: createdAt.toISOString(),
+    expires_at: expiresAt.toISOString(),
+  };
+}

@@ -1,0 +1,116 @@
+import { randomBytes } from "node:crypto";
+import type { ClientBase, Pool } from "pg";
+import { newId } from "../base/database/partitions.ts";
+import { keepSecretsKey, seal, unseal, WRONG_SECRETS_KEY } from "../base/database/sealing.ts";
+import { inTransaction } from "../base/database/transaction.ts";
+
+const SECRET_BYTES = 32;
+
+/** A secret as its owner sees it: `whsec_` and the base64 of 32 random bytes. All of that text is the HMAC key. */
+export type SigningSecret = {
+  readonly id: string;
+  readonly secret: string;
+  readonly createdAt: Date;
+  /** Null: the current one. Otherwise until when it still signs, second, beside the current one. */
+  readonly expiresAt: Date | null;
+};
+
+/**
+ * Makes the account's first secret. Throws when it has a current one already, or others were sealed with another key.
+ */
+export async function createSigningSecret(
+  client: ClientBase | Pool,
+  accountId: string,
+  secretsKey: Uint8Array,
+): Promise<SigningSecret> {
+  if (!(await keepSecretsKey(client, secretsKey, { isFirst: true }))) throw new Error(WRONG_SECRETS_KEY);
+  const secret = `whsec_${randomBytes(SECRET_BYTES).toString("base64")}`;
+  const id = await newId(client);
+  const inserted = await client.query<{ created_at: Date }>(
+    "insert into sealpost.signing_secrets (id, account_id, sealed) values ($1, $2, $3) returning created_at",
+    [id, accountId, seal(secret, secretsKey, { accountId, id })],
+  );
+  return { id, secret, createdAt: inserted.rows[0]!.created_at, expiresAt: null };
+}
+
+/** The valid secrets, the current first; at most two. */
+export async function findSigningSecrets(
+  client: ClientBase | Pool,
+  accountId: string,
+  secretsKey: Uint8Array,
+): Promise<readonly SigningSecret[]> {
+  const { rows } = await client.query<{
+    id: string;
+    sealed: Buffer;
+    created_at: Date;
+    expires_at: Date | null;
+  }>({
+    name: "find_signing_secrets",
+    text: `select id, sealed, created_at, expires_at from sealpost.signing_secrets
+           where account_id = $1 and (expires_at is null or expires_at > now())
+           order by id desc limit 2`,
+    values: [accountId],
+  });
+  return rows.map(({ id, sealed, created_at, expires_at }) => ({
+    id,
+    secret: unseal(sealed, secretsKey, { accountId, id }),
+    createdAt: created_at,
+    expiresAt: expires_at,
+  }));
+}
+
+/** When the account's secret was last rotated, in ms since the epoch; null: never. */
+export async function findLastRotation(
+  database: ClientBase | Pool,
+  accountId: string,
+): Promise<number | null> {
+  const { rows } = await database.query<{ rotated_at: Date | null }>({
+    name: "find_last_rotation",
+    text: `select case when count(*) > 1 then max(created_at) end as rotated_at
+           from (select created_at from sealpost.signing_secrets where account_id = $1 order by id desc limit 2) as s`,
+    values: [accountId],
+  });
+  return rows[0]!.rotated_at?.getTime() ?? null;
+}
+
+export type Rotation = {
+  /** How long the secret before the new one signs beside it; 0: not at all. */
+  readonly overlapSeconds: number;
+  /**
+   * Whether to end the overlap of a rotation before: receivers that still have the oldest secret reject everything from
+   * then on. Where this is not asked for, such a rotation is refused.
+   */
+  readonly endsPrevious: boolean;
+};
+
+/**
+ * Makes a new current secret. Runs in a transaction of its own unless it is given a client that is in one.
+ * `rotation_in_progress`: an overlap is running, and nothing was done.
+ */
+export async function rotateSigningSecret(
+  database: ClientBase | Pool,
+  accountId: string,
+  { overlapSeconds, endsPrevious }: Rotation,
+  secretsKey: Uint8Array,
+): Promise<SigningSecret | "rotation_in_progress"> {
+  return await inTransaction(database, async (client) => {
+    // Two concurrent rotations would both retire the same current secret: they take turns.
+    await client.query("select from sealpost.accounts where id = $1 for update", [accountId]);
+    if (!endsPrevious && (await isOverlapping(client, accountId))) return "rotation_in_progress";
+    await client.query(
+      `update sealpost.signing_secrets
+       set expires_at = now() + case when expires_at is null then $2 else 0 end * interval '1 second'
+       where account_id = $1 and (expires_at is null or expires_at > now())`,
+      [accountId, overlapSeconds],
+    );
+    return await createSigningSecret(client, accountId, secretsKey);
+  });
+}
+
+async function isOverlapping(client: ClientBase, accountId: string): Promise<boolean> {
+  const { rowCount } = await client.query(
+    "select from sealpost.signing_secrets where account_id = $1 and expires_at > now()",
+    [accountId],
+  );
+  return (rowCount ?? 0) > 0;
+}

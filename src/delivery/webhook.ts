@@ -1,0 +1,61 @@
+import { type EventName, STATUS_OF_EVENT } from "../base/model/events.ts";
+import type { StatusOfEvent } from "../signing/event.ts";
+import { SIGNATURE_HEADER, type SigningKey, signatureHeader } from "../signing/index.ts";
+
+/** The signature of exactly these bytes, one per key. `nowMs` is milliseconds since the epoch. */
+export function webhookSignature(body: Uint8Array, keys: readonly SigningKey[], nowMs: number): string {
+  return signatureHeader({ timestampSeconds: Math.floor(nowMs / 1_000), body, keys });
+}
+
+export type WebhookHeaders = {
+  /** Null: send none (only probes do). */
+  readonly signature: string | null;
+  /** The trace in which the event was published; null if there is none. */
+  readonly traceparent: string | null;
+  /** Marks a probe, so that the receiver's owner can tell it from deliveries in the logs. */
+  readonly isProbe?: boolean;
+};
+
+/** All headers of a webhook except those HTTP itself adds. */
+export function webhookHeaders({
+  signature,
+  traceparent,
+  isProbe = false,
+}: WebhookHeaders): Record<string, string> {
+  const headers: Record<string, string> = { "content-type": "application/json", "user-agent": "Sealpost/1" };
+  if (signature !== null) headers[SIGNATURE_HEADER] = signature;
+  if (traceparent !== null) headers.traceparent = traceparent;
+  if (isProbe) headers["sealpost-probe"] = "1";
+  return headers;
+}
+
+/** The contents of a webhook's body. */
+export type Envelope = {
+  /** The delivery's id. */
+  readonly id: string;
+  readonly event: EventName;
+  /** Milliseconds since the epoch. */
+  readonly createdAtMs: number;
+  /** The analysis exactly as stored. */
+  readonly analysisText: string;
+};
+
+/**
+ * The exact bytes that are signed and sent: `{"id","event","created_at","data"}`. The analysis is inserted verbatim,
+ * never parsed and reserialized, so numbers past 2^53, duplicate keys and \u0000 stay as published.
+ */
+export function webhookBody({ id, event, createdAtMs, analysisText }: Envelope): Buffer {
+  const createdAt = new Date(createdAtMs).toISOString();
+  return Buffer.from(`{"id":"${id}","event":"${event}","created_at":"${createdAt}","data":${analysisText}}`);
+}
+
+/** The receiver library is a package of its own with its own list of events; this compiles only while both agree. */
+const statusOfEvent: StatusOfEvent = STATUS_OF_EVENT;
+
+/**
+ * An example analysis, marked with `"example":true`.
+ * @param more additional members as JSON text: `"pages":3`
+ */
+export function exampleAnalysis(event: EventName, id: string, more = '"pages":3'): string {
+  return `{"id":"${id}","status":"${statusOfEvent[event]}","example":true,${more}}`;
+}

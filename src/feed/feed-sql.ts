@@ -1,0 +1,259 @@
+import type { ClientBase, Pool, PoolClient } from "pg";
+import { createdAtMs } from "../base/database/partitions.ts";
+import { abortableDelay, backoffMs } from "../base/model/backoff.ts";
+import type { EventName } from "../base/model/events.ts";
+import type { Reader } from "../base/model/reader.ts";
+import type { DeliveryStatus } from "../base/model/statuses.ts";
+import { sightOfDelivery } from "../delivery/visibility-sql.ts";
+
+/** Where in an account's feed: microseconds since the epoch, at which the event there was sequenced. */
+export type FeedPosition = number;
+
+/** Events that one step gives positions to, at most. */
+const EVENTS_PER_STEP_MAX = 1_000;
+
+export type SequencingStep = {
+  /** Whether this process is the one that makes steps. */
+  readonly leads: boolean;
+  readonly sequenced: number;
+  /** There is more than one step takes. */
+  readonly isFull: boolean;
+};
+
+/**
+ * Gives positions to what has committed since the last step, if `holder` has the lease or nobody has; the lease then
+ * lasts for `leaseMs` from now. See sql/0020_feed.sql.
+ */
+export async function sequenceEvents(pool: Pool, holder: string, leaseMs: number): Promise<SequencingStep> {
+  const { rows } = await pool.query<{ leads: boolean; sequenced: number; is_full: boolean }>({
+    name: "sequence_events",
+    text: `select leads, sequenced, is_full
+      from sealpost.sequence_events($1, $2::float8 * interval '1 millisecond', $3)`,
+    values: [holder, leaseMs, EVENTS_PER_STEP_MAX],
+  });
+  const { leads, sequenced, is_full: isFull } = rows[0]!;
+  return { leads, sequenced, isFull };
+}
+
+const LAST_STEP = "select * from sealpost.feed_steps order by step desc limit 1";
+
+/** Ends the lease of `holder`, if it has it: another process makes the next step. */
+export async function endSequencingLease(pool: Pool, holder: string): Promise<void> {
+  await pool.query(
+    `insert into sealpost.feed_steps (step, holder, lease_until, position, serial, gaps, caught_up_at)
+     select step + 1, holder, clock_timestamp(), position, serial, gaps, caught_up_at
+     from (${LAST_STEP}) as last where holder = $1
+     on conflict (step) do nothing`,
+    [holder],
+  );
+}
+
+/** Seconds since the feed last held all that had committed. */
+export async function readFeedLag(pool: Pool): Promise<number> {
+  const { rows } = await pool.query<{ lag: number }>({
+    name: "feed_lag",
+    text: `select greatest(extract(epoch from clock_timestamp() - caught_up_at), 0)::float8 as lag
+      from (${LAST_STEP}) as last`,
+  });
+  return rows[0]!.lag;
+}
+
+/** What an account's feed holds beyond a place. Times in ms since the epoch, database time. */
+export type FeedPlaces = {
+  readonly places: readonly { readonly position: FeedPosition; readonly deliveryId: string }[];
+  /** Where the look ended for whom much is to be passed over; null: at the last of the places, or at the end. */
+  readonly lookedTo: FeedPosition | null;
+  /** The newest position that the same look at the database knew; what comes later is beyond it. */
+  readonly newest: FeedPosition;
+  /** What is sequenced before this is no longer read. */
+  readonly oldest: FeedPosition;
+  readonly nowMs: number;
+};
+
+/** Places that one statement looks at for a user, who may see few of them. */
+const PLACES_LOOKED_AT_MAX = 10_000;
+
+/**
+ * One statement, which touches no delivery unless a user reads: most readers are at the end, and have to ask often.
+ *
+ * @param after null: after the newest of all
+ * @param retentionMs how long an event is read
+ */
+export async function findFeedPlaces(
+  database: Pool | ClientBase,
+  reader: Reader,
+  after: FeedPosition | null,
+  retentionMs: number,
+  placesMax: number,
+): Promise<FeedPlaces> {
+  const seen = sightOfDelivery(reader, "$1", "placed.delivery_id", 5);
+  const beyond = `select position, delivery_id from sealpost.feed
+        where account_id = $1 and moved.is_deleted is not true and position > greatest($2::bigint,
+          ((extract(epoch from now()) - $4::float8 / 1000) * 1000000)::bigint)
+        order by position`;
+  const looked = `${beyond} limit ${PLACES_LOOKED_AT_MAX}`;
+  const isPassingOver = seen.and !== "";
+  const passingOver = `select * from (${looked}) as placed where true${seen.and} order by position`;
+  const { rows } = await database.query<{
+    newest: string;
+    looked_to: string | null;
+    now_ms: number;
+    positions: string[];
+    ids: string[];
+  }>({
+    name: `find_feed_places${seen.name}`,
+    // The feed of an account that has moved ends here: what is newer is in the other cell's. While its places are
+    // deleted here, and after, a reader stays where he is: they are all there.
+    text: `select least(last.position, moved.feed_ends_at, case when moved.is_deleted then $2::bigint end) as newest,
+        extract(epoch from clock_timestamp())::float8 * 1000 as now_ms,
+        coalesce(array_agg(found.position order by found.position) filter (where found.position is not null), '{}')
+          as positions,
+        array_agg(found.delivery_id::text order by found.position) as ids,
+        ${isPassingOver ? `case when count(found.position) < $3 then (${lastOf(looked)}) end` : "null"} as looked_to
+      from (${LAST_STEP}) as last
+      left join (
+        select feed_ends_at, step in ('deleting', 'deleted') as is_deleted
+        from sealpost.moves where account_id = $1 and direction = 'out'
+      ) as moved on true
+      left join lateral (
+        ${isPassingOver ? passingOver : beyond} limit $3
+      ) as found on true
+      group by last.position, moved.feed_ends_at, moved.is_deleted`,
+    values: [reader.accountId, after ?? "9223372036854775807", placesMax, retentionMs, ...seen.values],
+  });
+  const { newest, looked_to, now_ms, positions, ids } = rows[0]!;
+  return {
+    lookedTo: looked_to === null ? null : Number(looked_to),
+    oldest: Math.max(0, Math.floor((now_ms - retentionMs) * 1_000)),
+    places: positions.map((position, n) => ({ position: Number(position), deliveryId: ids[n]! })),
+    newest: Number(newest),
+    nowMs: now_ms,
+  };
+}
+
+const lastOf = (places: string) =>
+  `select position from (${places}) as looked offset ${PLACES_LOOKED_AT_MAX - 1} limit 1`;
+
+/** An event of the feed with all that its webhook is made of. */
+export type FeedEvent = {
+  readonly deliveryId: string;
+  readonly event: EventName;
+  readonly createdAtMs: number;
+  readonly status: DeliveryStatus;
+  readonly analysisText: string;
+};
+
+/**
+ * The first of these deliveries whose analyses have `bytesMax` bytes together, but at least one. Walked one by one, so
+ * that no text is read that does not fit, but for the first one. A delivery whose analysis is no longer kept is null.
+ */
+export async function findFeedEvents(
+  database: Pool | ClientBase,
+  accountId: string,
+  deliveryIds: readonly string[],
+  bytesMax: number,
+): Promise<readonly (FeedEvent | null)[]> {
+  const { rows } = await database.query<{
+    id: string;
+    event: EventName | null;
+    status: DeliveryStatus | null;
+    text: string | null;
+  }>({
+    name: "find_feed_events",
+    text: `with recursive walked as (
+        select 0 as n, null::text as event, null::text as text, 0::bigint as bytes
+        union all
+        select walked.n + 1, body.event, body.text, walked.bytes + coalesce(octet_length(body.text), 0)
+        from walked left join lateral (
+          select b.event, b.analysis::text as text from sealpost.bodies as b
+          where b.delivery_id = ($2::uuid[])[walked.n + 1] and b.account_id = $1
+        ) as body on true
+        where walked.n < cardinality($2::uuid[]) and walked.bytes < $3::bigint
+      )
+      select ($2::uuid[])[n] as id, event, text, (
+        select status from sealpost.deliveries where account_id = $1 and id = ($2::uuid[])[n]
+      ) as status
+      from walked where n = 1 or (n > 1 and bytes <= $3::bigint)
+      order by n`,
+    values: [accountId, deliveryIds, bytesMax],
+  });
+  return rows.map(({ id, event, status, text }) => {
+    if (event === null || text === null || status === null) return null;
+    return { deliveryId: id, event, createdAtMs: createdAtMs(id), status, analysisText: text };
+  });
+}
+
+/** As sealpost.sequence_events names it. */
+const CHANNEL = "sealpost_feed";
+/** A network that has forgotten the connection says nothing, so the database is asked now and then. */
+const ASKED_EVERY_MS = 10_000;
+const RECONNECT_BACKOFF = { baseMs: 100, maxMs: 5_000 };
+
+export type FeedNewsOptions = {
+  /** One connection of it is kept for as long as this listens. */
+  readonly pool: Pool;
+  readonly onNews: (accountIds: readonly string[]) => void;
+  /** Listening has begun, at the start or again: what was told meanwhile has been missed. */
+  readonly onListening: () => void;
+  readonly onError: (error: unknown) => void;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+};
+
+export type FeedNews = { stop(): Promise<void> };
+
+/** Listens for accounts whose feeds have grown, until stopped; connects again when it has to. */
+export function listenToFeed(options: FeedNewsOptions): FeedNews {
+  const stopping = new AbortController();
+  const listening = listenUntil(stopping.signal, options);
+  return {
+    stop: async () => {
+      stopping.abort();
+      await listening;
+    },
+  };
+}
+
+async function listenUntil(signal: AbortSignal, options: FeedNewsOptions): Promise<void> {
+  for (let failures = 0; !signal.aborted; failures++) {
+    try {
+      await listenOnce(signal, {
+        ...options,
+        onListening: () => {
+          failures = -1;
+          options.onListening();
+        },
+      });
+    } catch (error) {
+      if (!signal.aborted) options.onError(error);
+    }
+    await abortableDelay(backoffMs(Math.max(failures, 0), RECONNECT_BACKOFF, options.random()), signal);
+  }
+}
+
+/** Until stopped, or until the connection fails: then it throws. */
+async function listenOnce(signal: AbortSignal, options: FeedNewsOptions): Promise<void> {
+  const client = await options.pool.connect();
+  const failed = new AbortController();
+  const fail = () => failed.abort();
+  client.on("end", fail);
+  client.on("notification", ({ channel, payload = "" }) => {
+    if (channel === CHANNEL) options.onNews(payload.split(" "));
+  });
+  try {
+    await client.query(`listen ${CHANNEL}`);
+    options.onListening();
+    await askAgainAndAgain(client, AbortSignal.any([signal, failed.signal]));
+    if (!signal.aborted) throw new Error("the connection that listens to the feed has ended");
+  } finally {
+    // Not to be used for anything else: it would go on listening.
+    client.release(true);
+  }
+}
+
+async function askAgainAndAgain(client: PoolClient, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await abortableDelay(ASKED_EVERY_MS, signal);
+    if (!signal.aborted) await client.query("select");
+  }
+}

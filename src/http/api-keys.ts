@@ -1,0 +1,93 @@
+import { createHash } from "node:crypto";
+import type { KeyClass } from "../base/model/api-keys.ts";
+import { TtlMap } from "../base/model/caches.ts";
+import { REMEMBERED_KEYS_MAX } from "./limits.ts";
+
+/** A key as the store knows it. */
+export type ApiKey = {
+  readonly id: string;
+  /** The account that owns it; null for a staff key, which has access to every account. */
+  readonly accountId: string | null;
+  /** The user that it acts for; null: none. */
+  readonly userId: string | null;
+  readonly scopes: ReadonlySet<string>;
+  /** Null: it does not expire. */
+  readonly expiresAt: Date | null;
+  /** Null: it has not been revoked. */
+  readonly revokedAt: Date | null;
+};
+
+/** Finds a key, revoked and expired ones included, by the SHA-256 of its whole text; null if there is none. */
+export type FindApiKey = (digest: Buffer) => Promise<ApiKey | null>;
+
+/** `svc_live_` for production, `svc_test_` for development, where the brand is `svc`. */
+export function apiKeyPrefix(brand: string, keyClass: KeyClass): string {
+  return `${brand}_${keyClass}_`;
+}
+
+/** The text of a key, shown once to its owner. `secret`: 32 random bytes. */
+export function formatApiKey(brand: string, keyClass: KeyClass, secret: Uint8Array): string {
+  if (secret.length !== 32) throw new RangeError(`An API key has 32 secret bytes, not ${secret.length}.`);
+  return apiKeyPrefix(brand, keyClass) + Buffer.from(secret).toString("base64url");
+}
+
+/** What is stored of a key. A plain hash is enough for 256 random bits. */
+export function digestApiKey(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
+}
+
+const REMEMBERED_FOR_MS = 3_600_000;
+const BEARER = /^bearer +([\w.~+/=-]{1,256})$/i;
+
+/** `found`: null for a missing, malformed, unknown, revoked or expired key, or one of the other environment. */
+export type Authentication = {
+  readonly found: Promise<ApiKey | null>;
+  /** The key as it was when it was last found valid: never good for letting anybody in. Null: not known. */
+  readonly expected: ApiKey | null;
+};
+
+export type Authenticate = (authorization: string | undefined) => Authentication;
+
+const MISSING: Authentication = { found: Promise.resolve(null), expected: null };
+
+/**
+ * Authenticates a request. All invalid keys look the same to the caller. The lookup is by digest, so its timing is of
+ * no use to a guesser, and it comes before any other check.
+ */
+export function createAuthenticate(options: {
+  readonly findApiKey: FindApiKey;
+  /** The prefixes of the keys of this environment: one for each brand. */
+  readonly prefixes: readonly string[];
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+}): Authenticate {
+  const { findApiKey, prefixes, now } = options;
+  const valid = new TtlMap<string, ApiKey>({
+    entriesMax: REMEMBERED_KEYS_MAX,
+    now: () => performance.now(),
+  });
+
+  async function find(digest: Buffer, id: string, isOfThisEnvironment: boolean): Promise<ApiKey | null> {
+    const key = await findApiKey(digest);
+    const isValid = key !== null && key.revokedAt === null && !hasPassed(key.expiresAt, now);
+    if (!isValid || !isOfThisEnvironment) {
+      valid.delete(id);
+      return null;
+    }
+    if (!valid.has(id)) valid.set(id, key, REMEMBERED_FOR_MS);
+    return key;
+  }
+
+  return (authorization) => {
+    const text = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1];
+    if (text === undefined) return MISSING;
+    const digest = digestApiKey(text);
+    const id = digest.toString("latin1");
+    const isOfThisEnvironment = prefixes.some((prefix) => text.startsWith(prefix));
+    return { expected: valid.get(id) ?? null, found: find(digest, id, isOfThisEnvironment) };
+  };
+}
+
+function hasPassed(time: Date | null, now: () => number): boolean {
+  return time !== null && time.getTime() <= now();
+}

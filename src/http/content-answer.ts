@@ -1,0 +1,228 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { Readable } from "node:stream";
+import { create as contentDisposition } from "content-disposition";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { parseDictionary } from "structured-headers";
+import type { Place } from "../base/model/account-places.ts";
+import { tidyMediaType } from "../base/model/formats.ts";
+import { type ByteRange, chooseRange, matchesEntityTag, quoteEntityTag } from "./bytes.ts";
+import { sentBytesOf } from "./connections.ts";
+import { withDeadline } from "./deadline.ts";
+import { BODY_SLICE_BYTES } from "./limits.ts";
+import type { AnnouncedBody, Content, StreamBody } from "./operation-io.ts";
+import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
+
+const LENGTH = "header.content-length";
+const DIGEST = "header.content-digest";
+const SHA256_BYTES = 32;
+
+/**
+ * Reads the headers of a streamed body, before any of it.
+ * @throws Problem that refuses it. There is no 411 on the platform, so a missing length is a 400.
+ */
+export function readContentHeaders(body: StreamBody, headers: IncomingHttpHeaders): AnnouncedBody {
+  const coding = headers["content-encoding"] ?? "identity";
+  if (coding.toLowerCase() !== "identity") throw new Problem("unsupported_media_type");
+  const length = headers["content-length"];
+  if (length === undefined) throw invalidRequest(LENGTH, "Missing: a chunked body is not accepted.");
+  const bytes = Number(length);
+  if (bytes > body.bytesMax) throw new Problem("payload_too_large");
+  const mediaType = readMediaType(headers["content-type"]);
+  return { mediaType, bytes, sha256: readDigest(headers["content-digest"]) };
+}
+
+function readMediaType(header = "application/octet-stream"): string {
+  const mediaType = tidyMediaType(header);
+  if (mediaType === null) throw new Problem("unsupported_media_type");
+  return mediaType;
+}
+
+/** RFC 9530: `sha-256=:…:`, perhaps among digests by other algorithms, which are not looked at. */
+function readDigest(header: string | string[] | undefined): Buffer {
+  if (header === undefined) {
+    throw invalidRequest(DIGEST, "Missing: sha-256=:BASE64:, the SHA-256 of the body.");
+  }
+  const digest = bytesOf(String(header), "sha-256");
+  if (digest === null) throw invalidRequest(DIGEST, "Must be sha-256=:BASE64: with 32 bytes.");
+  return digest;
+}
+
+function bytesOf(header: string, algorithm: string): Buffer | null {
+  try {
+    const [value] = parseDictionary(header).get(algorithm) ?? [];
+    return value instanceof ArrayBuffer && value.byteLength === SHA256_BYTES ? Buffer.from(value) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** `sha-256=:…:` */
+export function contentDigest(sha256: Buffer): string {
+  return `sha-256=:${sha256.toString("base64")}:`;
+}
+
+export type ContentAnswer = {
+  readonly content: Content;
+  /** What is left of the request's time, for the first bytes to come. */
+  readonly waitMs: number;
+  /** How long the source may then give nothing. */
+  readonly progressWithinMs: number;
+  /** Takes a place among the downloads, which ends by `onCut` if it hardly moves. @throws when there is none */
+  readonly takePlace: (onCut: () => void) => Place;
+  /** Calls back when nobody reads the answer any more, at once if it is so already. */
+  readonly onGone: (end: () => void) => void;
+  /** The source failed in the middle: the client sees a broken connection, and only this tells why. */
+  readonly onSourceFailure: (error: unknown) => void;
+};
+
+/**
+ * Answers with what the request's headers ask for: nothing (304, HEAD), a range, or everything.
+ * @throws Problem 416 for a range beyond the end
+ */
+export async function sendContent(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  answer: ContentAnswer,
+): Promise<FastifyReply> {
+  const { content } = answer;
+  const etag = quoteEntityTag(content.etag);
+  const ifNoneMatch = request.headers["if-none-match"];
+  if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, etag)) {
+    return reply.header("etag", etag).code(304).send();
+  }
+  const range = rangeOf(request, content, etag);
+  const { first, last } = range ?? { first: 0, last: content.bytes - 1 };
+  const bytes = last - first + 1;
+  const headers = {
+    ...contentHeaders(content),
+    etag,
+    "content-length": bytes,
+    ...(range === null ? {} : { "content-range": `bytes ${first}-${last}/${content.bytes}` }),
+  };
+  const isSent = request.method !== "HEAD" && bytes > 0;
+  // Opened before anything is answered, so that a source that is not there is an error like any other.
+  const body = isSent ? await openBody(request, answer, { first, last }) : undefined;
+  return reply
+    .code(range === null ? 200 : 206)
+    .headers(headers)
+    .send(body);
+}
+
+/** Nothing of a customer's file may run or be shown as a page of ours, whatever its type says. */
+function contentHeaders({ mediaType, fileName }: Content): Readonly<Record<string, string>> {
+  return {
+    "content-type": mediaType,
+    "content-disposition": contentDisposition(safeFileName(fileName)),
+    "content-security-policy": "sandbox; default-src 'none'",
+    "accept-ranges": "bytes",
+  };
+}
+
+/** Control characters, those that turn the direction of a text (`gpj.exe` for `exe.jpg`), and path separators. */
+const UNSAFE_IN_NAMES = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069/\\]/gu;
+
+function safeFileName(name: string): string {
+  return name.toWellFormed().replaceAll(UNSAFE_IN_NAMES, "_");
+}
+
+/** Null: the whole. */
+function rangeOf({ method, headers }: FastifyRequest, { bytes }: Content, etag: string): ByteRange | null {
+  const { range, "if-range": ifRange } = headers;
+  // Range is defined for GET alone. Without a Last-Modified, no date in If-Range can match.
+  if (range === undefined || method !== "GET" || (ifRange !== undefined && ifRange !== etag)) return null;
+  const chosen = chooseRange(range, bytes);
+  if (chosen === "whole") return null;
+  if (chosen !== "unsatisfiable") return chosen;
+  throw new Problem("range_not_satisfiable", { headers: { "content-range": `bytes */${bytes}` } });
+}
+
+async function openBody(
+  request: FastifyRequest,
+  { content, waitMs, progressWithinMs, takePlace, onGone, onSourceFailure }: ContentAnswer,
+  range: ByteRange,
+): Promise<Readable> {
+  const { socket } = request.raw;
+  // Nobody is told more: what has begun cannot be answered otherwise.
+  const place = takePlace(() => socket.destroy());
+  const opening = content.open(range);
+  // Whoever leaves may leave before it is open.
+  const letGo = () => {
+    opening.then((source) => source.destroy()).catch(() => undefined);
+  };
+  let isGone = false;
+  // Not left to the generators: they hear of it only when the source gives something.
+  onGone(() => {
+    isGone = true;
+    letGo();
+  });
+  try {
+    const source = await withDeadline(waitMs, "the content", opening);
+    let toldBytes = sentBytesOf(socket);
+    const leaving = {
+      rest: place.rest,
+      move: () => {
+        const sentBytes = sentBytesOf(socket);
+        place.moved(sentBytes - toldBytes);
+        toldBytes = sentBytes;
+      },
+    };
+    const chunks = exactly(source, range.last - range.first + 1, progressWithinMs, leaving);
+    // A source may fail only when it is read.
+    const begun = await withDeadline(waitMs, "the content", chunks.next());
+    if (isGone) throw new Error("Nobody reads it.");
+    const body = Readable.from(continued(begun, chunks), {
+      objectMode: false,
+      highWaterMark: BODY_SLICE_BYTES,
+    });
+    body.once("error", (error) => {
+      // A reader who went away is no failure.
+      if (!socket.destroyed) onSourceFailure(error);
+      socket.destroy();
+    });
+    body.once("close", letGo);
+    body.once("close", place.giveBack);
+    return body;
+  } catch (error) {
+    place.giveBack();
+    letGo();
+    // A source that was let go fails, which is no fault.
+    throw isGone ? new TemporarilyUnavailable("the reader went away", { cause: error }) : error;
+  }
+}
+
+/** What is told whenever there is room for more: bytes have left. It rests while there is nothing to send. */
+type Leaving = { move(): void; rest(): void };
+
+/** The source's bytes in slices, as all large answers. Throws when they are not exactly `bytes`, or stop coming. */
+async function* exactly(
+  source: Readable,
+  bytes: number,
+  progressWithinMs: number,
+  leaving: Leaving,
+): AsyncGenerator<Buffer> {
+  const chunks = source[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  let left = bytes;
+  for (;;) {
+    leaving.rest();
+    const { value: chunk, done } = await withDeadline(
+      progressWithinMs,
+      "the content's next bytes",
+      chunks.next(),
+    );
+    // At the end, too: from now on only the client is waited for.
+    leaving.move();
+    if (done) break;
+    left -= chunk.length;
+    if (left < 0) throw new Error(`The source gave more than the ${bytes} bytes that were asked for.`);
+    for (let at = 0; at < chunk.length; at += BODY_SLICE_BYTES) {
+      yield chunk.subarray(at, at + BODY_SLICE_BYTES);
+      leaving.move();
+    }
+  }
+  if (left > 0) throw new Error(`The source ended ${left} bytes before its end.`);
+}
+
+async function* continued<T>(first: IteratorResult<T>, rest: AsyncGenerator<T>): AsyncGenerator<T> {
+  if (!first.done) yield first.value;
+  yield* rest;
+}

@@ -1,0 +1,142 @@
+import { hash } from "node:crypto";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+
+/** Counts a request for a page and begins it, or refuses it. */
+export type PageGuard = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+
+/** What a page shows: its title, and its body as HTML. */
+export type HtmlPage = { readonly title: string; readonly body: string };
+
+/** The same for everybody else: bytes and their type. */
+export type OtherForm = { readonly type: string; readonly bytes: Buffer };
+
+/** Sends the page to browsers, and the other form to who does not ask for HTML. */
+export function sendPage(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  page: HtmlPage,
+  other: OtherForm,
+): FastifyReply {
+  reply.headers({ vary: "accept", "cache-control": "public, max-age=300" });
+  if (!/\btext\/html\b/i.test(request.headers.accept ?? "")) {
+    return reply.header("content-type", other.type).send(other.bytes);
+  }
+  return sendHtml(reply, page);
+}
+
+export type HtmlOptions = {
+  /** It has a form, which can be sent to this server. */
+  readonly hasForm?: boolean;
+  /** Others wrote it: whatever it holds, it is of no origin and runs nothing. */
+  readonly isSandboxed?: boolean;
+};
+
+/** Sends the page to whoever asked. */
+export function sendHtml(
+  reply: FastifyReply,
+  page: HtmlPage,
+  { hasForm = false, isSandboxed = false }: HtmlOptions = {},
+): FastifyReply {
+  const sandbox = isSandboxed ? `sandbox${hasForm ? " allow-forms" : ""}; ` : "";
+  reply.headers({
+    "content-type": "text/html; charset=utf-8",
+    "content-security-policy": sandbox + (hasForm ? FORM_PAGE_POLICY : STATIC_PAGE_POLICY),
+  });
+  return reply.send(Buffer.from(whole(page)));
+}
+
+export function asJson(value: unknown): OtherForm {
+  return { type: "application/json", bytes: Buffer.from(JSON.stringify(value)) };
+}
+
+/** Text that is safe between tags and between double quotes. */
+export function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+}
+
+/** The same, with what stands between backticks set as code. */
+export function proseHtml(text: string): string {
+  return escapeHtml(text).replace(/`([^`]+)`/g, "<code>$1</code>");
+}
+
+/** On narrow screens a row is a block, and only code scrolls, by itself: never the page. */
+const STYLE = `
+:root { color-scheme: light dark; }
+body { font: 1rem/1.6 system-ui, sans-serif; max-width: 60rem; margin: 3rem auto; padding: 0 1.5rem; }
+body { overflow-wrap: anywhere; }
+table { border-collapse: collapse; }
+th, td { text-align: left; vertical-align: top; padding: .4rem 1rem .4rem 0; border-bottom: 1px solid #8884; }
+code { font-family: ui-monospace, monospace; font-size: .95em; }
+td:first-child > code, td:nth-child(2) > a > code { overflow-wrap: normal; }
+pre { overflow-x: auto; padding: .8rem 1rem; border: 1px solid #8884; border-radius: .3rem; line-height: 1.45; }
+pre code { overflow-wrap: normal; }
+@media (max-width: 45rem) {
+  body { margin: 1.5rem auto; padding: 0 1rem; }
+  table, tbody, tr, td { display: block; }
+  thead, th { display: none; }
+  tr { padding: .6rem 0; border-bottom: 1px solid #8884; }
+  td { padding: 0; border: 0; }
+  td:first-child > code, td:nth-child(2) > a > code { overflow-wrap: anywhere; }
+}
+`;
+
+/** The policy of our own pages: their one style, and nothing from anywhere. */
+const STATIC_PAGE_POLICY = pagePolicy("'none'");
+/** The same for a page with a form that is sent to this server. */
+const FORM_PAGE_POLICY = pagePolicy("'self'");
+
+function pagePolicy(formAction: "'none'" | "'self'"): string {
+  return (
+    `default-src 'none'; style-src 'sha256-${hash("sha256", STYLE, "base64")}'; ` +
+    `base-uri 'none'; form-action ${formAction}; frame-ancestors 'none'`
+  );
+}
+
+function whole({ title, body }: HtmlPage): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(title)}</title>
+<style>${STYLE}</style>
+</head>
+<body>
+${body}
+</body>
+</html>
+`;
+}
+
+/** A document about the service, such as a guide. */
+export type DocumentPage = {
+  /** A single segment, so that the links of all pages stay relative. */
+  readonly path: `/${string}`;
+  readonly title: string;
+  /** The body of the page, HTML that is right as it is; made when it is first asked for. */
+  readonly html: () => string;
+  /** For who does not ask for HTML. */
+  readonly markdown: string;
+};
+
+export function addDocumentPages(
+  app: FastifyInstance,
+  documents: readonly DocumentPage[],
+  admit: PageGuard,
+): readonly string[] {
+  for (const { path, title, html, markdown } of documents) {
+    const text = { type: "text/markdown; charset=utf-8", bytes: Buffer.from(markdown) };
+    let body: string | undefined;
+    const links = `<p><a href="reference/">Reference</a> · <a href="errors">Errors</a></p>`;
+    app.route({
+      method: ["GET", "HEAD"],
+      url: path,
+      onRequest: admit,
+      handler: async (request, reply) => {
+        body ??= `${links}\n${html()}`;
+        return sendPage(request, reply, { title, body }, text);
+      },
+    });
+  }
+  return documents.map(({ path }) => path);
+}

@@ -1,0 +1,135 @@
+import { type IncomingMessage, type Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import { inSlices } from "./bytes.ts";
+import {
+  answerExpectations,
+  CONNECTION_LIMITS,
+  type ConnectionLimits,
+  type ConnectionObserver,
+  continueUnlessPostponed,
+  createLimitedServer,
+  type IsTrustedProxy,
+} from "./connections.ts";
+import * as limits from "./limits.ts";
+import { invalidRequest } from "./problems.ts";
+import { requestIdOf } from "./request-context.ts";
+
+export type HttpAppOptions = ConnectionObserver & {
+  /** Whose X-Forwarded-For is believed; null: nobody's. */
+  readonly isTrustedProxy: IsTrustedProxy | null;
+  /** Absent: those of limits.ts. */
+  readonly connectionLimits?: ConnectionLimits | undefined;
+  readonly newRequestId: () => string;
+  /** Malformed HTTP, or a request that did not arrive in time: there is no request object. */
+  readonly onClientError: (error: Error, socket: Socket) => void;
+  /** A request whose URL cannot be decoded or is too long for any route. */
+  readonly onUnroutableUrl: (error: Error, request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+};
+
+/** Fastify as this API needs it: limits on everything, bodies as bytes, and no error texts of its own. */
+export function createHttpApp(options: HttpAppOptions): FastifyInstance {
+  const { isTrustedProxy, newRequestId, onClientError, onUnroutableUrl } = options;
+  const app: FastifyInstance = Fastify({
+    logger: false,
+    trustProxy: isTrustedProxy ?? false,
+    exposeHeadRoutes: false,
+    // Its 503 while closing is no problem document; late requests are still served.
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: limits.PATH_PARAM_CHARS_MAX },
+    bodyLimit: limits.JSON_BODY_BYTES_MAX,
+    serverFactory: (handle) => {
+      const server = {
+        ...options,
+        isTrustedProxy: isTrustedProxy ?? (() => false),
+        connectionLimits: options.connectionLimits ?? CONNECTION_LIMITS,
+        http: {
+          headersTimeout: limits.HEADERS_WITHIN_MS,
+          // Node would end uploads, too; see createLimitedServer.
+          requestTimeout: 0,
+          keepAliveTimeout: limits.KEEP_ALIVE_MS,
+          connectionsCheckingInterval: limits.CONNECTIONS_CHECKED_EVERY_MS,
+          // Node would answer with a bare 400; `refuseAmbiguousHeaders` answers with a problem.
+          requireHostHeader: false,
+        },
+      };
+      if (isTrustedProxy === null) return createLimitedServer(server, handle);
+      return createLimitedServer(server, (request, response) => {
+        removeForwardedPorts(request);
+        handle(request, response);
+      });
+    },
+    genReqId: (request) => {
+      const header = request.headers["x-request-id"];
+      return requestIdOf(typeof header === "string" ? header : undefined, newRequestId);
+    },
+    clientErrorHandler: onClientError,
+    frameworkErrors: (error, request, reply) => void onUnroutableUrl(error, request, reply),
+  });
+  // Every body arrives as bytes; the operation's declaration says how to parse it.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+  // Announced while closing, so clients don't reuse a closing socket.
+  let isClosing = false;
+  app.addHook("preClose", (done) => {
+    isClosing = true;
+    done();
+  });
+  app.addHook("onSend", (request, reply, payload, done) => {
+    if (isClosing) reply.header("connection", "close");
+    if (!Buffer.isBuffer(payload) || payload.length <= limits.UNSLICED_BODY_BYTES_MAX)
+      return done(null, payload);
+    reply.header("content-length", payload.length);
+    done(null, request.method === "HEAD" ? null : inSlices(payload));
+  });
+  answerExpectations(app.server);
+  app.addHook("preParsing", (request, _reply, payload, done) => {
+    continueUnlessPostponed(request.raw);
+    done(null, payload);
+  });
+  app.server.on("connect", (request, socket) => respondToConnect(app.server, request, socket as Socket));
+  return app;
+}
+
+/**
+ * Treats CONNECT like any request for an unknown URL. Node hands over the raw socket without a response object and
+ * would close it silently.
+ */
+function respondToConnect(server: Server, request: IncomingMessage, socket: Socket): void {
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  response.assignSocket(socket);
+  response.on("finish", () => socket.destroySoon());
+  // The client may disconnect first; an unhandled error would end the process.
+  socket.on("error", () => socket.destroy());
+  server.emit("request", request, response);
+}
+
+/** Some proxies write the client's port, too (`ip:port`, `[ipv6]:port`): each of its connections would be a client. */
+function removeForwardedPorts({ headers }: IncomingMessage): void {
+  const forwarded = headers["x-forwarded-for"];
+  if (typeof forwarded !== "string") return;
+  headers["x-forwarded-for"] = forwarded
+    .split(",")
+    .map((one) => {
+      const [, ipv6, ipv4] = /^\s*(?:\[([^\]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+)\s*$/.exec(one) ?? [];
+      return ipv6 ?? ipv4 ?? one;
+    })
+    .join(",");
+}
+
+/** Node keeps the first of several; whoever is in front of us may go by another. */
+const SINGLE_HEADERS: ReadonlySet<string> = new Set(["host", "authorization", "content-type"]);
+
+/** Of each of those at most one. HTTP/1.1 requires a Host; probes may still speak 1.0 without any. */
+export function refuseAmbiguousHeaders(request: FastifyRequest): void {
+  const { rawHeaders, httpVersion } = request.raw;
+  const seen = new Set<string>();
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]!.toLowerCase();
+    if (!SINGLE_HEADERS.has(name)) continue;
+    if (seen.has(name)) throw invalidRequest(`header.${name}`, "There is more than one.");
+    seen.add(name);
+  }
+  if (!seen.has("host") && httpVersion === "1.1") throw invalidRequest("header.host", "Missing.");
+}

@@ -1,0 +1,353 @@
+import { createHash } from "node:crypto";
+import { parseItem } from "structured-headers";
+import type {
+  CallLease,
+  ClaimState,
+  CompletedClaim,
+  IdempotencyClaim,
+  StoredResponse,
+} from "../base/model/idempotency.ts";
+import { withDeadline } from "./deadline.ts";
+import { ANSWER_WITHIN_MS, CALL_CLAIM_MS, IDEMPOTENCY_KEY_CHARS_MAX, RELEASE_WITHIN_MS } from "./limits.ts";
+import type { AuditDetails, Caller, ErasedResult, Repeated, Transaction } from "./operation.ts";
+import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
+import { fromStoredResponse, type OperationResponse, toStoredResponse } from "./responses.ts";
+import type { InTurn } from "./turns.ts";
+
+/**
+ * Keeps claims and responses. Throws `TemporarilyUnavailable` when its database is down. No function waits for another
+ * request's claim.
+ */
+export type IdempotencyStore = {
+  /** Runs `work` in one transaction: committed if it resolves, rolled back if it rejects, and settled like it. */
+  transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
+  /**
+   * The same for writes with different keys: claims all of them until the transaction ends, without waiting for those
+   * that are claimed already, and stores the responses that `work` completed. `work` gets what became of the claims, in
+   * their order.
+   *
+   * @param lockWaitMs how long to wait for a lock; null: as long as a statement may take
+   * @throws LockWaitError when a lock is not to be had within `lockWaitMs`
+   */
+  claimedTransaction<T>(
+    claims: readonly IdempotencyClaim[],
+    lockWaitMs: number | null,
+    work: (tx: Transaction, states: readonly ClaimState[]) => Promise<Completed<T>>,
+  ): Promise<T>;
+  /** Claims beyond the transaction, under `token`, until `completeCall` or `releaseCall`, at most for `leaseMs`. */
+  claimCall(tx: Transaction, claim: IdempotencyClaim, lease: CallLease): Promise<ClaimState>;
+  /** Holds a claim for another `leaseMs`. Does nothing when it is no longer held under the token. */
+  renewCall(tx: Transaction, claim: IdempotencyClaim, lease: CallLease): Promise<void>;
+  /** Stores the response of a call. False, and nothing is stored, when the claim is no longer held under `token`. */
+  completeCall(
+    tx: Transaction,
+    claim: IdempotencyClaim,
+    token: string,
+    response: StoredResponse,
+  ): Promise<boolean>;
+  /** Releases the claim of a failed call, so the request can be retried. */
+  releaseCall(tx: Transaction, claim: IdempotencyClaim, token: string): Promise<void>;
+};
+
+/** What a transaction came to, and the responses to be stored in it. */
+export type Completed<T> = { readonly result: T; readonly completed: readonly CompletedClaim[] };
+
+/**
+ * Another transaction was in the way: it holds a lock for longer than was to be waited, or the database chose ours to
+ * end of two that could not both go on. Nothing was written; the same again may succeed.
+ */
+export class LockWaitError extends Error {
+  override readonly name = "LockWaitError";
+}
+
+const PLACE = "header.idempotency-key";
+const BARE = /^[\x20-\x7e]+$/;
+
+/**
+ * The key of a write, bare or as a quoted string (`"…"`, the draft standard's form). Both forms of a text are the
+ * same key.
+ */
+export function readIdempotencyKey(header: string | undefined): string {
+  if (header === undefined || header === "") throw new Problem("idempotency_key_required");
+  const key = header.startsWith('"') ? unquote(header) : header;
+  if (!BARE.test(key)) throw invalidRequest(PLACE, "Must be printable ASCII.");
+  if (key.length > IDEMPOTENCY_KEY_CHARS_MAX) {
+    throw invalidRequest(PLACE, `Must have 1 to ${IDEMPOTENCY_KEY_CHARS_MAX} characters.`);
+  }
+  return key;
+}
+
+function unquote(header: string): string {
+  let value: unknown;
+  try {
+    [value] = parseItem(header);
+  } catch {
+    throw invalidRequest(PLACE, "Starts with a quote but is not a valid quoted string.");
+  }
+  if (typeof value !== "string" || value === "") throw invalidRequest(PLACE, "The quoted string is empty.");
+  return value;
+}
+
+/** `body`: the bytes of a raw body, the validated value of any other, undefined where there is none. */
+export function fingerprintOf(request: {
+  readonly operationKey: string;
+  readonly params: unknown;
+  readonly query: unknown;
+  readonly body: unknown;
+}): Buffer {
+  const { operationKey, params, query, body } = request;
+  const bytes = Buffer.isBuffer(body) ? body : canonicalJson(body);
+  const before = canonicalJson([operationKey, params, query]);
+  // JSON holds no NUL, so the parts cannot run into each other.
+  return createHash("sha256").update(before).update("\0").update(bytes).digest();
+}
+
+/**
+ * JSON with sorted members, so equal values give equal texts. Throws for what JSON cannot represent (a Map, a BigInt):
+ * a schema that produces one would make all requests look the same.
+ */
+function canonicalJson(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`;
+  if (value instanceof Date || typeof value !== "object" || value === null)
+    return JSON.stringify(value) ?? "null";
+  const prototype = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== null)
+    throw new TypeError("Not a value that JSON can hold.");
+  const members = Object.entries(value).filter(([, member]) => member !== undefined);
+  members.sort(([one], [other]) => (one < other ? -1 : 1));
+  return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonicalJson(member)}`).join(",")}}`;
+}
+
+/** A write that took effect, told of in its own transaction: a row of the audit log. */
+export type RecordedWrite = {
+  readonly operationKey: string;
+  readonly accountId: string;
+  readonly caller: Caller;
+  readonly requestId: string;
+  readonly details: AuditDetails;
+};
+export type RecordWrite = (tx: Transaction, write: RecordedWrite) => Promise<void>;
+
+/** One write under its Idempotency-Key. */
+export type Write = {
+  readonly claim: IdempotencyClaim;
+  /** How many places among the requests at work it is worth. */
+  readonly size: number;
+  readonly holdsSecret: boolean;
+  /** Not refused, however many answers the account has had today. */
+  readonly isExempt: boolean;
+  readonly caller: Caller;
+  readonly requestId: string;
+  /** What the audit log says of it; null: nothing. */
+  readonly details: (result: ErasedResult) => AuditDetails | null;
+  /** Null: whoever repeats it is told again. */
+  readonly judgeRepeat: ((tx: Transaction, told: unknown) => Promise<Repeated>) | null;
+};
+
+/** What a handler returned, and the response made of it. */
+export type Performed = { readonly result: ErasedResult; readonly response: OperationResponse };
+
+export type WriteResult = { readonly response: OperationResponse; readonly isReplayed: boolean };
+
+export type IdempotentWrites = {
+  /** Claim, effect and stored response in one transaction; a throw of `perform` rolls all three back. */
+  inTransaction(
+    write: Write,
+    waitMs: number,
+    perform: (tx: Transaction) => Promise<Performed>,
+  ): Promise<WriteResult>;
+  /** Claim, call with no transaction open, store the response. */
+  aroundCall(
+    write: Write,
+    bounds: { readonly waitMs: number; readonly deadlineMs: number },
+    perform: () => Promise<Performed>,
+  ): Promise<WriteResult>;
+  /**
+   * Claim; receive with no transaction open, however long that takes; then effect and stored response in one
+   * transaction, which a throw of `perform` rolls back.
+   */
+  aroundUpload<Received>(
+    write: Write,
+    waitMs: number,
+    upload: {
+      receive(): Promise<Received>;
+      perform(tx: Transaction, received: Received): Promise<Performed>;
+      /** After a Problem of `perform`; never where it is not known whether the transaction was committed. */
+      refused(received: Received): Promise<void>;
+    },
+  ): Promise<WriteResult>;
+};
+
+export function createIdempotentWrites(options: {
+  readonly store: IdempotencyStore;
+  /** Of requests at work on the database. */
+  readonly inTurn: InTurn;
+  readonly recordWrite: RecordWrite;
+  readonly newToken: () => string;
+  /** How often the claim of an upload is held for longer, in milliseconds. */
+  readonly renewEveryMs: number;
+  readonly onInternalError: (error: unknown, requestId: string) => void;
+}): IdempotentWrites {
+  const { store, inTurn, recordWrite, newToken, renewEveryMs, onInternalError } = options;
+
+  return {
+    inTransaction: (write, waitMs, perform) => {
+      const { claim, holdsSecret } = write;
+      const work = async (
+        tx: Transaction,
+        states: readonly ClaimState[],
+      ): Promise<Completed<WriteResult>> => {
+        const earlier = earlierResponse(states[0]!, claim);
+        if (earlier && (await isToldAgain(write, tx, earlier)))
+          return { result: { response: earlier, isReplayed: true }, completed: [] };
+        const { result, response } = await perform(tx);
+        await recordPerformed(recordWrite, tx, write, result);
+        const counted = { userId: write.caller.userId, isRefused: !write.isExempt };
+        const completed = [{ claim, response: toStoredResponse(response, holdsSecret), counted }];
+        return { result: { response, isReplayed: false }, completed };
+      };
+      const turn = { waitMs, size: write.size };
+      const working = inTurn(claim.accountId, turn, () => store.claimedTransaction([claim], null, work));
+      return withDeadline(waitMs, "the transaction", working);
+    },
+
+    aroundCall: async (write, { waitMs, deadlineMs }, perform) => {
+      const { claim, holdsSecret } = write;
+      const token = newToken();
+      // It outlives the call's deadline, so a second call cannot start while the first may still be running.
+      const lease = { token, leaseMs: Math.max(CALL_CLAIM_MS, 2 * deadlineMs) };
+      const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease));
+      const earlier = earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
+      if (earlier) return await repeated(write, waitMs, earlier);
+      return withDeadline(deadlineMs + waitMs, "the call", call());
+
+      async function call(): Promise<WriteResult> {
+        try {
+          const { result, response } = await perform();
+          await store.transaction(async (tx) => {
+            await recordPerformed(recordWrite, tx, write, result);
+            await store.completeCall(tx, claim, token, toStoredResponse(response, holdsSecret));
+          });
+          return { response, isReplayed: false };
+        } catch (error) {
+          await release(write, token);
+          throw error;
+        }
+      }
+    },
+
+    aroundUpload: async (write, waitMs, { receive, perform, refused }) => {
+      const { claim, holdsSecret } = write;
+      const lease = { token: newToken(), leaseMs: CALL_CLAIM_MS };
+      const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease));
+      const earlier = earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
+      if (earlier) return await repeated(write, waitMs, earlier);
+      const renewing = setInterval(() => renew(write, lease), renewEveryMs);
+      const work = async (received: Awaited<ReturnType<typeof receive>>, tx: Transaction) => {
+        const { result, response } = await perform(tx, received);
+        await recordPerformed(recordWrite, tx, write, result);
+        const stored = toStoredResponse(response, holdsSecret);
+        // Whoever holds the claim now does the same work: what was done here must not count.
+        if (!(await store.completeCall(tx, claim, lease.token, stored)))
+          throw new TemporarilyUnavailable("the claim of an upload ran out");
+        return response;
+      };
+      try {
+        const received = await receive();
+        try {
+          const turn = { waitMs: ANSWER_WITHIN_MS };
+          const response = await inTurn(claim.accountId, turn, () =>
+            store.transaction((tx) => work(received, tx)),
+          );
+          return { response, isReplayed: false };
+        } catch (error) {
+          if (error instanceof Problem)
+            await refused(received).catch((failure: unknown) => onInternalError(failure, write.requestId));
+          throw error;
+        }
+      } catch (error) {
+        await release(write, lease.token);
+        throw error;
+      } finally {
+        clearInterval(renewing);
+      }
+    },
+  };
+
+  /** What was done outside of a transaction is not done anew. */
+  async function repeated(write: Write, waitMs: number, earlier: OperationResponse): Promise<WriteResult> {
+    if (write.judgeRepeat !== null) {
+      const judging = store.transaction((tx) => isToldAgain(write, tx, earlier));
+      await withDeadline(waitMs, "the repeat", judging);
+    }
+    return { response: earlier, isReplayed: true };
+  }
+
+  /** If it fails, the next one may come in time: the lease is longer than several. */
+  function renew({ claim, requestId }: Write, lease: CallLease): void {
+    store
+      .transaction((tx) => store.renewCall(tx, claim, lease))
+      .catch((error: unknown) => onInternalError(error, requestId));
+  }
+
+  /** Lets the client retry at once; otherwise the claim ends with its lease. */
+  async function release({ claim, requestId }: Write, token: string): Promise<void> {
+    try {
+      const releasing = store.transaction((tx) => store.releaseCall(tx, claim, token));
+      await withDeadline(RELEASE_WITHIN_MS, "the release", releasing);
+    } catch (error) {
+      onInternalError(error, requestId);
+    }
+  }
+}
+
+/** Tells of a write that took effect, where there is something to tell. */
+export async function recordPerformed(
+  recordWrite: RecordWrite,
+  tx: Transaction,
+  write: Write,
+  result: ErasedResult,
+): Promise<void> {
+  const details = write.details(result);
+  if (details === null) return;
+  const { caller, requestId } = write;
+  const { operationKey, accountId } = write.claim;
+  await recordWrite(tx, { operationKey, accountId, caller, requestId, details });
+}
+
+/** False: it is done anew. @throws Problem: what the answer tells of is out of the caller's sight by now */
+async function isToldAgain(
+  { judgeRepeat }: Write,
+  tx: Transaction,
+  { body }: OperationResponse,
+): Promise<boolean> {
+  if (judgeRepeat === null) return true;
+  const verdict = await judgeRepeat(tx, body === null ? null : JSON.parse(body.toString()));
+  if (verdict === "gone") throw new Problem("not_found");
+  return verdict === "again";
+}
+
+/** For `errors` of `account_moved`. */
+function movedTo(cell: string): string {
+  return `The account is in the cell "${cell}".`;
+}
+
+/**
+ * The stored response, or null when the claim is ours and the work is still to be done.
+ * @throws Problem when it is another request's
+ */
+export function earlierResponse(found: ClaimState, claim: IdempotencyClaim): OperationResponse | null {
+  switch (found.state) {
+    case "claimed":
+      return null;
+    case "in_progress":
+      throw new Problem("idempotency_in_progress");
+    case "moved":
+      throw new Problem("account_moved", { errors: [{ path: "account", message: movedTo(found.cell) }] });
+    case "completed":
+      if (!claim.fingerprint.equals(found.fingerprint)) throw new Problem("idempotency_key_reused");
+      return fromStoredResponse(found.response);
+    default:
+      throw new Error(`Unknown claim state: ${JSON.stringify(found satisfies never)}`);
+  }
+}

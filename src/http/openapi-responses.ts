@@ -1,0 +1,239 @@
+import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
+import type { Operation } from "./operation.ts";
+import { raisedCodes } from "./problem-catalogue.ts";
+import { PROBLEM_STATUSES, type ProblemCatalogue, type ProblemKind, RANGE_STATUS } from "./problems.ts";
+import { problemType } from "./responses.ts";
+
+type Status = ProblemKind["status"];
+type Described = { readonly [member: string]: unknown };
+
+const text = (description: string, example: string): Described => ({
+  description,
+  schema: { type: "string" },
+  example,
+});
+
+/** Every response header that this API defines. */
+export const headerComponents: Readonly<Record<string, Described>> = {
+  XRequestId: text("The request's X-Request-Id, or a generated one.", "7f1c9c1e-6a3d-4a55-9d0e-2b7b6f1f3c11"),
+  RateLimit: text("Requests left in the window, and seconds until it resets.", '"default";r=599;t=60'),
+  RateLimitPolicy: text(
+    "Requests allowed per window, and the window's length in seconds.",
+    '"default";q=600;w=60',
+  ),
+  RetryAfter: {
+    description: "Seconds to wait before the next request.",
+    schema: { type: "integer", minimum: 1 },
+    example: 30,
+  },
+  ETag: text("The entity tag of the body, for If-None-Match. On reads.", '"5pQ0bqY9XwAkZpC1vXbBzQ"'),
+  CacheControl: text("How the response may be cached.", "private, no-cache"),
+  Deprecation: text("When the operation was deprecated (RFC 9745). On deprecated operations.", "@1688169599"),
+  Sunset: text(
+    "When the operation will be retired (RFC 8594). On deprecated operations.",
+    "Sun, 30 Jun 2024 23:59:59 GMT",
+  ),
+  IdempotentReplayed: {
+    description: "Present when the response is that of an earlier request with the same Idempotency-Key.",
+    schema: { type: "string", const: "true" },
+    example: "true",
+  },
+  AcceptRanges: text("That a part can be asked for.", "bytes"),
+  ContentRange: text("Which bytes these are, and of how many.", "bytes 0-499/1234"),
+  ContentDisposition: text(
+    "The file's name (RFC 6266), to save it under.",
+    "attachment; filename=report.pdf",
+  ),
+  ContentSecurityPolicy: text(
+    "Keeps a file from acting as a page of this site.",
+    "sandbox; default-src 'none'",
+  ),
+  Allow: text("The methods that the URL supports.", "GET, HEAD"),
+  WwwAuthenticate: text("How to authenticate.", "Bearer"),
+};
+
+const header = (name: keyof typeof headerComponents) => ({ $ref: `#/components/headers/${name}` });
+
+const always = {
+  "X-Request-Id": header("XRequestId"),
+  RateLimit: header("RateLimit"),
+  "RateLimit-Policy": header("RateLimitPolicy"),
+  "Cache-Control": header("CacheControl"),
+};
+const onSuccess = {
+  ...always,
+  ETag: header("ETag"),
+  Deprecation: header("Deprecation"),
+  Sunset: header("Sunset"),
+  "Idempotent-Replayed": header("IdempotentReplayed"),
+};
+
+const ofContent = {
+  "Accept-Ranges": header("AcceptRanges"),
+  "Content-Disposition": header("ContentDisposition"),
+  "Content-Security-Policy": header("ContentSecurityPolicy"),
+};
+
+/** What OpenAPI 3.0 called a file, which generators of clients still know best. */
+export const fileSchema: JsonSchema = { type: "string", format: "binary" };
+
+/** The successes of an operation, and 304 for reads. */
+export function successResponses(operation: Operation, schemas: SchemaWriter): Described {
+  const { response, effect } = operation;
+  const own = Object.fromEntries(
+    Object.entries<string>(response.headers).map(([name, description]) => [
+      name,
+      { description, schema: { type: "string" } },
+    ]),
+  );
+  const headers = { ...onSuccess, ...own, ...(response.kind === "content" ? ofContent : {}) };
+  const content = contentOf(operation, schemas);
+  const success: Record<string, Described> = {
+    [response.status]: { description: describeSuccess(response.status), headers, ...content },
+  };
+  if (response.kind === "json" && response.other) {
+    const { status, schema, description } = response.other;
+    const otherContent = { "application/json": { schema: schemas.write(schema, "output") } };
+    success[status] = { description, headers: onSuccess, content: otherContent };
+  }
+  if (response.kind === "content") {
+    const ranged = { ...headers, "Content-Range": header("ContentRange") };
+    success[206] = { description: "The range that was asked for.", headers: ranged, ...content };
+  }
+  if (effect !== "read") return success;
+  return {
+    ...success,
+    304: { description: "Not modified: a tag in If-None-Match is still current.", headers: onSuccess },
+  };
+}
+
+function contentOf({ response }: Operation, schemas: SchemaWriter): Described {
+  if (response.kind === "empty") return {};
+  if (response.kind === "content") return { content: { "*/*": { schema: fileSchema } } };
+  const type = response.kind === "json" ? "application/json" : response.mediaType;
+  const schema = response.kind === "json" ? response.schema : response.documentedAs;
+  return { content: { [type]: { schema: schemas.write(schema, "output") } } };
+}
+
+function describeSuccess(status: 200 | 201 | 202 | 204): string {
+  switch (status) {
+    case 200:
+      return "Success.";
+    case 201:
+      return "Created.";
+    case 202:
+      return "Accepted: the work continues after this response.";
+    case 204:
+      return "Success, without a body.";
+    default:
+      throw new Error(`Undescribed status ${status satisfies never}`);
+  }
+}
+
+/** Writes the sixteen error responses of an operation, or those it raises; equal ones share a component. */
+export function createProblemResponses(
+  problems: ProblemCatalogue,
+  docsUrl: string,
+  errors: "all" | "raised",
+) {
+  const components: Record<string, Described> = {};
+
+  function responses(operation: Operation): Described {
+    const raised = raisedCodes(operation);
+    const codesOf = (status: Status) => raised.filter((code) => problems[code]?.status === status);
+    const isFolded = (status: Status) => errors === "raised" && codesOf(status).length === 0;
+    const ofContents = operation.response.kind === "content" ? ([RANGE_STATUS] as const) : [];
+    const statuses: readonly Status[] = [...PROBLEM_STATUSES, ...ofContents];
+    const entries = statuses
+      .filter((status) => !isFolded(status))
+      .map((status) => [status, { $ref: `#/components/responses/${componentFor(status, codesOf(status))}` }]);
+    const folded = PROBLEM_STATUSES.filter(isFolded);
+    return {
+      ...Object.fromEntries(entries),
+      ...(folded.length > 0 ? { default: foldedResponse(folded) } : {}),
+    };
+  }
+
+  function foldedResponse(statuses: readonly Status[]): Described {
+    return {
+      description: `Declared on every operation; never returned by this one: ${statuses.join(", ")}.`,
+      content: { "application/problem+json": { schema: { $ref: "#/components/schemas/Problem" } } },
+    };
+  }
+
+  function componentFor(status: Status, raised: readonly string[]): string {
+    const name = raised.length > 0 ? `${status}-${raised.join("-")}` : `${status}-not-raised`;
+    const ofStatus = Object.keys(problems).filter((code) => problems[code]?.status === status);
+    components[name] ??= problemResponse(status, raised.length > 0 ? raised : ofStatus, raised.length > 0);
+    return name;
+  }
+
+  function problemResponse(status: Status, codes: readonly string[], isRaised: boolean): Described {
+    const titles = codes.map((code) => `\`${code}\`: ${problems[code]?.meaning ?? ""}`);
+    const description = isRaised
+      ? titles.join("\n")
+      : "Declared on every operation; never returned by this one.";
+    const schema: JsonSchema = {
+      allOf: [
+        { $ref: "#/components/schemas/Problem" },
+        {
+          type: "object",
+          // With types, and without `const`: some generators of clients drop the whole response otherwise.
+          properties: { status: { type: "integer", enum: [status] }, code: { type: "string", enum: codes } },
+          required: ["status", "code"],
+        },
+      ],
+    };
+    const examples = Object.fromEntries(codes.map((code) => [code, { value: example(code) }]));
+    return {
+      description,
+      headers: { ...always, ...extraHeaders(status) },
+      content: { "application/problem+json": { schema, examples } },
+    };
+  }
+
+  function example(code: string): Described {
+    const kind = problems[code];
+    const errors = [{ path: "query.limit", message: "Must be at most 100." }];
+    return {
+      type: problemType(docsUrl, code),
+      title: kind?.title,
+      status: kind?.status,
+      code,
+      request_id: "7f1c9c1e-6a3d-4a55-9d0e-2b7b6f1f3c11",
+      ...(kind?.hasErrors ? { errors } : {}),
+    };
+  }
+
+  return { responses, components };
+}
+
+function extraHeaders(status: Status): Described {
+  if (status === 401) return { "WWW-Authenticate": header("WwwAuthenticate") };
+  if (status === 405) return { Allow: header("Allow") };
+  if (status === RANGE_STATUS) return { "Content-Range": header("ContentRange") };
+  return status === 429 || status === 503 ? { "Retry-After": header("RetryAfter") } : {};
+}
+
+/** The body of every error response: five members, and `errors` for codes that name fields. */
+export const problemSchema: JsonSchema = {
+  type: "object",
+  description: "Why the request failed (RFC 9457).",
+  properties: {
+    type: { type: "string", format: "uri", description: "A page that explains the code and what to do." },
+    title: { type: "string" },
+    status: { type: "integer", description: "The HTTP status." },
+    code: { type: "string", description: "Stable, for programs to switch on." },
+    request_id: { type: "string", description: "The response's X-Request-Id." },
+    errors: {
+      type: "array",
+      description: "The invalid fields: where, and what is wrong. Only with some codes.",
+      items: {
+        type: "object",
+        properties: { path: { type: "string" }, message: { type: "string" } },
+        required: ["path", "message"],
+      },
+    },
+  },
+  required: ["type", "title", "status", "code", "request_id"],
+};

@@ -1,0 +1,130 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { matchesEntityTag } from "./bytes.ts";
+import { postponeContinue } from "./connections.ts";
+import { readContentHeaders, sendContent } from "./content-answer.ts";
+import { readIdempotencyKey } from "./idempotent-write.ts";
+import { JSON_BODY_BYTES_MAX } from "./limits.ts";
+import type { Operation } from "./operation.ts";
+import { routerPath } from "./operation-registry.ts";
+import type { Asked, Perform } from "./perform.ts";
+import { IncomingBody } from "./received-body.ts";
+import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-context.ts";
+import { authorizedPrincipal, type RequestGuards } from "./request-guards.ts";
+import { refuseMediaType } from "./request-validation.ts";
+import { type OperationResponse, successHeaders } from "./responses.ts";
+import { onGoneOf, type TransferPlaces } from "./turns.ts";
+
+/** What operations share whose bodies or answers are streams. */
+export type Streaming = {
+  readonly downloads: TransferPlaces;
+  readonly progressWithinMs: number;
+  readonly receivedBytesMin: number;
+  /** A source failed when its answer was under way. */
+  readonly onSourceFailure: (error: unknown, requestId: string) => void;
+};
+
+/** One route for one operation: authorize, perform, respond. */
+export function addOperationRoute(
+  app: FastifyInstance,
+  operation: Operation,
+  guards: RequestGuards,
+  perform: Perform,
+  streaming: Streaming,
+): void {
+  const { downloads, progressWithinMs, onSourceFailure } = streaming;
+  const send = compileSend(operation);
+  const isRead = operation.work.kind === "read";
+  const streamed = operation.body?.kind === "stream" ? operation.body : null;
+
+  async function guard(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    beginRequest(request, operation.key);
+    await guards.guardOperation(operation, request, reply);
+    // Checked before the body is read: without a key the body is of no use.
+    if (!isRead) readIdempotencyKey(idempotencyHeader(request));
+    if (streamed === null) return;
+    readContentHeaders(streamed, request.headers);
+    postponeContinue(request.raw);
+  }
+
+  async function handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const principal = authorizedPrincipal(contextOf(request));
+    const { params, query, headers } = request;
+    const body = request.body as Buffer | undefined;
+    refuseMediaType(headers, body?.length ?? 0);
+    const onGone = onGoneOf(request, reply);
+    const asked: Asked = {
+      params,
+      query,
+      body,
+      idempotencyKey: isRead ? null : readIdempotencyKey(idempotencyHeader(request)),
+      requestId: request.id,
+      traceparent: readTraceparent(headers.traceparent),
+      waitMs: msLeft(contextOf(request)),
+      onGone,
+    };
+    const stream =
+      streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), streaming);
+    const { response, isReplayed } = await perform(principal, stream ? { ...asked, stream } : asked);
+    const { content } = response;
+    if (content === undefined) return send(request, reply, response, isReplayed);
+    reply.headers(successHeaders(operation));
+    return await sendContent(request, reply, {
+      content,
+      waitMs: asked.waitMs,
+      progressWithinMs,
+      takePlace: (onCut) => downloads.take(principal.accountId ?? principal.caller.keyId, onCut),
+      onGone,
+      onSourceFailure: (error) => onSourceFailure(error, request.id),
+    });
+  }
+
+  const add = (scope: FastifyInstance) =>
+    scope.route({
+      method: operation.method === "GET" ? ["GET", "HEAD"] : [operation.method],
+      url: routerPath(operation.path),
+      bodyLimit: operation.body?.bytesMax ?? JSON_BODY_BYTES_MAX,
+      onRequest: guard,
+      handler: handle,
+    });
+  if (streamed === null) add(app);
+  else
+    app.register(async (scope) => {
+      parseNothing(scope);
+      add(scope);
+    });
+}
+
+/** Leaves the body where it is. */
+function parseNothing(scope: FastifyInstance): void {
+  scope.removeAllContentTypeParsers();
+  scope.addContentTypeParser("*", (_request, _body, done) => done(null));
+}
+
+function idempotencyHeader(request: FastifyRequest): string | undefined {
+  const header = request.headers["idempotency-key"];
+  return typeof header === "string" ? header : undefined;
+}
+
+type Send = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  response: OperationResponse,
+  isReplayed: boolean,
+) => FastifyReply;
+
+function compileSend(operation: Operation): Send {
+  const always = successHeaders(operation);
+  return (request, reply, response, isReplayed) => {
+    reply.headers(always);
+    if (isReplayed) reply.header("idempotent-replayed", "true");
+    if (response.etag !== null) {
+      reply.header("etag", response.etag);
+      const ifNoneMatch = request.headers["if-none-match"];
+      if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, response.etag)) {
+        return reply.code(304).send();
+      }
+    }
+    reply.code(response.status).headers(response.headers);
+    return response.body === null ? reply.send() : reply.send(response.body);
+  };
+}

@@ -1,0 +1,383 @@
+import type { ClientBase } from "pg";
+import type { z } from "zod";
+import type { CallerSession } from "../base/model/audit.ts";
+import type { Reader } from "../base/model/reader.ts";
+import type {
+  BodyOf,
+  Content,
+  JsonBody,
+  RawBody,
+  ReceivedBody,
+  ResponseSchema,
+  ResultOf,
+  StorableResponse,
+  StreamBody,
+} from "./operation-io.ts";
+import type { FieldError, Problem } from "./problems.ts";
+
+/** A connection with an open transaction: what writes run in. */
+export type Transaction = ClientBase;
+
+export type Risk = "none" | "reversible" | "irreversible";
+export type Effect = "read" | "write";
+export type ExecutionMode = "sync" | "async";
+export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+
+/** A day or an instant, ISO 8601. */
+export type IsoDate = `${number}-${number}-${number}` | `${number}-${number}-${number}T${string}Z`;
+
+/** Announced as deprecated at `at`; taken out of service at `sunsetAt`, null while that is undecided. */
+export type Deprecation = { readonly at: IsoDate; readonly sunsetAt: IsoDate | null };
+
+/** Who asks: the key, or the one that opened the session, and what it may do. */
+export type Caller = {
+  readonly keyId: string;
+  /** A staff key has access to every account. */
+  readonly isStaff: boolean;
+  /** The user that the key acts for, who is of the account; null: none. A session acts for its key's. */
+  readonly userId: string | null;
+  readonly scopes: ReadonlySet<string>;
+  /** Absent: the key itself asks. */
+  readonly session?: CallerSession;
+};
+
+/** A valid request, as a handler receives it. */
+export type OperationRequest<Params, Query, Body, Code extends string> = {
+  readonly params: Params;
+  readonly query: Query;
+  readonly body: Body;
+  /** The account that the request is for: the key's own, or the one named with a staff key. */
+  readonly accountId: string;
+  readonly caller: Caller;
+  /**
+   * With whose eyes the caller reads what was published, as it is at this moment: to be asked for at each look. A write
+   * gives its transaction.
+   */
+  reader(tx?: Transaction): Promise<Reader>;
+  readonly requestId: string;
+  /** The caller's trace (W3C Trace Context), to be propagated; null: none. */
+  readonly traceparent: string | null;
+  /** `throw request.problem("not_found")`: one of the declared errors, or an invalid request. */
+  problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
+};
+
+/** The same for an operation across accounts: the request is for none of them. */
+export type StaffRequest<Params, Query> = Omit<
+  OperationRequest<Params, Query, undefined, never>,
+  "accountId" | "reader"
+>;
+
+export type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
+export type ErasedResult =
+  | { readonly body: unknown; readonly headers?: Readonly<Record<string, string | undefined>> }
+  | { readonly bytes: Uint8Array; readonly etag?: string }
+  | { readonly other: unknown }
+  | { readonly content: Content }
+  | undefined;
+
+/** What an audit row tells of a write besides its operation, actor and time. Never a secret. */
+export type AuditDetails = Readonly<Record<string, unknown>>;
+
+/**
+ * What a write leaves in the audit log, in the transaction of its effect: what `details` says of the request and its
+ * result, nothing where they are null (a dry run); or, with the reason, where it is told instead.
+ */
+export type Audit<Request, Result> =
+  | ((request: Request, result: Result) => AuditDetails | null)
+  | { readonly elsewhere: string };
+
+/** What a request of a batch asks for. Two with one `name`, if any, of one account are never in one transaction. */
+export type BatchItem<Item> = { readonly item: Item; readonly name: string | null };
+
+/** The work of a write that many ask for at once. */
+export type Batched<Request, Item, Result> = {
+  /** Reads one request. @throws Problem that refuses it */
+  prepare(request: Request): BatchItem<Item>;
+  /** Results, or the problems that refuse single items, in their order; a throw undoes the whole batch. */
+  handleEach(items: readonly Item[], tx: Transaction): Promise<readonly (Result | Problem)[]>;
+};
+
+/** When a read holds its answer. */
+export type Wait<Request, Result> = {
+  /** How long this request is willing to wait, in milliseconds; 0: not at all. */
+  waitMs(request: Request): number;
+  /** Nothing to read: worth waiting for. */
+  isEmpty(result: Result): boolean;
+};
+export type ErasedWait = Wait<ErasedRequest, ErasedResult>;
+export type ErasedAudit = Audit<ErasedRequest, ErasedResult>;
+
+/**
+ * What becomes of a repeat by whoever acts for a user, who may have lost since what the answer tells of: it is told
+ * `again`; it is `gone`, and answered as what does not exist; or what changed nothing is done `anew`.
+ */
+export type Repeated = "again" | "gone" | "anew";
+/** @param told the stored answer's JSON; null: it has no body */
+export type JudgeRepeat<Request> = (request: Request, tx: Transaction, told: unknown) => Promise<Repeated>;
+
+/** How an operation does its work. */
+export type Work =
+  | {
+      readonly kind: "read";
+      /** Null: answers at once. */
+      readonly waits: ErasedWait | null;
+      handle(request: ErasedRequest): Promise<ErasedResult>;
+    }
+  | {
+      readonly kind: "write";
+      /** Null: there is nothing to prepare. */
+      readonly prepare: ((request: ErasedRequest, gone: AbortSignal) => Promise<unknown>) | null;
+      handle(request: ErasedRequest, tx: Transaction, prepared: unknown): Promise<ErasedResult>;
+    }
+  | ({ readonly kind: "batched_write" } & Batched<ErasedRequest, unknown, ErasedResult>)
+  | {
+      readonly kind: "call_out";
+      readonly deadlineMs: number;
+      handle(request: ErasedRequest): Promise<ErasedResult>;
+    }
+  | {
+      readonly kind: "upload";
+      receive(request: ErasedRequest): Promise<unknown>;
+      handle(request: ErasedRequest, tx: Transaction, received: unknown): Promise<ErasedResult>;
+      refused(request: ErasedRequest, received: unknown): Promise<void>;
+    }
+  | { readonly kind: "retired" };
+
+/** One operation of the API; routes, documents and checks follow from it. */
+export type Operation = {
+  /** Dotted name, `webhooks.deliveries.get`: metric label and operationId. */
+  readonly key: string;
+  /** Its heading in the reference. */
+  readonly tag: string;
+  readonly summary: string;
+  readonly description: string;
+  readonly method: Method;
+  /** With `{name}` for each path parameter. */
+  readonly path: string;
+  readonly scope: string;
+  /** Across accounts: for staff keys alone, which name none. */
+  readonly isAcrossAccounts: boolean;
+  /** For keys that act for a user. */
+  readonly needsUser: boolean;
+  /** Not for those: it tells of the whole account. */
+  readonly isOfAccount: boolean;
+  readonly risk: Risk;
+  readonly effect: Effect;
+  readonly mode: ExecutionMode;
+  readonly isIdempotent: boolean;
+  readonly params: z.ZodObject | null;
+  readonly query: z.ZodObject | null;
+  readonly body: JsonBody | RawBody | StreamBody | null;
+  readonly response: ResponseSchema;
+  /** Codes that the handler raises, besides those that the kernel raises for every operation. */
+  readonly errors: readonly string[];
+  /** Whether responses hold a secret: never cached, and encrypted at rest. */
+  readonly holdsSecret: boolean;
+  readonly deprecated: Deprecation | null;
+  /** Null for reads and what is retired: they change nothing. */
+  readonly audit: ErasedAudit | null;
+  /** Null: a repeat is told again, for membership of a space decides nothing of it. */
+  readonly judgeRepeat: JudgeRepeat<ErasedRequest> | null;
+  readonly work: Work;
+};
+
+/** Codes of the kernel's that handlers may raise, too, where they declare it. */
+export type HandlerCode = "not_found" | "access_denied";
+
+/** What every declaration has. */
+type Named = {
+  readonly key: `${string}.${string}`;
+  readonly tag: string;
+  /** A few words, without a full stop. */
+  readonly summary: string;
+  /** Sentences. */
+  readonly description: string;
+  readonly path: `/v1/${string}`;
+  readonly scope: `${string}:${string}`;
+  /** Others than keys that act for a user are denied. */
+  readonly needsUser?: true;
+  /** Those are denied: it tells of the whole account, and knows no spaces. */
+  readonly isOfAccount?: true;
+  readonly deprecated?: Deprecation;
+};
+
+type Checked<Params, Query, Response, Code extends string> = Named & {
+  readonly params?: Params;
+  readonly query?: Query;
+  readonly response: Response;
+  readonly errors?: readonly Code[];
+  readonly holdsSecret?: true;
+};
+
+type Parsed<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<string, never>;
+type MaybeObject = z.ZodObject | undefined;
+type MaybeBody = JsonBody | RawBody | undefined;
+
+/** A read: risk none, sync, idempotent, GET (and HEAD). */
+export type ReadDeclaration<Params, Query, Response, Code extends string> = Checked<
+  Params,
+  Query,
+  Response,
+  Code
+> & {
+  readonly method: "GET";
+  /** Where the answer may be held until the account is told of something new. */
+  readonly waits?: Wait<OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>, ResultOf<Response>>;
+  readonly handle: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>,
+  ) => Promise<ResultOf<Response>>;
+};
+
+/** A read across accounts, which only staff have. */
+export type StaffReadDeclaration<Params, Query, Response> = Omit<
+  ReadDeclaration<Params, Query, Response, never>,
+  "waits" | "errors" | "handle"
+> & {
+  readonly handle: (request: StaffRequest<Parsed<Params>, Parsed<Query>>) => Promise<ResultOf<Response>>;
+};
+
+type Writing<Params, Query, Body, Response, Code extends string, Context extends unknown[]> = Checked<
+  Params,
+  Query,
+  Response,
+  Code
+> & {
+  readonly method: Exclude<Method, "GET">;
+  readonly risk: Exclude<Risk, "none">;
+  readonly mode: ExecutionMode;
+  /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
+  readonly idempotency: "key_required";
+  /** Written out for the same reason. */
+  readonly audit: Audit<
+    OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+    ResultOf<Response>
+  >;
+  readonly body?: Body;
+  /** Required of each whose answer tells of something in a space, or of what a run published. */
+  readonly judgeRepeat?: JudgeRepeat<OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>>;
+  readonly handle: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+    ...context: Context
+  ) => Promise<ResultOf<Response>>;
+};
+
+/** A write: its effect and its stored response are one transaction, `tx`. */
+export type WriteDeclaration<
+  Params,
+  Query,
+  Body,
+  Response,
+  Code extends string,
+  Prepared = undefined,
+> = Writing<Params, Query, Body, Response, Code, [tx: Transaction, prepared: Prepared]> & {
+  /**
+   * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that is
+   * for `handle`, because a request that is repeated is prepared, too, and gets its stored response. What has not begun
+   * when `gone` is aborted is begun for nobody.
+   */
+  readonly prepare?: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
+    gone: AbortSignal,
+  ) => Promise<Prepared>;
+};
+
+/**
+ * A write whose requests share transactions with others of their kind, each with its own claim, result and stored
+ * response.
+ */
+export type BatchedWriteDeclaration<Params, Query, Body, Response, Code extends string, Item> = Omit<
+  WriteDeclaration<Params, Query, Body, Response, Code>,
+  "handle" | "prepare" | "judgeRepeat"
+> &
+  Batched<OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>, Item, ResultOf<Response>>;
+
+/** A write that calls another system: claim, call, respond, with no transaction open while it waits. */
+export type CallOutDeclaration<Params, Query, Body, Response, Code extends string> = Writing<
+  Params,
+  Query,
+  Body,
+  Response,
+  Code,
+  []
+> & { readonly callsOut: { readonly deadlineMs: number } };
+
+/**
+ * A write whose body is streamed. Its claim is held while the bytes come, with no transaction open; what they come to
+ * and the stored response are one transaction.
+ */
+export type UploadDeclaration<Params, Query, Response, Code extends string, Received> = Omit<
+  WriteDeclaration<Params, Query, StreamBody, Response, Code>,
+  "body" | "handle" | "prepare"
+> & {
+  readonly body: StreamBody;
+  /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
+  readonly receive: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, ReceivedBody, Code>,
+  ) => Promise<Received>;
+  readonly handle: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, ReceivedBody, Code>,
+    tx: Transaction,
+    received: Received,
+  ) => Promise<ResultOf<Response>>;
+  /** `handle` has thrown a Problem, and its transaction is undone: lets go what was received. */
+  readonly refused: (
+    request: OperationRequest<Parsed<Params>, Parsed<Query>, ReceivedBody, Code>,
+    received: Received,
+  ) => Promise<void>;
+};
+
+/** A retired operation: always 410. */
+export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
+  Omit<Named, "deprecated"> & {
+    readonly method: Method;
+    readonly risk: Risk;
+    readonly mode: ExecutionMode;
+  };
+
+/**
+ * The ways to declare an operation. `DomainCode`: the codes that the operations add to the standard ones.
+ */
+export type OperationDefiners<DomainCode extends string> = {
+  read<
+    Response extends ResponseSchema,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    const Code extends DomainCode | HandlerCode = never,
+  >(declaration: ReadDeclaration<Params, Query, Response, Code>): Operation;
+  staffRead<
+    Response extends ResponseSchema,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+  >(declaration: StaffReadDeclaration<Params, Query, Response>): Operation;
+  write<
+    Response extends StorableResponse,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    Body extends MaybeBody = undefined,
+    const Code extends DomainCode | HandlerCode = never,
+    Prepared = undefined,
+  >(declaration: WriteDeclaration<Params, Query, Body, Response, Code, Prepared>): Operation;
+  batchedWrite<
+    Response extends StorableResponse,
+    Item,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    Body extends MaybeBody = undefined,
+    const Code extends DomainCode | HandlerCode = never,
+  >(declaration: BatchedWriteDeclaration<Params, Query, Body, Response, Code, Item>): Operation;
+  callOut<
+    Response extends StorableResponse,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    Body extends MaybeBody = undefined,
+    const Code extends DomainCode | HandlerCode = never,
+  >(declaration: CallOutDeclaration<Params, Query, Body, Response, Code>): Operation;
+  upload<
+    Response extends StorableResponse,
+    Received,
+    Params extends MaybeObject = undefined,
+    Query extends MaybeObject = undefined,
+    const Code extends DomainCode | HandlerCode = never,
+  >(declaration: UploadDeclaration<Params, Query, Response, Code, Received>): Operation;
+  retired(declaration: RetiredDeclaration): Operation;
+};

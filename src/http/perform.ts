@@ -1,0 +1,302 @@
+import { isHelpingScope } from "../base/model/api-keys.ts";
+import type { FindSpaces } from "../base/model/reader.ts";
+import type { AccountNews } from "./account-news.ts";
+import { withDeadline } from "./deadline.ts";
+import {
+  fingerprintOf,
+  type IdempotentWrites,
+  type Performed,
+  type Write,
+  type WriteResult,
+} from "./idempotent-write.ts";
+import { ANSWER_WITHIN_MS, BODY_BYTES_PER_PLACE, BODY_PLACES_MAX, UPLOAD_ENDS_WITHIN_MS } from "./limits.ts";
+import type {
+  Caller,
+  ErasedRequest,
+  ErasedResult,
+  ErasedWait,
+  Operation,
+  OperationRequest,
+  Transaction,
+  Work,
+} from "./operation.ts";
+import { raisedCodes } from "./problem-catalogue.ts";
+import { Problem } from "./problems.ts";
+import type { IncomingBody } from "./received-body.ts";
+import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
+import { compileResponse } from "./responses.ts";
+import { type InTurn, type TransferPlaces, untilGone } from "./turns.ts";
+import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
+
+export type HeldRead = {
+  readonly waits: ErasedWait;
+  readonly news: AccountNews;
+  readonly valid: ErasedRequest;
+  /** One look, with so much time for it. */
+  readonly look: (withinMs: number) => Promise<ErasedResult>;
+  /** Calls back when nobody waits for the answer any more. */
+  readonly onGone: ((end: () => void) => void) | undefined;
+};
+
+/**
+ * Looks, and where there is nothing to read, waits to be told and looks again. Watching begins before the first look,
+ * so nothing is missed between the two; whoever is told nothing looks once. Each look has the time that any answer has;
+ * the waiting is on top of it.
+ */
+async function holdRead(read: HeldRead, firstWithinMs: number): Promise<ErasedResult> {
+  const { waits, news, valid, look, onGone } = read;
+  const waitMs = waits.waitMs(valid);
+  const watch = waitMs > 0 ? news.watch(valid.accountId) : null;
+  if (watch === null) return await look(firstWithinMs);
+  onGone?.(() => watch.end());
+  try {
+    const startedAt = performance.now();
+    let result = await look(firstWithinMs);
+    while (waits.isEmpty(result)) {
+      const leftMs = waitMs - (performance.now() - startedAt);
+      if (leftMs <= 0 || !(await watch.news(leftMs))) return result;
+      result = await look(ANSWER_WITHIN_MS);
+    }
+    return result;
+  } finally {
+    watch.end();
+  }
+}
+
+/** In whose name an operation runs: a key, or a session that was opened with one. */
+export type Principal = {
+  readonly caller: Caller;
+  /** The account that the request is for; null: none, which only operations across accounts do without. */
+  readonly accountId: string | null;
+};
+
+/** What is asked of an operation. */
+export type Asked = ReceivedRequest & {
+  /** Null: none was given, which only reads do without. */
+  readonly idempotencyKey: string | null;
+  readonly requestId: string;
+  /** The caller's trace (W3C Trace Context); null: none. */
+  readonly traceparent: string | null;
+  /** What is left of the request's time. */
+  readonly waitMs: number;
+  /** Calls back when nobody waits for the answer any more; absent: whoever asks stays. */
+  readonly onGone?: (end: () => void) => void;
+  /** Of an upload, which only its route asks for. */
+  readonly stream?: IncomingBody;
+};
+
+/**
+ * Runs one operation: scope, validation, idempotency, work. Whoever asks has been identified and counted.
+ *
+ * @throws Problem that the operation declares, or one of the kernel's
+ */
+export type Perform = (principal: Principal, asked: Asked) => Promise<WriteResult>;
+
+export type PerformOptions = {
+  readonly idempotentWrites: IdempotentWrites;
+  readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
+  /** Of requests at work on the database. */
+  readonly inTurn: InTurn;
+  readonly uploads: TransferPlaces;
+  /** Tells reads that are held. */
+  readonly news: AccountNews;
+  readonly findSpaces: FindSpaces<Transaction>;
+  /** Check what handlers return against what they declare; for tests. */
+  readonly isChecking: boolean;
+};
+
+type Upload = Extract<Work, { kind: "upload" }>;
+type Valid = OperationRequest<unknown, unknown, unknown, string>;
+
+/** What must be possible however much is stored: removing, and with a key that acts for no user what helps. */
+function isExempt({ method, response, scope }: Operation, { userId }: Caller): boolean {
+  return method === "DELETE" || response.kind === "empty" || (userId === null && isHelpingScope(scope));
+}
+
+/** The one way to an operation's work, for its route and for the console's pages. */
+export function compilePerform(operation: Operation, options: PerformOptions): Perform {
+  const { idempotentWrites, createBatches, inTurn, uploads, news, findSpaces, isChecking } = options;
+  const { work, holdsSecret, key: operationKey, audit, judgeRepeat } = operation;
+  const validate = compileRequestValidator(operation);
+  const toResponse = compileResponse(operation, isChecking);
+  const batches = work.kind === "batched_write" ? createBatches(respondEach(work)) : null;
+
+  async function perform(principal: Principal, asked: Asked): Promise<WriteResult> {
+    refuseCaller(operation, principal.caller);
+    const valid = validRequest(principal, asked);
+    const { waitMs } = asked;
+    switch (work.kind) {
+      case "read": {
+        const look = (withinMs: number) => {
+          const reading = inTurn(valid.accountId, { waitMs: withinMs }, () => work.handle(valid));
+          return withDeadline(withinMs, "the read", reading);
+        };
+        const result = await (work.waits === null
+          ? look(waitMs)
+          : holdRead({ waits: work.waits, news, valid, look, onGone: asked.onGone }, waitMs));
+        return { response: toResponse(result), isReplayed: false };
+      }
+      case "write": {
+        const write = writeOf(valid, asked);
+        const startMs = performance.now();
+        const prepared =
+          work.prepare &&
+          (await untilGone(asked.onGone, (gone) =>
+            withDeadline(waitMs, "what comes before the transaction", work.prepare!(valid, gone)),
+          ));
+        const leftMs = waitMs - (performance.now() - startMs);
+        const handle = async (tx: Transaction) => performed(await work.handle(valid, tx, prepared));
+        return await idempotentWrites.inTransaction(write, leftMs, handle);
+      }
+      case "batched_write": {
+        const write = () => batches!.add(batchedWriteOf(work, valid, asked), waitMs);
+        const size = sizeOf(asked.body);
+        // A large one is not even read before its account's turn: that alone holds up everybody.
+        const writing = size === 1 ? write() : inTurn(valid.accountId, { waitMs, size }, write);
+        return await withDeadline(waitMs, "the transaction", writing);
+      }
+      case "call_out": {
+        const handle = async () => performed(await work.handle(valid));
+        const bounds = { waitMs, deadlineMs: work.deadlineMs };
+        return await idempotentWrites.aroundCall(writeOf(valid, asked), bounds, handle);
+      }
+      case "upload":
+        return await receiveUpload(work, valid, asked);
+      case "retired":
+        throw new Problem("route_retired");
+      default:
+        throw new Error(`Unknown kind of work: ${JSON.stringify(work satisfies never)}`);
+    }
+  }
+
+  /** Before the body is taken, it has the time of any request; then it has to move; then it ends soon. */
+  async function receiveUpload(work: Upload, valid: Valid, asked: Asked): Promise<WriteResult> {
+    const { stream, waitMs } = asked;
+    if (stream === undefined) throw new Error(`Operation ${operationKey} takes a stream.`);
+    const place = uploads.take(valid.accountId, (reason) => stream.cut(reason));
+    stream.movesFor(place);
+    const uploading = idempotentWrites.aroundUpload(writeOf(valid, asked), waitMs, {
+      receive: () => receiveAll(work, valid, stream),
+      perform: async (tx, received) => performed(await work.handle(valid, tx, received)),
+      refused: (received) => work.refused(valid, received),
+    });
+    uploading.then(place.giveBack, place.giveBack);
+    try {
+      await withDeadline(waitMs, "what comes before a body", Promise.race([uploading, stream.opened]));
+      const ending = stream.complete.then(() =>
+        withDeadline(UPLOAD_ENDS_WITHIN_MS, "an upload's end", uploading),
+      );
+      return await Promise.race([uploading, ending]);
+    } finally {
+      stream.close();
+    }
+  }
+
+  function respondEach({ handleEach }: Extract<Work, { kind: "batched_write" }>): PerformEach {
+    return async (items, tx) => {
+      const results = await handleEach(items, tx);
+      return results.map((result) => (result instanceof Problem ? result : performed(result)));
+    };
+  }
+
+  function performed(result: ErasedResult): Performed {
+    return { result, response: toResponse(result) };
+  }
+
+  function validRequest({ accountId: named, caller }: Principal, asked: Asked): Valid {
+    // Across accounts it takes its turn at the database as an account of its own.
+    const accountId = operation.isAcrossAccounts ? caller.keyId : named;
+    if (accountId === null) throw new Problem("account_required");
+    return {
+      ...validate(asked),
+      accountId,
+      caller,
+      reader: async (tx) => {
+        const { userId } = caller;
+        const spaceIds = userId === null ? null : await findSpaces(accountId, userId, tx ?? null);
+        return { accountId, spaceIds };
+      },
+      requestId: asked.requestId,
+      traceparent: asked.traceparent,
+      problem: (code, errors = []) => new Problem(code, { errors }),
+    };
+  }
+
+  function writeOf(valid: Valid, asked: Asked): Write {
+    const { idempotencyKey } = asked;
+    if (idempotencyKey === null) throw new Problem("idempotency_key_required");
+    const { params, query, body, accountId, caller, requestId } = valid;
+    const fingerprint = fingerprintOf({ operationKey, params, query, body: asked.stream?.announced ?? body });
+    const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
+    const details = (result: ErasedResult) => (typeof audit === "function" ? audit(valid, result) : null);
+    const judge = judgeRepeat !== null && caller.userId !== null ? judgeRepeat : null;
+    return {
+      claim,
+      size: sizeOf(asked.body),
+      holdsSecret,
+      isExempt: isExempt(operation, caller),
+      caller,
+      requestId,
+      details,
+      judgeRepeat: judge && ((tx, told) => judge(valid, tx, told)),
+    };
+  }
+
+  function batchedWriteOf(
+    { prepare }: Extract<Work, { kind: "batched_write" }>,
+    valid: Valid,
+    asked: Asked,
+  ): BatchedWrite<unknown> {
+    const bytes = Buffer.isBuffer(valid.body) ? valid.body.length : 0;
+    const write = writeOf(valid, asked);
+    try {
+      return { ...write, ...prepare(valid), bytes };
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      return { ...write, item: error, name: null, bytes };
+    }
+  }
+
+  if (!isChecking) return perform;
+  return (principal, asked) =>
+    perform(principal, asked).catch((error: unknown) => {
+      throw undeclared(operation, error) ?? error;
+    });
+}
+
+/** All of the body has to be taken: that it is right is known at its end. */
+async function receiveAll(work: Upload, valid: Valid, stream: IncomingBody): Promise<unknown> {
+  try {
+    const received = await work.receive(valid);
+    if (!stream.isComplete) throw stream.failure ?? new Error("An upload was not read to its end.");
+    return received;
+  } catch (error) {
+    throw stream.failure ?? error;
+  }
+}
+
+/** @throws Problem unless the caller's scopes are enough, and it is staff or a user where it has to be */
+export function refuseCaller(
+  { scope, isAcrossAccounts, needsUser, isOfAccount }: Operation,
+  { scopes, isStaff, userId }: Pick<Caller, "scopes" | "isStaff" | "userId">,
+): void {
+  const lacks = [
+    ...(scopes.has(scope) ? [] : [`It lacks the scope ${scope}.`]),
+    ...(isAcrossAccounts && !isStaff ? ["It is not a staff key."] : []),
+    ...(needsUser && userId === null ? ["It acts for no user."] : []),
+    ...(isOfAccount && userId !== null ? ["It acts for a user, and this tells of the whole account."] : []),
+  ];
+  if (lacks.length === 0) return;
+  const path = "header.authorization";
+  throw new Problem("access_denied", { errors: lacks.map((message) => ({ path, message })) });
+}
+
+function sizeOf(body: Buffer | undefined): number {
+  return Math.min(BODY_PLACES_MAX, 1 + Math.floor((body?.length ?? 0) / BODY_BYTES_PER_PLACE));
+}
+
+/** A problem that the operation does not declare is a bug of ours. Null for any other error. */
+function undeclared(operation: Operation, error: unknown): Error | null {
+  if (!(error instanceof Problem) || raisedCodes(operation).includes(error.code)) return null;
+  return new Error(`Operation ${operation.key} does not declare ${error.code}.`, { cause: error });
+}

@@ -1,0 +1,66 @@
+/** The sixteen error statuses, declared on every operation. */
+export const PROBLEM_STATUSES = [
+  400, 401, 402, 403, 404, 405, 409, 410, 413, 415, 422, 429, 500, 502, 503, 504,
+] as const;
+
+export type ProblemStatus = (typeof PROBLEM_STATUSES)[number];
+
+/** Besides them, of operations that answer with contents: a Range beyond the end. */
+export const RANGE_STATUS = 416;
+
+/** One kind of problem, as explained on its page `/errors/{code}`. */
+export type ProblemKind = {
+  readonly status: ProblemStatus | typeof RANGE_STATUS;
+  readonly title: string;
+  /** When it occurs, in a sentence. */
+  readonly meaning: string;
+  /** What the caller can do, in a sentence or two. */
+  readonly remedy: string;
+  /** Whether responses carry `errors`, one entry per invalid field. */
+  readonly hasErrors?: true;
+  /** False for a platform code that this service declares but never returns. */
+  readonly isRaised?: false;
+};
+
+/** Every code that a response can carry. The standard ones are in problem-catalogue.ts; operations add theirs. */
+export type ProblemCatalogue = Readonly<Record<string, ProblemKind>>;
+
+/** An invalid field of a request: where (`query.limit`, `body.url`, `header.x-account-id`) and what is wrong. */
+export type FieldError = { readonly path: string; readonly message: string };
+
+type ProblemDetails = {
+  readonly errors?: readonly FieldError[];
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly cause?: unknown;
+};
+
+/** Thrown to end a request with the problem that `code` names in the catalogue. */
+export class Problem extends Error {
+  readonly code: string;
+  readonly errors: readonly FieldError[];
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(code: string, { errors = [], headers = {}, cause }: ProblemDetails = {}) {
+    super(code, { cause });
+    this.name = "Problem";
+    this.code = code;
+    this.errors = errors;
+    this.headers = headers;
+  }
+}
+
+/** 400 `invalid_request` for one field. */
+export function invalidRequest(path: string, message: string): Problem {
+  return new Problem("invalid_request", { errors: [{ path, message }] });
+}
+
+/**
+ * Thrown by injected functions when what is behind them (the database) is unavailable. The caller gets 503
+ * `temporarily_unavailable` with Retry-After.
+ */
+export class TemporarilyUnavailable extends Error {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = "TemporarilyUnavailable";
+  }
+}

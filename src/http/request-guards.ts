@@ -1,0 +1,229 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { isUuid } from "../base/model/formats.ts";
+import type { ApiKey, Authenticate } from "./api-keys.ts";
+import { withDeadline } from "./deadline.ts";
+import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
+import type { Caller, Operation } from "./operation.ts";
+import { type Principal, refuseCaller } from "./perform.ts";
+import { Problem, TemporarilyUnavailable } from "./problems.ts";
+import {
+  addressBucket,
+  type Bucket,
+  type Counting,
+  type RateLimitPolicy,
+  type RateLimitState,
+  type RateLimits,
+} from "./rate-limits.ts";
+import { contextOf, isRefusedRequestId, msLeft, type RequestContext } from "./request-context.ts";
+import { refuseMediaType } from "./request-validation.ts";
+
+/** Whether the account exists. Asked only for staff keys, which name one; a tenant's key belongs to one. */
+export type AccountExists = (accountId: string) => Promise<boolean>;
+
+export type RequestGuardOptions = {
+  readonly authenticate: Authenticate;
+  readonly accountExists: AccountExists;
+  readonly rateLimits: RateLimits;
+  readonly policies: RateLimitPolicies;
+};
+
+export type RateLimitPolicies = {
+  readonly key: RateLimitPolicy;
+  /**
+   * All keys and sessions of an account together that act for no user, and all of each user; absent: not limited. So no
+   * user, with however many keys, shuts out the account or another user.
+   */
+  readonly account?: RateLimitPolicy;
+  /** For clients without a key. */
+  readonly address: RateLimitPolicy;
+  /** Operations with a limit of their own, by account, which counts towards no other. By their keys. */
+  readonly operations?: ReadonlyMap<string, RateLimitPolicy>;
+};
+
+/** `accountId` null: staff's. `userId` null: it acts for no user. */
+export type CountedSession = {
+  readonly id: string;
+  readonly accountId: string | null;
+  readonly userId: string | null;
+};
+
+/** The checks before a request's body is read. Each throws the problem that it finds. */
+export type RequestGuards = {
+  /** For operations: authentication, rate limit, scope and account. */
+  guardOperation(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** For public pages and unknown URLs: rate limit only. */
+  guardPublic(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** For pages of a session, which the caller has found: rate limit by session, and by its account if it has one. */
+  countSession(request: FastifyRequest, reply: FastifyReply, session: CountedSession): Promise<void>;
+  /** For health probes: not rate-limited, because they come every second and must not need the database. */
+  guardProbe(request: FastifyRequest, reply: FastifyReply): void;
+  /** Adds the rate-limit headers to a response that was not counted. */
+  addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply): void;
+};
+
+export function createRequestGuards(options: RequestGuardOptions): RequestGuards {
+  const { authenticate, accountExists, rateLimits, policies } = options;
+
+  /** Spends time of the request's budget. */
+  async function waitingFor<T>(request: FastifyRequest, work: () => Promise<T>): Promise<T> {
+    const startMs = performance.now();
+    try {
+      return await work();
+    } finally {
+      contextOf(request).waitedMs += performance.now() - startMs;
+    }
+  }
+
+  function startCounting(key: ApiKey | null, request: FastifyRequest, operation: Operation): Counting {
+    return rateLimits.startCounting(bucketsOf(key, request, operation), RATE_LIMIT_WITHIN_MS);
+  }
+
+  /**
+   * Looks the key up and counts the request, both at once where the key is known to have been valid: whose bucket that
+   * is never changes. If it is valid no more the request counts by its address, as without one.
+   */
+  async function identifyAndLimit(
+    operation: Operation,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<ApiKey | null> {
+    const context = contextOf(request);
+    const state = await waitingFor(request, async () => {
+      const { found, expected } = authenticate(request.headers.authorization);
+      const counting = expected === null ? null : startCounting(expected, request, operation);
+      context.key = await withDeadline(msLeft(context), "authentication", found);
+      const isExpected = counting !== null && context.key !== null;
+      return await (isExpected ? counting : startCounting(context.key, request, operation))();
+    });
+    apply(state, request, reply);
+    return context.key;
+  }
+
+  /** For public pages. Leaves the key unknown if it cannot be looked up: they are served all the same. */
+  async function identifyIfPossible(request: FastifyRequest, waitMs: number): Promise<void> {
+    const context = contextOf(request);
+    const { found } = authenticate(request.headers.authorization);
+    try {
+      context.key = await waitingFor(request, () => withDeadline(waitMs, "authentication", found));
+    } catch (error) {
+      if (!(error instanceof TemporarilyUnavailable)) throw error;
+    }
+  }
+
+  async function limit(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    buckets: readonly Bucket[],
+    waitMs: number,
+  ): Promise<void> {
+    apply(await waitingFor(request, () => rateLimits.count(buckets, waitMs)), request, reply);
+  }
+
+  function apply(state: RateLimitState, request: FastifyRequest, reply: FastifyReply): void {
+    writeHeaders(reply, state);
+    if (state.isAllowed) return;
+    contextOf(request).isAccountLimited = state.policy === policies.account;
+    throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
+  }
+
+  function bucketsOf(
+    key: ApiKey | null,
+    request: FastifyRequest,
+    operation: Operation | null = null,
+  ): readonly [Bucket, ...Bucket[]] {
+    if (key === null) return [{ bucket: addressBucket(request.ip), policy: policies.address }];
+    const own = operation === null ? undefined : policies.operations?.get(operation.key);
+    if (own === undefined) return withAccount({ bucket: `key:${key.id}`, policy: policies.key }, key);
+    // A staff key stands for no account, so it has a budget of its own.
+    return [{ bucket: `${own.name}:${key.accountId ?? key.id}`, policy: own }];
+  }
+
+  function withAccount(
+    own: Bucket,
+    { accountId, userId }: Pick<CountedSession, "accountId" | "userId">,
+  ): readonly [Bucket, ...Bucket[]] {
+    if (accountId === null || policies.account === undefined) return [own];
+    const bucket = userId === null ? `account:${accountId}` : `user:${userId}`;
+    return [own, { bucket, policy: policies.account }];
+  }
+
+  async function accountOf(key: ApiKey, request: FastifyRequest): Promise<string> {
+    const header = request.headers["x-account-id"];
+    const named = typeof header === "string" && header !== "" ? header.toLowerCase() : null;
+    if (key.accountId !== null) {
+      if (named !== null && named !== key.accountId) {
+        const errors = [{ path: "header.x-account-id", message: "The key belongs to another account." }];
+        throw new Problem("access_denied", { errors });
+      }
+      return key.accountId;
+    }
+    if (named === null) throw new Problem("account_required");
+    const waitMs = msLeft(contextOf(request));
+    const find = () => withDeadline(waitMs, "the account", accountExists(named));
+    if (!isUuid(named) || !(await waitingFor(request, find))) throw new Problem("not_found");
+    return named;
+  }
+
+  function addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply): void {
+    if (reply.hasHeader("ratelimit")) return;
+    writeHeaders(reply, rateLimits.lastKnown(bucketsOf(contextOf(request).key, request)[0]));
+  }
+
+  return {
+    guardOperation: async (operation, request, reply) => {
+      const key = await identifyAndLimit(operation, request, reply);
+      refuseRequestId(request);
+      if (operation.work.kind === "retired") throw new Problem("route_retired");
+      if (key === null) throw new Problem("unauthorized");
+      refuseCaller(operation, callerOf(key));
+      if (!operation.isAcrossAccounts) contextOf(request).accountId = await accountOf(key, request);
+      const isParsed = operation.effect === "write" && operation.body?.kind !== "stream";
+      if (isParsed) refuseMediaType(request.headers, announcedBytes(request));
+    },
+    guardPublic: async (request, reply) => {
+      // Counted by key where there is one, so clients behind one address do not use up each other's limit. The
+      // lookup serves only that, so it shares the rate limiter's time budget.
+      await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
+      const { key, waitedMs } = contextOf(request);
+      await limit(request, reply, bucketsOf(key, request), RATE_LIMIT_WITHIN_MS - waitedMs);
+      refuseRequestId(request);
+    },
+    countSession: async (request, reply, session) => {
+      const own = { bucket: `session:${session.id}`, policy: policies.key };
+      await limit(request, reply, withAccount(own, session), RATE_LIMIT_WITHIN_MS);
+      refuseRequestId(request);
+    },
+    guardProbe: (request, reply) => {
+      addRateLimitHeaders(request, reply);
+      refuseRequestId(request);
+    },
+    addRateLimitHeaders,
+  };
+}
+
+function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {
+  reply.header("ratelimit", headers.ratelimit);
+  reply.header("ratelimit-policy", headers["ratelimit-policy"]);
+}
+
+function refuseRequestId(request: FastifyRequest): void {
+  const header = request.headers["x-request-id"];
+  if (isRefusedRequestId(typeof header === "string" ? header : undefined)) {
+    throw new Problem("invalid_request_id");
+  }
+}
+
+/** 0 also for a chunked body, whose length is not announced. */
+function announcedBytes(request: FastifyRequest): number {
+  return Number(request.headers["content-length"] ?? 0);
+}
+
+/** In whose name a request runs that passed `guardOperation`. */
+export function authorizedPrincipal({ key, accountId }: RequestContext): Principal {
+  if (key === null) throw new Error("The request was not admitted.");
+  return { caller: callerOf(key), accountId };
+}
+
+function callerOf({ id: keyId, accountId, userId, scopes }: ApiKey): Caller {
+  return { keyId, isStaff: accountId === null, userId, scopes };
+}

@@ -1,0 +1,325 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { visit } from "jsonc-parser";
+import { z } from "zod";
+import { FIELD_ERROR_CHARS_MAX, FIELD_ERRORS_MAX, JSON_LEVELS_MAX } from "./limits.ts";
+import type { Operation } from "./operation.ts";
+import type { JsonBody, ReceivedBody } from "./operation-io.ts";
+import { type FieldError, invalidRequest, Problem } from "./problems.ts";
+
+/**
+ * The 400 for zod's issues in one part of the request: `path`, `query` or `body`. Repeated query parameters are only
+ * seen if zod reports its input.
+ */
+export function invalidRequestFrom(place: string, error: z.ZodError): Problem {
+  return invalidFields(nearestBounds(error.issues).flatMap((issue) => fieldErrors(place, issue)));
+}
+
+/** zod reports the bounds of exact integers beside the declared bounds, which are tighter. */
+function nearestBounds(issues: readonly z.core.$ZodIssue[]): readonly z.core.$ZodIssue[] {
+  const isAboutExactness = (issue: z.core.$ZodIssue) => "origin" in issue && issue.origin === "int";
+  const sideOf = (issue: z.core.$ZodIssue) => [issue.code, ...issue.path].join();
+  const declared = new Set(issues.filter((issue) => !isAboutExactness(issue)).map(sideOf));
+  return issues.filter((issue) => !isAboutExactness(issue) || !declared.has(sideOf(issue)));
+}
+
+/** The 400 for several fields. Bounded, because paths and messages may hold what the caller sent. */
+function invalidFields(mistakes: readonly FieldError[]): Problem {
+  const errors = mistakes
+    .slice(0, FIELD_ERRORS_MAX)
+    .map(({ path, message }) => ({ path: bounded(path), message: bounded(message) }));
+  return new Problem("invalid_request", { errors });
+}
+
+function fieldErrors(place: string, issue: z.core.$ZodIssue): FieldError[] {
+  // A parameter that is given several times has no numbers in the query.
+  const parts = place === "query" ? issue.path.slice(0, 1) : issue.path;
+  const path = [place, ...parts.map(String)].join(".");
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => ({
+      path: `${path}.${key}`,
+      message: "Unknown field.",
+    }));
+  }
+  const isRepeated = place === "query" && isListForOne(issue);
+  return [{ path, message: isRepeated ? "Given more than once." : inWords(issue) }];
+}
+
+/** A parameter becomes a list only if it is repeated. */
+function isListForOne({ code, input }: z.core.$ZodIssue): boolean {
+  return Array.isArray(input) && (code === "invalid_type" || code === "invalid_value");
+}
+
+/** zod's messages ("Invalid input: expected number, received string") are for programmers; these say what is valid. */
+function inWords(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case "invalid_type":
+      if (issue.message.endsWith("received undefined")) return "Missing.";
+      return `Must be ${TYPES[issue.expected] ?? issue.expected}.`;
+    case "invalid_value":
+      return `Must be ${issue.values.length > 1 ? "one of " : ""}${issue.values.map(String).join(", ")}.`;
+    case "invalid_format":
+      if (issue.format === "regex") return aboutPattern(issue);
+      return FORMATS[issue.format] ?? `Must be in the format ${issue.format}.`;
+    case "too_small":
+      return `Must ${verb(issue.origin)} at least ${issue.minimum}${unit(issue.origin)}.`;
+    case "too_big":
+      return `Must ${verb(issue.origin)} at most ${issue.maximum}${unit(issue.origin)}.`;
+    default:
+      return issue.message;
+  }
+}
+
+/** The schema's own message, if it has one; zod's quotes the expression, which is not for people. */
+function aboutPattern({ message, pattern = "" }: z.core.$ZodIssueInvalidStringFormat): string {
+  return message.includes(pattern) ? "Has characters or a length that are not allowed." : message;
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  array: "an array",
+  boolean: "true or false",
+  int: "a whole number",
+  null: "null",
+  number: "a number",
+  object: "an object",
+  record: "an object",
+  string: "a string",
+};
+
+const FORMATS: Readonly<Record<string, string>> = {
+  guid: "Must be a UUID, such as 019aa3f0-7d2c-7c3a-9b1e-3f6f2f6f0a11.",
+  uuid: "Must be a UUID, such as 019aa3f0-7d2c-7c3a-9b1e-3f6f2f6f0a11.",
+  datetime: "Must be a time in ISO 8601, such as 2027-01-15T08:00:00.000Z.",
+};
+
+const UNITS: Readonly<Record<string, string>> = { string: " characters", array: " items" };
+
+function unit(origin: string): string {
+  return UNITS[origin] ?? "";
+}
+
+function verb(origin: string): string {
+  return UNITS[origin] === undefined ? "be" : "have";
+}
+
+function bounded(text: string): string {
+  const isLong = text.length > FIELD_ERROR_CHARS_MAX;
+  return (isLong ? `${text.slice(0, FIELD_ERROR_CHARS_MAX - 1)}…` : text).toWellFormed();
+}
+
+/** Converts query strings to the types that a schema expects; what does not convert stays a string. */
+export type QueryCoercion = (query: Readonly<Record<string, unknown>>) => Record<string, unknown>;
+
+type ReadText = (text: string) => unknown;
+
+const JSON_NUMBER = /^-?\d{1,16}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?$/i;
+const asText: ReadText = (text) => text;
+// Past 2^53 it is inexact and `z.int()` rejects it; past 308 digits it would be infinite.
+const asInteger: ReadText = (text) => (/^-?\d{1,308}$/.test(text) ? Number(text) : text);
+const asNumber: ReadText = (text) => (JSON_NUMBER.test(text) ? Number(text) : text);
+const asBoolean: ReadText = (text) => (text === "true" ? true : text === "false" ? false : text);
+
+/**
+ * Compiled once from the schema, so that declarations say `z.int()` and the reference says integer. (`z.coerce`
+ * would read `""` as 0 and `"0x10"` as 16, and shows as a string in the reference.)
+ */
+function compileQueryCoercion(schema: z.ZodObject): QueryCoercion {
+  const json = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
+  const readers = new Map<string, { readonly read: ReadText; readonly isList: boolean }>();
+  for (const [name, property] of Object.entries(json.properties ?? {})) {
+    if (typeof property !== "object") continue;
+    const items = typeof property.items === "object" && !Array.isArray(property.items) ? property.items : {};
+    const isList = property.type === "array";
+    readers.set(name, { read: reader(isList ? items.type : property.type), isList });
+  }
+  return (query) => {
+    const read: Record<string, unknown> = Object.create(null);
+    for (const name of Object.keys(query)) {
+      const plan = readers.get(name);
+      read[name] = plan ? readValue(query[name], plan.read, plan.isList) : query[name];
+    }
+    return read;
+  };
+}
+
+function reader(type: unknown): ReadText {
+  if (type === "integer") return asInteger;
+  if (type === "number") return asNumber;
+  return type === "boolean" ? asBoolean : asText;
+}
+
+/** A list of one is a single parameter; a repeated parameter that is no list is left for the schema to reject. */
+function readValue(value: unknown, read: ReadText, isList: boolean): unknown {
+  if (typeof value === "string") return isList ? [read(value)] : read(value);
+  if (isList && Array.isArray(value))
+    return value.map((text) => (typeof text === "string" ? read(text) : text));
+  return value;
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** Parses a JSON body. Throws a 400 that says why it is invalid. */
+function parseJsonBody(bytes: Uint8Array): unknown {
+  const text = decodeJsonText(bytes);
+  if (isDeeperThan(text, JSON_LEVELS_MAX)) {
+    throw invalidRequest("body", `The body is nested deeper than ${JSON_LEVELS_MAX} levels.`);
+  }
+  const value = parseJsonText(text);
+  const repeated = findRepeatedMembers(text, FIELD_ERRORS_MAX);
+  if (repeated.length > 0) {
+    throw invalidFields(repeated.map((path) => ({ path: `body.${path}`, message: "Duplicate field." })));
+  }
+  return value;
+}
+
+function decodeJsonText(bytes: Uint8Array): string {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    throw invalidRequest("body", "The body is not valid UTF-8.");
+  }
+}
+
+function parseJsonText(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // The engine's message quotes its input, and a body may hold a secret.
+    throw invalidRequest("body", text.trim() === "" ? "The body is empty." : "The body is not valid JSON.");
+  }
+}
+
+/** Counts brackets outside strings; what it returns for invalid JSON does not matter, the parser rejects that. */
+function isDeeperThan(text: string, levelsMax: number): boolean {
+  let levels = 0;
+  let isInString = false;
+  for (let index = 0; index < text.length; index++) {
+    const char = text.charCodeAt(index);
+    if (isInString) {
+      if (char === 0x5c) index++;
+      else if (char === 0x22) isInString = false;
+    } else if (char === 0x22) isInString = true;
+    else if (char === 0x5b || char === 0x7b) {
+      if (++levels > levelsMax) return true;
+    } else if (char === 0x5d || char === 0x7d) levels--;
+  }
+  return false;
+}
+
+/**
+ * Paths of duplicate members, each once, at most `placesMax`: JSON.parse silently takes the last one. `text` is
+ * valid JSON; names are compared unescaped.
+ */
+function findRepeatedMembers(text: string, placesMax: number): readonly string[] {
+  const places = new Set<string>();
+  const openObjects: Set<string>[] = [];
+  visit(text, {
+    onObjectBegin: () => {
+      openObjects.push(new Set());
+    },
+    onObjectProperty: (name, _offset, _length, _line, _character, pathOfObject) => {
+      const names = openObjects.at(-1);
+      const isRepeated = names?.has(name) ?? false;
+      if (isRepeated && places.size < placesMax) places.add([...pathOfObject(), name].join("."));
+      names?.add(name);
+    },
+    onObjectEnd: () => {
+      openObjects.pop();
+    },
+  });
+  return [...places];
+}
+
+export type ValidRequest = { readonly params: unknown; readonly query: unknown; readonly body: unknown };
+
+/** A request as received. `body`: undefined if none was sent. */
+export type ReceivedRequest = {
+  readonly params: unknown;
+  readonly query: unknown;
+  readonly body: Buffer | undefined;
+  /** What comes in its place where it is streamed. */
+  readonly stream?: ReceivedBody;
+};
+
+/** Compiles an operation's schemas into a function that returns the valid request or throws the 400. */
+export function compileRequestValidator(operation: Operation): (received: ReceivedRequest) => ValidRequest {
+  const checkParams = compilePart("path", operation.params);
+  const readQueryText = operation.query ? compileQueryCoercion(operation.query) : sameQuery;
+  const readQuery = compilePart("query", operation.query);
+  const { body } = operation;
+  return (received) => ({
+    params: checkParams(refuseEmptyParams(received.params)),
+    query: readQuery(readQueryText(received.query as Record<string, unknown>)),
+    body: readBody(body, received),
+  });
+}
+
+function readBody(body: Operation["body"], received: ReceivedRequest): unknown {
+  switch (body?.kind) {
+    case "raw":
+      return readRaw(received.body);
+    case "stream":
+      return received.stream;
+    default:
+      return readJson(body, received.body);
+  }
+}
+
+/** The router lets `{id}` be empty, but there is nothing at `/v1/boxes/`. */
+function refuseEmptyParams(params: unknown): unknown {
+  if (Object.values(params as object).includes("")) throw new Problem("not_found");
+  return params;
+}
+
+const sameQuery = (query: Record<string, unknown>): Record<string, unknown> => query;
+
+/** Unknown names are rejected: a misspelt filter that is ignored selects far more than was meant. */
+function compilePart(place: string, schema: z.ZodObject | null): (value: unknown) => unknown {
+  const strict = schema?.strict();
+  return (value) => {
+    if (!strict) {
+      const [unknown] = Object.keys(value as object);
+      if (unknown !== undefined) throw invalidRequest(`${place}.${unknown.slice(0, 100)}`, "Unknown field.");
+      return {};
+    }
+    const result = strict.safeParse(value, { reportInput: true });
+    if (!result.success) throw invalidRequestFrom(place, result.error);
+    return result.data;
+  };
+}
+
+function readRaw(bytes: Buffer | undefined): Buffer {
+  if (bytes === undefined || bytes.length === 0) throw invalidRequest("body", "The body is empty.");
+  return bytes;
+}
+
+function readJson(body: JsonBody | null, bytes: Buffer | undefined): unknown {
+  const isEmpty = bytes === undefined || bytes.length === 0;
+  if (body === null) {
+    if (!isEmpty && !isEmptyObject(parseJsonBody(bytes)))
+      throw invalidRequest("body", "This operation takes no body.");
+    return undefined;
+  }
+  if (isEmpty && !body.isOptional) throw invalidRequest("body", "The body is empty.");
+  const result = body.schema.safeParse(isEmpty ? {} : parseJsonBody(bytes));
+  if (!result.success) throw invalidRequestFrom("body", result.error);
+  return result.data;
+}
+
+/** Many clients send `{}` with every POST. */
+function isEmptyObject(value: unknown): boolean {
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  return isObject && Object.keys(value).length === 0;
+}
+
+const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?;?$/i;
+
+/**
+ * Rejects a non-empty body that is not declared as plain UTF-8 JSON. Called before the body is read, with its
+ * announced length, and again with its actual length: a chunked body announces none.
+ */
+export function refuseMediaType(headers: IncomingHttpHeaders, bodyBytes: number): void {
+  if (bodyBytes === 0) return;
+  const coding = headers["content-encoding"] ?? "identity";
+  const isJson = JSON_TYPE.test(headers["content-type"] ?? "");
+  if (!isJson || coding.toLowerCase() !== "identity") throw new Problem("unsupported_media_type");
+}

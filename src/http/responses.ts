@@ -1,0 +1,215 @@
+import type { StoredResponse } from "../base/model/idempotency.ts";
+import { entityTag, quoteEntityTag } from "./bytes.ts";
+import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "./limits.ts";
+import type { Deprecation, ErasedResult, Operation } from "./operation.ts";
+import type { Content } from "./operation-io.ts";
+import { Problem, type ProblemCatalogue, type ProblemKind, TemporarilyUnavailable } from "./problems.ts";
+
+/** A success, ready to be sent or stored. */
+export type OperationResponse = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Null: no body. */
+  readonly body: Buffer | null;
+  /** Null for writes, whose responses are not compared. */
+  readonly etag: string | null;
+  /** In place of a body: what is read only when it is sent. */
+  readonly content?: Content;
+};
+
+/**
+ * Compiles how an operation's results become responses. `isChecking`: validate each result against its schema first.
+ */
+export function compileResponse(
+  operation: Operation,
+  isChecking: boolean,
+): (result: ErasedResult) => OperationResponse {
+  const { response, effect } = operation;
+  const isTagged = effect === "read";
+  return (result) => {
+    if (isChecking) checkResult(operation, result);
+    if (!result) return { status: response.status, headers: {}, body: null, etag: null };
+    if ("content" in result) {
+      return { status: response.status, headers: {}, body: null, etag: null, content: result.content };
+    }
+    if ("bytes" in result) {
+      const { bytes } = result;
+      const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+      const tag = result.etag === undefined ? entityTag(body) : quoteEntityTag(result.etag);
+      const type = response.kind === "bytes" ? response.mediaType : "application/octet-stream";
+      return {
+        status: response.status,
+        headers: { "content-type": type },
+        body,
+        etag: isTagged ? tag : null,
+      };
+    }
+    const headers = { "content-type": "application/json" };
+    if ("other" in result) {
+      const status = response.kind === "json" && response.other ? response.other.status : response.status;
+      return { status, headers, body: Buffer.from(JSON.stringify(result.other)), etag: null };
+    }
+    const body = Buffer.from(JSON.stringify(result.body));
+    const own = ownHeaders(result.headers ?? {});
+    const etag = isTagged ? tagOf(body, own) : null;
+    return { status: response.status, headers: { ...headers, ...own }, body, etag };
+  };
+}
+
+function ownHeaders(declared: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  const own: Record<string, string> = {};
+  for (const [name, value] of Object.entries(declared)) {
+    if (value !== undefined) own[name.toLowerCase()] = value;
+  }
+  return own;
+}
+
+/** Covers the operation's own headers too, so a 304 cannot hide that they changed. */
+function tagOf(body: Buffer, own: Readonly<Record<string, string>>): string {
+  return Object.keys(own).length === 0 ? entityTag(body) : entityTag(body, JSON.stringify(own));
+}
+
+/** Catches handlers that return what their operation does not declare; tests run with this on. */
+function checkResult({ key, response }: Operation, result: ErasedResult): void {
+  const kind = kindOf(result);
+  if (kind !== response.kind)
+    throw new Error(`Operation ${key} declares ${response.kind} and returned ${kind}.`);
+  if (response.kind !== "json" || result === undefined || "bytes" in result || "content" in result) return;
+  const isOther = "other" in result;
+  const checked = isOther
+    ? response.other?.schema.safeParse(result.other)
+    : response.schema.safeParse(result.body);
+  if (!checked?.success)
+    throw new Error(`Operation ${key} returned what it does not declare.`, checked?.error);
+  if (isOther) return;
+  const undeclared = Object.keys(result.headers ?? {}).filter((name) => !(name in response.headers));
+  if (undeclared.length > 0)
+    throw new Error(`Operation ${key} does not declare the header ${undeclared.join()}.`);
+}
+
+function kindOf(result: ErasedResult): "empty" | "bytes" | "content" | "json" {
+  if (result === undefined) return "empty";
+  if ("bytes" in result) return "bytes";
+  return "content" in result ? "content" : "json";
+}
+
+/** The headers that are the same on every success of an operation. */
+export function successHeaders(operation: Operation): Readonly<Record<string, string>> {
+  // Responses depend on the key and can change at any time: no shared caches, and revalidation by entity tag.
+  const caching = operation.holdsSecret || operation.effect === "write" ? "no-store" : "private, no-cache";
+  return { "cache-control": caching, ...lifecycleHeaders(operation.deprecated) };
+}
+
+export function toStoredResponse(response: OperationResponse, holdsSecret: boolean): StoredResponse {
+  const { status, headers, body } = response;
+  return { status, headers, body, holdsSecret };
+}
+
+export function fromStoredResponse({ status, headers, body }: StoredResponse): OperationResponse {
+  return { status, headers, body, etag: null };
+}
+
+/** Deprecation (RFC 9745: a structured date) and Sunset (RFC 8594: an HTTP date). */
+function lifecycleHeaders(deprecated: Deprecation | null): Readonly<Record<string, string>> {
+  if (!deprecated) return {};
+  const deprecation = `@${Math.floor(new Date(deprecated.at).getTime() / 1000)}`;
+  if (deprecated.sunsetAt === null) return { deprecation };
+  return { deprecation, sunset: new Date(deprecated.sunsetAt).toUTCString() };
+}
+
+/** A problem, ready to be sent. */
+export type ProblemResponse = {
+  readonly code: string;
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+};
+
+export type RenderProblem = (problem: Problem, requestId: string) => ProblemResponse;
+
+/** Renders problems as the platform does: type, title, status, code, request_id, and `errors` where declared. */
+export function createProblemRenderer(problems: ProblemCatalogue, docsUrl: string): RenderProblem {
+  return (problem, requestId) => {
+    const { code, errors } = problem;
+    const kind = problems[code];
+    if (!kind) throw unknownCode(code, problem);
+    const members = {
+      type: problemType(docsUrl, code),
+      title: kind.title,
+      status: kind.status,
+      code,
+      request_id: requestId,
+      ...(kind.hasErrors ? { errors } : {}),
+    };
+    const headers = {
+      "content-type": "application/problem+json",
+      "cache-control": "no-store",
+      ...standingHeaders(kind),
+      ...problem.headers,
+    };
+    return { code, status: kind.status, headers, body: Buffer.from(JSON.stringify(members)) };
+  };
+}
+
+/** The problem's page: `{docs_url}/errors/{code}`. */
+export function problemType(docsUrl: string, code: string): string {
+  return `${docsUrl.replace(/\/+$/, "")}/errors/${code}`;
+}
+
+function standingHeaders({ status }: ProblemKind): Readonly<Record<string, string>> {
+  if (status === 401) return { "www-authenticate": "Bearer" };
+  if (status === 503) return { "retry-after": String(RETRY_AFTER_UNAVAILABLE_SECONDS) };
+  return {};
+}
+
+const BAD_URL = [
+  { path: "url", message: "The address is not decodable: a % needs two hexadecimal digits after it." },
+];
+const BAD_BODY = [{ path: "body", message: "The body did not arrive as it was announced." }];
+
+/** Maps any error to a problem; `fault`: the error if it is an internal one, else null. */
+export function problemFrom(
+  error: unknown,
+  problems: ProblemCatalogue,
+): { readonly problem: Problem; readonly fault: unknown } {
+  if (error instanceof Problem) {
+    if (Object.hasOwn(problems, error.code)) return { problem: error, fault: null };
+    return faultProblem(unknownCode(error.code, error));
+  }
+  if (error instanceof TemporarilyUnavailable) {
+    return { problem: new Problem("temporarily_unavailable", { cause: error }), fault: null };
+  }
+  const problem = frameworkProblem(error);
+  return problem ? { problem, fault: null } : faultProblem(error);
+}
+
+/** The caller learns nothing of it; `fault` goes to the log. */
+function faultProblem(fault: unknown): { problem: Problem; fault: unknown } {
+  return { problem: new Problem("internal_error", { cause: fault }), fault };
+}
+
+function unknownCode(code: string, cause: unknown): Error {
+  return new Error(`No catalogue has the problem code ${code}.`, { cause });
+}
+
+/** Null for an error that fastify did not raise about the request. */
+function frameworkProblem(error: unknown): Problem | null {
+  if (!(error instanceof Error)) return null;
+  switch ("code" in error ? error.code : undefined) {
+    case "FST_ERR_CTP_BODY_TOO_LARGE":
+      return new Problem("payload_too_large");
+    case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
+      return new Problem("unsupported_media_type");
+    case "FST_ERR_MAX_PARAM_LENGTH":
+      return new Problem("not_found");
+    case "FST_ERR_BAD_URL":
+      return new Problem("invalid_request", { errors: BAD_URL });
+    case "FST_ERR_CTP_INVALID_CONTENT_LENGTH":
+      return new Problem("invalid_request", { errors: BAD_BODY });
+    case "ECONNRESET":
+      // Fastify adds a status to errors of the request's stream; without one, a connection of ours broke.
+      return "statusCode" in error ? new Problem("invalid_request", { errors: BAD_BODY }) : null;
+    default:
+      return null;
+  }
+}

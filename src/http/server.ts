@@ -1,0 +1,304 @@
+import type { Socket } from "node:net";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { AccountPlaces } from "../base/model/account-places.ts";
+import type { FindSpaces } from "../base/model/reader.ts";
+import { AccountNews } from "./account-news.ts";
+import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
+import { withDeadline } from "./deadline.ts";
+import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./http-app.ts";
+import { createIdempotentWrites, type IdempotencyStore, type RecordWrite } from "./idempotent-write.ts";
+import type { AddRoutes, Kernel } from "./kernel.ts";
+import * as limits from "./limits.ts";
+import type { Transaction } from "./operation.ts";
+import { createAllowedMethods, type OperationRegistry } from "./operation-registry.ts";
+import { addOperationRoute } from "./operation-routes.ts";
+import { compilePerform, type Perform } from "./perform.ts";
+import { Problem, type ProblemCatalogue } from "./problems.ts";
+import { addPublicPages, type PageOptions } from "./public-routes.ts";
+import {
+  addressBucket,
+  type CountRequest,
+  createRateLimits,
+  type RateLimitPolicy,
+  type RateLimits,
+} from "./rate-limits.ts";
+import {
+  beginRequest,
+  type CompletedRequest,
+  completedRequest,
+  contextOf,
+  msLeft,
+} from "./request-context.ts";
+import {
+  type AccountExists,
+  createRequestGuards,
+  type RateLimitPolicies,
+  type RequestGuards,
+} from "./request-guards.ts";
+import { createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
+import { createTurns, TransferPlaces } from "./turns.ts";
+import { createWriteBatches, type PerformEach } from "./write-batches.ts";
+
+/**
+ * Responds to malformed HTTP and to timeouts with a problem like any other. There is no request yet, so the response
+ * is written to the socket directly. The platform has neither 408 nor 431, so all of these are 400.
+ */
+function createClientErrorHandler(options: {
+  readonly renderProblem: RenderProblem;
+  readonly rateLimits: RateLimits;
+  readonly policy: RateLimitPolicy;
+  readonly newRequestId: () => string;
+}): (error: Error & { code?: string }, socket: Socket) => void {
+  const { renderProblem, rateLimits, policy, newRequestId } = options;
+  return (error, socket) => {
+    if (error.code === "ECONNRESET" || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const requestId = newRequestId();
+    const errors = [{ path: "http", message: explain(error.code) }];
+    const response = renderProblem(new Problem("invalid_request", { errors }), requestId);
+    const bucket = addressBucket(socket.remoteAddress ?? "unknown");
+    const { headers } = rateLimits.lastKnown({ bucket, policy });
+    const lines = [
+      "HTTP/1.1 400 Bad Request",
+      ...headerLines({ ...response.headers, ...headers, "x-request-id": requestId }),
+      `content-length: ${response.body.length}`,
+      "connection: close",
+    ];
+    socket.end(`${lines.join("\r\n")}\r\n\r\n${response.body.toString()}`);
+  };
+}
+
+function headerLines(headers: Readonly<Record<string, string>>): string[] {
+  return Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+}
+
+function explain(code: string | undefined): string {
+  switch (code) {
+    case "HPE_HEADER_OVERFLOW":
+      return "The headers are larger than 16 KiB.";
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return "The request did not arrive in time.";
+    default:
+      return "The request is not well-formed HTTP/1.1.";
+  }
+}
+
+export type ApiOptions = PageOptions &
+  Omit<HttpAppOptions, "newRequestId" | "onClientError" | "onUnroutableUrl"> & {
+    readonly registry: OperationRegistry;
+    readonly findApiKey: FindApiKey;
+    /** The prefixes of the keys of this environment, from `apiKeyPrefix`. */
+    readonly keyPrefixes: readonly string[];
+    readonly accountExists: AccountExists;
+    readonly countRequest: CountRequest;
+    readonly policies: RateLimitPolicies;
+    readonly idempotencyStore: IdempotencyStore;
+    /** Absent: there are no spaces. */
+    readonly findSpaces?: FindSpaces<Transaction>;
+    /** Tells reads that wait; absent: nothing ever does. */
+    readonly news?: AccountNews;
+    /** Called for every write in its own transaction. */
+    readonly recordWrite: RecordWrite;
+    /** Milliseconds since the epoch. */
+    readonly now: () => number;
+    /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
+    readonly newId: () => string;
+    /** Absent: those of limits.ts. */
+    readonly transferLimits?: TransferLimits;
+    /** Validate what handlers return against what they declare; for tests. */
+    readonly isChecking?: boolean;
+    readonly onCompleted: (completed: CompletedRequest) => void;
+    /** An internal error, to be logged. */
+    readonly onInternalError: (error: unknown, requestId: string) => void;
+    /** A request was let through because the rate limiter's store failed. */
+    readonly onRateLimitFailure: (error: unknown) => void;
+    /** Called when the last request is answered and nothing listens any more. */
+    readonly onClosed?: () => Promise<void>;
+    /** Absent: none but the operations' and the public pages. */
+    readonly addRoutes?: AddRoutes;
+  };
+
+/** Limits on bodies and answers that are streams. */
+export type TransferLimits = {
+  readonly uploadsMax: number;
+  readonly downloadsMax: number;
+  readonly progressWithinMs: number;
+  readonly receivedBytesMin: number;
+  readonly renewEveryMs: number;
+};
+
+export const TRANSFER_LIMITS: TransferLimits = {
+  uploadsMax: limits.UPLOADS_MAX,
+  downloadsMax: limits.DOWNLOADS_MAX,
+  progressWithinMs: limits.STREAM_PROGRESS_WITHIN_MS,
+  receivedBytesMin: limits.RECEIVED_BYTES_MIN,
+  renewEveryMs: limits.CLAIM_RENEWED_EVERY_MS,
+};
+
+/** The whole HTTP server: operations and public pages. Ready to listen. */
+export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
+  const {
+    registry,
+    policies,
+    newId,
+    onInternalError,
+    onCompleted,
+    transferLimits = TRANSFER_LIMITS,
+  } = options;
+  const renderProblem = createProblemRenderer(registry.problems, options.docsUrl);
+  const rateLimits = createRateLimits({
+    countRequest: options.countRequest,
+    onStoreFailure: options.onRateLimitFailure,
+    monotonicMs: () => performance.now(),
+  });
+  const { findApiKey, keyPrefixes: prefixes, now, accountExists } = options;
+  const authenticate = createAuthenticate({ findApiKey, prefixes, now });
+  const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
+  const { idempotencyStore: store, recordWrite } = options;
+  const places = new AccountPlaces({ placesMax: limits.WORK_PLACES_MAX, lightMs: limits.LIGHT_WORK_MS });
+  const inTurn = createTurns(places, "a request of the account's");
+  const { news = new AccountNews(0, () => undefined) } = options;
+  const idempotentWrites = createIdempotentWrites({
+    store,
+    inTurn,
+    recordWrite,
+    newToken: newId,
+    renewEveryMs: transferLimits.renewEveryMs,
+    onInternalError,
+  });
+  const performing = {
+    idempotentWrites,
+    createBatches: (performEach: PerformEach) => createWriteBatches({ store, recordWrite, performEach }),
+    inTurn,
+    uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
+    news,
+    findSpaces: options.findSpaces ?? (async () => []),
+    isChecking: options.isChecking ?? false,
+  };
+  const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);
+
+  const app = createHttpApp({
+    ...options,
+    newRequestId: newId,
+    onClientError: createClientErrorHandler({
+      renderProblem,
+      rateLimits,
+      policy: policies.address,
+      newRequestId: newId,
+    }),
+    // Hooks do not run for a URL that cannot be decoded, so their work is done here.
+    onUnroutableUrl: async (error, request, reply) => {
+      addStandardHeaders(request, reply);
+      const refusal = await guards.guardPublic(request, reply).then(
+        () => error,
+        (refused: unknown) => refused,
+      );
+      sendProblem(refusal, request, reply);
+      onCompleted(completedRequest(request, reply));
+    },
+  });
+
+  app.addHook("onRequest", (request, reply, done) => {
+    addStandardHeaders(request, reply);
+    refuseAmbiguousHeaders(request);
+    // Rejected here and not in the handler, so that the body is not read.
+    if (request.is404) refuseUnknown(request, reply).catch(done);
+    else done();
+  });
+  // Or the end would wait for all who wait.
+  app.addHook("preClose", (done) => {
+    news.close();
+    done();
+  });
+  app.addHook("onClose", async () => await options.onClosed?.());
+  app.addHook("onResponse", (request, reply, done) => {
+    onCompleted(completedRequest(request, reply));
+    done();
+  });
+  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply));
+  app.setNotFoundHandler(() => {
+    throw new Problem("not_found");
+  });
+
+  const streaming = {
+    downloads: new TransferPlaces("downloads", transferLimits.downloadsMax),
+    progressWithinMs: transferLimits.progressWithinMs,
+    receivedBytesMin: transferLimits.receivedBytesMin,
+    onSourceFailure: onInternalError,
+  };
+  const performs = new Map<string, Perform>();
+  for (const operation of registry.operations) {
+    const perform = compilePerform(operation, performing);
+    performs.set(operation.key, perform);
+    addOperationRoute(app, operation, guards, perform, streaming);
+  }
+  const pageRoutes = await addPublicPages(app, registry, options, guards);
+  const kernel: Kernel = {
+    ask: async (operationKey, principal, asked) => {
+      const perform = performs.get(operationKey);
+      if (perform === undefined) throw new Error(`There is no operation ${operationKey}.`);
+      return await perform(principal, asked);
+    },
+    admit: guards.guardPublic,
+    countSession: guards.countSession,
+    identify: (key, request) =>
+      withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).found),
+    describe: (error, request) => {
+      const { problem, fault } = problemFrom(error, registry.problems);
+      if (fault !== null) onInternalError(fault, request.id);
+      const { code, errors } = problem;
+      const { status, title, meaning, remedy } = registry.problems[code]!;
+      contextOf(request).problemCode = code;
+      return { code, status, title, meaning, remedy, errors, headers: problem.headers };
+    },
+  };
+  const addedRoutes = (await options.addRoutes?.(app, kernel)) ?? [];
+  const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes, ...addedRoutes]);
+
+  async function refuseUnknown(request: FastifyRequest, reply: FastifyReply): Promise<never> {
+    beginRequest(request, "none");
+    await guards.guardPublic(request, reply);
+    const [pathname = "/"] = request.url.split("?", 1);
+    const allowed = allowedMethods(pathname);
+    if (allowed.length === 0) throw new Problem("not_found");
+    throw new Problem("method_not_allowed", { headers: { allow: allowed.join(", ") } });
+  }
+
+  await app.ready();
+  return app;
+}
+
+function addStandardHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  reply.header("x-request-id", request.id);
+  reply.header("x-content-type-options", "nosniff");
+}
+
+function createSendProblem(
+  problems: ProblemCatalogue,
+  renderProblem: RenderProblem,
+  guards: RequestGuards,
+  onInternalError: (error: unknown, requestId: string) => void,
+) {
+  return (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const { problem, fault } = problemFrom(error, problems);
+    if (fault !== null) onInternalError(fault, request.id);
+    const response = renderProblem(problem, request.id);
+    contextOf(request).problemCode = response.code;
+    guards.addRateLimitHeaders(request, reply);
+    keepReading(request, reply);
+    reply.code(response.status).headers(response.headers).send(response.body);
+  };
+}
+
+/**
+ * Fastify closes the connection after too large a body, and a client that is still sending then sees a reset instead
+ * of the response. A body of bearable announced size is read to its end instead.
+ */
+function keepReading(request: FastifyRequest, reply: FastifyReply): void {
+  const announced = Number(request.headers["content-length"] ?? Number.NaN);
+  const isBearable = announced <= limits.REFUSED_BODY_BYTES_MAX;
+  // Not otherwise: it would also silence Node, which closes a connection that was not told to go on.
+  if (isBearable && reply.hasHeader("connection")) reply.removeHeader("connection");
+}

@@ -1,0 +1,108 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { AccountPlaces, type Place } from "../base/model/account-places.ts";
+import { RETRY_AFTER_UNAVAILABLE_SECONDS, SCARCE_BYTES_PER_SECOND } from "./limits.ts";
+import { Problem, TemporarilyUnavailable } from "./problems.ts";
+
+export type Turn = {
+  readonly waitMs: number;
+  /** Aborted when nobody waits for the answer any more; absent: whoever asks stays. */
+  readonly gone?: AbortSignal | undefined;
+  /** Large work takes several places, or as many as are free: waiting for all, it would come behind all small work. */
+  readonly size?: number;
+  /** See AskedPlaces. */
+  readonly expectedMs?: number;
+};
+
+/**
+ * Runs the work once it is its account's turn; it holds its place until the work itself has settled.
+ * @throws TemporarilyUnavailable when its turn did not come in time; the work is not begun then
+ */
+export type InTurn = <T>(accountId: string, turn: Turn, work: () => Promise<T>) => Promise<T>;
+
+/** @param name in errors: what waits for these places */
+export function createTurns(places: AccountPlaces, name: string): InTurn {
+  return async (accountId, { waitMs, gone, size = 1, expectedMs }, work) => {
+    const asked = { places: size, placesMin: 1, expectedMs };
+    const place = places.tryTake(accountId, asked) ?? (await waitForPlace());
+    try {
+      return await work();
+    } finally {
+      place.giveBack();
+    }
+
+    async function waitForPlace() {
+      const timeUp = AbortSignal.timeout(Math.max(0, Math.ceil(waitMs)));
+      const signal = gone === undefined ? timeUp : AbortSignal.any([timeUp, gone]);
+      return await places.take(accountId, asked, signal).catch((cause: unknown) => {
+        const message = `${name} did not have a place within ${Math.round(waitMs)} ms`;
+        throw new TemporarilyUnavailable(message, { cause });
+      });
+    }
+  };
+}
+
+/** Has called back when nobody reads the answer any more, at once if it is so already. */
+export type OnGone = (end: () => void) => void;
+
+export function onGoneOf(request: FastifyRequest, reply: FastifyReply): OnGone {
+  return (end) => {
+    // It may have gone while its key was looked up.
+    if (request.raw.socket.destroyed) end();
+    else reply.raw.once("close", end);
+  };
+}
+
+/** Calls `act` with a signal that is aborted once nobody waits for its end any more, or it has settled. */
+export async function untilGone<T>(
+  onGone: OnGone | undefined,
+  act: (gone: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const leaving = new AbortController();
+  onGone?.(() => leaving.abort());
+  try {
+    return await act(leaving.signal);
+  } finally {
+    leaving.abort();
+  }
+}
+
+/**
+ * Places for transfers of one direction at a time in one process: they last as long as their client likes, so they wait
+ * for none. While all are taken, one that hardly moves makes room for an account that has none.
+ */
+export class TransferPlaces {
+  readonly #name: string;
+  readonly #max: number;
+  readonly #places: AccountPlaces;
+
+  /** `name` is told in the headers of a 429. */
+  constructor(name: "uploads" | "downloads", max: number) {
+    this.#name = name;
+    this.#max = max;
+    this.#places = new AccountPlaces({ placesMax: max, movingBytesPerSecond: SCARCE_BYTES_PER_SECOND });
+  }
+
+  /**
+   * @param onCut ends it: its place is another account's
+   * @throws Problem 429 for an account that has its share
+   * @throws TemporarilyUnavailable when all are taken
+   */
+  take(accountId: string, onCut: (reason: TemporarilyUnavailable) => void): Place {
+    const reason = () =>
+      new TemporarilyUnavailable(`one of the ${this.#name} moved too slowly while all places were taken`);
+    const place = this.#places.tryTake(accountId, { onCut: () => onCut(reason()) });
+    if (place !== null) return place;
+    if (this.#places.held(accountId) > 0) throw this.#refusal();
+    throw new TemporarilyUnavailable(`all ${this.#max} places for ${this.#name} are taken`);
+  }
+
+  #refusal(): Problem {
+    const seconds = RETRY_AFTER_UNAVAILABLE_SECONDS;
+    const headers = {
+      ratelimit: `"${this.#name}";r=0;t=${seconds}`,
+      "ratelimit-policy": `"${this.#name}";q=${Math.ceil(this.#max / 2)};qu="concurrent-requests"`,
+      "retry-after": String(seconds),
+    };
+    return new Problem("rate_limited", { headers });
+  }
+}

@@ -1,0 +1,328 @@
+import { TtlMap } from "../base/model/caches.ts";
+import type { ClaimState, CompletedClaim } from "../base/model/idempotency.ts";
+import { settlesWithin, withDeadline } from "./deadline.ts";
+import {
+  type Completed,
+  earlierResponse,
+  type IdempotencyStore,
+  LockWaitError,
+  type Performed,
+  type RecordWrite,
+  recordPerformed,
+  type Write,
+  type WriteResult,
+} from "./idempotent-write.ts";
+import {
+  LOCK_WAIT_IN_BATCH_MS,
+  LOCKS_NOTED_MAX,
+  WRITE_BYTES_IN_BATCH_MAX,
+  WRITES_PER_BATCH_MAX,
+  WRITTEN_BYTES_PER_BATCH_MAX,
+} from "./limits.ts";
+import type { Transaction } from "./operation.ts";
+import { Problem, TemporarilyUnavailable } from "./problems.ts";
+import { toStoredResponse } from "./responses.ts";
+
+/** What becomes of an item that is offered: it goes, stays where it is, or is left with all that come after it. */
+export type Offered = "gone" | "stays" | "stop";
+
+/** Items of several owners: each owner's in the order in which they came, and the owners in turn (round robin). */
+export class TurnQueue<Item> {
+  readonly #queues = new Map<string, Item[]>();
+
+  add(owner: string, item: Item): void {
+    const queue = this.#queues.get(owner);
+    if (queue === undefined) this.#queues.set(owner, [item]);
+    else queue.push(item);
+  }
+
+  /** Offers one item of each owner after the other, until all were offered or one is answered with "stop". */
+  offer(take: (item: Item) => Offered): void {
+    const turns = [...this.#queues].map(([owner, items]) => ({ owner, items, next: 0, stay: [] as Item[] }));
+    let isStopped = false;
+    while (!isStopped && turns.some(({ items, next }) => next < items.length)) {
+      for (const turn of turns) {
+        isStopped = takeTurn(turn, take);
+        if (isStopped) break;
+      }
+    }
+    for (const { owner, items, next, stay } of turns) {
+      if (next === 0) continue;
+      // Whoever had a turn is the last next time.
+      this.#queues.delete(owner);
+      const left = [...stay, ...items.slice(next)];
+      if (left.length > 0) this.#queues.set(owner, left);
+    }
+  }
+}
+
+type Turn<Item> = { readonly items: Item[]; readonly stay: Item[]; next: number };
+
+/** The owner's next item that goes. Returns whether to stop. */
+function takeTurn<Item>(turn: Turn<Item>, take: (item: Item) => Offered): boolean {
+  while (turn.next < turn.items.length) {
+    const item = turn.items[turn.next]!;
+    const offered = take(item);
+    if (offered === "stop") return true;
+    turn.next++;
+    if (offered === "gone") return false;
+    turn.stay.push(item);
+  }
+  return false;
+}
+
+/** Does the work for each item, at most so many at a time, owners in turn. `work` never rejects. */
+export function inTurns<Item>(
+  runningMax: number,
+  work: (item: Item) => Promise<void>,
+): (owner: string, item: Item) => void {
+  const queue = new TurnQueue<Item>();
+  let running = 0;
+  async function next(): Promise<void> {
+    const [item] = running < runningMax ? takeOne(queue) : [];
+    if (item === undefined) return;
+    running++;
+    await work(item);
+    running--;
+    next();
+  }
+  return (owner, item) => {
+    queue.add(owner, item);
+    next();
+  };
+}
+
+function takeOne<Item>(queue: TurnQueue<Item>): readonly Item[] {
+  const taken: Item[] = [];
+  queue.offer((item) => {
+    if (taken.length > 0) return "stop";
+    taken.push(item);
+    return "gone";
+  });
+  return taken;
+}
+
+/** A write that may share its transaction with others. */
+export type BatchedWrite<Item> = Write & {
+  /** What it asks for, or why that is refused. A repeat of what was answered gets that answer all the same. */
+  readonly item: Item | Problem;
+  /** Two with one name never share a transaction; null: it has none. */
+  readonly name: string | null;
+  /** What counts towards the size of a batch. */
+  readonly bytes: number;
+};
+
+export type WriteBatches<Item> = {
+  /** Claim, effect and stored response in one transaction with those of others. Rejects with what refuses this one. */
+  add(write: BatchedWrite<Item>, waitMs: number): Promise<WriteResult>;
+};
+
+/** What was done, or why it was not, in the order of the items. A throw undoes the whole batch. */
+export type PerformEach<Item = unknown> = (
+  items: readonly Item[],
+  tx: Transaction,
+) => Promise<readonly (Performed | Problem)[]>;
+
+export type WriteBatchesOptions<Item> = {
+  readonly store: IdempotencyStore;
+  readonly recordWrite: RecordWrite;
+  readonly performEach: PerformEach<Item>;
+};
+
+type Waiting<Item> = {
+  readonly write: BatchedWrite<Item>;
+  /** Held from the moment it leaves the queue until it is settled. */
+  readonly names: readonly string[];
+  readonly settle: (result: Promise<WriteResult>) => void;
+  /** Its caller has stopped waiting. */
+  isGone: boolean;
+};
+
+/** Those that may be in one batch; one batch runs after the other. */
+type Company<Item> = { readonly queue: TurnQueue<Waiting<Item>>; isRunning: boolean };
+
+/** How long a name that was locked is tried alone from the start, and its account kept from the others' batches. */
+const NAME_LOCKED_FOR_MS = 60_000;
+const ACCOUNT_WARY_FOR_MS = 10_000;
+/** Transactions at a time: for large writes and parts of failed batches, and for those that meet locks. */
+const APART_MAX = 3;
+const LOCKED_MAX = 2;
+/** The next batch does not wait longer than this (for one whose connection is dead, say), with at most so many left. */
+const LATE_AFTER_MS = 250;
+const LATE_MAX = 2;
+
+/**
+ * Writes of one operation that come while a transaction runs go together in the next one (a group commit): one flush of
+ * the disk for all. Accounts take turns, so that a flood of one leaves the others their places.
+ *
+ * Each is judged alone. When one cannot be, because of a lock that somebody holds for long or because the database
+ * refuses it, the batch is taken apart by accounts, and what fails again into single writes. One that meets a lock then
+ * tries again and again, in turn with others, until its caller is gone: to wait for one lock would hold a connection
+ * that finds many others free.
+ */
+export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): WriteBatches<Item> {
+  const { store } = options;
+  const calm: Company<Item> = { queue: new TurnQueue(), isRunning: false };
+  const wary: Company<Item> = { queue: new TurnQueue(), isRunning: false };
+  const held = new Set<string>();
+  const noted = { entriesMax: LOCKS_NOTED_MAX, now: () => performance.now() };
+  const lockedNames = new TtlMap<string, true>(noted);
+  const waryAccounts = new TtlMap<string, true>(noted);
+  const runApart = inTurns(APART_MAX, run);
+  const runLocked = inTurns(LOCKED_MAX, run);
+  let late = 0;
+
+  /** Something came, or a name is free again. */
+  function look(): void {
+    for (const company of [calm, wary]) if (!company.isRunning) runBatches(company);
+  }
+
+  async function runBatches(company: Company<Item>): Promise<void> {
+    company.isRunning = true;
+    // What this turn of the event loop brings goes together.
+    await new Promise(setImmediate);
+    for (let batch = take(company); batch.length > 0; batch = take(company)) {
+      const running = run(batch);
+      if (late >= LATE_MAX) await running;
+      else if (!(await settlesWithin(LATE_AFTER_MS, running))) {
+        late++;
+        running.finally(() => late--);
+      }
+    }
+    company.isRunning = false;
+  }
+
+  function take({ queue }: Company<Item>): readonly Waiting<Item>[] {
+    const batch: Waiting<Item>[] = [];
+    let bytes = 0;
+    queue.offer((waiting) => {
+      const { write, names, isGone } = waiting;
+      if (isGone) return "gone";
+      if (batch.length >= WRITES_PER_BATCH_MAX) return "stop";
+      if (names.some((name) => held.has(name))) return "stays";
+      const goesApart = write.bytes > WRITE_BYTES_IN_BATCH_MAX;
+      const isLocked = lockedNames.has(names.at(-1)!);
+      if (!goesApart && !isLocked) {
+        if (bytes + write.bytes > WRITTEN_BYTES_PER_BATCH_MAX) return "stop";
+        bytes += write.bytes;
+        batch.push(waiting);
+      }
+      for (const name of names) held.add(name);
+      if (isLocked) runLocked(write.claim.accountId, [waiting]);
+      else if (goesApart) runApart(write.claim.accountId, [waiting]);
+      return "gone";
+    });
+    return batch;
+  }
+
+  /** Never rejects. */
+  async function run(batch: readonly Waiting<Item>[]): Promise<void> {
+    const { gone = [], wanted = [] } = Object.groupBy(batch, ({ isGone }) => (isGone ? "gone" : "wanted"));
+    gone.forEach(release);
+    if (wanted.length === 0) return;
+    try {
+      const writes = wanted.map(({ write }) => write);
+      const claims = writes.map(({ claim }) => claim);
+      const outcomes = await store.claimedTransaction(claims, LOCK_WAIT_IN_BATCH_MS, (tx, states) =>
+        perform(tx, writes, states),
+      );
+      for (const [index, waiting] of wanted.entries()) end(waiting, settled(outcomes[index]!));
+    } catch (error) {
+      const [first] = wanted;
+      if (wanted.length === 1 && error instanceof LockWaitError) runAgain(first!);
+      else if (wanted.length === 1 || error instanceof TemporarilyUnavailable)
+        for (const waiting of wanted) end(waiting, Promise.reject(error));
+      else for (const part of partsOf(wanted)) runApart(part[0]!.write.claim.accountId, part);
+    }
+  }
+
+  function runAgain(waiting: Waiting<Item>): void {
+    const { accountId } = waiting.write.claim;
+    lockedNames.set(waiting.names.at(-1)!, true, NAME_LOCKED_FOR_MS);
+    waryAccounts.set(accountId, true, ACCOUNT_WARY_FOR_MS);
+    runLocked(accountId, [waiting]);
+  }
+
+  function end(waiting: Waiting<Item>, result: Promise<WriteResult>): void {
+    waiting.settle(result);
+    release(waiting);
+  }
+
+  function release({ names }: Waiting<Item>): void {
+    for (const name of names) held.delete(name);
+    look();
+  }
+
+  async function perform(
+    tx: Transaction,
+    writes: readonly BatchedWrite<Item>[],
+    states: readonly ClaimState[],
+  ): Promise<Completed<readonly (WriteResult | Problem)[]>> {
+    const outcomes = writes.map(({ claim, item }, index) => {
+      const earlier = refused(() => earlierResponse(states[index]!, claim));
+      if (earlier instanceof Problem) return earlier;
+      if (earlier !== null) return { response: earlier, isReplayed: true };
+      return item instanceof Problem ? item : null;
+    });
+    const fresh = writes.filter((_, index) => outcomes[index] === null);
+    const items = fresh.map(({ item }) => item as Item);
+    const performed = items.length === 0 ? [] : await options.performEach(items, tx);
+    const completed: CompletedClaim[] = [];
+    for (const [index, write] of fresh.entries()) {
+      const one = performed[index]!;
+      if (one instanceof Problem) continue;
+      await recordPerformed(options.recordWrite, tx, write, one.result);
+      const response = toStoredResponse(one.response, write.holdsSecret);
+      completed.push({ claim: write.claim, response, counted: null });
+    }
+    let next = 0;
+    const result = outcomes.map((outcome) => {
+      if (outcome !== null) return outcome;
+      const one = performed[next++]!;
+      return one instanceof Problem ? one : { response: one.response, isReplayed: false };
+    });
+    return { result, completed };
+  }
+
+  return {
+    add: (write, waitMs) => {
+      let waiting: Waiting<Item>;
+      const result = new Promise<WriteResult>((settle) => {
+        waiting = { write, names: namesOf(write), settle, isGone: false };
+        const { accountId } = write.claim;
+        (waryAccounts.has(accountId) ? wary : calm).queue.add(accountId, waiting);
+      });
+      look();
+      return withDeadline(waitMs, "the transaction", result).finally(() => {
+        waiting.isGone = true;
+      });
+    },
+  };
+}
+
+/** Its key, and what its operation calls it. The last one is what its locks are known by. */
+function namesOf<Item>({ claim, name }: BatchedWrite<Item>): readonly string[] {
+  const { accountId, keyId, idempotencyKey, operationKey } = claim;
+  const key = JSON.stringify([accountId, keyId, idempotencyKey]);
+  return name === null ? [key] : [key, JSON.stringify([operationKey, accountId, name])];
+}
+
+/** What `read` returns, or the problem that it throws. */
+function refused<T>(read: () => T): T | Problem {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof Problem) return error;
+    throw error;
+  }
+}
+
+function settled(outcome: WriteResult | Problem): Promise<WriteResult> {
+  return outcome instanceof Problem ? Promise.reject(outcome) : Promise.resolve(outcome);
+}
+
+/** By account; those of one account one by one. */
+function partsOf<Item>(batch: readonly Waiting<Item>[]): readonly (readonly Waiting<Item>[])[] {
+  const parts = [...Map.groupBy(batch, ({ write }) => write.claim.accountId).values()];
+  return parts.length > 1 ? parts : batch.map((waiting) => [waiting]);
+}

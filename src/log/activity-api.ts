@@ -1,0 +1,135 @@
+import { z } from "zod";
+import { moment, time, timeTextOrNull } from "../api/fields.ts";
+import { read } from "../api/operations.ts";
+import type { ReadLog } from "../base/database/log-reader.ts";
+import { DAY_MS, isoTime } from "../base/model/time.ts";
+import type { Operation } from "../http/operation.ts";
+import { jsonResponse } from "../http/operation-io.ts";
+import { invalidRequest } from "../http/problems.ts";
+import { ACTIVITY_KEPT_MS, FINE_ACTIVITY_MS, readActivity } from "./activity-sql.ts";
+
+/** A day of five minutes. */
+const ITEMS_MAX = 288;
+const BUCKETS = { "5m": 5 * 60_000, "1h": 3_600_000, "1d": DAY_MS } as const;
+type Bucket = keyof typeof BUCKETS;
+
+const attempts = z.int().min(0);
+
+export const Activity = z
+  .object({
+    counted_to: time.describe(
+      "Attempts that ended before are counted, those since are not yet; about a minute ago. What has no item is not " +
+        "counted, which is not silence.",
+    ),
+    items: z
+      .array(
+        z.object({ at: time.describe("When the bucket begins."), succeeded: attempts, failed: attempts }),
+      )
+      .max(ITEMS_MAX)
+      .describe("A bucket after the other, oldest first, also those without attempts, up to `counted_to`."),
+    top: z
+      .array(
+        z.object({
+          target_host: z
+            .string()
+            .describe("`(other)`: not among the 50 hosts that are told apart at a time, or not known."),
+          error_code: z.string().describe("As in the delivery log."),
+          attempts,
+          last_at: time.describe("When the last of them ended."),
+          last_success_at: time.nullable().describe("Of the host. Null: none in the range."),
+          failing_since: time
+            .nullable()
+            .describe("The host's first failure after its last success. Null: it has not failed since."),
+        }),
+      )
+      .describe("What failed, the most attempts first; at most 20."),
+  })
+  .meta({ id: "Activity", description: "How many attempts ended when, and where and why they failed." });
+
+export type ActivityDependencies = {
+  /** For lists of the log, from a standby where there is one. */
+  readonly readLog: ReadLog;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+};
+
+/** Attempts, added up. */
+export function activityOperations({ readLog, now }: ActivityDependencies): readonly Operation[] {
+  return [
+    read({
+      key: "webhooks.activity",
+      tag: "Deliveries",
+      summary: "Count attempts over time",
+      description:
+        "How many attempts succeeded and failed, by when they ended, and what failed where. Buckets begin at full " +
+        "five minutes, hours or days of UTC; those that `from` and `to` lie in are there whole. At most 288: of a " +
+        "range that touches 289 the first is left out. Kept by five minutes for 48 hours, by hours for 30 days. 403 " +
+        "for keys that act for a user: it counts over the whole account.",
+      method: "GET",
+      path: "/v1/webhooks/activity",
+      scope: "webhooks:read",
+      isOfAccount: true,
+      query: z.strictObject({
+        from: moment.optional().describe("Default: a day before `to`."),
+        to: moment.optional().describe("Default: now."),
+        bucket: z.enum(Object.keys(BUCKETS) as [Bucket, ...Bucket[]]).default("1h"),
+      }),
+      response: jsonResponse(200, Activity),
+      handle: async ({ accountId, query }) => {
+        const range = rangeOf(query, now());
+        const { from, to, bucketMs } = range;
+        const { countedToMs, buckets, failures } = await readLog((database) =>
+          readActivity(database, accountId, range),
+        );
+        const counts = new Map(buckets.map((bucket) => [bucket.atMs, bucket]));
+        const items = [];
+        const endMs = Math.min(to.getTime(), countedToMs);
+        for (let atMs = from.getTime(); atMs < endMs; atMs += bucketMs) {
+          const { succeeded, failed } = counts.get(atMs) ?? { succeeded: 0, failed: 0 };
+          items.push({ at: isoTime(atMs), succeeded, failed });
+        }
+        const top = failures.map((failure) => ({
+          target_host: failure.targetHost,
+          error_code: failure.errorCode,
+          attempts: failure.attempts,
+          last_at: isoTime(failure.lastAtMs),
+          last_success_at: timeTextOrNull(failure.succeededAtMs),
+          failing_since: timeTextOrNull(failure.failingSinceMs),
+        }));
+        return { body: { counted_to: isoTime(countedToMs), items, top } };
+      },
+    }),
+  ];
+}
+
+type Asked = {
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  readonly bucket: Bucket;
+};
+
+/** In whole buckets. Throws `invalid_request` for a range that cannot be answered. */
+function rangeOf({ from, to, bucket }: Asked, nowMs: number): { from: Date; to: Date; bucketMs: number } {
+  const bucketMs = BUCKETS[bucket];
+  const toMs = to === undefined ? nowMs : Date.parse(to);
+  const fromMs = from === undefined ? toMs - DAY_MS : Date.parse(from);
+  const name = from === undefined ? "query.to" : "query.from";
+  if (fromMs >= toMs) throw invalidRequest("query.from", "Must be before `to`, which is now if not given.");
+  if (fromMs > nowMs) throw invalidRequest(name, "Lies in the future.");
+  if (fromMs < nowMs - ACTIVITY_KEPT_MS - bucketMs) {
+    throw invalidRequest(name, "Activity is kept for 30 days: ask for a later time.");
+  }
+  if (bucket === "5m" && fromMs < nowMs - FINE_ACTIVITY_MS) {
+    throw invalidRequest(name, "Five minutes are kept for 48 hours: ask for a later time, or bucket=1h.");
+  }
+  const startMs = Math.floor(fromMs / bucketMs) * bucketMs;
+  const endMs = Math.ceil(toMs / bucketMs) * bucketMs;
+  const items = (endMs - startMs) / bucketMs;
+  // As a day from nearly any moment does.
+  if (items > ITEMS_MAX + 1) {
+    const message = `${items} items of ${bucket} are in that range, and at most ${ITEMS_MAX} are answered.`;
+    throw invalidRequest("query.bucket", `${message} Ask for larger ones, or a shorter range.`);
+  }
+  const beginMs = items > ITEMS_MAX ? startMs + bucketMs : startMs;
+  return { from: new Date(beginMs), to: new Date(endMs), bucketMs };
+}

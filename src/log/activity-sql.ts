@@ -1,0 +1,141 @@
+import type { ClientBase, Pool } from "pg";
+import { countPublished } from "../base/database/storage.ts";
+import { DAY_MS } from "../base/model/time.ts";
+import { LEASE_MARGIN_MS } from "../delivery/attempts.ts";
+
+/** Counted by five minutes for so long, and by hours after that. */
+export const FINE_ACTIVITY_MS = 2 * DAY_MS;
+/** And kept for so long. */
+export const ACTIVITY_KEPT_MS = 30 * DAY_MS;
+/** How much time a step counts at most: at a thousand attempts a second it takes a second. */
+const SPAN_PER_STEP_MS = 5 * 60_000;
+const LATE_PER_STEP_MAX = 10_000;
+const ACCOUNTS_FOLDED_PER_STEP_MAX = 1_000;
+
+export type ActivityStep = {
+  /** All that ended before is counted; null: another leader is at it. */
+  readonly countedTo: Date | null;
+  /** There is more to count. */
+  readonly isBehind: boolean;
+};
+
+/**
+ * Adds attempts that ended up to `lagMs` ago to the activity of their accounts: see sql/0030_activity.sql. The lag has
+ * to be longer than writing an attempt may take, and 5 s.
+ */
+export async function countActivity(pool: Pool, lagMs: number): Promise<ActivityStep> {
+  const { rows } = await pool.query<{ counted_to: Date | null; is_behind: boolean }>({
+    name: "count_activity",
+    text: `select counted_to, is_behind from sealpost.count_activity(
+      $1::float8 * interval '1 millisecond', $2::float8 * interval '1 millisecond', $3)`,
+    values: [lagMs, SPAN_PER_STEP_MS, LATE_PER_STEP_MAX],
+  });
+  const { counted_to, is_behind } = rows[0]!;
+  return { countedTo: counted_to, isBehind: is_behind };
+}
+
+/** Makes hours of old five minutes, a step of them. Whether there was something to do. */
+export async function foldActivity(pool: Pool): Promise<boolean> {
+  const { rows } = await pool.query<{ folded: boolean }>({
+    name: "fold_activity",
+    text: "select sealpost.fold_activity($1::float8 * interval '1 millisecond', $2) as folded",
+    values: [FINE_ACTIVITY_MS, ACCOUNTS_FOLDED_PER_STEP_MAX],
+  });
+  return rows[0]!.folded;
+}
+
+/** Where attempts failed, how, and since when none of that host has succeeded. */
+export type ActivityFailure = {
+  /** `(other)`: hosts beyond an account's 50 of a bucket, or not known. */
+  readonly targetHost: string;
+  readonly errorCode: string;
+  readonly attempts: number;
+  readonly lastAtMs: number;
+  /** The host's last success; null: none in the range. */
+  readonly succeededAtMs: number | null;
+  /** The host's first failure after that; null: there is none. */
+  readonly failingSinceMs: number | null;
+};
+
+export type Activity = {
+  readonly countedToMs: number;
+  /** Those in which attempts ended, oldest first. */
+  readonly buckets: readonly { readonly atMs: number; readonly succeeded: number; readonly failed: number }[];
+  /** The most attempts first. */
+  readonly failures: readonly ActivityFailure[];
+};
+
+const FAILURES_MAX = 20;
+const MS = (moment: string) => `extract(epoch from ${moment})::float8 * 1000`;
+
+const READ = `
+with chosen as materialized (
+  select * from sealpost.activity where account_id = $1 and bucket >= $2 and bucket < $3
+), bars as (
+  select date_bin($4::float8 * interval '1 millisecond', bucket, '2000-01-01 00:00Z') as at,
+    coalesce(sum(attempts) filter (where outcome = 'succeeded'), 0) as succeeded,
+    coalesce(sum(attempts) filter (where outcome <> 'succeeded'), 0) as failed
+  from chosen group by 1 order by 1
+), hosts as (
+  select target_host, max(last_at) filter (where outcome = 'succeeded') as succeeded_at from chosen group by 1
+), failed as (
+  select target_host, error_code, sum(attempts) as attempts, max(last_at) as last_at, hosts.succeeded_at,
+    min(min(greatest(first_at, hosts.succeeded_at)) filter (where last_at > coalesce(hosts.succeeded_at, '-infinity')))
+      over (partition by target_host) as failing_since
+  from chosen join hosts using (target_host)
+  where outcome <> 'succeeded'
+  group by target_host, error_code, hosts.succeeded_at
+  order by attempts desc, target_host, error_code limit ${FAILURES_MAX}
+)
+select
+  (select ${MS("counted_to")} from sealpost.activity_state) as counted_to_ms,
+  (
+    select coalesce(
+      json_agg(json_build_object('atMs', ${MS("at")}, 'succeeded', succeeded, 'failed', failed) order by at), '[]')
+    from bars
+  ) as buckets,
+  (
+    select coalesce(json_agg(json_build_object(
+      'targetHost', target_host, 'errorCode', error_code, 'attempts', attempts, 'lastAtMs', ${MS("last_at")},
+      'succeededAtMs', ${MS("succeeded_at")}, 'failingSinceMs', ${MS("failing_since")})), '[]')
+    from failed
+  ) as failures`;
+
+/** What ended in buckets that begin in [from, to), in buckets of `bucketMs`, aligned to UTC. */
+export async function readActivity(
+  database: Pool | ClientBase,
+  accountId: string,
+  range: { readonly from: Date; readonly to: Date; readonly bucketMs: number },
+): Promise<Activity> {
+  const { rows } = await database.query<{
+    counted_to_ms: number;
+    buckets: Activity["buckets"];
+    failures: Activity["failures"];
+  }>({ name: "read_activity", text: READ, values: [accountId, range.from, range.to, range.bucketMs] });
+  const { counted_to_ms: countedToMs, buckets, failures } = rows[0]!;
+  return { countedToMs, buckets, failures };
+}
+
+/** Forgets activity past its retention, at most `rowsMax` rows. Returns how many. */
+export async function forgetActivity(pool: Pool, rowsMax: number): Promise<number> {
+  const { rowCount } = await pool.query(
+    `delete from sealpost.activity where ctid = any (array(
+       select ctid from sealpost.activity where bucket < now() - $1::float8 * interval '1 millisecond' limit $2))`,
+    [ACTIVITY_KEPT_MS + DAY_MS, rowsMax],
+  );
+  return rowCount ?? 0;
+}
+
+/** What ends with a lease is written down a moment later: so long, and it need not be counted as late. */
+const AFTER_LEASE_MS = 10_000;
+
+/**
+ * Counts what was published, and what has ended up to an attempt's lease ago, step by step until it has caught up, then
+ * makes hours of it.
+ */
+export async function countAllActivity(pool: Pool, deadlineMs: number, signal: AbortSignal): Promise<void> {
+  const lagMs = deadlineMs + LEASE_MARGIN_MS + AFTER_LEASE_MS;
+  while (!signal.aborted && (await countPublished(pool, lagMs)));
+  while (!signal.aborted && (await countActivity(pool, lagMs)).isBehind);
+  while (!signal.aborted && (await foldActivity(pool)));
+}

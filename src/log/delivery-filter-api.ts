@@ -1,0 +1,106 @@
+import { isIPv6 } from "node:net";
+import { z } from "zod";
+import { analysisId, event, id, moment } from "../api/fields.ts";
+import { TARGET_HOST } from "../base/model/formats.ts";
+import { DELIVERY_STATUSES, END_REASONS } from "../base/model/statuses.ts";
+import type { DeliveryFilter } from "./delivery-filter-sql.ts";
+import { errorCode } from "./error-codes-api.ts";
+
+const statusCode = z.int().min(100).max(999);
+
+/** The filters of the delivery log, each by itself; what is asked for has to fit all of them. */
+export const filters = {
+  status: oneOrSeveral(DELIVERY_STATUSES).describe("One of these; `failed` and `abandoned` need attention."),
+  reason: oneOrSeveral(END_REASONS).describe("Abandoned for one of these reasons."),
+  event,
+  analysis_id: analysisId,
+  target_host: z
+    .string()
+    .regex(TARGET_HOST, "Must be a host name, such as hooks.example.com, or an address.")
+    .refine(isHostAlone, { error: "Give the host alone, without a port." })
+    .describe("Host name or address of the target, without the port; names of other scripts as `xn--…`."),
+  error_code: errorCode.describe(
+    "Of the last attempt, such as `dns_not_found` or `status_503`; one that succeeded has none.",
+  ),
+  status_code: statusCode.describe("Of the last answer."),
+  status_code_min: statusCode.describe("The last answer has this status or a higher one."),
+  status_code_max: statusCode.describe("The last answer has this status or a lower one."),
+  replay_id: id.describe("Its current run was started by this bulk replay."),
+  created_after: moment.describe("Created at this moment or later."),
+  created_before: moment.describe("Created before this moment."),
+} as const;
+
+/**
+ * The same in a query, where several are written by repeating the parameter. That is what OpenAPI says of a list unless
+ * told otherwise, and what all generators of clients write; of a list with commas some make one value.
+ */
+export const queryFilters = {
+  ...filters,
+  status: z.array(z.enum(DELIVERY_STATUSES)).max(DELIVERY_STATUSES.length).describe(several("status")),
+  reason: z.array(z.enum(END_REASONS)).max(END_REASONS.length).describe(several("reason")),
+} as const;
+
+function several(name: "status" | "reason"): string {
+  return `${filters[name].description} Repeat the parameter for several.`;
+}
+
+/** One of a closed set, or a list of some. */
+export function oneOrSeveral<const Value extends string>(values: readonly Value[]) {
+  const one = z.enum(values);
+  const error = `Must be one of ${values.join(", ")}, or a list of them.`;
+  // What aborts neither of the two is told in zod's words for it, not in ours.
+  const abort = true;
+  return z.union([one, z.array(one).min(1, { abort }).max(values.length, { abort })], { error });
+}
+
+/** What was asked for; a member that is absent or null asks for nothing. */
+export type AskedFilter = {
+  readonly [Name in keyof typeof filters]?: z.output<(typeof filters)[Name]> | null | undefined;
+};
+
+type CamelCase<Name extends string> = Name extends `${infer Head}_${infer Rest}`
+  ? `${Head}${Capitalize<CamelCase<Rest>>}`
+  : Name;
+
+/** The store's filter by the names that are asked for: it does not compile unless the store has each of them. */
+type StoreFilter = {
+  readonly [Name in keyof typeof filters as CamelCase<Name>]: DeliveryFilter[CamelCase<Name>];
+};
+
+export function filterOf(asked: AskedFilter): DeliveryFilter {
+  return {
+    status: listOf(asked.status),
+    reason: listOf(asked.reason),
+    event: asked.event ?? null,
+    analysisId: asked.analysis_id ?? null,
+    targetHost: asked.target_host == null ? null : hostOf(asked.target_host),
+    errorCode: asked.error_code ?? null,
+    statusCode: asked.status_code ?? null,
+    statusCodeMin: asked.status_code_min ?? null,
+    statusCodeMax: asked.status_code_max ?? null,
+    replayId: asked.replay_id ?? null,
+    createdAfter: asked.created_after == null ? null : momentOf(asked.created_after),
+    createdBefore: asked.created_before == null ? null : momentOf(asked.created_before),
+  } satisfies StoreFilter;
+}
+
+function listOf<Value>(asked: Value | readonly Value[] | null | undefined): readonly Value[] | null {
+  if (asked == null) return null;
+  return Array.isArray(asked) ? asked : [asked as Value];
+}
+
+/** Only an address of IPv6 has colons; with a port, nothing would be found, without a word. */
+function isHostAlone(text: string): boolean {
+  return !text.includes(":") || isIPv6(text.replace(/^\[(.*)\]$/, "$1"));
+}
+
+/** As it stands in URLs: in small letters, an address of IPv6 in brackets. */
+function hostOf(text: string): string {
+  const host = text.toLowerCase();
+  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
+}
+
+/** Nothing is older than the epoch of the ids' time, and a time before it has no id. */
+export function momentOf(text: string): Date {
+  return new Date(Math.max(0, Date.parse(text)));
+}

@@ -1,0 +1,226 @@
+import { createdAtMs } from "../base/database/partitions.ts";
+import { explainEndReason, explainErrorCode } from "../base/model/error-codes.ts";
+import type { Explanation } from "../base/model/statuses.ts";
+import { dateAndTime } from "../base/model/time.ts";
+import { parseRetryAfterMs } from "../delivery/schedule/retry-schedule.ts";
+import type { LoggedAttempt, LoggedDelivery } from "./deliveries-sql.ts";
+
+/** The fields of a logged delivery that its explanation depends on. */
+export type Explainable = Pick<
+  LoggedDelivery,
+  | "id"
+  | "status"
+  | "reason"
+  | "run"
+  | "attemptsCount"
+  | "isExample"
+  | "nextAttemptAtMs"
+  | "isInFlight"
+  | "isHeld"
+  | "isWaitingForEarlierRun"
+  | "webhookUrl"
+  | "endpointUrl"
+  | "lastErrorCode"
+  | "lastStatusCode"
+>;
+
+/** What an explanation says more of where it is known. */
+export type KnownBeside = {
+  /** Ms since the epoch; null: it never was. */
+  readonly secretRotatedAtMs?: number | null;
+  readonly lastAttempt?: Pick<LoggedAttempt, "endedAtMs" | "responseHeaders"> | undefined;
+};
+
+/**
+ * A delivery in plain words, for readers of the log: what happened, what happens next and when, and what the customer
+ * can do about it. Times are absolute, so that the text stays true as long as the row does not change.
+ *
+ * @param analysisRetentionMs how long a delivery can be replayed, and its analysis read, after it was published
+ */
+export function explainDelivery(
+  delivery: Explainable,
+  analysisRetentionMs: number,
+  known: KnownBeside = {},
+): string {
+  const mark = delivery.isExample ? "This is a test event; its analysis is an example." : "";
+  return sentences(mark, ...explainStatus(delivery, analysisRetentionMs, known));
+}
+
+/** Whether its explanation depends on the signing secret. */
+export function concernsSecret({ lastErrorCode }: Pick<Explainable, "lastErrorCode">): boolean {
+  return lastErrorCode !== null && explainErrorCode(lastErrorCode).concernsSecret === true;
+}
+
+function explainStatus(
+  delivery: Explainable,
+  analysisRetentionMs: number,
+  known: KnownBeside,
+): readonly string[] {
+  const { status } = delivery;
+  switch (status) {
+    case "pending":
+      return [whatIsPending(delivery), whatIsNext(delivery, "The attempt"), earlierFailure(delivery)];
+    case "failed":
+      return [
+        lastFailure(delivery),
+        whatIsNext(delivery, "The next attempt"),
+        effectOfRetryAfter(delivery, known),
+        lastRemedy(delivery),
+        lastRotation(delivery, known),
+        delivery.isInFlight || delivery.isHeld ? "" : "To retry at once, replay it.",
+      ];
+    case "succeeded":
+      return [`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed."];
+    case "abandoned":
+      return [
+        ...whyAbandoned(delivery),
+        lastRotation(delivery, known),
+        untilWhen(delivery, analysisRetentionMs),
+      ];
+    default:
+      throw new Error(`Unknown status ${status satisfies never}`);
+  }
+}
+
+/** One attempt in plain words: what happened and what can be done; null for one that succeeded. */
+export function explainAttempt(
+  { errorCode, startedAtMs }: Pick<LoggedAttempt, "errorCode" | "startedAtMs">,
+  { secretRotatedAtMs }: KnownBeside = {},
+): string | null {
+  if (errorCode === null) return null;
+  const { message, remedy, concernsSecret } = explainErrorCode(errorCode);
+  if (concernsSecret !== true) return sentences(message, remedy);
+  const when = secretRotatedAtMs == null || secretRotatedAtMs > startedAtMs ? "after" : "before";
+  return sentences(message, remedy, rotationInWords(secretRotatedAtMs, `, ${when} this attempt`));
+}
+
+/** A wrong secret is what a rotation brings. */
+function lastRotation(delivery: Explainable, { secretRotatedAtMs }: KnownBeside): string {
+  return concernsSecret(delivery) ? rotationInWords(secretRotatedAtMs) : "";
+}
+
+function rotationInWords(rotatedAtMs: number | null | undefined, more = ""): string {
+  if (rotatedAtMs === undefined) return "";
+  if (rotatedAtMs === null) return "The secret has never been rotated.";
+  return `The secret was last rotated at ${timeInWords(rotatedAtMs)}${more}.`;
+}
+
+/** Times of the database that are further apart differ. */
+const SAME_TIME_MS = 1_000;
+
+function effectOfRetryAfter({ nextAttemptAtMs }: Explainable, { lastAttempt }: KnownBeside): string {
+  const header = lastAttempt?.responseHeaders?.["retry-after"];
+  if (lastAttempt === undefined || header === undefined || nextAttemptAtMs === null) return "";
+  const askedMs = parseRetryAfterMs(header, lastAttempt.endedAtMs);
+  const sent = `Retry-After: ${header}`;
+  if (askedMs === null) return `The response's "${sent}" says no time to come, and changed nothing.`;
+  const earlyMs = nextAttemptAtMs - (lastAttempt.endedAtMs + askedMs);
+  if (Math.abs(earlyMs) <= SAME_TIME_MS) return `The receiver asked for that time with "${sent}".`;
+  if (earlyMs > 0) return `The receiver asked for no more than that wait with "${sent}".`;
+  return `The receiver asked for a longer wait with "${sent}" than the retry schedule allows; this is the longest.`;
+}
+
+function whatIsPending({ run }: Explainable): string {
+  return run === 1 ? "The event has not been delivered yet." : "A replay was requested.";
+}
+
+function whatIsNext(delivery: Explainable, attempt: string): string {
+  const { isInFlight, isHeld, isWaitingForEarlierRun, nextAttemptAtMs } = delivery;
+  if (isWaitingForEarlierRun) {
+    return "It starts when the attempt in progress has ended, and is dropped if that one succeeds.";
+  }
+  if (isInFlight) return `${attempt} is in progress.`;
+  if (isHeld) return HELD;
+  if (nextAttemptAtMs === null) return `${attempt} is due shortly.`;
+  return `${attempt} is due at ${timeInWords(nextAttemptAtMs)}.`;
+}
+
+const HELD =
+  "It is held because the endpoint is paused, or has only just been resumed. After it is resumed, what was held is " +
+  "delivered oldest first, with all the attempts and time that were left.";
+
+/** The failure of an earlier run: why there is another. */
+function earlierFailure({ lastErrorCode }: Explainable): string {
+  return lastErrorCode === null ? "" : `Before that: ${explainErrorCode(lastErrorCode).message}`;
+}
+
+function lastFailure({ lastErrorCode }: Explainable): string {
+  return lastErrorCode === null ? "The last attempt failed." : explainErrorCode(lastErrorCode).message;
+}
+
+function lastRemedy(delivery: Explainable): string {
+  const { lastErrorCode } = delivery;
+  return lastErrorCode === null ? "" : remedyFor(delivery, explainErrorCode(lastErrorCode));
+}
+
+function remedyFor({ webhookUrl }: Explainable, { remedy, concernsUrl }: Explanation): string {
+  return concernsUrl === true && webhookUrl !== null ? sentences(remedy, URL_STAYS) : remedy;
+}
+
+const URL_STAYS =
+  "The URL came with the request and cannot be changed: to use another, publish the result under a new analysis id.";
+
+function withStatus({ lastStatusCode }: Explainable): string {
+  return lastStatusCode === null ? "" : ` with status ${lastStatusCode}`;
+}
+
+function whyAbandoned(delivery: Explainable): readonly string[] {
+  const { reason } = delivery;
+  if (reason === null) return [lastFailure(delivery), lastRemedy(delivery)];
+  const ended = explainEndReason(reason);
+  const { message, remedy } = ended;
+  switch (reason) {
+    // The reason only says that it ended; the last attempt says why.
+    case "attempts_exhausted":
+    case "window_ended":
+      if (delivery.attemptsCount === 0) return [message, NONE_MADE];
+      if (delivery.lastErrorCode === null) return [message, remedy];
+      return [message, `The last attempt: ${lastFailure(delivery)}`, lastRemedy(delivery)];
+    // The code says which rule the URL breaks.
+    case "target_refused":
+      if (delivery.lastErrorCode === null) return [message, remedyFor(delivery, ended)];
+      return [lastFailure(delivery), lastRemedy(delivery)];
+    case "no_target":
+      if (delivery.attemptsCount === 0) return [message, remedy];
+      return [ENDPOINT_REMOVED, `The last attempt: ${lastFailure(delivery)}`, remedy];
+    case "analysis_expired":
+    case "interrupted":
+      return [message, remedy];
+    default:
+      throw new Error(`Unknown reason ${reason satisfies never}`);
+  }
+}
+
+const NONE_MADE =
+  "No attempt could be made in that time, which is not the receiver's fault: replay the delivery.";
+
+const ENDPOINT_REMOVED =
+  "The account's endpoint was removed, and the request had no webhook URL, so the next attempt had no target.";
+
+/** From then on, replaying the delivery and reading the analysis return 410. */
+function untilWhen(delivery: Explainable, analysisRetentionMs: number): string {
+  const { id, reason } = delivery;
+  if (reason === "analysis_expired") return "";
+  const until = timeInWords(createdAtMs(id) + analysisRetentionMs);
+  if (isRefusedForGood(delivery)) return `The analysis can be read until ${until}.`;
+  return `It can be replayed, and its analysis read, until ${until}.`;
+}
+
+/** The URL breaks a rule and a replay would not change it. */
+function isRefusedForGood({ reason, webhookUrl, lastErrorCode }: Explainable): boolean {
+  if (reason !== "target_refused" || webhookUrl === null) return false;
+  return lastErrorCode === null || explainErrorCode(lastErrorCode).concernsUrl === true;
+}
+
+/** 2026-03-01T12:00:05.123Z → 2026-03-01 12:00:05 UTC */
+function timeInWords(ms: number): string {
+  const { date, time } = dateAndTime(ms);
+  return `${date} ${time} UTC`;
+}
+
+/** Joined, not concatenated: V8 keeps concatenated strings as ropes, which put JSON.stringify on its slow path. */
+function sentences(...parts: readonly string[]): string {
+  const said: string[] = [];
+  for (const part of parts) if (part !== "") said.push(part);
+  return said.join(" ");
+}

@@ -1,0 +1,106 @@
+import type { ClientBase, Pool } from "pg";
+import type { Reader } from "../base/model/reader.ts";
+import { REPLAYABLE_STATUSES } from "../base/model/statuses.ts";
+import {
+  type DeliveryFilter,
+  fittingCondition,
+  IS_REPLAYABLE,
+  pageConditions,
+} from "./delivery-filter-sql.ts";
+import { newestOf } from "./delivery-pages-sql.ts";
+
+/** Deliveries that one replay takes at most; whoever wants more narrows the filter to days. */
+export const REPLAY_DELIVERIES_MAX = 100_000;
+
+/** One more tells of more. For a user no more are looked at either, with those that the user does not see. */
+const ROWS_MAX = REPLAY_DELIVERIES_MAX + 1;
+
+/** A statement's text and parameters. `count`: of what the text selects; of too many too many were looked at. */
+type Selection = { readonly text: string; readonly values: readonly unknown[]; readonly count: string };
+
+/** Failed and abandoned deliveries whose analysis is still kept; the parameters begin with `$first`. */
+export function replayable(
+  reader: Reader,
+  filter: DeliveryFilter,
+  analysisRetentionMs: number,
+  first: number,
+): Selection {
+  const kept = undelivered(reader, filter, `d.id >= ${oldestKept(first)}`, first + 1);
+  const text = `select d.id, d.webhook_url, d.space_id from ${kept.text}
+    order by d.id`;
+  return { ...kept, text, values: [analysisRetentionMs, ...kept.values] };
+}
+
+/** Failed and abandoned deliveries, `d`, whose id is of this age: what follows `from`. */
+function undelivered(reader: Reader, filter: DeliveryFilter, age: string, first: number): Selection {
+  const condition = `${IS_REPLAYABLE} and ${age}`;
+  if (reader.spaceIds === null) {
+    const { text, values } = fittingCondition(reader.accountId, filter, first);
+    return { text: `sealpost.deliveries d\n    where ${text} and ${condition}`, values, count: "count(*)" };
+  }
+  const status = REPLAYABLE_STATUSES.filter((one) => filter.status?.includes(one) ?? true);
+  const { indexed, row } = pageConditions(reader, { ...filter, status }, first);
+  const looked = (columns: "d.*" | "d.id") =>
+    newestOf({ ...filter, status }).select(`${indexed.text} and ${condition}`, ROWS_MAX, columns);
+  return {
+    text: `(${looked("d.*")}) as d where ${row.text}`,
+    values: [...indexed.values, ...row.values],
+    count: `(case when (select count(*) from (${looked("d.id")}) as looked) = ${ROWS_MAX}
+      then ${ROWS_MAX} else count(*) end)`,
+  };
+}
+
+const oldestKept = (first: number) =>
+  `sealpost.uuid_v7_floor(now() - $${first}::float8 * interval '1 millisecond')`;
+
+/**
+ * Failed and abandoned deliveries that a replay with this filter would take, but for those whose analysis is not kept
+ * any more; exact up to the maximum and one more, which is also the count where a user's replay looks at too many.
+ */
+export async function countReplayable(
+  database: Pool | ClientBase,
+  reader: Reader,
+  filter: DeliveryFilter,
+  analysisRetentionMs: number,
+): Promise<number> {
+  const set = replayable(reader, filter, analysisRetentionMs, 1);
+  const { rows } = await database.query<{ n: number }>(
+    `select ${set.count}::integer as n from (${set.text} limit ${ROWS_MAX}) as set`,
+    [...set.values],
+  );
+  return rows[0]!.n;
+}
+
+/** What a replay would do; each count is as that of `countReplayable`, but for the expired that a user sees. */
+export type ReplayPreview = {
+  readonly matched: number;
+  /** Of the matched, those that were published with a URL of their own: changing the endpoint does not move them. */
+  readonly ownUrl: number;
+  /** Those that fit the filter, too, but whose analysis is not kept any more; for a user, of the newest such. */
+  readonly expired: number;
+};
+
+export async function previewReplay(
+  database: Pool | ClientBase,
+  reader: Reader,
+  filter: DeliveryFilter,
+  analysisRetentionMs: number,
+): Promise<ReplayPreview> {
+  const set = replayable(reader, filter, analysisRetentionMs, 1);
+  const past = undelivered(reader, filter, `d.id < ${oldestKept(1)}`, 2);
+  const { rows } = await database.query<ReplayPreview>(
+    `select matched, "ownUrl", expired
+     from (
+       select ${set.count}::integer as matched, count(webhook_url)::integer as "ownUrl"
+       from (${set.text} limit ${ROWS_MAX}) as set
+     ) as kept, (
+       select count(*)::integer as expired
+       from (
+         select from ${past.text}
+         limit ${ROWS_MAX}
+       ) as past
+     ) as gone`,
+    [...set.values],
+  );
+  return rows[0]!;
+}

@@ -1,0 +1,397 @@
+import type { ClientBase, Pool, QueryConfig } from "pg";
+import { ANSWER_MARGIN_MS } from "../base/database/pools.ts";
+import { refuseReplayBeyondStorage } from "../base/database/storage.ts";
+import type { Actor, ActorKind } from "../base/model/audit.ts";
+import { cutPage, type ListPage } from "../base/model/list-page.ts";
+import { type Held, hasRoomFor, type Reader } from "../base/model/reader.ts";
+import type { ReplayOutcome, ReplayStatus } from "../base/model/statuses.ts";
+import { sightOf, sightOfDelivery, sightOfReplay } from "../delivery/visibility-sql.ts";
+import type { DeliveryFilter } from "./delivery-filter-sql.ts";
+import { countReplayable, REPLAY_DELIVERIES_MAX, replayable } from "./replay-set-sql.ts";
+
+/**
+ * Writing the set down is the longest statement that the API has (a second for 100,000, several when the database is
+ * busy). Whoever asked may have heard "not now" by then, and finds the replay under the same Idempotency-Key.
+ */
+const FIX_SET_MS = 20_000;
+
+/** Starts the next run of one delivery that the reader sees; see sql/0007_replays.sql. */
+export async function replayDelivery(
+  database: Pool | ClientBase,
+  reader: Reader,
+  deliveryId: string,
+  analysisRetentionMs: number,
+): Promise<ReplayOutcome> {
+  await refuseReplayBeyondStorage(database, reader.accountId, null);
+  const seen = sightOfDelivery(reader, "$1", "$2", 4);
+  const { rows } = await database.query<{ outcome: ReplayOutcome }>({
+    name: `replay_delivery${seen.name}`,
+    // What is not seen is not there: the function is called for the one row, or for none.
+    text: `select replayed.outcome from (select where true${seen.and}) as one
+      cross join lateral sealpost.replay_delivery($1, $2, $3::float8 * interval '1 millisecond', now()) as replayed`,
+    values: [reader.accountId, deliveryId, analysisRetentionMs, ...seen.values],
+  });
+  return rows[0]?.outcome ?? "not_found";
+}
+
+/** A replay of many, with its progress. */
+export type StoredReplay = {
+  readonly id: string;
+  readonly status: ReplayStatus;
+  /** As it was asked for. */
+  readonly filter: unknown;
+  readonly ratePerSecond: number;
+  readonly matched: number;
+  readonly replayed: number;
+  /** Not replayed when their turn came: delivered or replayed by somebody else in the meantime, or expired. */
+  readonly skipped: number;
+  /** Of the replayed, those that have arrived since, and those that were given up. */
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly note: string | null;
+  /** Null: the command line, or a version that did not write it down. */
+  readonly createdBy: ReplayMaker | null;
+  readonly createdAt: Date;
+  readonly endedAt: Date | null;
+};
+
+export type ReplayMaker = {
+  readonly isStaff: boolean;
+  /** Null: staff without a key. */
+  readonly keyId: string | null;
+  /** The key's; null: it has none. */
+  readonly name: string | null;
+  /** Whose session of the console it was; null: nobody's. */
+  readonly viewer: string | null;
+};
+
+export type ReplayLimits = {
+  /** Replays of one account that still have deliveries to start. */
+  readonly runningMax: number;
+  /** Deliveries that wait in those. */
+  readonly waitingMax: number;
+};
+
+export type NewReplay = {
+  readonly filter: DeliveryFilter;
+  /** The filter as it was asked for, to be shown again. */
+  readonly asked: unknown;
+  readonly ratePerSecond: number;
+  /** What the dry run counted; null: it does not matter. */
+  readonly expectedMatched: number | null;
+  readonly note: string | null;
+  readonly createdBy: Actor;
+  readonly analysisRetentionMs: number;
+  readonly limits: ReplayLimits;
+};
+
+/** Why no replay was made. */
+export type ReplayRefusal = "too_many_deliveries" | "too_many_replays" | "replay_changed";
+
+/** How far the set may be from what was expected: deliveries arrive, fail and expire all the time. */
+const CHANGE_MAX = 0.01;
+
+/** Fixes the set and begins, unless that is refused; then nothing was done. */
+export async function createReplay(
+  client: ClientBase,
+  reader: Reader,
+  asNew: NewReplay,
+): Promise<StoredReplay | ReplayRefusal> {
+  const { accountId } = reader;
+  const { filter, analysisRetentionMs, expectedMatched, createdBy } = asNew;
+  // Counted apart: it is an index's work, where writing so many items down only to take them back is not.
+  const count = await countReplayable(client, reader, filter, analysisRetentionMs);
+  if (count > REPLAY_DELIVERIES_MAX) return "too_many_deliveries";
+  if (expectedMatched !== null && Math.abs(count - expectedMatched) > CHANGE_MAX * expectedMatched) {
+    return "replay_changed";
+  }
+  if (!(await hasRoomForReplay(client, accountId, count, asNew))) return "too_many_replays";
+  await refuseReplayBeyondStorage(client, accountId, count);
+  const { rows } = await client.query<{ id: string }>(
+    `insert into sealpost.replays
+       (account_id, status, filter, rate_per_second, note, created_by, created_by_key_id, created_by_viewer, matched,
+        created_at, paced_at)
+     values ($1, 'running', $2, $3, $4, $5, $6, $7, 0, now(), now()) returning id`,
+    [
+      accountId,
+      JSON.stringify(asNew.asked),
+      asNew.ratePerSecond,
+      asNew.note,
+      createdBy.kind,
+      createdBy.keyId,
+      createdBy.session?.viewer ?? null,
+    ],
+  );
+  const { id } = rows[0]!;
+  const set = replayable(reader, filter, analysisRetentionMs, 2);
+  await client.query(`set local statement_timeout = ${FIX_SET_MS}`);
+  const { rows: fixed } = await client.query<{ matched: number; spaceIds: string[] }>({
+    text: `with set as materialized (
+        ${set.text} limit ${REPLAY_DELIVERIES_MAX}
+      ), items as (
+        insert into sealpost.replay_items (replay_id, position, delivery_id)
+        select $1, row_number() over (order by set.id), set.id from set
+      )
+      select count(*)::integer as matched,
+        coalesce(array_agg(distinct space_id) filter (where space_id is not null), '{}') as "spaceIds"
+      from set`,
+    values: [id, ...set.values],
+    query_timeout: FIX_SET_MS + ANSWER_MARGIN_MS,
+  } as QueryConfig);
+  const { matched, spaceIds } = fixed[0]!;
+  const named = await findNamedSpaces(client, reader, filter);
+  await client.query(
+    `update sealpost.replays set matched = $2, status = case when $2 = 0 then 'done' else 'running' end,
+       ended_at = case when $2 = 0 then now() end, space_ids = $3
+     where id = $1`,
+    [id, matched, [...new Set([...spaceIds, ...named])]],
+  );
+  return (await findReplay(client, reader, id))!;
+}
+
+/** Of the analysis and the replay that a filter names: it is shown with the new replay, even where nothing matched. */
+async function findNamedSpaces(
+  client: ClientBase,
+  reader: Reader,
+  { analysisId, replayId }: DeliveryFilter,
+): Promise<readonly string[]> {
+  if (analysisId === null && replayId === null) return [];
+  const delivery = sightOf(reader, "d", 4);
+  const replay = sightOfReplay(reader, "r", 4);
+  const { rows } = await client.query<{ id: string }>(
+    `select d.space_id as id
+     from sealpost.analyses as a join sealpost.deliveries as d on d.account_id = $1 and d.id = a.delivery_id
+     where a.account_id = $1 and a.id = $2::text and d.space_id is not null${delivery.and}
+     union
+     select unnest(r.space_ids) from sealpost.replays as r
+     where r.account_id = $1 and r.id = $3::uuid${replay.and}`,
+    [reader.accountId, analysisId, replayId, ...delivery.values],
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** Locks the account's row, so that two replays made at the same moment do not both take the last place. */
+async function hasRoomForReplay(
+  client: ClientBase,
+  accountId: string,
+  count: number,
+  { createdBy, limits: { runningMax, waitingMax } }: NewReplay,
+): Promise<boolean> {
+  await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
+  const { rows } = await client.query<{ running: Held; waiting: Held }>(
+    `select json_build_object('inAll', count(r.id), 'ofUser', case when asking.user_id is not null
+         then count(r.id) filter (where k.user_id = asking.user_id) end) as running,
+       json_build_object('inAll', coalesce(sum(w.n), 0), 'ofUser', case when asking.user_id is not null
+         then coalesce(sum(w.n) filter (where k.user_id = asking.user_id), 0) end) as waiting
+     from (select (select user_id from sealpost.api_keys where id = $2)) as asking (user_id)
+     left join sealpost.replays as r on r.account_id = $1 and r.status = 'running'
+     left join sealpost.api_keys as k on k.id = r.created_by_key_id
+     cross join lateral (select r.matched - r.replayed - r.skipped) as w (n)
+     group by asking.user_id`,
+    [accountId, createdBy.keyId],
+  );
+  const { running, waiting } = rows[0]!;
+  return hasRoomFor(1, running, runningMax) && hasRoomFor(count, waiting, waitingMax);
+}
+
+/** What counting these takes, some 30 ms, is no burden to anybody. */
+export const COUNTED_AT_ONCE_MAX = 5_000;
+const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, r.note,
+  r.created_by, r.created_by_key_id, r.created_by_viewer, r.created_at, r.ended_at,
+  (select json_build_object('name', k.name, 'isStaff', k.account_id is null)
+    from sealpost.api_keys k where k.id = r.created_by_key_id) as created_by_key`;
+
+/**
+ * With its progress at this moment, but for what has succeeded and failed of a large one: that is as it was when last
+ * counted, for counting 100,000 takes most of a second. Null: the reader sees no replay of this id.
+ */
+export async function findReplay(
+  database: Pool | ClientBase,
+  reader: Reader,
+  replayId: string,
+): Promise<StoredReplay | null> {
+  const seen = sightOfReplay(reader, "r", 3);
+  const { rows } = await database.query<Row>({
+    name: `find_replay${seen.name}`,
+    text: `select ${COLUMNS}, c.succeeded, c.failed
+      from sealpost.replays r cross join lateral (
+        select succeeded, failed from sealpost.count_replay(r.id, r.account_id)
+        where r.replayed <= ${COUNTED_AT_ONCE_MAX}
+        union all
+        select r.succeeded, r.failed where r.replayed > ${COUNTED_AT_ONCE_MAX}
+      ) as c
+      where r.account_id = $1 and r.id = $2${seen.and}`,
+    values: [reader.accountId, replayId, ...seen.values],
+  });
+  return rows[0] === undefined ? null : fromRow(rows[0]);
+}
+
+/**
+ * The replays that the reader sees, newest first; what has succeeded and failed is as it was when last counted.
+ * @param belowId null: from the newest
+ */
+export async function listReplays(
+  database: Pool | ClientBase,
+  reader: Reader,
+  belowId: string | null,
+  limit: number,
+): Promise<ListPage<StoredReplay>> {
+  const seen = sightOfReplay(reader, "r", 4);
+  const { rows } = await database.query<Row & { total: number }>({
+    name: `list_replays${seen.name}`,
+    text: `select page.*, counted.total from
+      (select count(*)::integer as total from sealpost.replays r where account_id = $1${seen.and}) as counted
+      left join (
+        select ${COLUMNS}, r.succeeded, r.failed from sealpost.replays r
+        where account_id = $1 and ($2::uuid is null or id < $2)${seen.and} order by id desc limit $3
+      ) as page on true
+      order by page.id desc`,
+    values: [reader.accountId, belowId, limit + 1, ...seen.values],
+  });
+  const found = rows.filter((row) => row.id !== null).map(fromRow);
+  return { ...cutPage(found, limit, ({ id }) => id), total: rows[0]?.total ?? 0 };
+}
+
+export type AccountReplay = StoredReplay & {
+  readonly account: { readonly id: string; readonly name: string };
+};
+
+/** What goes on is young: older replays than the newest so many are not looked at. */
+const REPLAYS_LOOKED_AT_MAX = 2_000;
+
+/** Replays of all accounts that start deliveries, or wait for the last of them, the newest first. */
+export async function listGoingReplays(database: Pool, max: number): Promise<readonly AccountReplay[]> {
+  const { rows } = await database.query<Row & { account_id: string; account_name: string }>({
+    name: "list_going_replays",
+    text: `select ${COLUMNS}, r.succeeded, r.failed, a.id as account_id, a.name as account_name
+      from (select * from sealpost.replays order by id desc limit ${REPLAYS_LOOKED_AT_MAX}) as r
+      join sealpost.accounts as a on a.id = r.account_id
+      where r.status in ('running', 'delivering') order by r.id desc limit $1`,
+    values: [max],
+  });
+  return rows.map((row) => ({ ...fromRow(row), account: { id: row.account_id, name: row.account_name } }));
+}
+
+/**
+ * Stops a running replay; what it has replayed stays replayed. The rest of its set goes: it would be kept as long as
+ * the log. An ended one is left as it is. Null: unknown.
+ */
+export async function cancelReplay(
+  client: ClientBase | Pool,
+  reader: Reader,
+  replayId: string,
+): Promise<StoredReplay | null> {
+  const seen = sightOfReplay(reader, "r", 3);
+  await client.query(
+    `with cancelled as (
+       update sealpost.replays as r set status = 'cancelled', ended_at = now()
+       where account_id = $1 and id = $2 and status = 'running'${seen.and} returning id
+     )
+     delete from sealpost.replay_items as i using cancelled as c where i.replay_id = c.id and i.outcome is null`,
+    [reader.accountId, replayId, ...seen.values],
+  );
+  return await findReplay(client, reader, replayId);
+}
+
+/** Deliveries of all bulk replays that a step of the leader starts: 1,000 a second. */
+export const REPLAY_STEP_MAX = 200;
+
+/**
+ * One paced step of every running replay, of at most `itemsMax` deliveries in all. Returns how many had their turn.
+ * `at` null: now.
+ */
+export async function advanceReplays(
+  database: Pool | ClientBase,
+  analysisRetentionMs: number,
+  at: Date | null,
+  itemsMax = 1_000,
+): Promise<number> {
+  const { rows } = await database.query<{ taken: number }>({
+    name: "advance_replays",
+    text: `select sealpost.advance_replays(
+      $1::float8 * interval '1 millisecond', coalesce($2::timestamptz, now()), $3) as taken`,
+    values: [analysisRetentionMs, at, itemsMax],
+  });
+  // Apart: a count of 100,000 that takes too long must not take the step along, for it would the next one, too.
+  await countNextReplay(database, at);
+  return rows[0]!.taken;
+}
+
+async function countNextReplay(database: Pool | ClientBase, at: Date | null): Promise<void> {
+  const { rows } = await database.query<{ id: string | null }>({
+    name: "take_replay_to_count",
+    text: "select sealpost.take_replay_to_count(coalesce($1::timestamptz, now())) as id",
+    values: [at],
+  });
+  const [turn] = rows;
+  if (turn === undefined || turn.id === null) return;
+  await database.query({
+    name: "store_count_of_replay",
+    text: "select sealpost.store_count_of_replay($1, coalesce($2::timestamptz, now()))",
+    values: [turn.id, at],
+  });
+}
+
+/** Forgets the one of the replays that ended before the retention which began first. Returns how many: 1, or 0. */
+export async function forgetReplay(pool: Pool, retentionMs: number): Promise<number> {
+  const { rowCount } = await pool.query(
+    `delete from sealpost.replays where id = (
+       select id from sealpost.replays
+       where ended_at < now() - $1::float8 * interval '1 millisecond' order by id limit 1)`,
+    [retentionMs],
+  );
+  return rowCount ?? 0;
+}
+
+type Row = {
+  id: string;
+  status: ReplayStatus;
+  filter: unknown;
+  rate_per_second: number;
+  matched: number;
+  note: string | null;
+  created_by: ActorKind | null;
+  created_by_key_id: string | null;
+  created_by_key: { readonly name: string | null; readonly isStaff: boolean } | null;
+  created_by_viewer: string | null;
+  created_at: Date;
+  ended_at: Date | null;
+  replayed: number;
+  skipped: number;
+  succeeded: number;
+  failed: number;
+};
+
+function fromRow(row: Row): StoredReplay {
+  return {
+    id: row.id,
+    status: row.status,
+    filter: row.filter,
+    ratePerSecond: row.rate_per_second,
+    matched: row.matched,
+    replayed: row.replayed,
+    skipped: row.skipped,
+    succeeded: row.succeeded,
+    failed: row.failed,
+    note: row.note,
+    createdBy: makerOf(row),
+    createdAt: row.created_at,
+    endedAt: row.ended_at,
+  };
+}
+
+/** Nothing of the command line's; version 1.0 wrote no actor, and only where a key was. */
+function makerOf({
+  created_by,
+  created_by_key_id,
+  created_by_key,
+  created_by_viewer,
+}: Row): ReplayMaker | null {
+  if (created_by_key_id === null && created_by !== "staff") return null;
+  return {
+    isStaff: created_by === "staff" || (created_by_key?.isStaff ?? false),
+    keyId: created_by_key_id,
+    name: created_by_key?.name ?? null,
+    viewer: created_by_viewer,
+  };
+}

@@ -1,0 +1,175 @@
+import type { ClientBase, Pool } from "pg";
+import type { MailStatus } from "../base/model/notices.ts";
+import { addConfirmationMail } from "./notice-mails-sql.ts";
+
+export type NoticeRecipient = {
+  readonly id: string;
+  readonly address: string;
+  readonly createdAt: Date;
+  /** Null: the link in the mail has not been followed. */
+  readonly confirmedAt: Date | null;
+  /** The last mail that asked to confirm; null once it is forgotten with the log. */
+  readonly confirmationMail: MailStatus | null;
+};
+
+export type RecipientLimits = {
+  /** Of one account. */
+  readonly recipientsMax: number;
+  /** Mails in a day that ask somebody to confirm: of one account, and to one address by whichever account. */
+  readonly confirmationsOfAccountMax: number;
+  readonly confirmationsToAddressMax: number;
+  /** Adding an address again sends the mail again, but not sooner than this. */
+  readonly confirmationAgainMs: number;
+};
+
+export type Added =
+  | { readonly kind: "added"; readonly recipient: NoticeRecipient }
+  | { readonly kind: "too_many_recipients" | "too_many_confirmations" };
+
+const COLUMNS = `r.id, r.address, r.created_at, r.confirmed_at, (
+  select m.status from sealpost.notice_mails as m where m.recipient_id = r.id and m.batch is null
+  order by m.id desc limit 1) as confirmation_mail`;
+
+type Row = {
+  id: string;
+  address: string;
+  created_at: Date;
+  confirmed_at: Date | null;
+  confirmation_mail: MailStatus | null;
+};
+
+/**
+ * Adds the address, unless it is there, and asks it to confirm, unless it has or was asked a moment ago. Locks the
+ * account's row, so that two requests do not both take the last place. `address`: as judgeMailAddress gives it.
+ */
+export async function addRecipient(
+  client: ClientBase,
+  accountId: string,
+  address: string,
+  limits: RecipientLimits,
+): Promise<Added> {
+  await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
+  const { rows } = await client.query<{
+    known_id: string | null;
+    needs_mail: boolean;
+    recipients: number;
+    of_account: number;
+    to_address: number;
+  }>(
+    `select known.id as known_id,
+       known.confirmed_at is null and not exists (
+         select from sealpost.notice_mails as m where m.recipient_id = known.id and m.batch is null
+           and m.id >= sealpost.uuid_v7_floor(now() - $3::float8 * interval '1 millisecond')) as needs_mail,
+       (select count(*)::integer from sealpost.notice_recipients where account_id = $1) as recipients,
+       count(*) filter (where m.account_id = $1)::integer as of_account,
+       count(*) filter (where lower(m.address) = lower($2))::integer as to_address
+     from (select) as one
+     left join sealpost.notice_recipients as known on known.account_id = $1 and lower(known.address) = lower($2)
+     left join sealpost.notice_mails as m on m.batch is null
+       and m.id >= sealpost.uuid_v7_floor(now() - interval '1 day')
+       and (m.account_id = $1 or lower(m.address) = lower($2))
+     group by known.id, known.confirmed_at`,
+    [accountId, address, limits.confirmationAgainMs],
+  );
+  const { known_id, needs_mail, recipients, of_account, to_address } = rows[0]!;
+  if (known_id === null && recipients >= limits.recipientsMax) return { kind: "too_many_recipients" };
+  if (needs_mail) {
+    const isTooMany =
+      of_account >= limits.confirmationsOfAccountMax || to_address >= limits.confirmationsToAddressMax;
+    if (isTooMany) return { kind: "too_many_confirmations" };
+  }
+  const id = known_id ?? (await insertRecipient(client, accountId, address));
+  if (needs_mail) await addConfirmationMail(client, accountId, id, address);
+  const found = await client.query<Row>(
+    `select ${COLUMNS} from sealpost.notice_recipients as r where id = $1`,
+    [id],
+  );
+  return { kind: "added", recipient: fromRow(found.rows[0]!) };
+}
+
+async function insertRecipient(client: ClientBase, accountId: string, address: string): Promise<string> {
+  const { rows } = await client.query<{ id: string }>(
+    "insert into sealpost.notice_recipients (account_id, address) values ($1, $2) returning id",
+    [accountId, address],
+  );
+  return rows[0]!.id;
+}
+
+/** All of the account, newest first; there are few. */
+export async function listRecipients(pool: Pool, accountId: string): Promise<readonly NoticeRecipient[]> {
+  const { rows } = await pool.query<Row>({
+    name: "list_notice_recipients",
+    text: `select ${COLUMNS} from sealpost.notice_recipients as r where account_id = $1 order by id desc`,
+    values: [accountId],
+  });
+  return rows.map(fromRow);
+}
+
+/** Mails to it that are not being sent yet are not sent. False: the account has no such recipient. */
+export async function removeRecipient(client: ClientBase, accountId: string, id: string): Promise<boolean> {
+  const { rowCount } = await client.query(
+    "delete from sealpost.notice_recipients where account_id = $1 and id = $2",
+    [accountId, id],
+  );
+  if (rowCount === 0) return false;
+  await client.query(
+    `update sealpost.notice_mails set status = 'failed', ended_at = now(), error = 'recipient removed'
+     where recipient_id = $1 and status = 'waiting'`,
+    [id],
+  );
+  return true;
+}
+
+/** What a link asks: whether this address is to get the notices of this account. */
+export type Confirmation = {
+  readonly address: string;
+  readonly accountName: string;
+  readonly isConfirmed: boolean;
+};
+
+/** Null: no link like this was sent, or it has expired, or its recipient was removed, or its account has moved. */
+export async function findConfirmation(pool: Pool, tokenDigest: Buffer): Promise<Confirmation | null> {
+  const { rows } = await pool.query<Confirmation>({
+    name: "find_confirmation",
+    text: `select r.address, a.name as "accountName", r.confirmed_at is not null as "isConfirmed"
+      from sealpost.notice_recipients as r join sealpost.accounts as a on a.id = r.account_id
+      where r.token_digest = $1 and r.token_expires_at > now() and a.moved_to is null`,
+    values: [tokenDigest],
+  });
+  return rows[0] ?? null;
+}
+
+/** Null as above. Confirming again changes nothing. */
+export async function confirmRecipient(pool: Pool, tokenDigest: Buffer): Promise<Confirmation | null> {
+  const { rows } = await pool.query<Confirmation>(
+    `update sealpost.notice_recipients as r set confirmed_at = coalesce(r.confirmed_at, now())
+     from sealpost.accounts as a
+     where a.id = r.account_id and r.token_digest = $1 and r.token_expires_at > now() and a.moved_to is null
+     returning r.address, a.name as "accountName", true as "isConfirmed"`,
+    [tokenDigest],
+  );
+  return rows[0] ?? null;
+}
+
+/** Forgets addresses that were not confirmed while they could be. Returns how many. */
+export async function forgetUnconfirmed(pool: Pool, keptMs: number, rowsMax: number): Promise<number> {
+  const { rowCount } = await pool.query(
+    `delete from sealpost.notice_recipients where id in (
+       select id from sealpost.notice_recipients
+       where confirmed_at is null
+         and greatest(token_expires_at, created_at + $1::float8 * interval '1 millisecond') < now()
+       limit $2)`,
+    [keptMs, rowsMax],
+  );
+  return rowCount ?? 0;
+}
+
+function fromRow(row: Row): NoticeRecipient {
+  return {
+    id: row.id,
+    address: row.address,
+    createdAt: row.created_at,
+    confirmedAt: row.confirmed_at,
+    confirmationMail: row.confirmation_mail,
+  };
+}

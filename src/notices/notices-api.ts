@@ -1,0 +1,319 @@
+import type { Pool } from "pg";
+import { z } from "zod";
+import { id, time, timeTextOrNull } from "../api/fields.ts";
+import { read, write } from "../api/operations.ts";
+import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../base/model/formats.ts";
+import { cutPage } from "../base/model/list-page.ts";
+import {
+  FAILING_REASONS,
+  MAIL_STATUSES,
+  meaningOfMailStatus,
+  NOTICE_KINDS,
+  NOTICE_TEXTS,
+  type NoticeContent,
+  type NoticeKind,
+} from "../base/model/notices.ts";
+import { isoTime } from "../base/model/time.ts";
+import { findNameFault } from "../egress/rules/host-name.ts";
+import type { Operation } from "../http/operation.ts";
+import { emptyResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
+import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
+import { invalidRequest, Problem } from "../http/problems.ts";
+import {
+  addRecipient,
+  listRecipients,
+  type NoticeRecipient,
+  type RecipientLimits,
+  removeRecipient,
+} from "./notice-recipients-sql.ts";
+import { noticeText } from "./notice-text.ts";
+import { listNotices, type StoredNotice } from "./notices-sql.ts";
+
+const meanings = NOTICE_KINDS.map((kind) => `\`${kind}\`: ${NOTICE_TEXTS[kind].meaning}`).join("; ");
+
+const noticeKind = z.enum(NOTICE_KINDS).describe(`What happened. ${meanings}.`);
+
+const mailStatus = z
+  .enum(MAIL_STATUSES)
+  .describe(MAIL_STATUSES.map((status) => `\`${status}\`: ${meaningOfMailStatus(status)}`).join("; "));
+
+const url = z.string().describe("The endpoint at that time.");
+
+const details = {
+  "endpoint.failing": z.object({
+    url,
+    reason: z
+      .enum(FAILING_REASONS)
+      .describe(
+        "`no_success`: none for an hour, and at least 10 attempts failed; `abandoned`: deliveries were.",
+      ),
+    since: time
+      .nullable()
+      .describe("The first failed attempt after the last success; null: one has succeeded since."),
+    failed_attempts: z.int().describe("Since then."),
+    abandoned: z.int().describe("Deliveries abandoned since the last such notice."),
+    error_code: z.string().nullable().describe("Of the last attempt that failed."),
+  }),
+  "endpoint.recovered": z.object({
+    url,
+    succeeded_at: time.describe("When a webhook was accepted."),
+    to_replay: z
+      .int()
+      .describe("Abandoned deliveries to the endpoint that can be replayed; at most 10,000 are counted."),
+  }),
+  "secret.expiring": z.object({
+    rotated_at: time,
+    expires_at: time.describe("From then on only the new secret signs."),
+  }),
+  "certificate.expiring": z.object({
+    host: z.string().describe("Of the endpoint; with its port unless that is 443."),
+    expires_at: time,
+  }),
+} as const satisfies Record<NoticeKind, z.ZodObject>;
+
+const common = {
+  id,
+  created_at: time,
+  title: z.string().describe("For people, as in the mail's subject."),
+  message: z.string().describe("What happened, for people."),
+  remedy: z.string().describe("What to do about it, for people."),
+  mails: z
+    .array(
+      z.object({
+        address: z.string(),
+        status: mailStatus,
+        ended_at: time.nullable().describe("When it was sent or given up; null: neither yet."),
+      }),
+    )
+    .describe("Who was told by mail. Empty: nobody, or not yet."),
+};
+
+const notices = NOTICE_KINDS.map((kind) =>
+  z.object({ ...common, kind: z.literal(kind), details: details[kind] }),
+) as unknown as readonly [NoticeShape, ...NoticeShape[]];
+
+type NoticeShape = {
+  [Kind in NoticeKind]: z.ZodObject<
+    typeof common & { kind: z.ZodLiteral<Kind>; details: (typeof details)[Kind] }
+  >;
+}[NoticeKind];
+
+const Notice = z
+  .discriminatedUnion("kind", notices)
+  .meta({ id: "Notice", description: "Something that happened to the account's endpoint." });
+
+function noticeBody(notice: StoredNotice): z.output<typeof Notice> {
+  const mails = notice.mails.map(({ address, status, endedAtMs }) => ({
+    address,
+    status,
+    ended_at: timeTextOrNull(endedAtMs),
+  }));
+  return {
+    id: notice.id,
+    created_at: isoTime(notice.createdAtMs),
+    ...noticeText(notice),
+    ...contentBody(notice),
+    mails,
+  } as z.output<typeof Notice>;
+}
+
+function contentBody(notice: NoticeContent) {
+  switch (notice.kind) {
+    case "endpoint.failing": {
+      const { url, reason, sinceMs, failedAttempts, abandoned, errorCode } = notice.details;
+      const since = timeTextOrNull(sinceMs);
+      const counts = { failed_attempts: failedAttempts, abandoned };
+      return { kind: notice.kind, details: { url, reason, since, ...counts, error_code: errorCode } };
+    }
+    case "endpoint.recovered": {
+      const { url, succeededAtMs, toReplay } = notice.details;
+      return {
+        kind: notice.kind,
+        details: { url, succeeded_at: isoTime(succeededAtMs), to_replay: toReplay },
+      };
+    }
+    case "secret.expiring": {
+      const { rotatedAtMs, expiresAtMs } = notice.details;
+      return {
+        kind: notice.kind,
+        details: { rotated_at: isoTime(rotatedAtMs), expires_at: isoTime(expiresAtMs) },
+      };
+    }
+    case "certificate.expiring": {
+      const { host, expiresAtMs } = notice.details;
+      return { kind: notice.kind, details: { host, expires_at: isoTime(expiresAtMs) } };
+    }
+    default:
+      throw new Error(`unknown kind of notice: ${JSON.stringify(notice satisfies never)}`);
+  }
+}
+
+const Recipient = z
+  .object({
+    id,
+    address: z.string(),
+    status: z
+      .enum(["unconfirmed", "confirmed"])
+      .describe(
+        "Notices are sent to confirmed addresses only. One that stays unconfirmed for 7 days is removed.",
+      ),
+    confirmation_mail: mailStatus.nullable().meta({
+      description: "The last mail that asked to confirm; null: forgotten since.",
+    }),
+    created_at: time,
+    confirmed_at: time.nullable(),
+  })
+  .meta({ id: "NoticeRecipient", description: "An address that gets the account's notices by mail." });
+
+function recipientBody(recipient: NoticeRecipient): z.output<typeof Recipient> {
+  const { confirmedAt } = recipient;
+  return {
+    id: recipient.id,
+    address: recipient.address,
+    status: confirmedAt === null ? "unconfirmed" : "confirmed",
+    confirmation_mail: recipient.confirmationMail,
+    created_at: recipient.createdAt.toISOString(),
+    confirmed_at: confirmedAt?.toISOString() ?? null,
+  };
+}
+
+const tag = "Notices";
+const path = "/v1/webhooks/notices";
+
+/** Mails to addresses that have not agreed to any are few: nobody may have us write to strangers. */
+const LIMITS: RecipientLimits = {
+  recipientsMax: 10,
+  confirmationsOfAccountMax: 20,
+  confirmationsToAddressMax: 5,
+  confirmationAgainMs: 600_000,
+};
+/** Said to whoever has asked for too many of those mails in a day. */
+const ASK_AGAIN_AFTER_SECONDS = 3_600;
+
+const NewRecipient = z.strictObject({
+  address: z
+    .string()
+    .max(MAIL_ADDRESS_CHARS_MAX)
+    .meta({ description: "A plain e-mail address, ASCII only.", example: "webhooks@example.com" }),
+});
+
+export type NoticeDependencies = {
+  readonly pool: Pool;
+  /** Whether this installation has a mail server for notices. */
+  readonly sendsMail: boolean;
+};
+
+/** What happened to the endpoint, and who is told of it by mail. */
+export function noticeOperations({ pool, sendsMail }: NoticeDependencies): readonly Operation[] {
+  const cursors = createCursors(id);
+  const recipientPage = createCursors(id);
+  return [
+    read({
+      key: "webhooks.notices.list",
+      tag,
+      summary: "List notices",
+      description:
+        "What happened to the account's endpoint, newest first, whether or not somebody was told by mail. Notices " +
+        "are kept as long as the delivery log. Deliveries with their own `webhook_url` are not watched.",
+      method: "GET",
+      path,
+      scope: "webhooks:read",
+      isOfAccount: true,
+      query: z.strictObject({ ...pageQuery, kind: noticeKind.optional() }),
+      response: jsonResponse(200, pageOf(Notice), totalCappedHeader),
+      handle: async ({ accountId, query: { cursor, limit, kind } }) => {
+        const filter = [accountId, kind ?? null];
+        const page = await listNotices(pool, accountId, kind ?? null, cursors.read(cursor, filter), limit);
+        return { body: cursors.pageBody(page, filter, noticeBody), headers: totalHeaders(page) };
+      },
+    }),
+    read({
+      key: "webhooks.notices.recipients.list",
+      tag,
+      summary: "List recipients",
+      description:
+        "The addresses that get the account's notices by mail, newest first; at most 10. `sends_mail` is false where " +
+        "this installation has no mail server: then notices are only in the list.",
+      method: "GET",
+      path: `${path}/recipients`,
+      scope: "webhooks:read",
+      isOfAccount: true,
+      query: z.strictObject(pageQuery),
+      response: jsonResponse(
+        200,
+        pageOf(Recipient).extend({ sends_mail: z.boolean().describe("Whether mails are sent at all.") }),
+      ),
+      handle: async ({ accountId, query: { cursor, limit } }) => {
+        const belowId = recipientPage.read(cursor, accountId);
+        const all = await listRecipients(pool, accountId);
+        const rest = belowId === null ? all : all.filter((one) => one.id < belowId);
+        const page = { ...cutPage(rest, limit, (one) => one.id), total: all.length };
+        const body = recipientPage.pageBody(page, accountId, recipientBody);
+        return { body: { ...body, sends_mail: sendsMail } };
+      },
+    }),
+    write({
+      key: "webhooks.notices.recipients.add",
+      tag,
+      summary: "Add a recipient",
+      description:
+        "Sends the address a mail with a link that confirms it, good for 7 days; from then on it gets at most one " +
+        "mail an hour for each kind of notice. Adding an address again returns it and, unless it is confirmed or " +
+        "was asked within 10 minutes, asks it again. An account can have 20 such mails sent in a day, and 5 to one " +
+        "address; then 429.",
+      method: "POST",
+      path: `${path}/recipients`,
+      scope: "webhooks:write",
+      isOfAccount: true,
+      risk: "reversible",
+      mode: "async",
+      idempotency: "key_required",
+      body: jsonBody(NewRecipient),
+      // The address is a person's, and the log outlives its recipient: enough of it to be recognised.
+      audit: (_, { body: { id: recipient_id, address } }) => ({
+        recipient_id,
+        address: maskMailAddress(address),
+      }),
+      response: jsonResponse(202, Recipient),
+      errors: ["too_many_recipients", "mail_not_configured"],
+      handle: async ({ accountId, body, problem }, tx) => {
+        if (!sendsMail) throw problem("mail_not_configured");
+        const judged = judgeMailAddress(body.address);
+        if (!judged.isAllowed) throw invalidRequest("body.address", judged.message);
+        const fault = findNameFault(judged.address.slice(judged.address.lastIndexOf("@") + 1));
+        if (fault !== null) throw invalidRequest("body.address", `What follows the @ ${fault.what}.`);
+        const added = await addRecipient(tx, accountId, judged.address, LIMITS);
+        switch (added.kind) {
+          case "added":
+            return { body: recipientBody(added.recipient) };
+          case "too_many_recipients":
+            throw problem("too_many_recipients");
+          case "too_many_confirmations":
+            throw new Problem("rate_limited", {
+              headers: { "retry-after": String(ASK_AGAIN_AFTER_SECONDS) },
+            });
+        }
+      },
+    }),
+    write({
+      key: "webhooks.notices.recipients.remove",
+      tag,
+      summary: "Remove a recipient",
+      description: "The address gets no more mails, but for one that is being sent now.",
+      method: "DELETE",
+      path: `${path}/recipients/{recipient_id}`,
+      scope: "webhooks:write",
+      isOfAccount: true,
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      params: z.strictObject({ recipient_id: id }),
+      audit: ({ params }) => ({ recipient_id: params.recipient_id }),
+      response: emptyResponse(),
+      errors: ["not_found"],
+      handle: async ({ accountId, params, problem }, tx) => {
+        if (!(await removeRecipient(tx, accountId, params.recipient_id))) throw problem("not_found");
+      },
+    }),
+  ];
+}

@@ -1,0 +1,126 @@
+import type { ClientBase, Pool } from "pg";
+import { createdAtMs } from "../base/database/partitions.ts";
+import { type CappedPage, cappedTotal, cutPage, LOOKED_AT_MAX } from "../base/model/list-page.ts";
+import type { MailStatus, NoticeContent, NoticeKind } from "../base/model/notices.ts";
+
+export type NewNotice = NoticeContent & {
+  readonly accountId: string;
+  /** What it is about, within its kind: it is told once. */
+  readonly subject: string;
+};
+
+/** False: it was told before. */
+export async function addNotice(database: ClientBase | Pool, notice: NewNotice): Promise<boolean> {
+  const { rowCount } = await database.query({
+    name: "add_notice",
+    text: `insert into sealpost.notices (account_id, kind, subject, details) values ($1, $2, $3, $4)
+      on conflict (account_id, kind, subject) do nothing`,
+    values: [notice.accountId, notice.kind, notice.subject, JSON.stringify(notice.details)],
+  });
+  return rowCount === 1;
+}
+
+export type ExpiringSecret = {
+  readonly accountId: string;
+  readonly secretId: string;
+  readonly rotatedAtMs: number;
+  readonly expiresAtMs: number;
+  /** The database's time. */
+  readonly nowMs: number;
+};
+
+/** Rotated secrets that expire within `withinMs` and that nobody was told of, the first to expire first. */
+export async function findExpiringSecrets(
+  pool: Pool,
+  withinMs: number,
+  rowsMax: number,
+): Promise<readonly ExpiringSecret[]> {
+  const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::float8`;
+  const { rows } = await pool.query<ExpiringSecret>({
+    name: "find_expiring_secrets",
+    text: `select old.account_id as "accountId", old.id as "secretId", ${ms("current.created_at")} as "rotatedAtMs",
+        ${ms("old.expires_at")} as "expiresAtMs", ${ms("now()")} as "nowMs"
+      from sealpost.signing_secrets as old
+      join sealpost.signing_secrets as current
+        on current.account_id = old.account_id and current.expires_at is null
+      where old.expires_at > now() and old.expires_at <= now() + $1::float8 * interval '1 millisecond'
+        and not exists (
+          select from sealpost.notices as n
+          where n.account_id = old.account_id and n.kind = 'secret.expiring' and n.subject = old.id::text)
+      order by old.expires_at
+      limit $2`,
+    values: [withinMs, rowsMax],
+  });
+  return rows;
+}
+
+/** A mail that a notice was told by. */
+export type NoticeMail = {
+  readonly address: string;
+  readonly status: MailStatus;
+  /** When it was sent, or given up; ms since the epoch; null: neither yet. */
+  readonly endedAtMs: number | null;
+};
+
+export type StoredNotice = NoticeContent & {
+  readonly id: string;
+  readonly createdAtMs: number;
+  readonly mails: readonly NoticeMail[];
+};
+
+/** The account's notices, newest first. @param kind null: all @param belowId null: from the newest */
+export async function listNotices(
+  pool: Pool,
+  accountId: string,
+  kind: NoticeKind | null,
+  belowId: string | null,
+  limit: number,
+): Promise<CappedPage<StoredNotice>> {
+  const { rows } = await pool.query<Omit<StoredNotice, "createdAtMs"> & { total: number }>({
+    name: "list_notices",
+    text: `
+      with counted as (
+        select count(*)::integer as total from (
+          select from sealpost.notices where account_id = $1 and ($2::text is null or kind = $2)
+          limit ${LOOKED_AT_MAX}
+        ) as found
+      ), page as (
+        select id, kind, details, batch from sealpost.notices
+        where account_id = $1 and ($2::text is null or kind = $2) and ($3::uuid is null or id < $3)
+        order by id desc
+        limit $4
+      )
+      select counted.total, page.id, page.kind, page.details, coalesce((
+        select json_agg(json_build_object('address', m.address, 'status', m.status,
+          'endedAtMs', (extract(epoch from m.ended_at) * 1000)::bigint) order by m.address)
+        from sealpost.notice_mails as m where m.batch = page.batch
+      ), '[]') as mails
+      from counted left join page on true
+      order by page.id desc`,
+    values: [accountId, kind, belowId, limit + 1],
+  });
+  const total = rows[0]?.total ?? 0;
+  const found = rows.filter(({ id }) => id !== null);
+  const notices = found.map(
+    ({ total: _, ...row }) => ({ ...row, createdAtMs: createdAtMs(row.id) }) as StoredNotice,
+  );
+  return { ...cutPage(notices, limit, ({ id }) => id), ...cappedTotal(total) };
+}
+
+/** Forgets what is older than the retention: notices, and mails. Returns how many rows went. */
+export async function forgetNotices(pool: Pool, retentionMs: number, rowsMax: number): Promise<number> {
+  const { rows } = await pool.query<{ forgotten: number }>(
+    `with before as (
+       select sealpost.uuid_v7_floor(now() - $1::float8 * interval '1 millisecond') as id
+     ), notices as (
+       delete from sealpost.notices where id in (
+         select n.id from sealpost.notices as n, before where n.id < before.id limit $2) returning 1
+     ), mails as (
+       delete from sealpost.notice_mails where id in (
+         select m.id from sealpost.notice_mails as m, before where m.id < before.id limit $2) returning 1
+     )
+     select ((select count(*) from notices) + (select count(*) from mails))::integer as forgotten`,
+    [retentionMs, rowsMax],
+  );
+  return rows[0]!.forgotten;
+}

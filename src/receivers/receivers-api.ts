@@ -1,0 +1,240 @@
+import { randomUUID } from "node:crypto";
+import type { ClientBase, Pool } from "pg";
+import { z } from "zod";
+import { event, time, timeTextOrNull } from "../api/fields.ts";
+import { callOut, write } from "../api/operations.ts";
+import { writeAuditEntry } from "../base/database/audit-log.ts";
+import { type Counted, createRequestCounter } from "../base/database/rate-limits.ts";
+import { actorOf } from "../base/model/audit.ts";
+import type { EventName } from "../base/model/events.ts";
+import { isoTime } from "../base/model/time.ts";
+import { Published, throwAsProblem } from "../delivery/analyses-api.ts";
+import { findEndpoint } from "../delivery/endpoint-sql.ts";
+import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
+import { exampleAnalysis } from "../delivery/webhook.ts";
+import { judgeTargetUrl } from "../egress/rules/target-url.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import type { Operation } from "../http/operation.ts";
+import { jsonBody, jsonResponse } from "../http/operation-io.ts";
+import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
+import { countedState, type RateLimitPolicy } from "../http/rate-limits.ts";
+import { publishExample } from "../publish/publications-sql.ts";
+import { FAULT_CODES, SEVERITIES } from "./faults.ts";
+import { PROBE_NAMES, VERDICTS } from "./probes.ts";
+import { CHECK_LIMIT_MS, CHECK_VERDICTS, type CheckReceiver, type ReceiverReport } from "./receiver-check.ts";
+
+export type PublishedTestEvent = { readonly analysisId: string; readonly deliveryId: string };
+
+/**
+ * Publishes an example for the account's endpoint in the caller's transaction: an analysis like any other, readable,
+ * in the log, and replayable.
+ *
+ * @param newId gives a new UUID
+ */
+async function publishTestEvent(
+  client: ClientBase,
+  accountId: string,
+  event: EventName,
+  newId: () => string,
+): Promise<PublishedTestEvent> {
+  const analysisId = `example-${newId()}`;
+  const analysis = exampleAnalysis(event, analysisId);
+  const [deliveryId] = await publishExample(client, { accountId, analysis, webhookUrl: null });
+  if (deliveryId === undefined) throw new Error("publishing one example gave no delivery");
+  return { analysisId, deliveryId };
+}
+
+const probeName = z.enum(PROBE_NAMES);
+
+const Fault = z
+  .object({
+    code: z.enum(FAULT_CODES),
+    severity: z
+      .enum(SEVERITIES)
+      .describe(
+        "`danger`: it accepts forgeries; `fault`: webhooks get lost; `warning`: everything still arrives.",
+      ),
+    message: z.string().describe("What the receiver does wrong."),
+    remedy: z.string().describe("How to fix it."),
+    probes: z.array(probeName).describe("Those that showed it; empty if it was seen otherwise."),
+  })
+  .meta({ id: "ReceiverFault", description: "A fault of a receiver that its owner should fix." });
+
+const Probe = z
+  .object({
+    name: probeName,
+    sent: z.string(),
+    expected: z.enum(["2xx", "not 2xx"]),
+    got: z.string().describe("The status, or why there is none; both if the probe has two POSTs."),
+    duration_ms: z.int(),
+    verdict: z.enum(VERDICTS).describe("`not_judged`: the response says nothing about this."),
+    explanation: z.string().describe("The verdict in a sentence."),
+  })
+  .meta({
+    id: "ReceiverProbe",
+    description: "What was sent, what a correct receiver responds, and what this one did.",
+  });
+
+const Connection = z.object({
+  protocol: z.literal("HTTP/1.1"),
+  tls_version: z.string().nullable(),
+  remote_address: z.string().nullable(),
+  certificate_ends_at: time.nullable(),
+  certificate_days_left: z.int().nullable(),
+  slowest_answer_ms: z.int().nullable(),
+});
+
+export const ReceiverCheck = z
+  .object({
+    url: z.string(),
+    checked_at: time,
+    duration_ms: z.int(),
+    verdict: z
+      .enum(CHECK_VERDICTS)
+      .describe("`dangerous`: it accepts forgeries; `faulty`: webhooks get lost; `right`: neither."),
+    faults: z.array(Fault).describe("Most severe first; empty for a correct receiver."),
+    accepts_secrets: z
+      .object({ current: z.boolean().nullable(), previous: z.boolean().nullable() })
+      .describe(
+        "Which of the account's signing secrets it accepts: during a rotation, whether it has the new one yet. Null: " +
+          "there is no such secret, or its responses do not tell.",
+      ),
+    connection: Connection.describe("Null: there was no connection, or it did not show this."),
+    probes: z.array(Probe),
+  })
+  .meta({ id: "ReceiverCheck", description: "What a receiver does right and wrong, as probes have shown." });
+
+/** @param atMs when it was checked, milliseconds since the epoch */
+export function receiverCheckBody(
+  url: string,
+  atMs: number,
+  { verdict, faults, probes, acceptedSecrets, connection, durationMs }: ReceiverReport,
+): z.output<typeof ReceiverCheck> {
+  return {
+    url,
+    checked_at: isoTime(atMs),
+    duration_ms: durationMs,
+    verdict,
+    faults: faults.map((fault) => ({ ...fault, probes: [...fault.probes] })),
+    accepts_secrets: acceptedSecrets,
+    connection: {
+      protocol: "HTTP/1.1",
+      tls_version: connection.tlsVersion,
+      remote_address: connection.remoteAddress,
+      certificate_ends_at: timeTextOrNull(connection.certificateEndsAt?.getTime() ?? null),
+      certificate_days_left: connection.certificateDaysLeft,
+      slowest_answer_ms: connection.slowestAnswerMs,
+    },
+    probes: probes.map(({ durationMs: duration_ms, ...probe }) => ({ ...probe, duration_ms })),
+  };
+}
+
+const tag = "Endpoint";
+const path = "/v1/webhooks/endpoint";
+
+/** The check sends up to 18 POSTs to a URL that the caller chose: unlimited, it could be abused for floods. */
+export const CHECK_POLICY: RateLimitPolicy = { name: "check", requestsMax: 1, windowSeconds: 60 };
+
+const TestEvent = z.strictObject({ event: event.default("analysis.succeeded") });
+
+export type ReceiverDependencies = {
+  readonly pool: Pool;
+  /** Opens and seals signing secrets: 32 bytes. */
+  readonly secretsKey: Uint8Array;
+  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  /** Sends probes to a receiver. */
+  readonly checkReceiver: CheckReceiver;
+  /** How often one account may have that done. */
+  readonly checkPolicy: RateLimitPolicy;
+};
+
+/** For building a receiver: an example event, and a check of the receiver. */
+export function receiverOperations({
+  pool,
+  secretsKey,
+  unsafeAllowedTargets,
+  checkReceiver,
+  checkPolicy,
+}: ReceiverDependencies): readonly Operation[] {
+  const countCheck = createRequestCounter(pool);
+  return [
+    write({
+      key: "webhooks.endpoint.test",
+      tag,
+      summary: "Send a test event",
+      description:
+        "Publishes an example event and delivers it to the endpoint like any other: signed, retried, in the log, " +
+        "and with a readable analysis. Its `data.example` is true. 404 while no endpoint is set.",
+      method: "POST",
+      path: `${path}/test`,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "async",
+      idempotency: "key_required",
+      body: jsonBody(TestEvent, { isOptional: true }),
+      audit: ({ body }, result) => ({ event: body.event, ...result.body }),
+      response: jsonResponse(202, Published),
+      errors: ["not_found"],
+      handle: async ({ accountId, body, problem }, tx) => {
+        if ((await findEndpoint(tx, accountId)) === null) throw problem("not_found");
+        const publishing = publishTestEvent(tx, accountId, body.event, randomUUID);
+        // The account may be moved just now.
+        const { analysisId, deliveryId } = await publishing.catch(throwAsProblem);
+        return { body: { analysis_id: analysisId, delivery_id: deliveryId } };
+      },
+    }),
+    callOut({
+      key: "webhooks.endpoint.check",
+      tag,
+      summary: "Check the receiver",
+      description:
+        "Checks that the endpoint's receiver accepts genuine webhooks and rejects forged ones: sends 14 probes and " +
+        "up to 3 trials of the secret, marked with `sealpost-probe: 1`, within 20 seconds and reports what the " +
+        "receiver gets wrong, accepted forgeries first, and during a rotation which of the two secrets it accepts. " +
+        "Once a minute per account; a 429 carries the RateLimit headers of this limit. 404 while no endpoint is set.",
+      method: "POST",
+      path: `${path}/check`,
+      scope: "webhooks:write",
+      risk: "reversible",
+      mode: "sync",
+      idempotency: "key_required",
+      callsOut: { deadlineMs: CHECK_LIMIT_MS },
+      audit: { elsewhere: "the handler writes its row before the first probe, so that no crash hides one" },
+      response: jsonResponse(200, ReceiverCheck),
+      errors: ["not_found", "target_refused"],
+      handle: async ({ accountId, caller, requestId, problem }) => {
+        const endpoint = await findEndpoint(pool, accountId);
+        if (endpoint === null) throw problem("not_found");
+        const judged = judgeTargetUrl(endpoint.url, { unsafeAllowedTargets });
+        if (judged.verdict === "refuse") {
+          throw problem("target_refused", [{ path: "endpoint.url", message: judged.message }]);
+        }
+        const secrets = await findSigningSecrets(pool, accountId, secretsKey);
+        await refuseTooMany(checkPolicy, countCheck(`check:${accountId}`, checkPolicy));
+        const at = await writeAuditEntry(pool, {
+          accountId,
+          actor: actorOf(caller),
+          requestId,
+          operationKey: "webhooks.endpoint.check",
+          details: { url: judged.href },
+        });
+        const receiver = {
+          url: judged.url,
+          secrets: secrets.map(({ secret }) => secret),
+          atMs: at.getTime(),
+        };
+        return { body: receiverCheckBody(judged.href, at.getTime(), await checkReceiver(receiver)) };
+      },
+    }),
+  ];
+}
+
+/** Fails closed: without a count nothing is sent. */
+async function refuseTooMany(policy: RateLimitPolicy, counting: Promise<Counted>): Promise<void> {
+  const counted = await counting.catch((cause: unknown) => {
+    throw new TemporarilyUnavailable("the check could not be counted", { cause });
+  });
+  const { isAllowed, resetSeconds, headers } = countedState(policy, counted);
+  if (isAllowed) return;
+  throw new Problem("rate_limited", { headers: { ...headers, "retry-after": String(resetSeconds) } });
+}

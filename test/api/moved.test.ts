@@ -1,0 +1,82 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { moveAccount } from "../../src/cells/move-account.ts";
+import { createTestCells, TARGET_KEY, type TestCells } from "../support/cells.ts";
+import { type Asked, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+
+let cells: TestCells;
+let source: TestApi;
+let target: TestApi;
+let account: TestAccount;
+
+beforeAll(async () => {
+  cells = await createTestCells();
+  source = await startTestApi(cells.source);
+  target = await startTestApi(cells.target, { SECRETS_KEY: TARGET_KEY.toString("base64") });
+});
+afterAll(async () => {
+  await source.close();
+  await target.close();
+  await cells.drop();
+});
+beforeEach(async () => {
+  account = await source.newAccount();
+});
+
+const analysis = (id: string) => ({ analysis: { id, status: "succeeded" } });
+
+function publish(api: TestApi, id: string, idempotencyKey: string): Promise<Asked> {
+  return api.ask("POST", "/v1/analyses", { key: account.ownKey, body: analysis(id), idempotencyKey });
+}
+
+describe("at the source of a move", () => {
+  it("a write is 409 account_moved and names the cell, even one that was answered; reads go on", async () => {
+    const published = await publish(source, "a", "k-a");
+    const rotate = { key: account.ownKey, body: {}, idempotencyKey: "k-r" };
+    const rotated = await source.ask("POST", "/v1/webhooks/signing-secret/rotate", rotate);
+    await moveAccount(cells.move(account.accountId));
+
+    const moved = {
+      code: "account_moved",
+      status: 409,
+      errors: [{ path: "account", message: 'The account is in the cell "c2".' }],
+    };
+    expect((await publish(source, "a", "k-a")).body).toMatchObject(moved);
+    expect((await publish(source, "b", "k-b")).body).toMatchObject(moved);
+    expect((await source.ask("POST", "/v1/webhooks/signing-secret/rotate", rotate)).body).toMatchObject(
+      moved,
+    );
+    for (const path of [
+      "/v1/analyses/a",
+      "/v1/webhooks/deliveries",
+      "/v1/webhooks/signing-secret",
+      "/v1/audit",
+    ]) {
+      expect((await source.ask("GET", path, { key: account.ownKey })).status, path).toBe(200);
+    }
+
+    const again = await publish(target, "a", "k-a");
+    expect([again.status, again.body]).toEqual([202, published.body]);
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+    expect((await publish(target, "a", "k-another")).body).toEqual(published.body);
+    expect((await target.ask("POST", "/v1/webhooks/signing-secret/rotate", rotate)).bytes).toEqual(
+      rotated.bytes,
+    );
+    const page = await target.ask("GET", "/v1/webhooks/deliveries", { key: account.ownKey });
+    expect(page.body).toMatchObject({ total: 1, items: [{ analysis_id: "a" }] });
+  });
+
+  it("a batch goes on without the accounts that have moved", async () => {
+    await moveAccount(cells.move(account.accountId));
+    const other = await source.newAccount();
+    const answers = await Promise.all(
+      [other.ownKey, account.ownKey, other.ownKey].map((key, n) =>
+        source.ask("POST", "/v1/analyses", { key, body: analysis(`batch-${n}`) }),
+      ),
+    );
+    expect(answers.map(({ status }) => status)).toEqual([202, 409, 202]);
+  });
+
+  it("an account that is not there yet at the target is unknown", async () => {
+    expect((await publish(target, "a", "k-a")).status).toBe(401);
+  });
+});

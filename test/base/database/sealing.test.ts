@@ -1,0 +1,77 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createAccount } from "../../../src/accounts/accounts-sql.ts";
+import { isSecretsKey, keepSecretsKey } from "../../../src/base/database/sealing.ts";
+import { rotateSigningSecret } from "../../../src/delivery/signing-secrets-sql.ts";
+import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
+import { begin, countRows, untilSomebodyWaits } from "../../support/installation.ts";
+
+const RIGHT = Buffer.alloc(32, 1);
+const WRONG = Buffer.alloc(32, 2);
+
+let database: TestDatabase;
+beforeEach(async () => {
+  database = await createTestDatabase();
+});
+afterEach(() => database.drop());
+
+const make = (key: Uint8Array) => createAccount(database.pool, "One", key);
+const isRight = (key: Uint8Array) => isSecretsKey(database.pool, key);
+const canary = async (): Promise<string | null> =>
+  (await database.pool.query("select secrets_canary from sealpost.settings")).rows[0].secrets_canary;
+/** As version 1.0 leaves a database. */
+const forgetCanary = () => database.pool.query("update sealpost.settings set secrets_canary = null");
+
+describe("the key of a database's secrets", () => {
+  test("is any while nothing is sealed, and that of the first secret from then on", async () => {
+    for (const key of [RIGHT, WRONG]) {
+      expect(await keepSecretsKey(database.pool, key, { isFirst: false })).toBe(true);
+      expect(await isRight(key)).toBe(true);
+    }
+    expect(await canary()).toBeNull();
+    await make(RIGHT);
+    expect(await canary()).not.toBeNull();
+    expect([await isRight(RIGHT), await isRight(WRONG)]).toEqual([true, false]);
+  });
+
+  test("is the only one that seals, from the first secret on", async () => {
+    const { accountId } = await make(RIGHT);
+    const kept = await canary();
+    await expect(make(WRONG)).rejects.toThrow("SECRETS_KEY is not the key");
+    const rotation = { overlapSeconds: 60, endsPrevious: true };
+    await expect(rotateSigningSecret(database.pool, accountId, rotation, WRONG)).rejects.toThrow(
+      "SECRETS_KEY",
+    );
+    expect(await countRows(database.pool, "signing_secrets")).toBe(1);
+    expect(await countRows(database.pool, "accounts")).toBe(1);
+    expect(await canary()).toBe(kept);
+    await rotateSigningSecret(database.pool, accountId, rotation, RIGHT);
+    expect(await canary()).toBe(kept);
+  });
+
+  test("is one of two that are first at the same moment", async () => {
+    const first = await begin(database.pool);
+    expect(await keepSecretsKey(first.client, RIGHT, { isFirst: true })).toBe(true);
+    const second = make(WRONG);
+    await Promise.race([second.catch(() => undefined), untilSomebodyWaits(database.pool)]);
+    await first.commit();
+    await expect(second).rejects.toThrow("SECRETS_KEY is not the key");
+    expect(await countRows(database.pool, "accounts")).toBe(0);
+    await make(RIGHT);
+  });
+
+  test("is known by the newest secret where there is no canary, and seals one then", async () => {
+    await make(RIGHT);
+    await forgetCanary();
+    expect([await isRight(RIGHT), await isRight(WRONG)]).toEqual([true, false]);
+    expect(await keepSecretsKey(database.pool, WRONG, { isFirst: true })).toBe(false);
+    expect(await canary()).toBeNull();
+    expect(await keepSecretsKey(database.pool, RIGHT, { isFirst: false })).toBe(true);
+    expect(await canary()).not.toBeNull();
+  });
+
+  test("can be looked for before the canary's migration is applied", async () => {
+    await make(RIGHT);
+    await database.pool.query("alter table sealpost.settings drop column secrets_canary");
+    expect([await isRight(RIGHT), await isRight(WRONG)]).toEqual([true, false]);
+  });
+});

@@ -1,0 +1,132 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { keepHouse } from "../../src/app/housekeeping.ts";
+import { readRetention } from "../../src/base/database/cells.ts";
+import { DAY_MS } from "../../src/base/model/time.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { publishAt } from "../support/delivery-rows.ts";
+import {
+  countRows,
+  forgetOpen,
+  insertAccount,
+  insertRow,
+  makePartitionsFrom,
+  rowsOf,
+} from "../support/installation.ts";
+
+const RETENTION = {
+  analysisRetentionMs: 7 * DAY_MS,
+  logRetentionMs: 30 * DAY_MS,
+  auditRetentionMs: 365 * DAY_MS,
+  idempotencyRetentionMs: DAY_MS,
+};
+const PUBLISHED_ON = new Date("2020-03-01T12:00:00Z");
+
+let database: TestDatabase;
+let accountId: string;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  await makePartitionsFrom(database.pool, "2020-03-01", 2);
+});
+afterAll(() => database.drop());
+
+async function keepHouseOn(at: Date | null, signal = new AbortController().signal) {
+  const dropped: string[] = [];
+  const kept: [string, number][] = [];
+  await keepHouse(database.pool, {
+    retention: RETENTION,
+    at,
+    signal,
+    log: {
+      made: () => undefined,
+      dropped: (partition) => dropped.push(partition),
+      kept: (partition, open) => kept.push([partition, open]),
+    },
+  });
+  return { dropped, kept };
+}
+
+const daysLater = (days: number) => new Date(Date.parse("2020-03-01T00:00:00Z") + days * DAY_MS);
+
+describe("keeping house", () => {
+  let openId: string;
+
+  beforeAll(async () => {
+    const ids = await publishAt(database.pool, accountId, PUBLISHED_ON, ["h-1", "h-2"]);
+    openId = ids[0]!;
+    await forgetOpen(database.pool, [ids[1]!]);
+  });
+
+  it("says how long everything is kept here", async () => {
+    await keepHouseOn(new Date(daysLater(1)));
+    expect(await readRetention(database.pool)).toEqual(RETENTION);
+  });
+
+  it("drops nothing before its time", async () => {
+    expect(await keepHouseOn(new Date(daysLater(9).getTime() - 1))).toEqual({ dropped: [], kept: [] });
+  });
+
+  it("keeps a day that still has open deliveries, and says so", async () => {
+    const { dropped, kept } = await keepHouseOn(daysLater(9));
+    expect(kept).toEqual([["bodies_20200301", 1]]);
+    expect(dropped, "its places in the feed go all the same").toEqual(["feed_20200301"]);
+    expect(await countRows(database.pool, "bodies", { delivery_id: openId })).toBe(1);
+  });
+
+  it("drops bodies a day after their analyses may go, and the log when its time is over", async () => {
+    await forgetOpen(database.pool);
+    expect((await keepHouseOn(daysLater(9))).dropped).toEqual(["bodies_20200301"]);
+    expect((await keepHouseOn(new Date(daysLater(31).getTime() - 1))).dropped).toEqual([
+      "bodies_20200302",
+      "feed_20200302",
+    ]);
+    expect((await keepHouseOn(daysLater(31))).dropped).toEqual(["deliveries_20200301", "attempts_20200301"]);
+  });
+
+  it("forgets the analyses of a day with its log, so that their ids mean nothing any more", async () => {
+    expect(await countRows(database.pool, "analyses", { account_id: accountId })).toBe(0);
+  });
+
+  it("goes by the database's clock, and makes what is missing", async () => {
+    expect((await keepHouseOn(null)).dropped).toEqual(["deliveries_20200302", "attempts_20200302"]);
+    const { rows } = await database.pool.query(
+      "select count(*)::integer as n from pg_inherits where inhparent = 'sealpost.bodies'::regclass",
+    );
+    expect(rows[0].n).toBe(16);
+  });
+
+  it("forgets replays with the log that shows what became of them, and never one that is running", async () => {
+    const add = async (status: string, endedDaysAgo: number | null) => {
+      const daysAgo = (days: number) => new Date(Date.now() - days * DAY_MS);
+      const { id } = await insertRow(database.pool, "replays", {
+        account_id: accountId,
+        status,
+        filter: {},
+        rate_per_second: 10,
+        matched: 1,
+        created_at: daysAgo(90),
+        paced_at: daysAgo(0),
+        ended_at: endedDaysAgo === null ? null : daysAgo(endedDaysAgo),
+      });
+      await insertRow(database.pool, "replay_items", {
+        replay_id: id,
+        position: 1,
+        delivery_id: randomUUID(),
+      });
+      return id;
+    };
+    await add("done", 30.01);
+    await add("cancelled", 40);
+    const kept = [await add("done", 29.99), await add("running", null)].sort();
+    await keepHouseOn(null);
+    expect((await rowsOf(database.pool, "replays")).map(({ id }) => id)).toEqual(kept);
+    expect((await rowsOf(database.pool, "replay_items")).map((item) => item.replay_id)).toEqual(kept);
+  });
+
+  it("ends at once when it is asked to", async () => {
+    await makePartitionsFrom(database.pool, "2020-03-01", 2);
+    expect((await keepHouseOn(null, AbortSignal.abort())).dropped).toEqual([]);
+  });
+});

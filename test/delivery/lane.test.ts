@@ -1,0 +1,110 @@
+import { describe, expect, it } from "vitest";
+import {
+  type LaneAnswer,
+  type LaneState,
+  learn,
+  newLaneState,
+  setAnsweredBefore,
+} from "../../src/delivery/lane.ts";
+
+const LIMIT_MAX = 128;
+const SILENT: LaneAnswer = { kind: "silent" };
+const OVERLOADED: LaneAnswer = { kind: "overloaded" };
+
+function answered(firstByteMs: number | null = null): LaneAnswer {
+  return { kind: "answered", firstByteMs };
+}
+
+function laneAfter(...answers: LaneAnswer[]): LaneState {
+  const state = newLaneState();
+  for (const answer of answers) learn(state, answer, state.epoch, LIMIT_MAX);
+  return state;
+}
+
+const answers = (count: number, firstByteMs: number | null = null) =>
+  Array.from({ length: count }, () => answered(firstByteMs));
+
+describe("a lane's limit", () => {
+  it("is one until its receiver has answered, which counts as silent", () => {
+    expect(laneAfter()).toMatchObject({ limit: 1, isSilent: true, hasAnswered: false });
+    expect(laneAfter(SILENT, SILENT)).toMatchObject({ limit: 1, isSilent: true, hasAnswered: false });
+    expect(laneAfter({ kind: "unknown" })).toMatchObject({ limit: 1, isSilent: true, hasAnswered: false });
+  });
+
+  it("is two after the first answer, one more with each, up to the most", () => {
+    expect(laneAfter(...answers(1))).toMatchObject({ limit: 2, isSilent: false, hasAnswered: true });
+    expect(laneAfter(...answers(5)).limit).toBe(6);
+    expect(laneAfter(...answers(127)).limit).toBe(128);
+    expect(laneAfter(...answers(500)).limit).toBe(128);
+  });
+
+  it("is two at once for a receiver that has answered elsewhere", () => {
+    const state = newLaneState();
+    setAnsweredBefore(state);
+    expect(state).toMatchObject({ limit: 2, isSilent: false, hasAnswered: true });
+    learn(state, answered(), 0, LIMIT_MAX);
+    setAnsweredBefore(state);
+    expect(state.limit, "told once more, nothing changes").toBe(3);
+  });
+
+  it("halves with every silence, down to one", () => {
+    const state = laneAfter(...answers(127));
+    for (const limit of [64, 32, 16, 8, 4, 2, 1, 1]) {
+      learn(state, SILENT, 0, LIMIT_MAX);
+      expect(state).toMatchObject({ limit, isSilent: true, hasAnswered: true });
+    }
+    learn(state, answered(), 0, LIMIT_MAX);
+    expect(state).toMatchObject({ limit: 2, isSilent: false });
+  });
+
+  it("halves once for all the 429 and 503 of what was in flight together", () => {
+    const state = laneAfter(...answers(99));
+    expect(state.limit).toBe(100);
+    for (let n = 0; n < 100; n++) learn(state, OVERLOADED, 0, LIMIT_MAX);
+    expect(state).toMatchObject({ limit: 50, epoch: 1, isSilent: false });
+    for (let n = 0; n < 50; n++) learn(state, OVERLOADED, 1, LIMIT_MAX);
+    expect(state).toMatchObject({ limit: 25, epoch: 2 });
+    expect(laneAfter(OVERLOADED, OVERLOADED, OVERLOADED).limit, "never below one").toBe(1);
+  });
+
+  it("halves when answers take ever longer, and not for the jitter of a fast receiver", () => {
+    const steady = laneAfter(...answers(50, 20), ...answers(100, 200));
+    expect(steady.limit, "ten times as long, but only 180 ms").toBe(128);
+    const rising = laneAfter(...answers(50, 20));
+    const before = rising.limit;
+    for (let n = 0; n < 50 && rising.epoch === 0; n++) learn(rising, answered(1_000), 0, LIMIT_MAX);
+    expect(rising.epoch).toBe(1);
+    expect(rising.limit).toBeLessThanOrEqual((before + 10) / 2);
+  });
+
+  it("follows a receiver that does one thing at a time: a few in flight, not a hundred", () => {
+    const state = laneAfter(answered(50));
+    // Each answer takes as long as all that is in flight before it.
+    for (let n = 0; n < 2_000; n++) learn(state, answered(50 * state.limit), state.epoch, LIMIT_MAX);
+    expect(state.limit).toBeLessThanOrEqual(12);
+    expect(state.limit).toBeGreaterThanOrEqual(2);
+  });
+
+  it("rises again for a receiver that has become slower by itself", () => {
+    const state = laneAfter(...answers(200, 20));
+    for (let n = 0; n < 1_000; n++) learn(state, answered(2_000), state.epoch, LIMIT_MAX);
+    expect(state.limit).toBe(128);
+  });
+
+  it("does not rise by the answers of what was in flight when it was halved", () => {
+    const state = laneAfter(...answers(99));
+    learn(state, OVERLOADED, 0, LIMIT_MAX);
+    for (let n = 0; n < 99; n++) learn(state, answered(), 0, LIMIT_MAX);
+    expect(state.limit).toBe(50);
+    learn(state, answered(), 1, LIMIT_MAX);
+    expect(state.limit).toBe(51);
+  });
+
+  it("learns nothing of an answer that nobody knows", () => {
+    expect(() => learn(newLaneState(), { kind: "maybe" } as never, 0, LIMIT_MAX)).toThrow("Unknown answer");
+  });
+
+  it("is not lowered by a receiver that is always slow", () => {
+    expect(laneAfter(...answers(200, 14_000)).limit).toBe(128);
+  });
+});

@@ -1,0 +1,207 @@
+import { randomUUID } from "node:crypto";
+import { beforeEach, describe, expect, it } from "vitest";
+import { lead, promoteDue, sweepStuckJobs } from "../../src/delivery/promote-sql.ts";
+import { recordOutcomes } from "../../src/delivery/record-sql.ts";
+import { attemptOf, claim, claimOne, LEASE_MS, openRow, publishAt } from "../support/delivery-rows.ts";
+import { changeRows, deleteRows, forgetOpen, insertAccount } from "../support/installation.ts";
+import { openForDispatch } from "../support/open.ts";
+import { addJobs, jobIds, lockJobs, takeWakeups } from "../support/wakeup-jobs.ts";
+
+const { database, pool } = await openForDispatch();
+let accountId: string;
+let published = 0;
+
+beforeEach(async () => {
+  await forgetOpen(database.pool);
+  await takeWakeups(database.pool);
+  accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+});
+
+/** From publishing or promoting until the promoter looks again. */
+const WAKE_AFTER_MS = 15_000;
+const T0 = new Date(Date.now() - (Date.now() % 1000));
+const later = (ms: number) => new Date(T0.getTime() + ms);
+const ago = (ms: number) => new Date(Date.now() - ms);
+
+/** Published, and the wake-ups that publishing made already taken. */
+async function publishSome(count: number, webhookUrl: string | null = null): Promise<string[]> {
+  const ids = await publishAt(
+    pool,
+    accountId,
+    T0,
+    Array.from({ length: count }, () => `p-${published++}`),
+    webhookUrl,
+  );
+  await takeWakeups(database.pool);
+  return ids;
+}
+
+async function promote(at: Date, limits: { rows?: number; lane?: number; jobs?: number } = {}) {
+  const { rows } = await pool.query<{ looked: number; woken: number }>(
+    "select looked, woken from sealpost.promote($1, $2, $3, $4)",
+    [at, limits.rows ?? 10_000, limits.lane ?? 1_000, limits.jobs ?? 200],
+  );
+  return rows[0]!;
+}
+
+const wokenAt = async (...given: Parameters<typeof promote>) => {
+  await promote(...given);
+  return (await takeWakeups(database.pool)).ids;
+};
+
+describe("promoting", () => {
+  it("leaves a fresh delivery to the wake-up that publishing made, and then does not trust it", async () => {
+    const [id] = await publishSome(1);
+    expect(await promote(later(WAKE_AFTER_MS - 1))).toEqual({ looked: 0, woken: 0 });
+    expect(await wokenAt(later(WAKE_AFTER_MS))).toEqual([id]);
+    expect((await openRow(pool, id!))!.wake_at).toEqual(later(2 * WAKE_AFTER_MS));
+    expect(await wokenAt(later(2 * WAKE_AFTER_MS - 1))).toEqual([]);
+    expect(await wokenAt(later(2 * WAKE_AFTER_MS))).toEqual([id]);
+  });
+
+  it("wakes a retry when it is due, to the millisecond", async () => {
+    const [id] = await publishSome(1);
+    const delivery = await claimOne(pool, id!, { at: T0 });
+    const dueAtMs = later(3_333).getTime();
+    await recordOutcomes(pool, [attemptOf(delivery, { status: "failed", dueAtMs })]);
+    expect(await wokenAt(later(3_332))).toEqual([]);
+    expect(await wokenAt(later(3_333))).toEqual([id]);
+  });
+
+  it("passes over what is under way, and wakes it when its lease has ended", async () => {
+    const [id] = await publishSome(1);
+    await claimOne(pool, id!, { at: later(10) });
+    expect(await promote(later(WAKE_AFTER_MS))).toEqual({ looked: 0, woken: 0 });
+    expect(await promote(later(10 + LEASE_MS - 1))).toEqual({ looked: 0, woken: 0 });
+    expect(await wokenAt(later(10 + LEASE_MS))).toEqual([id]);
+  });
+
+  it("notices the end of a lease that is shorter than its own patience", async () => {
+    const [id] = await publishSome(1);
+    await claimOne(pool, id!, { at: later(10), leaseMs: 5_100 });
+    expect(await wokenAt(later(5_110))).toEqual([id]);
+  });
+
+  it("puts 50 ids into a job", async () => {
+    const ids = await publishSome(120);
+    expect(await promote(later(WAKE_AFTER_MS))).toEqual({ looked: 120, woken: 120 });
+    const wakeups = await takeWakeups(database.pool);
+    expect(wakeups.jobs).toBe(3);
+    expect(wakeups.ids.sort()).toEqual([...ids].sort());
+  });
+
+  it("gives a lane its share, and looks at the rest of it a second later for every share before", async () => {
+    const flood = await publishSome(25);
+    const other = await publishSome(2, "https://other.example.com/");
+    const at = later(WAKE_AFTER_MS);
+    expect(await promote(at, { lane: 10 })).toEqual({ looked: 27, woken: 12 });
+    const woken = (await takeWakeups(database.pool)).ids;
+    expect(woken.filter((id) => other.includes(id))).toHaveLength(2);
+    const waits = new Map<number, number>();
+    for (const id of flood.filter((one) => !woken.includes(one))) {
+      const waitMs = (await openRow(pool, id))!.wake_at.getTime() - at.getTime();
+      waits.set(waitMs, (waits.get(waitMs) ?? 0) + 1);
+    }
+    expect(waits).toEqual(
+      new Map([
+        [1_000, 10],
+        [2_000, 5],
+      ]),
+    );
+  });
+
+  it("shares a step out in turns, so that no lane stands behind another's thousand", async () => {
+    await publishSome(20);
+    const other = await publishSome(1, "https://other.example.com/");
+    expect((await wokenAt(later(WAKE_AFTER_MS), { lane: 10 })).indexOf(other[0]!)).toBeLessThanOrEqual(1);
+  });
+
+  it("looks at so many rows a step, the longest due first", async () => {
+    const first = await publishSome(3);
+    await database.pool.query("update sealpost.open_deliveries set wake_at = wake_at - interval '1 second'");
+    await publishSome(3, "https://other.example.com/");
+    expect(await promote(later(WAKE_AFTER_MS), { rows: 3 })).toEqual({ looked: 3, woken: 3 });
+    expect((await takeWakeups(database.pool)).ids.sort()).toEqual([...first].sort());
+  });
+
+  it("adds nothing while enough wake-ups wait, and goes on when they have gone", async () => {
+    const [id] = await publishSome(1);
+    await addJobs(database.pool, "deliver", 3);
+    expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 0, woken: 0 });
+    await lockJobs(database.pool);
+    expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 1, woken: 1 });
+    expect((await openRow(pool, id!))!.wake_at).toEqual(later(2 * WAKE_AFTER_MS));
+  });
+
+  it("does not wait for other people's jobs in the same queue", async () => {
+    await publishSome(1);
+    await addJobs(database.pool, "send_invoice", 5);
+    expect(await promote(later(WAKE_AFTER_MS), { jobs: 3 })).toEqual({ looked: 1, woken: 1 });
+  });
+
+  it("by several at once wakes each delivery once", async () => {
+    const ids = await publishSome(300);
+    await Promise.all(Array.from({ length: 4 }, () => promote(later(WAKE_AFTER_MS), { rows: 100 })));
+    const { ids: woken } = await takeWakeups(database.pool);
+    expect(new Set(woken).size).toBe(woken.length);
+    await promote(later(WAKE_AFTER_MS));
+    const rest = (await takeWakeups(database.pool)).ids;
+    expect([...woken, ...rest].sort()).toEqual([...ids].sort());
+  });
+
+  it("stands in nobody's way: a claim of the same rows just misses those", async () => {
+    const ids = await publishSome(50);
+    const [, claimed] = await Promise.all([
+      promote(later(WAKE_AFTER_MS)),
+      claim(pool, ids, { at: later(WAKE_AFTER_MS) }),
+    ]);
+    const woken = new Set((await takeWakeups(database.pool)).ids);
+    // Whoever was missed by one was taken by the other.
+    const leased = new Set(claimed.deliveries.map((delivery) => delivery.deliveryId));
+    expect(ids.filter((id) => !woken.has(id) && !leased.has(id))).toEqual([]);
+  });
+
+  it("says whether there is more", async () => {
+    await publishSome(2);
+    expect(await promoteDue(pool, later(WAKE_AFTER_MS))).toEqual({ looked: 2, woken: 2, isFull: false });
+  });
+});
+
+describe("stuck wake-ups", () => {
+  it("are swept away five minutes after a worker took them, and no others", async () => {
+    await addJobs(database.pool, "deliver", 3);
+    const [stuck, ...others] = await jobIds(database.pool);
+    await lockJobs(database.pool, "5 minutes 1 second", [stuck!]);
+    await lockJobs(database.pool, "4 minutes 50 seconds", [others[0]!]);
+    expect(await sweepStuckJobs(database.pool)).toBe(1);
+    expect(await jobIds(database.pool)).toEqual(others);
+  });
+});
+
+describe("other people's jobs", () => {
+  it("are not swept away, however long they take", async () => {
+    await takeWakeups(database.pool);
+    await addJobs(database.pool, "send_invoice");
+    await lockJobs(database.pool, "1 hour");
+    expect(await sweepStuckJobs(database.pool)).toBe(0);
+  });
+});
+
+describe("leading", () => {
+  it("is one's for a while, as long as one asks again in time", async () => {
+    const [first, second] = [randomUUID(), randomUUID()];
+    expect(await lead(pool, first, 60_000)).toBe(true);
+    expect(await lead(pool, second, 60_000)).toBe(false);
+    expect(await lead(pool, first, 60_000)).toBe(true);
+    // As if its time were up.
+    await changeRows(database.pool, "leader", {}, { until: ago(1) });
+    expect(await lead(pool, second, 60_000)).toBe(true);
+    expect(await lead(pool, first, 60_000)).toBe(false);
+  });
+
+  it("goes to one of many who ask at once", async () => {
+    await deleteRows(database.pool, "leader");
+    const answers = await Promise.all(Array.from({ length: 6 }, () => lead(pool, randomUUID(), 60_000)));
+    expect(answers.filter(Boolean)).toHaveLength(1);
+  });
+});

@@ -1,0 +1,125 @@
+import { EventEmitter, once } from "node:events";
+import { makeWorkerUtils } from "graphile-worker";
+import type { Pool } from "pg";
+import { afterEach, expect, test } from "vitest";
+import type { WaitingDelivery } from "../../src/delivery/lane.ts";
+import { Wakeups } from "../../src/delivery/wakeups.ts";
+import { begin, insertAccount, publish } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
+import { countJobs } from "../support/wakeup-jobs.ts";
+
+const database = await openDatabase();
+
+let running: Wakeups | null = null;
+afterEach(async () => {
+  await running?.stop();
+  running = null;
+});
+
+/** Wakes from now on; what it gives resolves with the deliveries that were woken, once they are `count`. */
+function startWaking(pool: Pool = database.pool): (count: number) => Promise<readonly WaitingDelivery[]> {
+  const woken: WaitingDelivery[] = [];
+  const events = new EventEmitter();
+  running = new Wakeups({
+    pool,
+    wake: async (waiting) => {
+      woken.push(...waiting);
+      events.emit("woken");
+    },
+    onRunnerEnded: () => undefined,
+    random: Math.random,
+  });
+  running.start();
+  return async (count) => {
+    while (woken.length < count) await once(events, "woken");
+    return woken;
+  };
+}
+
+async function listen() {
+  const client = await database.pool.connect();
+  const heard: string[] = [];
+  client.on("notification", ({ payload = "" }) => heard.push(payload));
+  await client.query('listen "jobs:insert"');
+  return {
+    /** What was heard until now: a round trip later everything committed before it is there. */
+    heard: async () => {
+      await client.query("select");
+      return heard;
+    },
+    stop: () => client.release(true),
+  };
+}
+
+test("of transactions that commit at the same moment one tells of its wake-ups, and none waits", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  const listening = await listen();
+  const { client: slow, commit } = await begin(database.pool);
+  const ids = [await publish(slow, accountId, '{"id":"w-1","status":"succeeded"}')];
+  expect(await listening.heard()).toEqual([]);
+  // What happens at its commit, which then takes long.
+  await slow.query("set constraints all immediate");
+  ids.push(await publish(database.pool, accountId, '{"id":"w-2","status":"succeeded"}'));
+  expect(await listening.heard(), "the second leaves it to the first").toEqual([]);
+  await commit();
+  expect(await listening.heard()).toEqual(['{"count":1}']);
+
+  ids.push(await publish(database.pool, accountId, '{"id":"w-3","status":"succeeded"}'));
+  expect(await listening.heard(), "alone, it tells").toHaveLength(2);
+  listening.stop();
+  expect((await startWaking()(3)).map(({ deliveryId }) => deliveryId).sort()).toEqual(ids.sort());
+});
+
+test("finds wake-ups that nobody told of, soon behind others and at the latest with the next poll", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  const mute = await database.pool.connect();
+  await mute.query("begin; select from sealpost.announcing for update");
+  const woken = startWaking();
+  const first = await publish(database.pool, accountId, '{"id":"m-1","status":"succeeded"}');
+  await woken(1);
+  const second = await publish(database.pool, accountId, '{"id":"m-2","status":"succeeded"}');
+  expect((await woken(2)).map(({ deliveryId }) => deliveryId)).toEqual([first, second]);
+  mute.release(true);
+});
+
+test("ignores jobs that somebody made by hand", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  for (const payload of [
+    null,
+    [],
+    { ids: "all" },
+    { ids: ["x", 7, null, "{}", "01a1f7ca-e1a9-4f60-9da2-4fd69a9a3458"], lanes: ["l"] },
+  ]) {
+    await database.pool.query("select graphile_worker.add_job('deliver', $1::json)", [
+      JSON.stringify(payload),
+    ]);
+  }
+  const id = await publish(database.pool, accountId, '{"id":"h-1","status":"succeeded"}');
+  expect((await startWaking()(1)).map(({ deliveryId }) => deliveryId)).toEqual([id]);
+});
+
+test("stops when it is asked to while its runner is still starting", async () => {
+  const ends: unknown[] = [];
+  const wakeups = new Wakeups({
+    pool: database.pool,
+    wake: async () => undefined,
+    onRunnerEnded: (error) => ends.push(error),
+    random: Math.random,
+  });
+  wakeups.start();
+  await wakeups.stop();
+  expect(ends).toEqual([]);
+});
+
+test("goes on after graphile-worker's cleanup of tasks without jobs", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  const woken = startWaking();
+  await publish(database.pool, accountId, '{"id":"w-before","status":"succeeded"}');
+  await woken(1);
+  const graphile = await makeWorkerUtils({ pgPool: database.pool });
+  await expect.poll(() => countJobs(database.pool)).toBe(0);
+  await graphile.cleanup({ tasks: ["GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES", "DELETE_PERMAFAILED_JOBS"] });
+  await graphile.release();
+  await publish(database.pool, accountId, '{"id":"w-after","status":"succeeded"}');
+  expect(await woken(2)).toHaveLength(2);
+});

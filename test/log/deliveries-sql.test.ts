@@ -1,0 +1,80 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { readingFrom } from "../../src/base/database/log-reader.ts";
+import { wholeAccount } from "../../src/base/model/reader.ts";
+import { NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
+import { createListDeliveries, type ListDeliveries } from "../../src/log/delivery-pages-sql.ts";
+import { changeRows, insertAccount, publish } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
+
+const database = await openDatabase();
+let accountId: string;
+let serial = 0;
+
+beforeEach(async () => {
+  accountId = await insertAccount(database.pool);
+});
+
+/** Without a target a delivery is abandoned at once. */
+async function abandoned(): Promise<string> {
+  return await publish(database.pool, accountId, `{"id":"r-${++serial}","status":"succeeded"}`);
+}
+
+describe("the log's list", () => {
+  let listDeliveries: ListDeliveries;
+  beforeEach(() => {
+    listDeliveries = createListDeliveries(readingFrom(database.pool), () => performance.now());
+  });
+
+  it("pages without a row twice or one missed while rows are added", async () => {
+    const ids: string[] = [];
+    for (let i = 0; i < 7; i++) ids.push(await abandoned());
+    const newestFirst = [...ids].sort().reverse();
+    const first = await listDeliveries(wholeAccount(accountId), NO_FILTER, null, 3);
+    expect(first.total).toBe(7);
+    await abandoned();
+    const second = await listDeliveries(wholeAccount(accountId), NO_FILTER, first.next, 3);
+    const third = await listDeliveries(wholeAccount(accountId), NO_FILTER, second.next, 3);
+    const seen = [first, second, third].flatMap((page) => page.items.map(({ id }) => id));
+    expect(seen).toEqual(newestFirst);
+    expect(third.next).toBeNull();
+  });
+
+  it.each([
+    ["status", { status: ["abandoned"] }, 1],
+    ["another status", { status: ["failed"] }, 0],
+    ["all that needs attention", { status: ["failed", "abandoned"] }, 1],
+    ["statuses of which one has no index", { status: ["pending", "abandoned"] }, 2],
+    ["every status", { status: ["pending", "failed", "succeeded", "abandoned"] }, 2],
+    ["reason", { reason: ["no_target", "window_ended"] }, 1],
+    ["another reason", { reason: ["window_ended"] }, 0],
+    ["a reason that the status rules out", { status: ["failed"], reason: ["no_target"] }, 0],
+    ["a status without an index", { status: ["succeeded"] }, 0],
+    ["event", { event: "analysis.failed" }, 1],
+    ["analysis_id", { analysisId: "the-one" }, 1],
+    ["another analysis_id", { analysisId: "the-other" }, 0],
+    ["target host", { targetHost: "hooks.example.com" }, 1],
+    ["another host", { targetHost: "example.com" }, 0],
+    ["created after", { createdAfter: new Date("2020-01-01T00:00:00Z") }, 2],
+    ["created before", { createdBefore: new Date("2020-01-01T00:00:00Z") }, 0],
+    ["error code", { errorCode: "status_500" }, 1],
+    ["status code", { statusCode: 500 }, 1],
+    ["status codes from", { statusCodeMin: 500 }, 1],
+    ["status codes from, above", { statusCodeMin: 501 }, 0],
+    ["status codes to", { statusCodeMax: 500 }, 1],
+    ["status codes to, below", { statusCodeMax: 499 }, 0],
+    ["a replay that there is not", { replayId: "01900000-0000-7000-8000-000000000000" }, 0],
+  ] as const)("filters by %s", async (_, filter, expected) => {
+    await publish(
+      database.pool,
+      accountId,
+      '{"id":"the-one","status":"succeeded"}',
+      "https://HOOKS.example.com:8443/x?y",
+    );
+    const second = await publish(database.pool, accountId, '{"id":"second","status":"failed"}');
+    const last = { last_error_code: "status_500", last_status_code: 500 };
+    await changeRows(database.pool, "deliveries", { id: second }, last);
+    const page = await listDeliveries(wholeAccount(accountId), { ...NO_FILTER, ...filter }, null, 50);
+    expect(page.items).toHaveLength(expected);
+    expect(page.total).toBe(expected);
+  });
+});

@@ -1,0 +1,241 @@
+import { describe, expect, test } from "vitest";
+import { NAMED_ERROR_CODES, outcomeOfErrorCode } from "../../src/base/model/error-codes.ts";
+import { DELIVERY_STATUSES, END_REASONS } from "../../src/base/model/statuses.ts";
+import {
+  type Explainable,
+  explainAttempt,
+  explainDelivery,
+  type KnownBeside,
+} from "../../src/log/explanation.ts";
+
+const WEEK_MS = 7 * 86_400_000;
+const DUE = Date.UTC(2026, 2, 1, 12, 0, 5, 678);
+
+const fresh: Explainable = {
+  // Made at 2026-03-01 12:00:00.000 UTC.
+  id: "019ca945-0a00-7000-8000-000000000000",
+  status: "pending",
+  reason: null,
+  run: 1,
+  attemptsCount: 0,
+  isExample: false,
+  nextAttemptAtMs: DUE,
+  isInFlight: false,
+  isHeld: false,
+  isWaitingForEarlierRun: false,
+  webhookUrl: "https://hooks.example.com/",
+  endpointUrl: null,
+  lastErrorCode: null,
+  lastStatusCode: null,
+};
+const explain = (some: Partial<Explainable>) => explainDelivery({ ...fresh, ...some }, WEEK_MS);
+const failed = { status: "failed", attemptsCount: 1, lastErrorCode: "dns_not_found" } as const;
+
+describe("a delivery in plain words", () => {
+  test.each<[string, Partial<Explainable>, RegExp]>([
+    [
+      "nothing has happened yet",
+      {},
+      /^The event has not been delivered yet\. The attempt is due at 2026-03-01 12:00:05 UTC\.$/,
+    ],
+    [
+      "the first attempt is under way",
+      { isInFlight: true, nextAttemptAtMs: null },
+      /^The event has not been delivered yet\. The attempt is in progress\.$/,
+    ],
+    [
+      "it is a test event",
+      { isExample: true },
+      /^This is a test event; its analysis is an example\. The event has not been delivered yet\. /,
+    ],
+    [
+      "a replay waits for its turn",
+      { run: 2, lastErrorCode: "status_503", attemptsCount: 8 },
+      /^A replay was requested\. The attempt is due at .* UTC\. Before that: The receiver returned 503.*\.$/,
+    ],
+    [
+      "a replay waits for the end of the attempt before it",
+      { run: 2, isInFlight: true, isWaitingForEarlierRun: true, nextAttemptAtMs: null },
+      /^A replay was requested\. It starts when the attempt in progress has ended, and is dropped if .*\.$/,
+    ],
+    [
+      "the last attempt failed",
+      failed,
+      /^The host name .*\. The next attempt is due at 2026-03-01 12:00:05 UTC\. .*\. To retry at once, replay it\.$/,
+    ],
+    [
+      "the next attempt is under way",
+      { ...failed, isInFlight: true, nextAttemptAtMs: null },
+      /The next attempt is in progress\.(?!.*replay)/,
+    ],
+    ["the time of the next attempt is not known", { ...failed, nextAttemptAtMs: null }, /is due shortly\./],
+    [
+      "it has arrived",
+      { status: "succeeded", lastStatusCode: 204, nextAttemptAtMs: null },
+      /^The receiver accepted the event with status 204\. No action is needed\.$/,
+    ],
+    [
+      "all attempts are used up",
+      { status: "abandoned", reason: "attempts_exhausted", lastErrorCode: "status_401", attemptsCount: 8 },
+      /^All attempts failed.*The last attempt: The receiver returned 401.*signature.*until 2026-03-08 12:00:00 UTC/,
+    ],
+    [
+      "the time was over before anything could be sent",
+      { status: "abandoned", reason: "window_ended" },
+      /^The delivery ran out of time.*not the receiver's fault: replay the delivery\. It can be replayed, .* until/,
+    ],
+    [
+      "there was nowhere to go",
+      { status: "abandoned", reason: "no_target" },
+      /^There was no webhook URL.*Configure an endpoint.*until 2026-03-08 12:00:00 UTC/,
+    ],
+    [
+      "the endpoint was removed between two attempts",
+      { status: "abandoned", reason: "no_target", attemptsCount: 3, lastErrorCode: "status_503" },
+      /^The account's endpoint was removed.*The last attempt: The receiver returned 503.*Configure an endpoint/,
+    ],
+    [
+      "the URL breaks a rule",
+      { status: "abandoned", reason: "target_refused", lastErrorCode: "url_not_https" },
+      /^The webhook URL does not start with https/,
+    ],
+    ["the URL breaks some rule", { status: "abandoned", reason: "target_refused" }, /public HTTPS address/],
+    [
+      "it is too late",
+      { status: "abandoned", reason: "analysis_expired" },
+      /no longer kept.*Run the analysis again/,
+    ],
+  ])("%s", (_, some, expected) => {
+    expect(explain(some)).toMatch(expected);
+  });
+
+  describe("of a URL that is at fault", () => {
+    const own = { webhookUrl: "https://hooks.example.com/", endpointUrl: null };
+    const endpoint = { webhookUrl: null, endpointUrl: "https://hooks.example.com/" };
+    const gone = { status: "abandoned", reason: "attempts_exhausted", attemptsCount: 8 } as const;
+
+    test.each(["status_410", "status_301", "status_404", "dns_not_found", "tls_wrong_name"])(
+      "%s: one that came with the request cannot be changed, an endpoint can",
+      (lastErrorCode) => {
+        const stays =
+          /The URL came with the request and cannot be changed: .* publish the result under a new analysis id\./;
+        expect(explain({ ...gone, ...own, lastErrorCode })).toMatch(stays);
+        expect(explain({ ...failed, ...own, lastErrorCode })).toMatch(stays);
+        expect(explain({ ...gone, ...endpoint, lastErrorCode })).not.toMatch(stays);
+        expect(explain({ ...gone, ...own, lastErrorCode })).toMatch(
+          /It can be replayed, and its analysis read, until/,
+        );
+      },
+    );
+
+    test.each(["status_503", "connect_timeout", "response_timeout"])(
+      "%s is not the URL's fault",
+      (lastErrorCode) => {
+        expect(explain({ ...gone, ...own, lastErrorCode })).not.toMatch(/came with the request/);
+      },
+    );
+
+    test("a replay that can only be refused again is not offered", () => {
+      const refused = {
+        status: "abandoned",
+        reason: "target_refused",
+        lastErrorCode: "url_not_https",
+      } as const;
+      expect(explain({ ...refused, ...own })).toMatch(
+        /^The webhook URL does not start with https.* new analysis id\. The analysis can be read until 2026-03-08/,
+      );
+      expect(explain({ ...refused, ...own })).not.toMatch(/[Rr]eplay/);
+      expect(explain({ ...refused, ...endpoint })).toMatch(
+        /It can be replayed, and its analysis read, until/,
+      );
+    });
+  });
+
+  test("of one that can be replayed no longer says nothing of replays", () => {
+    expect(explain({ status: "abandoned", reason: "analysis_expired" })).not.toMatch(/[Rr]eplay/);
+  });
+
+  const every = DELIVERY_STATUSES.flatMap((status) =>
+    (status === "abandoned" ? END_REASONS : [null]).flatMap((reason) =>
+      [null, "dns_not_found", "status_599", "from_the_future"].flatMap((lastErrorCode) =>
+        [true, false].map((isInFlight) => ({ status, reason, lastErrorCode, isInFlight, run: 2 })),
+      ),
+    ),
+  );
+  test.each(every)("is whole sentences: %j", (some) => {
+    expect(explain(some)).toMatch(/^[A-Z][^\n]*[.!]$/);
+    expect(explain(some)).not.toMatch(/undefined|null|NaN|\s{2}|\.\./);
+  });
+});
+
+describe("what is known besides", () => {
+  const explainKnown = (some: Partial<Explainable>, known: KnownBeside) =>
+    explainDelivery({ ...fresh, ...some }, WEEK_MS, known);
+
+  test.each([
+    ["status_400", null, /signing secret.* The secret has never been rotated\./],
+    ["status_401", DUE, /signing secret.* The secret was last rotated at 2026-03-01 12:00:05 UTC\./],
+    ["status_503", DUE, /^(?!.*rotated)/],
+  ])("%s and the secret's rotation", (lastErrorCode, secretRotatedAtMs, said) => {
+    const known = { secretRotatedAtMs };
+    expect(explainKnown({ ...failed, lastErrorCode }, known)).toMatch(said);
+    const ended = { status: "abandoned", reason: "attempts_exhausted", nextAttemptAtMs: null } as const;
+    expect(explainKnown({ ...failed, ...ended, lastErrorCode }, known)).toMatch(said);
+    expect(explainKnown({ ...failed, lastErrorCode }, {})).not.toMatch(/rotated/);
+  });
+
+  test.each([
+    ["30", 30_000, /The receiver asked for that time with "Retry-After: 30"\./],
+    ["1", 30_000, /asked for no more than that wait with "Retry-After: 1"\./],
+    [
+      "86400",
+      30_000,
+      /asked for a longer wait with "Retry-After: 86400" than the retry schedule allows; this is the longest\./,
+    ],
+    ["soon", 30_000, /"Retry-After: soon" says no time to come, and changed nothing\./],
+    [undefined, 30_000, /^(?!.*Retry-After)/],
+  ])("the effect of Retry-After: %s", (header, waitMs, said) => {
+    const headers: Record<string, string> = header === undefined ? {} : { "retry-after": header };
+    const lastAttempt = { endedAtMs: DUE - waitMs, responseHeaders: headers };
+    const code = "status_503";
+    expect(explainKnown({ ...failed, lastErrorCode: code }, { lastAttempt })).toMatch(said);
+    // There is none to come.
+    const inFlight = { isInFlight: true, nextAttemptAtMs: null };
+    expect(explainKnown({ ...failed, ...inFlight, lastErrorCode: code }, { lastAttempt })).not.toMatch(
+      /Retry-After/,
+    );
+  });
+});
+
+test.each([
+  ["pending", {}],
+  ["failed", failed],
+] as const)("a held one that is %s says that it is held, not when it is due", (status, more) => {
+  const said = explain({ ...more, status, isHeld: true, nextAttemptAtMs: null });
+  expect(said).toMatch(/ It is held because the endpoint is paused, or has only just been resumed\. /);
+  expect(said).not.toMatch(/due|To retry at once/);
+});
+
+describe("an attempt in plain words", () => {
+  const codes = NAMED_ERROR_CODES.filter((code) => outcomeOfErrorCode(code) !== null);
+  test.each([...codes, "status_302", "status_418", "status_503", "from_the_future"])(
+    "%s: what happened, and what can be done",
+    (errorCode) => {
+      expect(explainAttempt({ errorCode, startedAtMs: DUE })).toMatch(/^[A-Z].*\. [A-Z].*\.$/);
+    },
+  );
+
+  test.each(["status_400", "status_401"])("%s: the secret first, and when it was rotated", (errorCode) => {
+    const said = (secretRotatedAtMs: number | null) =>
+      explainAttempt({ errorCode, startedAtMs: DUE }, { secretRotatedAtMs });
+    expect(said(null)).toMatch(
+      /^[^.]*\. Check first [^.]*signing secret.*The secret has never been rotated\.$/,
+    );
+    expect(said(DUE - 1_000)).toMatch(/last rotated at 2026-03-01 12:00:04 UTC, before this attempt\.$/);
+    expect(said(DUE + 1_000)).toMatch(/last rotated at 2026-03-01 12:00:06 UTC, after this attempt\.$/);
+  });
+
+  test("needs none when it succeeded", () => {
+    expect(explainAttempt({ errorCode: null, startedAtMs: DUE })).toBeNull();
+  });
+});
