@@ -70,7 +70,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "src/egress/rules/address.ts": 'const config = await import("../../base/config/config.ts");',
       "src/delivery/claim-sql.ts": 'import {\n  main,\n} from "../main.ts";',
       "src/base/config/table.ts": 'import { database } from "../../../test/support/database.ts";',
-      "src/log/replays-api.ts": 'import { Command } from "@commander-js/extra-typings";',
+      "src/log/replays-api.ts": 'import { Command } from "commander";',
       "src/leftovers/box.ts": "export const box = 1;",
       "src/base/box.ts": "export const box = 1;",
       "src/app/serve.ts": 'import { spaces } from "../workspace/operations/spaces.ts";',

@@ -2,7 +2,6 @@ import { hash } from "node:crypto";
 import { Readable } from "node:stream";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
-import xxhash from "xxhash-wasm";
 import { BODY_SLICE_BYTES } from "./limits.ts";
 
 /** The same bytes for everybody who reads them: slices are views, and only one at a time is on its way. */
@@ -49,19 +48,10 @@ function acceptsGzip(acceptEncoding: string): boolean {
     .some((coding) => /^\s*gzip\s*(?:;|$)/i.test(coding) && !/;\s*q=0(?:\.0*)?\s*$/i.test(coding));
 }
 
-const { h64, h64Raw } = await xxhash();
-
-/** WebAssembly memory never shrinks, so longer bodies (a few analyses) are hashed elsewhere. */
-const FAST_BYTES_MAX = 1_048_576;
-
-/**
- * A strong tag of these bytes and of what goes `besides` them. Not a cryptographic hash: it takes a sixth of
- * SHA-256's time, and whoever forges two responses with one tag fools only himself.
- */
+/** A strong tag of these bytes and of what goes `besides` them. */
 export function entityTag(bytes: Uint8Array, besides = ""): string {
-  const tag =
-    bytes.byteLength <= FAST_BYTES_MAX ? h64Raw(bytes).toString(36) : hash("sha256", bytes, "base64url");
-  return quoteEntityTag(besides === "" ? tag : `${tag}.${h64(besides).toString(36)}`);
+  const tag = hash("sha256", bytes, "base64url");
+  return quoteEntityTag(besides === "" ? tag : `${tag}.${hash("sha256", besides, "base64url")}`);
 }
 
 /** `opaque` must not contain quotes or control characters. */

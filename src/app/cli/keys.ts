@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from "@commander-js/extra-typings";
+import { type Command, InvalidArgumentError } from "commander";
 import type { ClientBase, Pool } from "pg";
 import { findUser, insertUser, listUsers, type StoredUser } from "../../accounts/accounts-sql.ts";
 import { listApiKeys, revokeApiKey, type StoredApiKey } from "../../accounts/api-keys-sql.ts";

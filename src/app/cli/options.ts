@@ -1,5 +1,5 @@
 import { createReadStream, fstatSync } from "node:fs";
-import { InvalidArgumentError } from "@commander-js/extra-typings";
+import { InvalidArgumentError } from "commander";
 import { DISPLAY_NAME_CHARS_MAX, isDisplayName, isUuid } from "../../base/model/formats.ts";
 import { DAY_SECONDS } from "../../base/model/time.ts";
 import { UsageError } from "../output.ts";

@@ -1,4 +1,4 @@
-import type { Command } from "@commander-js/extra-typings";
+import type { Command } from "commander";
 import { LINK_SECONDS } from "../../base/model/console.ts";
 import { openConsole } from "../console-sessions.ts";
 import { loadSecretsKey, prepareDatabase, requireAccount, withDatabase } from "../database.ts";

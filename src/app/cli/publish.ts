@@ -1,4 +1,4 @@
-import type { Command } from "@commander-js/extra-typings";
+import type { Command } from "commander";
 import type { Config } from "../../base/config/config.ts";
 import { publish } from "../../publish/publish-analyses.ts";
 import { PublishRefusedError } from "../../publish/publish-call-sql.ts";

@@ -1,6 +1,6 @@
 import { createReadStream } from "node:fs";
 import { text } from "node:stream/consumers";
-import type { Command } from "@commander-js/extra-typings";
+import type { Command } from "commander";
 import { readConfig } from "../../base/config/config.ts";
 import { DAY_SECONDS } from "../../base/model/time.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";

@@ -1,6 +1,6 @@
 import { createReadStream } from "node:fs";
 import { text } from "node:stream/consumers";
-import { type Command, Option } from "@commander-js/extra-typings";
+import { type Command, Option } from "commander";
 import { DAY_SECONDS } from "../../base/model/time.ts";
 import { rotateSigningSecret } from "../../delivery/signing-secrets-sql.ts";
 import { importSigningKey, verifySignature, WebhookVerificationError } from "../../signing/index.ts";

@@ -1,4 +1,4 @@
-import type { Command } from "@commander-js/extra-typings";
+import type { Command } from "commander";
 import { z } from "zod";
 import { readConfig } from "../../base/config/config.ts";
 import { TargetError } from "../../egress/connect/target-error.ts";
