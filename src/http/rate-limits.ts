@@ -51,8 +51,8 @@ export type Counting = () => Promise<RateLimitState>;
 
 type Known = { readonly remaining: number; readonly endsAtMs: number };
 
-// rate-limiter-flexible counts in PostgreSQL but writes no headers; @fastify/rate-limit writes the three old headers
-// and counts in memory or Redis. So counting is injected, and the headers are written here.
+// @fastify/rate-limit writes the three old headers and counts in memory or Redis. So counting is injected, and the
+// headers are written here.
 export function createRateLimits(options: {
   readonly countRequest: CountRequest;
   /** Called for every request that was let through uncounted. */
