@@ -28,7 +28,8 @@ function openPool(databaseUrl: string): pg.Pool {
 }
 
 test("the installed version is the pinned one", () => {
-  const read = (path: string) => JSON.parse(readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8"));
+  const read = (path: string) =>
+    JSON.parse(readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8"));
   expect(read("package.json").dependencies["graphile-worker"], "package.json pins it exactly").toBe(PINNED);
   expect(read("node_modules/graphile-worker/package.json").version).toBe(PINNED);
 });
