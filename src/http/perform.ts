@@ -123,8 +123,8 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
 
   async function perform(principal: Principal, asked: Asked): Promise<WriteResult> {
     refuseCaller(operation, principal.caller);
-    const valid = validRequest(principal, asked);
     const { waitMs } = asked;
+    const valid = await validInTurn(principal, asked);
     switch (work.kind) {
       case "read": {
         const look = (withinMs: number) => {
@@ -151,7 +151,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
       case "batched_write": {
         const write = () => batches!.add(batchedWriteOf(work, valid, asked), waitMs);
         const size = sizeOf(asked.body);
-        // A large one is not even read before its account's turn: that alone holds up everybody.
+        // As a large body of JSON is.
         const writing = size === 1 ? write() : inTurn(valid.accountId, { waitMs, size }, write);
         return await withDeadline(waitMs, "the transaction", writing);
       }
@@ -203,10 +203,20 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     return { result, response: toResponse(result) };
   }
 
-  function validRequest({ accountId: named, caller }: Principal, asked: Asked): Valid {
+  /** A large body is not even read before its account's turn: that alone holds up everybody. */
+  async function validInTurn(principal: Principal, asked: Asked): Promise<Valid> {
+    const { caller } = principal;
     // Across accounts it takes its turn at the database as an account of its own.
-    const accountId = operation.isAcrossAccounts ? caller.keyId : named;
+    const accountId = operation.isAcrossAccounts ? caller.keyId : principal.accountId;
     if (accountId === null) throw new Problem("account_required");
+    const isLarge = operation.body?.kind === "json" && sizeOf(asked.body) > 1;
+    if (!isLarge) return validRequest(accountId, caller, asked);
+    return await inTurn(accountId, { waitMs: asked.waitMs }, async () =>
+      validRequest(accountId, caller, asked),
+    );
+  }
+
+  function validRequest(accountId: string, caller: Caller, asked: Asked): Valid {
     return {
       ...validate(asked),
       accountId,

@@ -6,12 +6,16 @@ import type { Operation } from "./operation.ts";
 import type { JsonBody, ReceivedBody } from "./operation-io.ts";
 import { type FieldError, invalidRequest, Problem } from "./problems.ts";
 
+/** A body has room for many thousands. Each place may have two: zod reports a second bound of whole numbers. */
+const ISSUES_LOOKED_AT_MAX = 2 * FIELD_ERRORS_MAX;
+
 /**
  * The 400 for zod's issues in one part of the request: `path`, `query` or `body`. Repeated query parameters are only
  * seen if zod reports its input.
  */
 export function invalidRequestFrom(place: string, error: z.ZodError): Problem {
-  return invalidFields(nearestBounds(error.issues).flatMap((issue) => fieldErrors(place, issue)));
+  const issues = nearestBounds(error.issues.slice(0, ISSUES_LOOKED_AT_MAX));
+  return invalidFields(issues.flatMap((issue) => fieldErrors(place, issue)));
 }
 
 /** zod reports the bounds of exact integers beside the declared bounds, which are tighter. */
@@ -35,7 +39,7 @@ function fieldErrors(place: string, issue: z.core.$ZodIssue): FieldError[] {
   const parts = place === "query" ? issue.path.slice(0, 1) : issue.path;
   const path = [place, ...parts.map(String)].join(".");
   if (issue.code === "unrecognized_keys") {
-    return issue.keys.map((key) => ({
+    return issue.keys.slice(0, FIELD_ERRORS_MAX).map((key) => ({
       path: `${path}.${key}`,
       message: "Unknown field.",
     }));
@@ -160,11 +164,13 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 /** Parses a JSON body. Throws a 400 that says why it is invalid. */
 function parseJsonBody(bytes: Uint8Array): unknown {
   const text = decodeJsonText(bytes);
-  if (isDeeperThan(text, JSON_LEVELS_MAX)) {
+  const written = countWritten(text, JSON_LEVELS_MAX);
+  if (written.isTooDeep) {
     throw invalidRequest("body", `The body is nested deeper than ${JSON_LEVELS_MAX} levels.`);
   }
   const value = parseJsonText(text);
-  const repeated = findRepeatedMembers(text, FIELD_ERRORS_MAX);
+  // Looking for the places takes ten times as long as parsing.
+  const repeated = countMembers(value) === written.members ? [] : findRepeatedMembers(text, FIELD_ERRORS_MAX);
   if (repeated.length > 0) {
     throw invalidFields(repeated.map((path) => ({ path: `body.${path}`, message: "Duplicate field." })));
   }
@@ -188,9 +194,10 @@ function parseJsonText(text: string): unknown {
   }
 }
 
-/** Counts brackets outside strings; what it returns for invalid JSON does not matter, the parser rejects that. */
-function isDeeperThan(text: string, levelsMax: number): boolean {
+/** Counts brackets and colons outside strings; what it returns for invalid JSON does not matter, the parser rejects it. */
+function countWritten(text: string, levelsMax: number): { isTooDeep: boolean; members: number } {
   let levels = 0;
+  let members = 0;
   let isInString = false;
   for (let index = 0; index < text.length; index++) {
     const char = text.charCodeAt(index);
@@ -198,19 +205,34 @@ function isDeeperThan(text: string, levelsMax: number): boolean {
       if (char === 0x5c) index++;
       else if (char === 0x22) isInString = false;
     } else if (char === 0x22) isInString = true;
+    else if (char === 0x3a) members++;
     else if (char === 0x5b || char === 0x7b) {
-      if (++levels > levelsMax) return true;
+      if (++levels > levelsMax) return { isTooDeep: true, members };
     } else if (char === 0x5d || char === 0x7d) levels--;
   }
-  return false;
+  return { isTooDeep: false, members };
+}
+
+/** Of all objects in it, each name once. */
+function countMembers(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  let count = 0;
+  if (Array.isArray(value)) for (const item of value) count += countMembers(item);
+  else {
+    const names = Object.keys(value);
+    count = names.length;
+    for (const name of names) count += countMembers((value as Record<string, unknown>)[name]);
+  }
+  return count;
 }
 
 /**
- * Paths of duplicate members, each once, at most `placesMax`: JSON.parse silently takes the last one. `text` is
- * valid JSON; names are compared unescaped.
+ * Paths of the first `placesMax` duplicate members, each once: JSON.parse silently takes the last one. `text` is valid
+ * JSON; names are compared unescaped. A path may be hundreds of levels long, so none is made for the others.
  */
 function findRepeatedMembers(text: string, placesMax: number): readonly string[] {
   const places = new Set<string>();
+  let found = 0;
   const openObjects: Set<string>[] = [];
   visit(text, {
     onObjectBegin: () => {
@@ -219,7 +241,7 @@ function findRepeatedMembers(text: string, placesMax: number): readonly string[]
     onObjectProperty: (name, _offset, _length, _line, _character, pathOfObject) => {
       const names = openObjects.at(-1);
       const isRepeated = names?.has(name) ?? false;
-      if (isRepeated && places.size < placesMax) places.add([...pathOfObject(), name].join("."));
+      if (isRepeated && found++ < placesMax) places.add([...pathOfObject(), name].join("."));
       names?.add(name);
     },
     onObjectEnd: () => {

@@ -62,6 +62,8 @@ export const Document = z
 /** In one of Unicode's spellings, so that names that look the same are the same. */
 const fileName = z
   .string()
+  // Normalizing thousands of marks on one letter takes a second. No letter is ten times as long before.
+  .max(10 * FILE_NAME_BYTES_MAX, { abort: true })
   .normalize("NFC")
   .refine(isFileName, {
     error:

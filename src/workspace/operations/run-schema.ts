@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { analysisId, INTEGER_MAX, id, targetUrl, time } from "../../api/fields.ts";
+import { FIELD_ERRORS_MAX } from "../../http/limits.ts";
 import { Definition } from "../model/definition.ts";
 import { isTriggerKind, NODE_KINDS } from "../model/node-kinds.ts";
 import {
@@ -19,17 +20,26 @@ const object = z.record(z.string(), z.unknown());
 /** A number out of range (`1e400`) would be null in what the trigger hands on. */
 const input = object.superRefine((item, context) => {
   for (const path of findEndless(item)) {
-    context.addIssue({ code: "custom", path, message: "No number is as large. Send it as text." });
+    context.addIssue({ code: "custom", path: [...path], message: "No number is as large. Send it as text." });
   }
 });
 
-/** The places of such numbers. A body has few enough levels. */
-function* findEndless(value: unknown): Generator<string[]> {
-  if (typeof value === "number" && !Number.isFinite(value)) yield [];
-  if (typeof value !== "object" || value === null) return;
-  for (const [name, member] of Object.entries(value)) {
-    for (const path of findEndless(member)) yield [name, ...path];
-  }
+/** The places of the first such numbers: a body has few enough levels, and room for many numbers. */
+function findEndless(item: object): readonly (readonly string[])[] {
+  const found: string[][] = [];
+  const path: string[] = [];
+  const look = (value: unknown): void => {
+    if (typeof value === "number" && !Number.isFinite(value)) found.push([...path]);
+    if (typeof value !== "object" || value === null) return;
+    for (const [name, member] of Object.entries(value)) {
+      path.push(name);
+      look(member);
+      path.pop();
+      if (found.length === FIELD_ERRORS_MAX) return;
+    }
+  };
+  look(item);
+  return found;
 }
 
 export const NewRun = z.strictObject({
