@@ -4,6 +4,7 @@ import type { WriteResult } from "./idempotent-write.ts";
 import type { Asked, Principal } from "./perform.ts";
 import type { FieldError, ProblemKind } from "./problems.ts";
 import type { CountedSession } from "./request-guards.ts";
+import type { InTurn } from "./turns.ts";
 
 /** A problem as a page describes it. */
 export type DescribedProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "remedy"> & {
@@ -19,6 +20,8 @@ export type Kernel = {
    * @throws Problem, and whatever the operation throws
    */
   ask(operationKey: string, principal: Principal, asked: Asked): Promise<WriteResult>;
+  /** Of all work on the database that requests ask for: what a route does there itself takes its turn. */
+  readonly inTurn: InTurn;
   /** Counts a request by its address. @throws Problem that refuses it */
   admit(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts a request by its session, whose limit is a key's, and its account. @throws Problem that refuses it */

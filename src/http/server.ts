@@ -236,6 +236,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   }
   const pageRoutes = await addPublicPages(app, registry, options, guards);
   const kernel: Kernel = {
+    inTurn,
     ask: async (operationKey, principal, asked) => {
       const perform = performs.get(operationKey);
       if (perform === undefined) throw new Error(`There is no operation ${operationKey}.`);

@@ -5,7 +5,13 @@ import { findRunOrigin } from "../store/run-events.ts";
 import { readWorkspaceStorage } from "../store/storage.ts";
 import { startRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
-import { createPasswordTries, createPasswordTurns, hashPassword, visit } from "../visiting/visits.ts";
+import {
+  createPasswordTries,
+  createPasswordTurns,
+  createVisitCount,
+  hashPassword,
+  visit,
+} from "../visiting/visits.ts";
 import { contentOperations } from "./document-content.ts";
 import { documentOperations } from "./documents.ts";
 import { folderOperations } from "./folders.ts";
@@ -29,7 +35,12 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
   const { pool, objects, pagesUrl } = dependencies;
   const rendering = startRendering(pool);
   const inTurn = createPasswordTurns();
-  const visiting = { pool, rendering, tryPassword: createPasswordTries(pool, inTurn) };
+  const visiting = {
+    pool,
+    rendering,
+    tryPassword: createPasswordTries(pool, inTurn),
+    countVisit: createVisitCount(pool),
+  };
   const forPages = {
     ...dependencies,
     canShow: rendering.canShow,
@@ -61,7 +72,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
     readStorage: (accountId) => readWorkspaceStorage(pool, accountId),
     addRoutes: createVisitingRoutes({
       pagesUrl,
-      visit: (visitor) => outageAs503(visit(visiting, visitor)),
+      visit: (visitor, inDatabaseTurn) => outageAs503(visit(visiting, visitor, inDatabaseTurn)),
     }),
     close: async () => void (await Promise.all([objects.close(), rendering.close()])),
     sends: [],

@@ -38,17 +38,32 @@ export async function openLink(pool: Pool, tokenDigest: Uint8Array): Promise<Ope
   return rows[0] ?? null;
 }
 
-/** Counts a visit, if the link is still open and asks for the password that was asked for. */
-export async function countVisit(pool: Pool, { accountId, id, authVersion }: OpenedLink): Promise<boolean> {
-  const { rowCount } = await pool.query({
-    name: "count_page_visit",
+/**
+ * Counts so many visits, as far as the link is still open, allows them, and asks for the password that was asked for.
+ * Returns how many were counted.
+ */
+export async function countVisits(
+  pool: Pool,
+  { accountId, id, authVersion }: Pick<OpenedLink, "accountId" | "id" | "authVersion">,
+  visits: number,
+): Promise<number> {
+  const { rows } = await pool.query<{ counted: number }>({
+    name: "count_page_visits",
     text: `
-      update workspace.page_links set visit_count = visit_count + 1, last_visited_at = now()
-      where account_id = $1 and id = $2 and auth_version = $3 and status = 'ACTIVE'
-        and (expires_at is null or expires_at > now()) and (max_visits is null or visit_count < max_visits)`,
-    values: [accountId, id, authVersion],
+      update workspace.page_links as l
+      set visit_count = least(open.visit_count + $4, coalesce(open.max_visits, open.visit_count + $4)),
+        last_visited_at = now()
+      from (
+        select visit_count, max_visits from workspace.page_links
+        where account_id = $1 and id = $2 and auth_version = $3 and status = 'ACTIVE'
+          and (expires_at is null or expires_at > now()) and (max_visits is null or visit_count < max_visits)
+        for update
+      ) as open
+      where l.account_id = $1 and l.id = $2
+      returning (l.visit_count - open.visit_count)::integer as counted`,
+    values: [accountId, id, authVersion, visits],
   });
-  return rowCount === 1;
+  return rows[0]?.counted ?? 0;
 }
 
 export type VersionText = { readonly title: string; readonly markdown: string };

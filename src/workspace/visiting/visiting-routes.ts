@@ -3,7 +3,7 @@ import { type HtmlPage, sendHtml } from "../../http/html-page.ts";
 import type { AddRoutes, Kernel } from "../../http/kernel.ts";
 import { Problem } from "../../http/problems.ts";
 import { beginRequest } from "../../http/request-context.ts";
-import { onGoneOf, untilGone } from "../../http/turns.ts";
+import { type InTurn, onGoneOf, untilGone } from "../../http/turns.ts";
 import { LINK_OVER, NOT_AHEAD, note, passwordForm, shownPage, UNKNOWN_LINK } from "./rendering.ts";
 import { LINK_PATH, type Visit, type Visitor } from "./visits.ts";
 
@@ -13,7 +13,7 @@ const FORM_BYTES_MAX = 4_096;
 export type VisitingOptions = {
   /** The one host whose pages these are, and which has no others; null: there are none. */
   readonly pagesUrl: string | null;
-  readonly visit: (visitor: Visitor) => Promise<Visit>;
+  readonly visit: (visitor: Visitor, inTurn: InTurn) => Promise<Visit>;
 };
 
 type WithToken = { Params: { token: string } };
@@ -64,7 +64,7 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
       const { params, ip, method } = request;
       const visitor = { token: params.token, password, address: ip, isAsking: method === "HEAD" };
       const onGone = onGoneOf(request, reply);
-      return sendVisit(reply, await untilGone(onGone, (gone) => visit({ ...visitor, gone })));
+      return sendVisit(reply, await untilGone(onGone, (gone) => visit({ ...visitor, gone }, kernel.inTurn)));
     }
     const path = `${LINK_PATH}/{token}`;
     return [

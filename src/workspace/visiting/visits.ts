@@ -1,6 +1,7 @@
 import { hash, randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
 import { promisify } from "node:util";
 import type { Pool } from "pg";
+import { coalesceByTurn } from "../../base/database/coalesce.ts";
 import {
   type Counted,
   type CountedPolicy,
@@ -12,7 +13,7 @@ import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
 import { addressBucket } from "../../http/rate-limits.ts";
 import { createTurns, type InTurn } from "../../http/turns.ts";
 import { linkState } from "../model/pages.ts";
-import { countVisit, type OpenedLink, openLink } from "../store/page-links.ts";
+import { countVisits, type OpenedLink, openLink } from "../store/page-links.ts";
 import type { Rendering, ShownVersion } from "./rendering.ts";
 
 /** What a link's URL ends in: 32 bytes that nobody guesses. */
@@ -127,7 +128,26 @@ export type VisitOptions = {
   readonly pool: Pool;
   readonly rendering: Rendering;
   readonly tryPassword: TryPassword;
+  readonly countVisit: CountVisit;
 };
+
+/** Whether the visit was counted. */
+export type CountVisit = (link: OpenedLink) => Promise<boolean>;
+
+/** Visits of one link that come together are counted by one statement, or they would wait for each other's row. */
+export function createVisitCount(pool: Pool): CountVisit {
+  const count = coalesceByTurn((key, visits) => {
+    const [accountId = "", id = "", authVersion] = key.split(" ");
+    return countVisits(pool, { accountId, id, authVersion: Number(authVersion) }, visits);
+  });
+  return async ({ accountId, id, authVersion }) => {
+    const { answer, place } = await count(`${accountId} ${id} ${authVersion}`);
+    return place <= answer;
+  };
+}
+
+/** Whose share of the work on the database it is to find links: whose they are is not known before. */
+const FINDING = "links";
 
 export type Visitor = {
   readonly token: string;
@@ -140,11 +160,17 @@ export type Visitor = {
   readonly isAsking: boolean;
 };
 
-/** Opens a link. A visit is counted once all is there that it shows, and only counted visits show anything. */
-export async function visit(options: VisitOptions, visitor: Visitor): Promise<Visit> {
-  const { pool, rendering, tryPassword } = options;
+/**
+ * Opens a link. A visit is counted once all is there that it shows, and only counted visits show anything.
+ * @param inTurn of all work on the database
+ * @throws TemporarilyUnavailable when its turn does not come in time
+ */
+export async function visit(options: VisitOptions, visitor: Visitor, inTurn: InTurn): Promise<Visit> {
+  const { pool, rendering, tryPassword, countVisit } = options;
   const { token, password, gone, isAsking } = visitor;
-  const link = TOKEN.test(token) ? await openLink(pool, digestToken(token)) : null;
+  if (!TOKEN.test(token)) return { kind: "unknown" };
+  const turn = { waitMs: ANSWER_WITHIN_MS, gone };
+  const link = await inTurn(FINDING, turn, () => openLink(pool, digestToken(token)));
   if (link === null) return { kind: "unknown" };
   if (linkState(link) !== "active") return { kind: "over" };
   if (link.passwordHash !== null) {
@@ -154,7 +180,7 @@ export async function visit(options: VisitOptions, visitor: Visitor): Promise<Vi
   }
   if (isAsking) return { kind: "open", shown: null };
   const shown = await rendering.show(link, gone);
-  if (await countVisit(pool, link)) return { kind: "open", shown };
+  if (await inTurn(link.accountId, turn, () => countVisit(link))) return { kind: "open", shown };
   // Meanwhile others made the last visits, or its maker has changed it: whatever it is now.
-  return await visit(options, visitor);
+  return await visit(options, visitor, inTurn);
 }
