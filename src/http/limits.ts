@@ -82,6 +82,11 @@ export const LOCKS_NOTED_MAX = 10_000;
  * up the others have three quarters, fewer than there are connections. Others wait their turn.
  */
 export const WORK_PLACES_MAX = 12;
+/**
+ * Reads that were held and look again at a time. Thousands are told at once, and each look takes the event loop a few
+ * milliseconds.
+ */
+export const LOOKS_AGAIN_MAX = 4;
 /** Kept places are for accounts whose requests, all together, have not been at work for longer than this lately. */
 export const LIGHT_WORK_MS = 1_000;
 

@@ -21,7 +21,7 @@ import type {
   Work,
 } from "./operation.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
-import { Problem } from "./problems.ts";
+import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { IncomingBody } from "./received-body.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
 import { compileResponse } from "./responses.ts";
@@ -34,6 +34,8 @@ export type HeldRead = {
   readonly valid: ErasedRequest;
   /** One look, with so much time for it. */
   readonly look: (withinMs: number) => Promise<ErasedResult>;
+  /** All who are told look at once: a few at a time do. */
+  readonly lookAgain: InTurn;
   /** Calls back when nobody waits for the answer any more. */
   readonly onGone: ((end: () => void) => void) | undefined;
 };
@@ -41,26 +43,35 @@ export type HeldRead = {
 /**
  * Looks, and where there is nothing to read, waits to be told and looks again. Watching begins before the first look,
  * so nothing is missed between the two; whoever is told nothing looks once. Each look has the time that any answer has;
- * the waiting is on top of it.
+ * the waiting is on top of it, and so is a turn to look again. Who gets none in time has found nothing, and asks again.
  */
 async function holdRead(read: HeldRead, firstWithinMs: number): Promise<ErasedResult> {
-  const { waits, news, valid, look, onGone } = read;
+  const { waits, news, valid, look, lookAgain, onGone } = read;
   const waitMs = waits.waitMs(valid);
   const watch = waitMs > 0 ? news.watch(valid.accountId) : null;
   if (watch === null) return await look(firstWithinMs);
   onGone?.(() => watch.end());
   try {
-    const startedAt = performance.now();
+    const endsAtMs = performance.now() + waitMs;
+    const leftMs = () => endsAtMs - performance.now();
     let result = await look(firstWithinMs);
     while (waits.isEmpty(result)) {
-      const leftMs = waitMs - (performance.now() - startedAt);
-      if (leftMs <= 0 || !(await watch.news(leftMs))) return result;
-      result = await look(ANSWER_WITHIN_MS);
+      if (leftMs() <= 0 || !(await watch.news(leftMs()))) return result;
+      const again = await lookAgain(valid.accountId, { waitMs: leftMs() }, () =>
+        look(ANSWER_WITHIN_MS),
+      ).catch(nullIfUnavailable);
+      if (again === null) return result;
+      result = again;
     }
     return result;
   } finally {
     watch.end();
   }
+}
+
+function nullIfUnavailable(error: unknown): null {
+  if (error instanceof TemporarilyUnavailable) return null;
+  throw error;
 }
 
 /** In whose name an operation runs: a key, or a session that was opened with one. */
@@ -97,6 +108,8 @@ export type PerformOptions = {
   readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
   /** Of requests at work on the database. */
   readonly inTurn: InTurn;
+  /** Of held reads that were told of something. */
+  readonly lookAgain: InTurn;
   readonly uploads: TransferPlaces;
   /** Tells reads that are held. */
   readonly news: AccountNews;
@@ -115,7 +128,8 @@ function isExempt({ method, response, scope }: Operation, { userId }: Caller): b
 
 /** The one way to an operation's work, for its route and for the console's pages. */
 export function compilePerform(operation: Operation, options: PerformOptions): Perform {
-  const { idempotentWrites, createBatches, inTurn, uploads, news, findSpaces, isChecking } = options;
+  const { idempotentWrites, createBatches, inTurn, lookAgain, uploads, news, findSpaces, isChecking } =
+    options;
   const { work, holdsSecret, key: operationKey, audit, judgeRepeat } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, isChecking);
@@ -133,7 +147,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         };
         const result = await (work.waits === null
           ? look(waitMs)
-          : holdRead({ waits: work.waits, news, valid, look, onGone: asked.onGone }, waitMs));
+          : holdRead({ waits: work.waits, news, valid, look, lookAgain, onGone: asked.onGone }, waitMs));
         return { response: toResponse(result), isReplayed: false };
       }
       case "write": {

@@ -172,6 +172,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     idempotentWrites,
     createBatches: (performEach: PerformEach) => createWriteBatches({ store, recordWrite, performEach }),
     inTurn,
+    lookAgain: createTurns(new AccountPlaces({ placesMax: limits.LOOKS_AGAIN_MAX }), "a read that was held"),
     uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
     news,
     findSpaces: options.findSpaces ?? (async () => []),

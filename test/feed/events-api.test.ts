@@ -5,9 +5,16 @@ import type { Pool } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createGeneralPool } from "../../src/base/database/pools.ts";
 import { type FeedNews, listenToFeed, sequenceEvents } from "../../src/feed/feed-sql.ts";
+import { LOOKS_AGAIN_MAX } from "../../src/http/limits.ts";
 import { verifyWebhook } from "../../src/signing/index.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { endSessions, publish, rotateSecret } from "../support/installation.ts";
+import {
+  endSessions,
+  findWaiting,
+  publish,
+  rotateSecret,
+  untilSomebodyWaits,
+} from "../support/installation.ts";
 import {
   type Asked,
   type AskOptions,
@@ -247,6 +254,26 @@ describe("waiting", () => {
     const [id] = await publishInFeed([analysis()]);
     expect(idsOf(await answer)).toEqual([id]);
     expect(api.waiting()).toBe(0);
+  });
+
+  it("ends for all who wait, of whom a few look at a time", async () => {
+    const cursor = await start();
+    const answers = Promise.all(Array.from({ length: 30 }, () => askPage({ cursor, wait: "25" })));
+    await untilWaiting(30);
+    const [id] = await publishInFeed([analysis()]);
+    const holder = await feedPool.connect();
+    await holder.query("begin");
+    await holder.query("lock table sealpost.feed");
+    // Whoever has no turn yet is told again and again, and waits for it.
+    for (let n = 0; n < 3; n++) {
+      api.news.tell([account.accountId]);
+      await untilSomebodyWaits(database.pool);
+      expect((await findWaiting(database.pool)).length).toBeLessThanOrEqual(LOOKS_AGAIN_MAX);
+    }
+    await holder.query("rollback");
+    holder.release();
+    const found = (await answers).map(({ status, body }) => [status, ...idsOf(body as Page)]);
+    expect(found).toEqual(found.map(() => [200, id]));
   });
 
   it("does not end for another account's events", async () => {
