@@ -37,7 +37,7 @@ import {
 import { recordOutcomes } from "../delivery/record-sql.ts";
 import { Wakeups } from "../delivery/wakeups.ts";
 import { countAllActivity } from "../log/activity-sql.ts";
-import { advanceReplays, REPLAY_STEP_MAX } from "../log/replays-sql.ts";
+import { advanceReplays, REPLAY_STEP_MAX } from "../log/replay-steps-sql.ts";
 import { keepHouse } from "./housekeeping.ts";
 
 /** The share of attempts in flight that silent receivers may hold. */

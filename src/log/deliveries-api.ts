@@ -13,7 +13,12 @@ import { webhookBody } from "../delivery/webhook.ts";
 import type { Operation } from "../http/operation.ts";
 import { bytesResponse, jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
-import { findDelivery, type LoggedDelivery } from "./deliveries-sql.ts";
+import {
+  ATTEMPTS_SHOWN_MAX,
+  findDelivery,
+  findLoggedDelivery,
+  type LoggedDelivery,
+} from "./deliveries-sql.ts";
 import { filterOf, queryFilters } from "./delivery-filter-api.ts";
 import { createListDeliveries } from "./delivery-pages-sql.ts";
 import { Delivery, DeliveryWithAttempts, deliveryBody, deliveryWithAttemptsBody } from "./delivery-schema.ts";
@@ -79,7 +84,9 @@ export function deliveryOperations({
       key: "webhooks.deliveries.get",
       tag,
       summary: "Get a delivery",
-      description: "A delivery with every attempt: when, where to, the response, and an explanation.",
+      description:
+        `A delivery with its newest ${ATTEMPTS_SHOWN_MAX} attempts: when, where to, the response, and an ` +
+        "explanation.",
       method: "GET",
       path: "/v1/webhooks/deliveries/{delivery_id}",
       scope: "webhooks:read",
@@ -138,7 +145,7 @@ export function deliveryOperations({
       params,
       audit: ({ params }) => ({ delivery_id: params.delivery_id }),
       judgeRepeat: async ({ reader, params }, tx) =>
-        (await findDelivery(tx, await reader(tx), params.delivery_id)) === null ? "gone" : "again",
+        (await findLoggedDelivery(tx, await reader(tx), params.delivery_id)) === null ? "gone" : "again",
       response: jsonResponse(202, Delivery),
       errors: ["not_found", "delivery_not_replayable", "analysis_expired"],
       handle: async ({ reader, params, problem }, tx) => {
@@ -146,9 +153,10 @@ export function deliveryOperations({
         const outcome = await replayDelivery(tx, who, params.delivery_id, analysisRetentionMs);
         const refusal = refusalOf(outcome);
         if (refusal !== null) throw problem(refusal);
-        const found = await findDelivery(tx, who, params.delivery_id);
-        if (found === null) throw new Error(`delivery ${params.delivery_id} was replayed and is not there`);
-        return { body: deliveryBody(found.delivery, analysisRetentionMs) };
+        const delivery = await findLoggedDelivery(tx, who, params.delivery_id);
+        if (delivery === null)
+          throw new Error(`delivery ${params.delivery_id} was replayed and is not there`);
+        return { body: deliveryBody(delivery, analysisRetentionMs) };
       },
     }),
   ];

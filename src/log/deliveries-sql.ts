@@ -76,10 +76,17 @@ export type LoggedAttempt = Omit<AttemptRow, "errorCode" | "targetUrl" | "respon
   readonly responseHeaders: Readonly<Record<string, string>> | null;
 };
 
+/**
+ * Attempts that a delivery is shown with: every replay adds some, and each has some KiB of its receiver's making. A
+ * run has at most 8, so the current one's are among them.
+ */
+export const ATTEMPTS_SHOWN_MAX = 100;
+
+const columnsOf = (seen: Sight) =>
+  loggedColumns(`(select * from sealpost.deliveries as d where account_id = $1 and id = $2${seen.and})`);
+
 const find = (seen: Sight) => `
-select (
-  ${loggedColumns(`(select * from sealpost.deliveries as d where account_id = $1 and id = $2${seen.and})`)}
-) as delivery, (
+select (${columnsOf(seen)}) as delivery, (
   select json_agg(json_build_object(
     'run', run, 'number', number, 'startedAtMs', extract(epoch from started_at) * 1000,
     'endedAtMs', extract(epoch from ended_at) * 1000, 'dnsMs', dns_ms, 'connectMs', connect_ms, 'tlsMs', tls_ms,
@@ -87,7 +94,10 @@ select (
     'errorCode', error_code, 'statusCode', status_code, 'responseHeaders', response_headers::json,
     'responseExcerpt', response_excerpt
   ) order by run, number)
-  from sealpost.attempts where account_id = $1 and delivery_id = $2
+  from (
+    select * from sealpost.attempts where account_id = $1 and delivery_id = $2
+    order by run desc, number desc limit ${ATTEMPTS_SHOWN_MAX}
+  ) as newest
 ) as attempts, (
   select json_build_object('analysisBytes', octet_length(analysis::text), 'traceparent', traceparent)
   from sealpost.bodies where account_id = $1 and delivery_id = $2
@@ -104,7 +114,7 @@ export type SecretLife = { readonly createdAtMs: number; readonly expiresAtMs: n
 
 export type FoundDelivery = {
   readonly delivery: LoggedDelivery;
-  /** Oldest first. */
+  /** The newest, oldest first. */
   readonly attempts: readonly LoggedAttempt[];
   /** Null: the analysis is no longer kept. */
   readonly body: { readonly analysisBytes: number; readonly traceparent: string | null } | null;
@@ -112,7 +122,7 @@ export type FoundDelivery = {
   readonly secrets: readonly SecretLife[];
 };
 
-/** One delivery with all that is known of its requests; null when the reader sees none of this id. */
+/** One delivery with what is known of its newest requests; null when the reader sees none of this id. */
 export async function findDelivery(
   database: Pool | ClientBase,
   reader: Reader,
@@ -128,6 +138,21 @@ export async function findDelivery(
   const [delivery] = loggedDeliveries(columns);
   if (delivery === undefined) return null;
   return { delivery, attempts: attempts ?? [], body, secrets: secrets ?? [] };
+}
+
+/** The same without its requests. */
+export async function findLoggedDelivery(
+  database: Pool | ClientBase,
+  reader: Reader,
+  deliveryId: string,
+): Promise<LoggedDelivery | null> {
+  const seen = sightOf(reader, "d", 3);
+  const { rows } = await database.query<{ delivery: LoggedColumns }>({
+    name: `find_logged_delivery${seen.name}`,
+    text: `select (${columnsOf(seen)}) as delivery`,
+    values: [reader.accountId, deliveryId, ...seen.values],
+  });
+  return loggedDeliveries(rows[0]!.delivery)[0] ?? null;
 }
 
 type FoundRow = {

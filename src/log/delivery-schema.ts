@@ -5,7 +5,13 @@ import { endsBeforeSending } from "../base/model/error-codes.ts";
 import { DELIVERY_STATUSES, END_REASONS, meaningOfStatus, OUTCOMES } from "../base/model/statuses.ts";
 import { isoTime } from "../base/model/time.ts";
 import { webhookBody, webhookHeaders } from "../delivery/webhook.ts";
-import type { FoundDelivery, LoggedAttempt, LoggedDelivery, SecretLife } from "./deliveries-sql.ts";
+import {
+  ATTEMPTS_SHOWN_MAX,
+  type FoundDelivery,
+  type LoggedAttempt,
+  type LoggedDelivery,
+  type SecretLife,
+} from "./deliveries-sql.ts";
 import { errorCode } from "./error-codes-api.ts";
 import { explainAttempt, explainDelivery, type KnownBeside } from "./explanation.ts";
 
@@ -114,8 +120,13 @@ const Attempt = z
   .meta({ id: "Attempt", description: "One POST to the receiver." });
 
 export const DeliveryWithAttempts = Delivery.extend({
-  attempts: z.array(Attempt).describe("Every attempt that has ended, oldest first."),
-}).meta({ id: "DeliveryWithAttempts", description: "A delivery with all of its attempts." });
+  attempts: z
+    .array(Attempt)
+    .describe(
+      `The newest ${ATTEMPTS_SHOWN_MAX} attempts that have ended, oldest first, with those of the current run always ` +
+        "among them. Older ones are left out: there are as many as `attempts_count` is larger.",
+    ),
+}).meta({ id: "DeliveryWithAttempts", description: "A delivery with its newest attempts." });
 
 export function deliveryBody(
   delivery: LoggedDelivery,
@@ -144,7 +155,7 @@ export function deliveryBody(
   };
 }
 
-/** With every attempt, and all that is known of them. */
+/** With its newest attempts, and all that is known of them. */
 export function deliveryWithAttemptsBody(
   found: FoundDelivery,
   analysisRetentionMs: number,

@@ -142,7 +142,7 @@ export async function createReplay(
   const named = await findNamedSpaces(client, reader, filter);
   await client.query(
     `update sealpost.replays set matched = $2, status = case when $2 = 0 then 'done' else 'running' end,
-       ended_at = case when $2 = 0 then now() end, space_ids = $3
+       ended_at = case when $2 = 0 then now() end, count_at = case when $2 > 0 then count_at end, space_ids = $3
      where id = $1`,
     [id, matched, [...new Set([...spaceIds, ...named])]],
   );
@@ -256,17 +256,19 @@ export type AccountReplay = StoredReplay & {
   readonly account: { readonly id: string; readonly name: string };
 };
 
-/** What goes on is young: older replays than the newest so many are not looked at. */
-const REPLAYS_LOOKED_AT_MAX = 2_000;
-
-/** Replays of all accounts that start deliveries, or wait for the last of them, the newest first. */
+/**
+ * Replays of all accounts that start deliveries, or wait for the last of them, the newest first. They are found among
+ * those that are still counted, as these all are: of the ended ones, only last week's with failures.
+ */
 export async function listGoingReplays(database: Pool, max: number): Promise<readonly AccountReplay[]> {
   const { rows } = await database.query<Row & { account_id: string; account_name: string }>({
     name: "list_going_replays",
-    text: `select ${COLUMNS}, r.succeeded, r.failed, a.id as account_id, a.name as account_name
-      from (select * from sealpost.replays order by id desc limit ${REPLAYS_LOOKED_AT_MAX}) as r
-      join sealpost.accounts as a on a.id = r.account_id
-      where r.status in ('running', 'delivering') order by r.id desc limit $1`,
+    text: `with going as materialized (
+        select id from sealpost.replays where count_at is not null and status in ('running', 'delivering')
+      ), newest as materialized (select id from going order by id desc limit $1)
+      select ${COLUMNS}, r.succeeded, r.failed, a.id as account_id, a.name as account_name
+      from newest join sealpost.replays as r on r.id = newest.id
+      join sealpost.accounts as a on a.id = r.account_id order by r.id desc`,
     values: [max],
   });
   return rows.map((row) => ({ ...fromRow(row), account: { id: row.account_id, name: row.account_name } }));
@@ -291,45 +293,6 @@ export async function cancelReplay(
     [reader.accountId, replayId, ...seen.values],
   );
   return await findReplay(client, reader, replayId);
-}
-
-/** Deliveries of all bulk replays that a step of the leader starts: 1,000 a second. */
-export const REPLAY_STEP_MAX = 200;
-
-/**
- * One paced step of every running replay, of at most `itemsMax` deliveries in all. Returns how many had their turn.
- * `at` null: now.
- */
-export async function advanceReplays(
-  database: Pool | ClientBase,
-  analysisRetentionMs: number,
-  at: Date | null,
-  itemsMax = 1_000,
-): Promise<number> {
-  const { rows } = await database.query<{ taken: number }>({
-    name: "advance_replays",
-    text: `select sealpost.advance_replays(
-      $1::float8 * interval '1 millisecond', coalesce($2::timestamptz, now()), $3) as taken`,
-    values: [analysisRetentionMs, at, itemsMax],
-  });
-  // Apart: a count of 100,000 that takes too long must not take the step along, for it would the next one, too.
-  await countNextReplay(database, at);
-  return rows[0]!.taken;
-}
-
-async function countNextReplay(database: Pool | ClientBase, at: Date | null): Promise<void> {
-  const { rows } = await database.query<{ id: string | null }>({
-    name: "take_replay_to_count",
-    text: "select sealpost.take_replay_to_count(coalesce($1::timestamptz, now())) as id",
-    values: [at],
-  });
-  const [turn] = rows;
-  if (turn === undefined || turn.id === null) return;
-  await database.query({
-    name: "store_count_of_replay",
-    text: "select sealpost.store_count_of_replay($1, coalesce($2::timestamptz, now()))",
-    values: [turn.id, at],
-  });
 }
 
 /** Forgets the one of the replays that ended before the retention which began first. Returns how many: 1, or 0. */

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { enter, type Got } from "../support/console.ts";
-import { publishAt } from "../support/delivery-rows.ts";
+import { failAgain, publishAt } from "../support/delivery-rows.ts";
+import { publish } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 
 const { database, api } = await openApi();
@@ -48,4 +49,19 @@ test("shows every row once over all pages while others are published", async () 
   }
   expect(seen.filter((id, at) => seen.indexOf(id) !== at)).toEqual([]);
   expect(before.filter((id) => !seen.includes(id))).toEqual([]);
+});
+
+test.each([
+  [100, false],
+  [101, true],
+])("a delivery with %i attempts says whether older ones are left out: %s", async (count, isCut) => {
+  const { accountId, ownKey: key } = await api.newAccount();
+  const id = await publish(database.pool, accountId, '{"id":"many","status":"succeeded"}');
+  await failAgain(database.pool, accountId, id, count);
+  const hand = await enter(api, { key });
+  const { status, text } = await hand.get(`${hand.base}/deliveries/${id}`);
+  expect(status).toBe(200);
+  expect(text.match(/ id="a-\d+-\d+"/g)).toHaveLength(100);
+  expect(text.includes('id="a-1-1"')).toBe(!isCut);
+  expect(/The newest 100 of 101 attempts; older ones are left\sout\./.test(text)).toBe(isCut);
 });

@@ -7,13 +7,8 @@ import { wholeAccount } from "../../src/base/model/reader.ts";
 import { Leader, PACED_STEPS_PER_SWEEP, sweepMs } from "../../src/delivery/leader.ts";
 import { lead, promoteDue } from "../../src/delivery/promote-sql.ts";
 import { NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
-import {
-  advanceReplays,
-  createReplay,
-  findReplay,
-  REPLAY_STEP_MAX,
-  type StoredReplay,
-} from "../../src/log/replays-sql.ts";
+import { advanceReplays, REPLAY_STEP_MAX } from "../../src/log/replay-steps-sql.ts";
+import { createReplay, findReplay, type StoredReplay } from "../../src/log/replays-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { countRows, deleteRows, insertAccount, publishMany } from "../support/installation.ts";
 import { patience, patientSignal } from "../support/time-limits.ts";

@@ -195,6 +195,11 @@ describe("replays and changes of all accounts", () => {
     expect(await items("/v1/accounts/replays")).toMatchObject([
       { id: made.body.id, status: "running", matched: 3, account, created_by: { viewer: null } },
     ]);
+    const ended = `insert into sealpost.replays
+        (account_id, status, filter, rate_per_second, matched, created_at, paced_at, ended_at, count_at)
+      select $1, 'done', '{}', 1, 0, now(), now(), now(), $2 from generate_series(1, 2001)`;
+    for (const countAt of [null, new Date()]) await database.pool.query(ended, [globex.accountId, countAt]);
+    expect(await items("/v1/accounts/replays"), "behind any number that have ended").toHaveLength(1);
     const [newest] = await items("/v1/accounts/audit");
     expect(newest).toMatchObject({
       operation: "webhooks.replays.create",

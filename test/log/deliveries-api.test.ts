@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { inTransaction } from "../../src/base/database/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { attemptRows } from "../support/delivery-rows.ts";
+import { attemptRows, failAgain } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
 import { allowTargets, changeRows, makePartitionsFrom } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
@@ -167,6 +168,15 @@ describe("reading a delivery", () => {
     expect(await read(id)).toMatchObject({ target_url: url, target_source: "endpoint" });
   });
 
+  test("one with more attempts than are shown: the newest, and how many there are", async () => {
+    const id = await publish(null);
+    await failAgain(database.pool, api.account.accountId, id, 250);
+    const { attempts, ...delivery } = await read(id);
+    expect(delivery).toMatchObject({ attempts_count: 250, run: 32 });
+    expect(attempts).toHaveLength(100);
+    expect((attempts as Json[]).at(-1)).toMatchObject({ run: 32, number: 2 });
+  });
+
   test("one that is unknown, and what is no id", async () => {
     const unknown = await api.ask("GET", `/v1/webhooks/deliveries/${UNKNOWN}`);
     expect([unknown.status, unknown.body.code]).toEqual([404, "not_found"]);
@@ -176,6 +186,19 @@ describe("reading a delivery", () => {
 });
 
 describe("replaying a delivery", () => {
+  test("reads none of its attempts, nor does a repeat, however many there are", async () => {
+    const { account } = api;
+    const id = await publish(null);
+    const asUser = { key: account.key, idempotencyKey: "unread" };
+    await inTransaction(database.pool, async (other) => {
+      await other.query("lock table sealpost.attempts in access exclusive mode");
+      const path = `/v1/webhooks/deliveries/${id}/replay`;
+      const first = await api.ask("POST", path, asUser);
+      expect(first).toMatchObject({ status: 202, body: { id, run: 2 } });
+      expect(await api.ask("POST", path, asUser)).toMatchObject({ status: 202, body: first.body });
+    });
+  });
+
   test("starts the next run, with the same body", async () => {
     const id = await attempted(receiver.url("/500").href);
     const attemptsBefore = dispatcher.attempts.length;

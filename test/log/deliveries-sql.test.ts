@@ -1,8 +1,11 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { readingFrom } from "../../src/base/database/log-reader.ts";
+import { createLogPool } from "../../src/base/database/pools.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
+import { ATTEMPTS_SHOWN_MAX, findDelivery } from "../../src/log/deliveries-sql.ts";
 import { NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
 import { createListDeliveries, type ListDeliveries } from "../../src/log/delivery-pages-sql.ts";
+import { failAgain } from "../support/delivery-rows.ts";
 import { changeRows, insertAccount, publish } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
@@ -18,6 +21,44 @@ beforeEach(async () => {
 async function abandoned(): Promise<string> {
   return await publish(database.pool, accountId, `{"id":"r-${++serial}","status":"succeeded"}`);
 }
+
+describe("a delivery with its attempts", () => {
+  it.each([-1, 0, 1, 900])("has the newest 100 of 100%+i, oldest first", async (more) => {
+    const id = await abandoned();
+    const count = ATTEMPTS_SHOWN_MAX + more;
+    await failAgain(database.pool, accountId, id, count);
+    const found = (await findDelivery(database.pool, wholeAccount(accountId), id))!;
+    expect(found.delivery.attemptsCount).toBe(count);
+    const leftOut = Math.max(0, more);
+    expect(found.attempts.map(({ run, number }) => (run - 1) * 8 + number)).toEqual(
+      Array.from({ length: count - leftOut }, (_, n) => leftOut + 1 + n),
+    );
+  });
+
+  it("reads no more of them than it has, however many there are", async () => {
+    const id = await abandoned();
+    await failAgain(database.pool, accountId, id, 10_000);
+    const seen: { text: string; values: unknown[] }[] = [];
+    const pool = createLogPool({
+      databaseUrl: database.url,
+      connectionsMax: 1,
+      applicationName: "test log",
+      onError: () => undefined,
+    });
+    const spy = {
+      query: async (query: (typeof seen)[number]) => {
+        seen.push(query);
+        return await pool.query(query);
+      },
+    };
+    await findDelivery(spy as unknown as typeof pool, wholeAccount(accountId), id);
+    const { text, values } = seen[0]!;
+    const { rows } = await pool.query(`explain (analyze, format json) ${text}`, values);
+    await pool.end();
+    const read = [...JSON.stringify(rows).matchAll(/"Actual Rows":(\d+)/g)].map(([, count]) => Number(count));
+    expect(Math.max(...read)).toBeLessThanOrEqual(ATTEMPTS_SHOWN_MAX);
+  });
+});
 
 describe("the log's list", () => {
   let listDeliveries: ListDeliveries;

@@ -4,8 +4,10 @@ import { inTransaction } from "../../src/base/database/transaction.ts";
 import { COMMAND_LINE } from "../../src/base/model/audit.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
 import { NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
-import { advanceReplays, createReplay, findReplay, type StoredReplay } from "../../src/log/replays-sql.ts";
+import { advanceReplays } from "../../src/log/replay-steps-sql.ts";
+import { createReplay, findReplay, type StoredReplay } from "../../src/log/replays-sql.ts";
 import {
+  countRows,
   deleteRows,
   insertAccount,
   insertRow,
@@ -118,6 +120,52 @@ describe("bulk replays of one account", () => {
     }
     return of;
   }
+
+  /** Replays that wait to be counted, and have nothing left that is open. */
+  async function delivering(count: number, from = LONG_AGO): Promise<string> {
+    const of = await insertAccount(database.pool);
+    await database.pool.query(
+      `insert into sealpost.replays
+         (account_id, status, filter, rate_per_second, matched, replayed, created_at, paced_at, count_at)
+       select $1, 'delivering', '{}', 1, 1, 1, $2, $2, $2::timestamptz + nth * interval '1 microsecond'
+       from generate_series(1, $3::integer) as nth`,
+      [of, from, count],
+    );
+    return of;
+  }
+  const doneOf = (account_id: string) => countRows(database.pool, "replays", { account_id, status: "done" });
+  const step = (second: number) =>
+    advanceReplays(database.pool, RETENTION_MS, new Date(LONG_AGO.getTime() + 60_000 + second * 1_000));
+
+  it.each([300, 3_000])("lets nobody's %i keep another's from being counted and done", async (count) => {
+    await deleteRows(database.pool, "replays");
+    const greedy = await delivering(count);
+    const victim = await delivering(1, new Date(LONG_AGO.getTime() + 1_000));
+    let steps = 0;
+    while ((await doneOf(victim)) === 0) await step(steps++);
+    expect(steps).toBeLessThanOrEqual(Math.ceil((count + 1) / 1_000));
+    expect(await doneOf(greedy), "ten in each step").toBe(10 * steps);
+  });
+
+  it("counts all of an account's, however many, and an account with few is done at once", async () => {
+    await deleteRows(database.pool, "replays");
+    const [many, few] = [await delivering(55), await delivering(10)];
+    await step(0);
+    expect([await doneOf(many), await doneOf(few)]).toEqual([10, 10]);
+    for (let second = 1; second < 60; second++) await step(second);
+    expect(await doneOf(many)).toBe(55);
+  });
+
+  it("counts no more in a step than a bounded time allows, and those of many accounts in turn", async () => {
+    await deleteRows(database.pool, "replays");
+    const accounts: string[] = [];
+    for (let n = 0; n < 150; n++) accounts.push(await delivering(2));
+    await step(0);
+    const first = await countRows(database.pool, "replays", { status: "done" });
+    expect(first).toBe(100);
+    for (let second = 1; second < 3; second++) await step(second);
+    for (const account of accounts) expect(await doneOf(account)).toBe(2);
+  });
 
   async function sharesOf(...accounts: string[]): Promise<number[][]> {
     const { rows } = await database.pool.query<{ account_id: string; allowed: number }>(

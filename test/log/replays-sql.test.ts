@@ -6,8 +6,8 @@ import { wholeAccount } from "../../src/base/model/reader.ts";
 import { findDelivery } from "../../src/log/deliveries-sql.ts";
 import { type DeliveryFilter, NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
 import { countReplayable } from "../../src/log/replay-set-sql.ts";
+import { advanceReplays } from "../../src/log/replay-steps-sql.ts";
 import {
-  advanceReplays,
   cancelReplay,
   createReplay,
   findReplay,
@@ -159,7 +159,7 @@ describe("replaying one delivery", () => {
   });
 });
 
-/** Other replays have their turns, too: one in each step. */
+/** Other replays have their turns, too. */
 async function untilCounted(replayId: string, fromMs: number): Promise<void> {
   const countAt = async () => {
     const { rows } = await database.pool.query("select count_at from sealpost.replays where id = $1", [
@@ -364,10 +364,11 @@ describe("replaying many", () => {
     });
   });
 
-  it("is done at once when nothing matches", async () => {
+  it("is done at once when nothing matches, and takes no turn to be counted", async () => {
     const replay = await inTransaction(database.pool, (client) =>
       make(client, NO_FILTER, {}, 1, RETENTION_MS),
     );
     expect(replay).toMatchObject({ status: "done", matched: 0 });
+    expect(await rowOf(database.pool, "replays", { id: replay.id })).toMatchObject({ count_at: null });
   });
 });

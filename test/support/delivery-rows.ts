@@ -35,6 +35,30 @@ export async function publishAt(
   return rows[0]!.ids;
 }
 
+/** Gives a delivery this many failed attempts, eight to a run, as replays would. */
+export async function failAgain(
+  pool: Pool,
+  accountId: string,
+  deliveryId: string,
+  count: number,
+): Promise<void> {
+  // The newest first: what is read in the order of its rows is read backwards.
+  await pool.query(
+    `insert into sealpost.attempts
+       (delivery_id, account_id, run, number, started_at, ended_at, outcome, error_code, status_code, target_url)
+     select $2, $1, (nth - 1) / ${ATTEMPTS_MAX} + 1, (nth - 1) % ${ATTEMPTS_MAX} + 1, now(), now(), 'rejected',
+       'status_500', 500, 'https://a.example.com/'
+     from generate_series($3::integer, 1, -1) as nth`,
+    [accountId, deliveryId, count],
+  );
+  await pool.query(
+    `update sealpost.deliveries set attempts_count = $3, run = ($3 - 1) / ${ATTEMPTS_MAX} + 1, last_status_code = 500,
+       last_error_code = 'status_500'
+     where account_id = $1 and id = $2`,
+    [accountId, deliveryId, count],
+  );
+}
+
 export type ClaimOptions = {
   readonly at?: Date | null;
   readonly isInQuarantine?: boolean;

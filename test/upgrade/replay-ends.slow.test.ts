@@ -3,7 +3,7 @@ import { join } from "node:path";
 import pg from "pg";
 import { expect, test } from "vitest";
 import { migrate } from "../../src/base/database/migrate.ts";
-import { advanceReplays } from "../../src/log/replays-sql.ts";
+import { advanceReplays } from "../../src/log/replay-steps-sql.ts";
 import { createEmptyDatabase } from "../support/database.ts";
 import { insertAccount, insertRow, rowOf } from "../support/installation.ts";
 import { openRelease } from "./release.ts";

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { fc } from "@fast-check/vitest";
 import { beforeAll, expect, test } from "vitest";
-import { advanceReplays } from "../../src/log/replays-sql.ts";
+import { advanceReplays } from "../../src/log/replay-steps-sql.ts";
 import { enter, type Hand } from "../support/console.ts";
 import { publish } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";

@@ -108,7 +108,7 @@ type Shown = z.output<typeof DeliveryWithAttempts>;
 const STEPS = ["dns", "connect", "tls", "first_byte"] as const;
 const STEP_NAMES = { dns: "DNS", connect: "connect", tls: "TLS", first_byte: "first byte" } as const;
 
-/** One delivery with every attempt. */
+/** One delivery with its newest attempts. */
 export const deliveryScreen: Screen = {
   method: "GET",
   path: "/deliveries/{delivery_id}",
@@ -134,7 +134,7 @@ export const replayDelivery: Screen = {
 
 function page(view: View, delivery: Shown, origin: AnalysisOrigin | null): Html {
   const runs = [...Map.groupBy(delivery.attempts, ({ run }) => run)].reverse();
-  const next = delivery.next_attempt_at;
+  const { next_attempt_at: next, attempts_count: count, attempts } = delivery;
   const until = readableUntil(delivery.created_at, view.analysisRetentionMs, view.session.timeZone);
   const isReplayable = delivery.status === "failed" || delivery.status === "abandoned";
   return html`<nav class="way" aria-label="Way back"><a href="${view.base}/deliveries">Deliveries</a></nav>
@@ -153,6 +153,11 @@ ${next !== null && html`<div><dt>Next attempt</dt><dd>${momentOf(next, view.sess
 </dl>
 ${runs.length === 0 && html`<p class="empty">No attempt has ended yet.</p>`}
 ${runs.map(([run, attempts]) => runSection(view, delivery, run, attempts))}
+${
+  count > attempts.length &&
+  html`<p class="fine">The newest ${attempts.length} of ${count.toLocaleString("en")} attempts; older ones are left
+out.</p>`
+}
 ${more(view, delivery, until)}`;
 }
 
