@@ -1,3 +1,16 @@
+-- The feed, and indexes of what is there already that take their time.
+
+-- A replay whose last deliveries the version before started, in the step before its function was replaced by
+-- 0010_log.sql: it left the end to its next step, which ours does not make for a replay with nothing to start.
+update sealpost.replays
+set status = case when replayed > 0 then 'delivering' else 'done' end,
+  ended_at = case when replayed = 0 then now() end, count_at = now()
+where status = 'running' and replayed + skipped >= matched;
+
+-- Which replay started a delivery's run. Each item is written once and changed once, so this costs two entries. First,
+-- because a step of the replays may wait for it, and nobody who publishes does.
+create index replay_items_delivery on sealpost.replay_items (delivery_id);
+
 -- The feed: everything that was published, for each account in one order that never changes behind a reader.
 --
 -- Ids and serials are given before a transaction commits, so neither is an order to read by: whoever has read up to one
@@ -7,12 +20,6 @@
 -- What lost: an xid horizon, which one idle transaction anywhere in the cluster holds for everybody, and which survives
 -- neither a restore nor a move; a queue of its own to take events from, which costs every publisher a row and cannot be
 -- cleaned while an old transaction is open; a mark on the delivery, whose update would get into the way of its claim.
-
--- What publishing gives, in whatever transaction and by whatever version: one number, and one entry at the right-hand
--- end of an index, which 0021 makes. Null in what was published before: the feed begins here.
-create sequence sealpost.event_serials;
-alter table sealpost.bodies add column serial bigint;
-alter table sealpost.bodies alter column serial set default nextval('sealpost.event_serials');
 
 -- position: microseconds since 1970 at which the event was sequenced, or a little more, so that no two are equal; it
 -- says how old a cursor is, and a database that was restored to an earlier state goes on beyond all that it ever gave.
@@ -42,7 +49,7 @@ create table sealpost.feed_steps (
 insert into sealpost.feed_steps (step, holder, lease_until, position, serial, caught_up_at)
 values (0, '00000000-0000-0000-0000-000000000000', now(), (extract(epoch from now()) * 1000000)::bigint, 0, now());
 
--- As before, and days of the feed, by their microseconds.
+-- Days ahead, of the log and, by their microseconds, of the feed: see 0004_partitions.sql.
 create or replace function sealpost.make_partitions(first_day date, days integer) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -243,5 +250,23 @@ begin
   end if;
 end
 $$;
-
 revoke execute on function sealpost.sequence_events(uuid, interval, integer) from public;
+
+-- What the sequencing finds new events by. Everybody who publishes waits while the last statement reads, so days that
+-- are over come before it, one by one. (Somebody's transaction may still be of yesterday.)
+do $$
+declare
+  child name;
+begin
+  for child in
+    select relname
+    from pg_inherits join pg_class on pg_class.oid = inhrelid
+    where inhparent = 'sealpost.bodies'::regclass
+      and right(relname, 8) < to_char(now() at time zone 'UTC' - interval '1 day', 'YYYYMMDD')
+    order by relname
+  loop
+    execute format('create index %I on sealpost.%I (serial)', child || '_serial_idx', child);
+  end loop;
+end
+$$;
+create index bodies_serial on sealpost.bodies (serial);

@@ -1,0 +1,528 @@
+-- The workspace: spaces, their documents and pages, and workflows with their runs. Every key begins with the account,
+-- and so does every list's index.
+create schema workspace;
+revoke all on schema workspace from public;
+
+-- 1. Spaces.
+
+-- An account's one workspace, made with its first space.
+create table workspace.workspaces (
+  account_id uuid primary key references sealpost.accounts,
+  id uuid not null unique default sealpost.uuid_v7()
+);
+
+create table workspace.spaces (
+  account_id uuid not null references workspace.workspaces,
+  id uuid not null default sealpost.uuid_v7(),
+  owner_id uuid not null,
+  name text not null check (length(name) between 1 and 200),
+  storage_prefix text not null unique,
+  -- Counted as they come: to count a million of them takes half a second.
+  document_count integer not null default 0 check (document_count >= 0),
+  created_at timestamptz not null default now(),
+  primary key (account_id, id),
+  foreign key (account_id, owner_id) references sealpost.users (account_id, id)
+);
+-- Prefixes end in these digits, so a space can take any name without getting another's prefix.
+create unique index spaces_prefix_digits on workspace.spaces (right(id::text, 12));
+
+-- The owner is one of them, always as ADMIN. Users list their spaces by the key, spaces their members by the index.
+create table workspace.space_members (
+  account_id uuid not null,
+  user_id uuid not null,
+  space_id uuid not null,
+  role text not null check (role in ('ADMIN', 'EDITOR', 'VIEWER')),
+  created_at timestamptz not null default now(),
+  primary key (account_id, user_id, space_id),
+  foreign key (account_id, user_id) references sealpost.users (account_id, id),
+  foreign key (account_id, space_id) references workspace.spaces
+);
+create unique index space_members_space on workspace.space_members (account_id, space_id, user_id);
+
+-- 2. Documents.
+
+-- parent_id null: at the top of its space.
+create table workspace.folders (
+  account_id uuid not null,
+  space_id uuid not null,
+  id uuid not null default sealpost.uuid_v7(),
+  parent_id uuid,
+  name text not null check (length(name) between 1 and 200),
+  created_by uuid not null,
+  created_at timestamptz not null default now(),
+  primary key (account_id, space_id, id),
+  foreign key (account_id, space_id) references workspace.spaces,
+  foreign key (account_id, space_id, parent_id) references workspace.folders,
+  foreign key (account_id, created_by) references sealpost.users (account_id, id)
+);
+create unique index folders_names on workspace.folders (account_id, space_id, parent_id, name) nulls not distinct;
+create index folders_siblings on workspace.folders (account_id, space_id, parent_id, id);
+
+-- Where its bytes are is storage_key, whatever its name is. folder_id null: at the top of its space.
+create table workspace.documents (
+  account_id uuid not null,
+  id uuid not null default sealpost.uuid_v7(),
+  space_id uuid not null,
+  folder_id uuid,
+  file_name text not null check (octet_length(file_name) between 1 and 255),
+  content_type text not null check (length(content_type) between 1 and 255),
+  file_size bigint not null check (file_size >= 0),
+  storage_key text not null unique,
+  status text not null default 'PENDING_UPLOAD' check (status in ('PENDING_UPLOAD', 'UPLOADED')),
+  doc_origin text not null default 'UPLOADED' check (doc_origin = any (array['UPLOADED'])),
+  live_content_type text not null check (live_content_type in ('MARKDOWN', 'NONE')),
+  has_content boolean not null default false,
+  uploaded_by uuid not null,
+  created_at timestamptz not null default now(),
+  primary key (account_id, id),
+  foreign key (account_id, space_id) references workspace.spaces,
+  foreign key (account_id, space_id, folder_id) references workspace.folders,
+  foreign key (account_id, uploaded_by) references sealpost.users (account_id, id)
+);
+create unique index documents_names on workspace.documents (account_id, space_id, folder_id, file_name)
+  nulls not distinct;
+create index documents_space on workspace.documents (account_id, space_id, id);
+create index documents_folder on workspace.documents (account_id, space_id, folder_id, id);
+
+-- By trigger, so that whoever makes documents counts them.
+create function workspace.count_documents() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  update workspace.spaces as s
+  set document_count = s.document_count + case tg_op when 'INSERT' then d.count else -d.count end
+  from (select account_id, space_id, count(*) from changed group by account_id, space_id) as d
+  where s.account_id = d.account_id and s.id = d.space_id;
+  return null;
+end
+$$;
+
+create trigger count_added after insert on workspace.documents
+referencing new table as changed for each statement execute function workspace.count_documents();
+create trigger count_removed after delete on workspace.documents
+referencing old table as changed for each statement execute function workspace.count_documents();
+
+-- Which object store has the documents. One row. id: what the store says of itself, under a key of its own; null:
+-- nothing has been stored yet. A process whose store says something else, or nothing, has another folder or bucket than
+-- the others.
+create table workspace.object_store (
+  is_only boolean primary key default true check (is_only),
+  id uuid
+);
+insert into workspace.object_store default values;
+
+-- Keys are never used twice: what was read, planned or copied under one key is not mistaken for another's, however late
+-- somebody comes with it.
+
+-- A key under which something may be stored though no document names it: written before anything is, and taken away in
+-- the transaction in which a document gets the key. Reserved: somebody may still bring it to a document. Otherwise
+-- nobody can any more, and the object is removed, and then the row.
+create table workspace.loose_objects (
+  account_id uuid not null references workspace.workspaces,
+  storage_key text not null,
+  is_reserved boolean not null,
+  -- That are stored, or may be: an upload's, as soon as it begins, and those of what was moved or given up.
+  bytes bigint not null default 0 check (bytes >= 0),
+  -- When it is looked at next.
+  remove_at timestamptz not null,
+  primary key (account_id, storage_key)
+);
+create index loose_objects_due on workspace.loose_objects (remove_at);
+
+-- What a rename leaves to do. document_id null: every document of the space has to be where its prefix says.
+create table workspace.moves (
+  account_id uuid not null,
+  id uuid not null default sealpost.uuid_v7(),
+  space_id uuid not null,
+  document_id uuid,
+  -- Counts the renames: a move that was asked for again begins again.
+  asked integer not null default 1,
+  -- Documents up to here are done.
+  after_id uuid not null default '00000000-0000-0000-0000-000000000000',
+  asked_at timestamptz not null default now(),
+  -- Since it was asked for; each one after it comes later.
+  failures integer not null default 0,
+  -- When somebody goes on with it; later while somebody does.
+  next_at timestamptz not null default now(),
+  primary key (account_id, id),
+  unique nulls not distinct (account_id, space_id, document_id),
+  foreign key (account_id, space_id) references workspace.spaces,
+  foreign key (account_id, document_id) references workspace.documents
+);
+create index moves_due on workspace.moves (next_at);
+
+-- 3. Pages, their versions, and the links by which anybody can open one.
+
+-- What is being written. A link shows a version, never this.
+create table workspace.pages (
+  account_id uuid not null,
+  id uuid not null default sealpost.uuid_v7(),
+  space_id uuid not null,
+  title text not null check (length(title) between 1 and 200),
+  markdown text not null check (octet_length(markdown) <= 262144),
+  -- Counts what was saved: whoever saves says what they have seen.
+  revision integer not null default 1,
+  created_by uuid not null,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (account_id, id),
+  foreign key (account_id, space_id) references workspace.spaces,
+  foreign key (account_id, created_by) references sealpost.users (account_id, id)
+);
+create index pages_space on workspace.pages (account_id, space_id, id);
+
+-- Never changed. The page's current one has the highest number.
+create table workspace.page_versions (
+  account_id uuid not null references workspace.workspaces,
+  id uuid not null default sealpost.uuid_v7(),
+  page_id uuid not null,
+  number integer not null check (number >= 1),
+  title text not null,
+  markdown text not null,
+  -- The page's, when it was published.
+  revision integer not null,
+  published_by uuid not null,
+  published_at timestamptz not null default now(),
+  primary key (account_id, id),
+  unique (account_id, page_id, number),
+  unique (account_id, page_id, id),
+  foreign key (account_id, page_id) references workspace.pages,
+  foreign key (account_id, published_by) references sealpost.users (account_id, id)
+);
+
+create function workspace.keep_page_version() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception 'version % of page % never changes', old.number, old.page_id;
+end
+$$;
+create trigger keep_page_version before update on workspace.page_versions
+  for each row execute function workspace.keep_page_version();
+
+create table workspace.page_links (
+  account_id uuid not null references workspace.workspaces,
+  id uuid not null default sealpost.uuid_v7(),
+  page_id uuid not null,
+  -- Of what its URL ends in, which is kept nowhere: SHA-256.
+  token_digest bytea not null unique check (octet_length(token_digest) = 32),
+  -- Null: the link shows the page's current version, whichever that is.
+  pinned_version_id uuid,
+  label text not null check (length(label) between 1 and 200),
+  status text not null default 'ACTIVE' check (status in ('ACTIVE', 'REVOKED')),
+  -- With salt and cost. Null: nothing is asked.
+  password_hash text,
+  -- Counts the passwords, and their removals.
+  auth_version integer not null default 1,
+  expires_at timestamptz,
+  max_visits integer check (max_visits >= 1),
+  visit_count bigint not null default 0,
+  last_visited_at timestamptz,
+  created_by uuid not null,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (account_id, id),
+  foreign key (account_id, page_id) references workspace.pages,
+  foreign key (account_id, page_id, pinned_version_id) references workspace.page_versions (account_id, page_id, id),
+  foreign key (account_id, created_by) references sealpost.users (account_id, id)
+);
+create index page_links_page on workspace.page_links (account_id, page_id, id);
+
+-- 4. Workflows: a draft that is edited, and versions that are published of it and that runs carry out.
+
+create table workspace.workflows (
+  account_id uuid not null,
+  id uuid not null default sealpost.uuid_v7(),
+  space_id uuid not null,
+  name text not null check (length(name) between 1 and 200),
+  summary text not null default '' check (length(summary) <= 1000),
+  status text not null default 'ACTIVE' check (status = any (array['ACTIVE'])),
+  enabled boolean not null default true,
+  -- A definition that passed the checks when it was saved.
+  draft jsonb not null,
+  -- Counts the saves: whoever saves names the one that they have seen.
+  draft_revision integer not null default 1 check (draft_revision > 0),
+  draft_updated_at timestamptz not null default now(),
+  -- Null: nothing is published.
+  current_version integer,
+  created_by uuid not null,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (account_id, id),
+  foreign key (account_id, space_id) references workspace.spaces,
+  foreign key (account_id, created_by) references sealpost.users (account_id, id)
+);
+create index workflows_space on workspace.workflows (account_id, space_id, id);
+
+-- version counts each workflow's from 1. A run names what it carries out: nothing of it ever changes.
+create table workspace.workflow_versions (
+  account_id uuid not null references workspace.workspaces,
+  workflow_id uuid not null,
+  version integer not null check (version > 0),
+  id uuid not null default sealpost.uuid_v7(),
+  definition jsonb not null,
+  change_note text check (length(change_note) between 1 and 1000),
+  created_by uuid not null,
+  created_at timestamptz not null default now(),
+  primary key (account_id, workflow_id, version),
+  unique (account_id, id),
+  foreign key (account_id, workflow_id) references workspace.workflows,
+  foreign key (account_id, created_by) references sealpost.users (account_id, id)
+);
+alter table workspace.workflows
+  add foreign key (account_id, id, current_version) references workspace.workflow_versions;
+
+create function workspace.keep_version() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception 'version % of workflow % never changes', old.version, old.workflow_id;
+end
+$$;
+create trigger keep_version before update on workspace.workflow_versions
+  for each row execute function workspace.keep_version();
+
+-- 5. Runs of workflows: what their nodes have done and handed on, and what happened when.
+
+create table workspace.runs (
+  account_id uuid not null,
+  id uuid not null default sealpost.uuid_v7(),
+  space_id uuid not null,
+  workflow_id uuid not null,
+  version integer not null,
+  status text not null default 'QUEUED'
+    check (status in ('QUEUED', 'ACTIVE', 'WAITING', 'SUCCEEDED', 'FAILED', 'CANCELLED')),
+  input json not null,
+  -- In normal form; null: its webhook goes to the account's endpoint.
+  webhook_url text,
+  traceparent text,
+  requested_by uuid not null,
+  error_code text,
+  error_message text,
+  error_details json,
+  -- Of the webhook that told of its end. Null: there is none.
+  delivery_id uuid,
+  -- How many there are, and what the items take.
+  node_run_count integer not null default 0,
+  event_count integer not null default 0,
+  item_count integer not null default 0,
+  item_bytes bigint not null default 0,
+  -- What the run's sources brought it: its own limit follows that.
+  brought_bytes bigint not null default 0,
+  created_at timestamptz not null default now(),
+  started_at timestamptz,
+  completed_at timestamptz,
+  primary key (account_id, id),
+  foreign key (account_id, space_id) references workspace.spaces,
+  foreign key (account_id, workflow_id, version) references workspace.workflow_versions,
+  foreign key (account_id, requested_by) references sealpost.users (account_id, id)
+);
+create index runs_workflow on workspace.runs (account_id, workflow_id, id);
+create index runs_unfinished on workspace.runs (account_id, status) where completed_at is null;
+create index runs_ended on workspace.runs (completed_at) where completed_at is not null;
+
+-- A node that a run has come to. Each has one in a run, counted from 1 in the order in which they begin.
+create table workspace.node_runs (
+  account_id uuid not null references workspace.workspaces,
+  run_id uuid not null,
+  sequence integer not null,
+  id uuid not null default sealpost.uuid_v7(),
+  node_id text not null check (length(node_id) between 1 and 64),
+  status text not null default 'QUEUED'
+    check (status in ('QUEUED', 'ACTIVE', 'WAITING', 'SUCCEEDED', 'FAILED', 'CANCELLED')),
+  -- Of the step that is next: 1 and how often it has failed, or was cut.
+  attempt integer not null default 1,
+  input_count integer not null,
+  item_count integer not null default 0,
+  error_item_count integer not null default 0,
+  error_code text,
+  error_message text,
+  wake_at timestamptz,
+  -- The analysis that ends the wait; null: it waits for none.
+  awaited_analysis_id text,
+  started_at timestamptz,
+  completed_at timestamptz,
+  -- How far it is, in the words of its kind; null: at the beginning.
+  position json,
+  -- Whether its next step may be taken at once; if not, it may at next_at, which is null when it has ended.
+  is_ready boolean not null default true,
+  next_at timestamptz default now(),
+  -- Of the step that is being taken. One that nobody has recorded until next_at was cut.
+  lease_token uuid,
+  primary key (account_id, run_id, sequence),
+  unique (account_id, run_id, node_id),
+  foreign key (account_id, run_id) references workspace.runs on delete cascade
+);
+-- Small: steps leave them when they are taken, or end.
+create index node_runs_ready on workspace.node_runs (account_id, next_at) where is_ready;
+create index node_runs_later on workspace.node_runs (next_at) where not is_ready and next_at is not null;
+create index node_runs_awaiting on workspace.node_runs (account_id, awaited_analysis_id)
+  where status = 'WAITING' and awaited_analysis_id is not null;
+
+-- What a node run hands on. Never changed: a page that was read stays as it is.
+create table workspace.node_items (
+  account_id uuid not null references workspace.workspaces,
+  run_id uuid not null,
+  sequence integer not null,
+  index integer not null,
+  item json not null,
+  primary key (account_id, run_id, sequence, index),
+  foreign key (account_id, run_id, sequence) references workspace.node_runs on delete cascade
+);
+
+-- Never changed either. Whoever has read up to one has missed none before it.
+create table workspace.run_events (
+  account_id uuid not null references workspace.workspaces,
+  run_id uuid not null,
+  sequence integer not null,
+  kind text not null check (kind in (
+    'run.created', 'run.started', 'run.waiting', 'run.succeeded', 'run.failed', 'run.cancelled',
+    'node.started', 'node.resumed', 'node.progressed', 'node.waiting', 'node.retried', 'node.succeeded', 'node.failed',
+    'node.cancelled')),
+  node_id text,
+  details json,
+  created_at timestamptz not null default now(),
+  primary key (account_id, run_id, sequence),
+  foreign key (account_id, run_id) references workspace.runs on delete cascade
+);
+
+-- How far the feeds of accounts are read whose node runs wait for an analysis that somebody else publishes. What was
+-- sequenced up to the position has woken whom it concerns. Who begins to wait locks the row until it has committed, and
+-- so does who reads on: nothing comes between the two.
+create table workspace.feed_readers (
+  account_id uuid primary key references workspace.workspaces,
+  position bigint not null
+);
+
+-- What a run published is of its space: for users who are not members of that, it does not exist. By the row of the
+-- run, so that whatever ends a run says so.
+create function workspace.stamp_delivery() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+begin
+  update sealpost.deliveries set space_id = new.space_id
+  where account_id = new.account_id and id = new.delivery_id;
+  return null;
+end
+$$;
+
+create trigger runs_stamp_delivery after insert or update of delivery_id on workspace.runs
+for each row when (new.delivery_id is not null) execute function workspace.stamp_delivery();
+
+-- 6. What each account's workspace stores, by kind, counted as it comes and goes, and refused beyond the limit of its
+-- kind (sealpost.storage_limits). Exact however many write at once: whoever adds to a kind has its row until they
+-- commit.
+create table workspace.storage (
+  account_id uuid not null references workspace.workspaces,
+  kind text not null check (kind in ('documents', 'leftovers', 'pages', 'workflows', 'runs')),
+  bytes bigint not null check (bytes >= 0),
+  primary key (account_id, kind)
+) with (fillfactor = 50);
+
+-- Leftovers are never refused here: what was begun has to be ended, and a rename asks before it begins.
+create function workspace.add_storage(of_account uuid, of_kind text, bytes_more bigint) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  stored bigint;
+  most bigint;
+begin
+  insert into workspace.storage as s (account_id, kind, bytes) values (of_account, of_kind, 0)
+  on conflict (account_id, kind) do nothing;
+  update workspace.storage as s set bytes = s.bytes + bytes_more
+  where s.account_id = of_account and s.kind = of_kind
+  returning s.bytes into stored;
+  if bytes_more > 0 and of_kind <> 'leftovers' then
+    select l.bytes_max into most from sealpost.storage_limits as l where l.kind = of_kind;
+    if stored > most then
+      perform sealpost.refuse_storage(of_kind, most);
+    end if;
+  end if;
+end
+$$;
+
+-- For the tables below: the kind and the bytes of a row, as SQL. In one order of accounts and kinds, whoever it is that
+-- changes rows of several.
+create function workspace.count_storage() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  added constant text := format('select account_id, %s as kind, %s as bytes from fresh', tg_argv[0], tg_argv[1]);
+  taken constant text := format('select account_id, %s as kind, -(%s) as bytes from gone', tg_argv[0], tg_argv[1]);
+  part record;
+begin
+  for part in execute format(
+    'select account_id, kind, sum(bytes)::bigint as bytes from (%s) as changed
+     group by account_id, kind having sum(bytes) <> 0 order by account_id, kind',
+    case tg_op when 'INSERT' then added when 'DELETE' then taken else added || ' union all ' || taken end)
+  loop
+    perform workspace.add_storage(part.account_id, part.kind, part.bytes);
+  end loop;
+  return null;
+end
+$$;
+
+-- A run's row changes several times a step, so nearly always this does nothing.
+create function workspace.count_run() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform workspace.add_storage(new.account_id, 'runs',
+    new.item_bytes - old.item_bytes + 256 * (new.item_count - old.item_count)::bigint
+      + 1024 * (new.node_run_count - old.node_run_count)::bigint);
+  return null;
+end
+$$;
+
+-- A row counts 1 KiB besides its text. So do a run's nodes with their events, and 256 bytes each of its items.
+do $$
+declare
+  part record;
+begin
+  for part in
+    select * from (values
+      ('spaces', '''documents''', '1024', false),
+      ('folders', '''documents''', '1024', false),
+      ('documents', '''documents''', '1024 + case when has_content then file_size else 0 end', true),
+      ('loose_objects', 'case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes', true),
+      ('pages', '''pages''', '1024 + octet_length(markdown)', true),
+      ('page_versions', '''pages''', '1024 + octet_length(markdown)', false),
+      ('page_links', '''pages''', '1024', false),
+      ('workflows', '''workflows''', '1024 + octet_length(draft::text)', true),
+      ('workflow_versions', '''workflows''', '1024 + octet_length(definition::text)', false),
+      ('runs', '''runs''',
+        '1024 + octet_length(input::text) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint',
+        false)
+    ) as counted (name, kind, bytes, is_resized)
+  loop
+    execute format(
+      'create trigger storage_added after insert on workspace.%I referencing new table as fresh
+       for each statement execute function workspace.count_storage(%L, %L)', part.name, part.kind, part.bytes);
+    execute format(
+      'create trigger storage_removed after delete on workspace.%I referencing old table as gone
+       for each statement execute function workspace.count_storage(%L, %L)', part.name, part.kind, part.bytes);
+    if part.is_resized then
+      execute format(
+        'create trigger storage_resized after update on workspace.%I referencing old table as gone new table as fresh
+         for each statement execute function workspace.count_storage(%L, %L)', part.name, part.kind, part.bytes);
+    end if;
+  end loop;
+end
+$$;
+create trigger storage_resized after update on workspace.runs for each row
+when ((old.item_bytes, old.item_count, old.node_run_count)
+  is distinct from (new.item_bytes, new.item_count, new.node_run_count))
+execute function workspace.count_run();
+
+revoke execute on function
+  workspace.stamp_delivery(), workspace.add_storage(uuid, text, bigint), workspace.count_storage(),
+  workspace.count_run()
+  from public;
