@@ -1,4 +1,4 @@
-// Takes the README's two pictures of the console from the demo, with Debian's Chromium.
+// Takes the two pictures of the console in docs/support.md from the demo, with Debian's Chromium.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";

@@ -1,4 +1,4 @@
-// The README's curl lines, as somebody types them: in one bash, in their order, at a real API with a real dispatcher.
+// The documents' curl lines, as somebody types them: in one bash, in their order, at a real API with a real dispatcher.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -15,15 +15,21 @@ import { patience } from "./support/time-limits.ts";
 
 const README = readFileSync(new URL("../README.md", import.meta.url), "utf8");
 
-/** A line that asks for something, with curl or a function of the README's around it. */
+/** A line that asks for something, with curl or a function of the document's around it. */
 const ASKS = /^(?:curl|call|send) /m;
 
-/** In the README's order: what is asked for, and the variables and functions that are set before. */
-const commands = [...README.matchAll(/^```sh\n([\s\S]*?)^```$/gm)]
-  .map(([, block = ""]) => block.replaceAll(/\\\n\s*/g, ""))
-  .filter((block) => ASKS.test(block))
-  .flatMap((block) => block.split("\n"))
-  .filter((line) => ASKS.test(line) || /^(?:[A-Z_]+=|\w+\(\) )/.test(line));
+/** In the document's order: what is asked for, and the variables and functions that are set before. */
+const commandsOf = (document: string) =>
+  [...document.matchAll(/^```sh\n([\s\S]*?)^```$/gm)]
+    .map(([, block = ""]) => block.replaceAll(/\\\n\s*/g, ""))
+    .filter((block) => ASKS.test(block))
+    .flatMap((block) => block.split("\n"))
+    .filter((line) => ASKS.test(line) || /^(?:[A-Z_]+=|\w+\(\) )/.test(line));
+
+/** As a reader goes on from the README. */
+const commands = ["receivers", "support", "workspace"].flatMap((name) =>
+  commandsOf(readFileSync(new URL(`../docs/${name}.md`, import.meta.url), "utf8")),
+);
 
 let database: TestDatabase;
 let running: SealpostProcess[];
@@ -40,7 +46,7 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "sealpost-readme-"));
   const env = {
     DATABASE_URL: database.url,
-    // No name of the README's is looked up in the world: every attempt fails at once, and is the only one.
+    // No name of the documents' is looked up in the world: every attempt fails at once, and is the only one.
     TARGET_DNS_SERVERS: "127.0.0.1:1",
     RETRY_ATTEMPTS: "1",
     PAGES_URL: "http://localhost:8080",
@@ -49,7 +55,6 @@ beforeAll(async () => {
   running = await Promise.all([startProcess("serve", env), startProcess("dispatch", env)]);
   api = running[0]!;
   ({ accountId } = await createTestAccount(database));
-  ({ apiKey } = await createTestKey(database.pool, accountId));
   staffKey = (await createTestKey(database.pool, null, ["staff:read", "webhooks:read", "webhooks:replay"]))
     .apiKey;
   const { id: userId } = await createTestUser(database.pool, accountId);
@@ -66,23 +71,40 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-test("every command is answered as the README says", async () => {
-  const left = [...commands];
-  const ids: Record<string, string> = { ACCOUNT_ID: accountId };
-
-  /** Types the next command, and those before it that only set something. */
-  async function runNext(named: string): Promise<Answer> {
-    for (;;) {
-      const command = left.shift();
-      if (command === undefined) throw new Error(`The README has no command for: ${named}`);
-      const typed = filledIn(command, ids);
-      if (!ASKS.test(command)) await shell.run(typed);
-      else {
-        expect(typed, "the command that was to come").toContain(named);
-        return answerIn(await shell.run(typed));
-      }
+/** Types the next command, and those before it that only set something. */
+async function typeNext(left: string[], named: string, ids: Record<string, string>): Promise<Answer> {
+  for (;;) {
+    const command = left.shift();
+    if (command === undefined) throw new Error(`The documents have no command for: ${named}`);
+    const typed = filledIn(command, ids);
+    if (!ASKS.test(command)) await shell.run(typed);
+    else {
+      expect(typed, "the command that was to come").toContain(named);
+      return answerIn(await shell.run(typed));
     }
   }
+}
+
+test("the README's quickstart publishes and pulls", async () => {
+  const left = commandsOf(README);
+  const { accountId } = await createTestAccount(database);
+  ({ apiKey } = await createTestKey(database.pool, accountId));
+  const published = await typeNext(left, "/v1/analyses -H", {});
+  expect(published).toMatchObject({
+    status: 202,
+    body: { analysis_id: expect.stringMatching(/^quick-\d+$/) },
+  });
+  const { delivery_id } = published.body as Record<string, string>;
+  const page = { items: [{ delivery_id, signature: expect.stringMatching(/^t=\d+,v1=/) }] };
+  expect(await typeNext(left, "/v1/webhooks/events", {})).toMatchObject({ status: 200, body: page });
+  expect(left).toEqual([]);
+});
+
+test("every command is answered as the documents say", async () => {
+  const left = [...commands];
+  const ids: Record<string, string> = { ACCOUNT_ID: accountId };
+  ({ apiKey } = await createTestKey(database.pool, accountId));
+  const runNext = (named: string) => typeNext(left, named, ids);
 
   expect(await runNext("-X PUT")).toMatchObject({ status: 200, body: { url: "https://example.com/hooks" } });
 
@@ -104,11 +126,6 @@ test("every command is answered as the README says", async () => {
     body: { id: analysis_id, status: "succeeded" },
   });
 
-  const page = { items: [{ delivery_id, signature: expect.stringMatching(/^t=\d+,v1=/) }] };
-  expect(await runNext("/v1/webhooks/events?limit=50")).toMatchObject({ status: 200, body: page });
-
-  const link = { status: 201, body: { url: expect.stringContaining("/console/enter#t=") } };
-  expect(await runNext("/v1/console/links")).toMatchObject(link);
   expect(await runNext("/replay ")).toMatchObject({ status: 202, body: { id: delivery_id, run: 2 } });
   await attempted(2);
   const counts = { matched: 1, own_url: 0, expired: 0 };
@@ -129,6 +146,8 @@ test("every command is answered as the README says", async () => {
   const hurt = { items: expect.any(Array), next_cursor: null };
   expect(await runNext("/v1/accounts?hurt=true")).toMatchObject({ status: 200, body: hurt });
   expect(await runNext("X-Account-Id")).toEqual({ status: 200, body: { dry_run: true, ...counts } });
+  const link = { status: 201, body: { url: expect.stringContaining("/console/enter#t=") } };
+  expect(await runNext("/v1/console/links")).toMatchObject(link);
 
   const space = await runNext("/v1/spaces -d");
   expect(space).toMatchObject({ status: 201, body: { name: "Contracts", is_owner: true } });
@@ -210,7 +229,7 @@ async function attempted(count: number): Promise<void> {
   await expect.poll(logged).toBe(count);
 }
 
-/** With what the README leaves to be put in. */
+/** With what the documents leave to be put in. */
 function filledIn(command: string, ids: Record<string, string>): string {
   return command
     .replaceAll("http://127.0.0.1:8080", api.url)

@@ -67,7 +67,7 @@ function describe(operation: Operation): Listed {
   };
 }
 
-/** The operations as a Markdown table, for the README; a test compares the two. */
+/** The operations as a Markdown table, for docs/api.md: `npm run docs`. */
 export function operationsTable(operations: readonly Operation[]): string {
   const rows = operations.map(({ key, method, path, scope, risk, effect, mode, summary }) => {
     const cells = [

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { scopes } from "../../src/base/model/api-keys.ts";
 import { operationsTable } from "../../src/http/operations-list.ts";
@@ -94,11 +93,6 @@ describe("the operations are those that were agreed upon", () => {
   test("and no others", () => {
     expect(operations.map(({ key }) => key).sort()).toEqual(lines.map((line) => line.split(" ")[0]).sort());
     expect(operationsTable(operations).trim().split("\n")).toHaveLength(lines.length + 2);
-  });
-
-  test("and the README shows them as they are declared", () => {
-    const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-    expect(readme).toContain(`\n\n${operationsTable(operations)}\n`);
   });
 });
 

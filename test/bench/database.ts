@@ -1,4 +1,4 @@
-// PostgreSQL as in production: fsync on, synchronous commits, and the settings that the README recommends.
+// PostgreSQL as in production: fsync on, synchronous commits, and the settings that docs/operating.md recommends.
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";

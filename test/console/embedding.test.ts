@@ -18,8 +18,8 @@ const HOST = "app.customer.localhost";
 const STRANGER = "elsewhere.localhost";
 const COOKIE_TEST = "kept=1; Path=/; Secure; SameSite=None";
 
-const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-const [, asReadmeHasIt = ""] = /```html\n([^`]*embed\.js[^`]*)```/.exec(readme) ?? [];
+const support = readFileSync(new URL("../../docs/support.md", import.meta.url), "utf8");
+const [, asDocumented = ""] = /```html\n([^`]*embed\.js[^`]*)```/.exec(support) ?? [];
 const END = "text=Reload this page to go on.";
 
 let database: TestDatabase;
@@ -42,7 +42,7 @@ beforeAll(async () => {
       return;
     }
     answer.writeHead(200, { "content-type": "text/html" });
-    const snippet = asReadmeHasIt
+    const snippet = asDocumented
       .replace("https://sealpost.example.com", url)
       .replace('"LINK"', JSON.stringify(searchParams.get("link") ?? "about:blank"));
     answer.end(`<!doctype html><title>Host</title>

@@ -9,7 +9,7 @@ import { runPromtool } from "../support/prometheus.ts";
 const FOLDER = `${GRAFANA}prometheus/`;
 const RULES = readFileSync(`${FOLDER}alerts.yml`, "utf8");
 const TESTS = readFileSync(`${FOLDER}alerts.test.yml`, "utf8");
-const DOCUMENT = readFileSync(fileURLToPath(new URL("../../docs/operating.md", import.meta.url)), "utf8");
+const DOCUMENT = readFileSync(fileURLToPath(new URL("../../docs/runbook.md", import.meta.url)), "utf8");
 
 /** Each alert's own lines. */
 const alerts = RULES.split(/^ {6}- alert: /m)
@@ -40,12 +40,12 @@ describe("every alert", () => {
     expect(text).toMatch(/ {8}labels: \{ severity: (?:page|ticket) \}/);
     expect(text).toMatch(/ {10}summary: \S/);
     expect(text).toMatch(/ {10}description: >-\n {12}\S/);
-    expect(text).toContain(`runbook_url: docs/operating.md#${name.toLowerCase()}\n`);
+    expect(text).toContain(`runbook_url: docs/runbook.md#${name.toLowerCase()}\n`);
     const paragraph =
-      DOCUMENT.split(new RegExp(`^#### ${name}$`, "m"))[1]
+      DOCUMENT.split(new RegExp(`^### ${name}$`, "m"))[1]
         ?.split(/^#/m)[0]
         ?.trim() ?? "";
-    expect(paragraph.length, `a paragraph "#### ${name}" in docs/operating.md`).toBeGreaterThan(100);
+    expect(paragraph.length, `a paragraph "### ${name}" in docs/runbook.md`).toBeGreaterThan(100);
   });
 
   test.each(alerts)("$name is tested silent and firing", ({ name }) => {

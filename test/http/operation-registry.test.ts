@@ -110,7 +110,7 @@ describe("the list of operations", () => {
     await api.app.close();
   });
 
-  test("is a table for the README", () => {
+  test("is a table for docs/api.md", () => {
     expect(operationsTable([read(base)])).toBe(
       `| Operation | Method and path | Scope | Risk, effect, mode | What it does |
 |---|---|---|---|---|

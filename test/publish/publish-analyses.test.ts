@@ -96,3 +96,10 @@ test("the package's README explains every code of a refusal", () => {
   const explained = [...readme.matchAll(/^\| `(\w+)` \| .+ \|$/gm)].map(([, code]) => code);
   expect(explained.filter((code) => /_/.test(code ?? ""))).toEqual([...PUBLISH_REFUSAL_CODES]);
 });
+
+test("docs/publishing.md explains each with its SQLSTATE", () => {
+  const document = readFileSync(new URL("../../docs/publishing.md", import.meta.url), "utf8");
+  const explained = [...document.matchAll(/^\| `SP00(\d)` \| `(\w+)` \| .+ \|$/gm)];
+  expect(explained.map(([, digit]) => Number(digit))).toEqual(PUBLISH_REFUSAL_CODES.map((_, at) => at + 1));
+  expect(explained.map(([, , code]) => code).sort()).toEqual([...PUBLISH_REFUSAL_CODES].sort());
+});

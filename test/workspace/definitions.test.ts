@@ -48,9 +48,9 @@ function isRight({ nodes, edges }: Definition): boolean {
   return false;
 }
 
-test("the README has a row for each kind of node", () => {
-  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-  const [, table = ""] = /^\| kind of node \|.*\n\|-.*\n((?:\|.*\n)+)/m.exec(readme) ?? [];
+test("the document has a row for each kind of node", () => {
+  const document = readFileSync(new URL("../../docs/workspace.md", import.meta.url), "utf8");
+  const [, table = ""] = /^\| kind of node \|.*\n\|-.*\n((?:\|.*\n)+)/m.exec(document) ?? [];
   expect([...table.matchAll(/^\| `(\w+)`/gm)].map(([, kind]) => kind)).toEqual(NODE_KINDS);
 });
 

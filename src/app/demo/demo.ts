@@ -65,7 +65,7 @@ const SIGNAL_WITHIN_MS = 200;
 const PASSED =
   "Everything went as expected: every committed analysis was delivered, signed, and accepted exactly once; " +
   "the one that was rolled back was never sent.";
-const NEXT = "Next: `npm start` runs Sealpost for you to use; see README.md, “A first webhook, by hand”.";
+const NEXT = "Next: `npm start` runs Sealpost for you to use; see README.md, “Quickstart”.";
 
 export type DemoOptions = {
   /** Keep running after the demo, until shutdown. */

@@ -8,12 +8,12 @@ export type Variable<T> = {
   readonly kind: kinds.VariableKind<T>;
   /** Used when the variable is unset or empty. Null: the value is then null. */
   readonly fallback: string | null;
-  /** One sentence for the README's table. Says what unset means where `fallback` is null. */
+  /** One sentence for docs/configuration.md, with links from there. Says what unset means where `fallback` is null. */
   readonly meaning: string;
 };
 
 /**
- * All variables that Sealpost reads, in the order of the README's table. Nothing else reads the environment, but for
+ * All variables that Sealpost reads; docs/configuration.md groups them. Nothing else reads the environment, but for
  * SEALPOST_SECRET: the receivers' own, in src/app/cli/secrets.ts.
  */
 export const variables = {
@@ -38,7 +38,7 @@ export const variables = {
   ),
   CELL: optional(
     kinds.text(CELL_NAME.rule, CELL_NAME.pattern),
-    "Name of the cell, where there are several ([Scaling](docs/scaling.md)). `migrate` writes it into the database " +
+    "Name of the cell, where there are several ([Scaling](scaling.md)). `migrate` writes it into the database " +
       "once; another cell's database is then refused. Unset: not checked.",
   ),
   AREAS: withDefault(
@@ -68,7 +68,7 @@ export const variables = {
   ),
   OBJECT_STORE_URL: optional(
     kinds.s3Address(),
-    "S3, or a server that speaks like it, where documents are stored ([Objects](docs/objects.md)): " +
+    "S3, or a server that speaks like it, where documents are stored ([Objects](objects.md)): " +
       "`s3://bucket?region=eu-central-1`, elsewhere also with `endpoint=https://…` and `path_style=true`. Unset: in " +
       "files in `STATE_DIR`.",
   ),
@@ -117,7 +117,7 @@ export const variables = {
   PAGES_URL: optional(
     kinds.origin(),
     "Origin under which links to pages of the workspace open, such as `https://pages.example.com`: of another host " +
-      "than `PUBLIC_URL` ([how](docs/operating.md#links-to-pages)). Unset: no links to pages.",
+      "than `PUBLIC_URL` ([how](operating.md#links-to-pages)). Unset: no links to pages.",
   ),
   DOCS_URL: optional(kinds.baseUrl(), "Base URL of the error pages. Unset: `PUBLIC_URL`."),
   SECRETS_KEY: optional(
@@ -150,7 +150,7 @@ export const variables = {
     kinds.wholeNumber(16_777_216, 2 ** 50),
     "17179869184",
     "What an account may store but for analyses, in bytes, shared out by kind " +
-      "([Storage](docs/operating.md#storage)). Run `migrate` after changing it.",
+      "([Storage](operating.md#storage)). Run `migrate` after changing it.",
   ),
   ACCOUNT_ANALYSES_BYTES_MAX: optional(
     kinds.wholeNumber(1_048_576, 2 ** 50),
@@ -305,7 +305,7 @@ function optional<T>(kind: kinds.VariableKind<T>, meaning: string): Variable<T |
   return { kind, fallback: null, meaning };
 }
 
-/** The README's table of variables in Markdown. A test compares the two. */
+/** A row of Markdown for each variable, which docs/configuration.md has in its groups: `npm run docs`. */
 export function configurationTable(): string {
   const rows = Object.entries<Variable<unknown>>(variables).map(([name, { fallback, meaning }]) => {
     const shownDefault = fallback === null ? "" : `\`${fallback}\``;
