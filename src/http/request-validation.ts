@@ -194,7 +194,7 @@ function parseJsonText(text: string): unknown {
   }
 }
 
-/** Counts brackets and colons outside strings; what it returns for invalid JSON does not matter, the parser rejects it. */
+/** Counts brackets and colons outside strings. What comes of invalid JSON does not matter: the parser rejects it. */
 function countWritten(text: string, levelsMax: number): { isTooDeep: boolean; members: number } {
   let levels = 0;
   let members = 0;
