@@ -13,8 +13,8 @@ import { addSecretCommands, addSignatureCommands } from "./secrets.ts";
 import { addTargetCommands } from "./target.ts";
 
 const MORE_HELP = `
-Environment variables configure it; docs/configuration.md lists them. Without DATABASE_URL, commands use the
-database and the settings of the \`sealpost start\` that runs with the same STATE_DIR. Errors go to standard error. Exit codes:
+Environment variables configure it; docs/configuration.md lists them. Without DATABASE_URL, commands use the database
+and the settings of the \`sealpost start\` that runs with the same STATE_DIR. Errors go to standard error. Exit codes:
 0 done; 1 failed, or a check that found something wrong; 2 a mistake to correct first, in the command, its input or the
 configuration.`;
 
