@@ -1,4 +1,4 @@
-import { Command, CommanderError, Help } from "commander";
+import { Command, CommanderError, Help } from "@commander-js/extra-typings";
 import { ConfigError } from "../../base/config/config.ts";
 import { UsageError } from "../output.ts";
 import { type ProcessContext, version } from "../process-context.ts";
@@ -13,9 +13,9 @@ import { addSecretCommands, addSignatureCommands } from "./secrets.ts";
 import { addTargetCommands } from "./target.ts";
 
 const MORE_HELP = `
-Environment variables configure it; docs/configuration.md lists them. Without DATABASE_URL, commands use the
-database and the settings of the \`sealpost start\` that runs with the same STATE_DIR. Errors go to standard error.
-Exit codes: 0 done; 1 failed, or a check that found something wrong; 2 a mistake to correct first, in the command, its input or the
+Environment variables configure it; docs/configuration.md lists them. Without DATABASE_URL, commands use the database
+and the settings of the \`sealpost start\` that runs with the same STATE_DIR. Errors go to standard error. Exit codes:
+0 done; 1 failed, or a check that found something wrong; 2 a mistake to correct first, in the command, its input or the
 configuration.`;
 
 const plainHelp = new Help();
