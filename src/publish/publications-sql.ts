@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
-import { judgePublication } from "./publish-analyses.ts";
+import { judgePublication } from "./judge-publication.ts";
 import {
   callPublish,
   columnsOf,

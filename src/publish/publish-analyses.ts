@@ -1,24 +1,11 @@
-import { judgeTargetUrl, type TargetUrlOptions } from "../egress/rules/target-url.ts";
 import { parseUnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import { judgePublication } from "./judge-publication.ts";
 import {
   type Publication,
   type PublishingDatabase,
   PublishRefusedError,
   publishAnalyses,
 } from "./publish-call-sql.ts";
-
-/** The publication with its webhook_url in normal form, or why that is refused. */
-export function judgePublication<P extends Publication>(
-  publication: P,
-  options: TargetUrlOptions,
-  index: number,
-): P | PublishRefusedError {
-  if (publication.webhookUrl == null) return publication;
-  const verdict = judgeTargetUrl(publication.webhookUrl, options);
-  if (verdict.verdict === "allow") return { ...publication, webhookUrl: verdict.href };
-  const message = `analysis at index ${index}: its webhook_url is refused: ${verdict.message}`;
-  return new PublishRefusedError("target_refused", index, message, verdict.message, null);
-}
 
 export type PublishOptions = {
   /** W3C Trace Context `traceparent`, sent with the webhook. */
