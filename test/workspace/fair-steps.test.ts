@@ -46,3 +46,36 @@ test.each(GREEDY_COUNTS)(
     }
   },
 );
+
+const DUE_OF_EACH = 3_000;
+const LOOKED_FOR = 500;
+
+/** Waits of an account, in one run of many nodes, that have ended before any other's. */
+async function endAtOnce(account: TestAccount, count: number): Promise<void> {
+  await start(account, 1);
+  await database.pool.query(
+    `insert into workspace.node_runs (account_id, run_id, sequence, node_id, status, input_count, is_ready, next_at)
+     select account_id, id, n, 'many-' || n, 'WAITING', 0, false, now() - interval '1 hour'
+     from workspace.runs, generate_series(1001, 1000 + $2) as n where account_id = $1`,
+    [account.accountId, count],
+  );
+}
+
+test.each([1, 20])("beside %i accounts whose waits end together, one's own ends at once", async (count) => {
+  const { pool } = database;
+  for (let n = 0; n < count; n++) await endAtOnce(await api.newAccount(), DUE_OF_EACH);
+  const victim = await api.newAccount();
+  await start(victim, 1);
+  const ready = async (accountIds: string) => {
+    const text = `select from workspace.node_runs where is_ready and ${accountIds}`;
+    return (await pool.query(text, [victim.accountId])).rowCount!;
+  };
+  await pool.query("update workspace.node_runs set is_ready = false, next_at = now() where account_id = $1", [
+    victim.accountId,
+  ]);
+  const before = await ready("account_id <> $1");
+  await makeStepsReady(pool);
+  expect(await ready("account_id = $1")).toBe(1);
+  // Nobody's room is left empty for it.
+  expect(await ready("account_id <> $1")).toBe(before + LOOKED_FOR - 1);
+});

@@ -1,9 +1,14 @@
 // What a run is in, and how it ends.
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
+import { inTransaction } from "../../src/base/database/transaction.ts";
 import { writeSettings } from "../../src/publish/publications-sql.ts";
+import { NodeFailedError } from "../../src/workspace/nodes/node-step.ts";
+import { removeMember } from "../../src/workspace/store/members.ts";
 import { type Json, startTestApi, type TestAccount } from "../support/sealpost-api.ts";
-import { api, database, runs, space, stepping, useRuns } from "./run-world.ts";
+import { patience } from "../support/time-limits.ts";
+import { newUser, setRole } from "./membership-world.ts";
+import { api, database, documents, runs, space, stepping, useRuns } from "./run-world.ts";
 import { documentsOf } from "./support/documents.ts";
 import { chain, claimNext, publishedAnalyses, runsOf, stepAll, stepOnce, take } from "./support/runs.ts";
 
@@ -112,6 +117,65 @@ test("a node that fails ends its run, and the nodes beside it stop", async () =>
     error_message: message,
   };
   expect(await publicationOf(id)).toEqual([{ analysis: failed, webhookUrl: null }]);
+});
+
+describe("whoever may no longer run workflows in the space", () => {
+  const webhook_url = "https://hooks.example.com/theirs";
+
+  /** An EDITOR's run, which waits; a document is added then. */
+  async function waiting() {
+    const [{ id: spaceId }, user] = [await documents.newSpace(), await newUser()];
+    await setRole(spaceId, user, "EDITOR");
+    const definition = chain(WAIT, { kind: "documents" }, { kind: "analyze" });
+    const workflow = await runs.newWorkflow(spaceId, definition);
+    const { id } = await runs.started(workflow, { webhook_url }, { key: user.key });
+    await stepAll(stepping());
+    await documents.uploaded({ space_id: spaceId, file_name: "later.txt" }, Buffer.from("Not theirs."));
+    await database.pool.query(
+      `update workspace.node_runs set started_at = started_at - interval '2 hours', next_at = now()
+       where run_id = $1 and status = 'WAITING'`,
+      [id],
+    );
+    return { id, spaceId, user };
+  }
+  const told = async (id: string) =>
+    (await publicationOf(id)).map(({ analysis, webhookUrl }) => [analysis.status, webhookUrl]);
+
+  test.each([
+    [null, null],
+    ["VIEWER", null],
+    ["EDITOR", webhook_url],
+    ["ADMIN", webhook_url],
+  ])("is sent nothing by runs started before: as %s the URL is %s", async (role, url) => {
+    const { id, spaceId, user } = await waiting();
+    await setRole(spaceId, user, role);
+    expect(await stepAll(stepping())).toBe("run_succeeded");
+    expect(await told(id)).toEqual([["succeeded", url]]);
+  });
+
+  test("nor why one failed", async () => {
+    const { id, spaceId, user } = await waiting();
+    await setRole(spaceId, user, null);
+    const analyze = () => Promise.reject(new NodeFailedError("folder_not_found", "later.txt"));
+    expect(await stepAll({ ...stepping(), nodeSteps: { analyze } })).toBe("run_failed");
+    expect(await told(id)).toEqual([["failed", null]]);
+  });
+
+  test("is sent nothing by a run that ends while the removal is being committed", async () => {
+    const { id, spaceId, user } = await waiting();
+    const end = await inTransaction(database.pool, async (tx) => {
+      await removeMember(tx, { accountId: api.account.accountId, userId: user.userId }, String(spaceId));
+      const ending = stepAll(stepping());
+      const blocked =
+        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+      await expect
+        .poll(async () => (await database.pool.query(blocked)).rowCount, { timeout: patience(5_000) })
+        .toBe(1);
+      return { ending };
+    });
+    expect(await end.ending).toBe("run_succeeded");
+    expect(await told(id)).toEqual([["succeeded", null]]);
+  });
 });
 
 describe("publishing refuses a run's analysis", () => {

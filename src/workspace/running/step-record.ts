@@ -1,6 +1,7 @@
 import type { ClientBase } from "pg";
 import { type Definition, sourcesOf, targetsOf } from "../model/definition.ts";
 import { SOURCE_KINDS } from "../model/node-kinds.ts";
+import { allows } from "../model/roles.ts";
 import {
   ITEMS_DROPPED_FOR,
   RUN_ITEMS_MAX,
@@ -24,6 +25,7 @@ import { insertRunEvents, type NewRunEvent } from "../store/run-events.ts";
 import {
   addRunItems,
   type HandedItems,
+  holdRequesterRole,
   type LockedRun,
   lockRun,
   type PublicationRefusal,
@@ -111,7 +113,8 @@ export type RunEnding = {
 async function endRun(tx: ClientBase, ending: RunEnding): Promise<StepEnd> {
   const { step, facts } = ending;
   const { accountId, runId } = step;
-  const published = await publish(tx, ending, await analysisOf(tx, ending), facts.webhookUrl);
+  const url = await urlOf(tx, ending);
+  const published = await publish(tx, ending, await analysisOf(tx, ending), url);
   if (typeof published === "string") return await end(tx, ending, ending.error, published);
   const error = ending.error ?? {
     code: "publish_refused",
@@ -119,9 +122,9 @@ async function endRun(tx: ClientBase, ending: RunEnding): Promise<StepEnd> {
     details: null,
   };
   // What cannot go to the run's own URL is for the account's endpoint.
-  const webhookUrl = published.code === "target_refused" ? null : facts.webhookUrl;
+  const leastUrl = published.code === "target_refused" ? null : url;
   const least = { id: runId, status: "failed", workflow_id: facts.workflowId, error_code: error.code };
-  const told = await publish(tx, ending, least, webhookUrl);
+  const told = await publish(tx, ending, least, leastUrl);
   const refusals = [published, ...(typeof told === "string" ? [] : [told])];
   const details = { ...error.details, publication: refusals };
   return await end(tx, ending, { ...error, details }, typeof told === "string" ? told : null);
@@ -130,12 +133,22 @@ async function endRun(tx: ClientBase, ending: RunEnding): Promise<StepEnd> {
     client: ClientBase,
     { isLastTry }: RunEnding,
     analysis: object,
-    url: string | null,
+    webhookUrl: string | null,
   ): Promise<string | PublicationRefusal> {
     const { traceparent } = facts;
-    const publication = { accountId, analysis: JSON.stringify(analysis), webhookUrl: url, traceparent };
+    const publication = { accountId, analysis: JSON.stringify(analysis), webhookUrl, traceparent };
     return publishInside(client, publication, isLastTry);
   }
+}
+
+/**
+ * A run's own URL is its requester's: who may no longer run workflows in the space is told of it no more. Null: the
+ * account's endpoint.
+ */
+async function urlOf(tx: ClientBase, { step, facts }: RunEnding): Promise<string | null> {
+  if (facts.webhookUrl === null) return null;
+  const role = await holdRequesterRole(tx, step.accountId, step.runId);
+  return role !== null && allows(role, "run_workflows") ? facts.webhookUrl : null;
 }
 
 async function analysisOf(tx: ClientBase, { step, facts, nodeRuns, error }: RunEnding): Promise<object> {

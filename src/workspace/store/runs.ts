@@ -92,6 +92,24 @@ export async function publishInside(
   }
 }
 
+/** What whoever requested the run is in its space, until the transaction ends. Null: no member any more. */
+export async function holdRequesterRole(
+  tx: ClientBase,
+  accountId: string,
+  runId: string,
+): Promise<SpaceRole | null> {
+  const { rows } = await tx.query<{ role: SpaceRole }>({
+    name: "hold_requester_role",
+    text: `
+      select m.role from workspace.runs as r
+      join workspace.space_members as m
+        on m.account_id = r.account_id and m.space_id = r.space_id and m.user_id = r.requested_by
+      where r.account_id = $1 and r.id = $2 for share of m`,
+    values: [accountId, runId],
+  });
+  return rows[0]?.role ?? null;
+}
+
 /** Publishing words its messages for batches; here there is only one. */
 function refusalText({ message, remedy }: PublishRefusedError): string {
   const fault = message.replace(/^analysis at index 0: /, "");

@@ -15,19 +15,64 @@ export type ClaimedStep = {
 
 /** Steps that are made ready at a time. */
 const READY_PER_STATEMENT = 500;
+/** Of each account, where more are due than that. */
+const READY_SHARE = 25;
+/** Steps to come that are looked at for that; others the next time, by chance. */
+const LOOKED_AT_PER_ACCOUNT = 2_000;
 
-/** Waits that are over, retries that are due, and steps that were cut may be taken again. */
+const DUE = "not n.is_ready and n.next_at <= now()";
+
+function nextWithRuns(after: string): string {
+  return `
+select account_id from workspace.runs where completed_at is null and account_id > ${after} order by account_id limit 1`;
+}
+
+/**
+ * Waits that are over, retries that are due, and steps that were cut may be taken again: the oldest, and where not all
+ * that are due have room, a share of each account first, by turns.
+ */
 export async function makeStepsReady(pool: Pool): Promise<void> {
   await pool.query({
     name: "ready_steps",
+    // An account's due steps are found by its unfinished runs: the index of due steps knows no accounts.
     text: `
-      with due as (
-        select account_id, run_id, sequence from workspace.node_runs
-        where not is_ready and next_at <= now() order by next_at limit ${READY_PER_STATEMENT}
-        for no key update skip locked
+      with recursive oldest as materialized (
+        select account_id, run_id, sequence, next_at from workspace.node_runs as n
+        where ${DUE} order by next_at limit ${READY_PER_STATEMENT}
+      ), accounts as (
+        (${nextWithRuns("'00000000-0000-0000-0000-000000000000'")})
+        union all
+        select following.account_id from accounts
+        cross join lateral (${nextWithRuns("accounts.account_id")}) as following
+      ), due as (
+        select * from oldest
+        union
+        select share.* from accounts cross join lateral (
+          select account_id, run_id, sequence, next_at from (
+            select step.* from (
+              select id from workspace.runs where account_id = accounts.account_id and completed_at is null
+              order by random()
+            ) as r cross join lateral (
+              select account_id, run_id, sequence, next_at, is_ready from workspace.node_runs as n
+              where n.account_id = accounts.account_id and n.run_id = r.id and not n.is_ready
+                and n.next_at is not null limit ${LOOKED_AT_PER_ACCOUNT}
+            ) as step limit ${LOOKED_AT_PER_ACCOUNT}
+          ) as n
+          where ${DUE} limit ${READY_SHARE}
+        ) as share
+        where (select count(*) from oldest) = ${READY_PER_STATEMENT}
+      ), turns as (
+        select *, row_number() over (partition by account_id order by next_at) as turn from due
+      ), next as materialized (
+        select account_id, run_id, sequence from turns
+        order by least(turn, ${READY_SHARE + 1}), next_at limit ${READY_PER_STATEMENT}
+      ), taken as (
+        select account_id, run_id, sequence from next
+        join workspace.node_runs as n using (account_id, run_id, sequence)
+        where ${DUE} for no key update of n skip locked
       )
       update workspace.node_runs as n set is_ready = true
-      from due where (n.account_id, n.run_id, n.sequence) = (due.account_id, due.run_id, due.sequence)`,
+      from taken where (n.account_id, n.run_id, n.sequence) = (taken.account_id, taken.run_id, taken.sequence)`,
   });
 }
 
