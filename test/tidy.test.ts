@@ -199,7 +199,11 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
   },
   "line length": {
     wrong: { "sql/0002_long.sql": `-- ${"x".repeat(118)}` },
-    right: { "sql/0002_long.sql": `-- ${"x".repeat(117)}`, "README.md": "x".repeat(500) },
+    right: {
+      "sql/0002_long.sql": `-- ${"x".repeat(117)}`,
+      "README.md": "x".repeat(500),
+      "sql/schema.sql": "x".repeat(500),
+    },
   },
   "file length": {
     wrong: { "src/http/long.ts": "x\n".repeat(401), "test/api/long.test.ts": "x\n".repeat(401) },

@@ -5,7 +5,7 @@ const LOOKED_AT_MAX = 10_000;
 
 /**
  * From now on, nothing more of the account's endpoint is started; what waits, and what comes, is held: see
- * sql/0023_holding.sql. An endpoint that is paused already stays as it is. False: there is none.
+ * sql/0010_delivery.sql. An endpoint that is paused already stays as it is. False: there is none.
  */
 export async function pauseEndpoint(database: ClientBase | Pool, accountId: string): Promise<boolean> {
   const { rows } = await database.query<{ is_there: boolean }>(

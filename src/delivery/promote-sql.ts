@@ -27,7 +27,7 @@ const SWEPT_JOBS_MAX = 1_000;
 
 export type Promotion = { readonly looked: number; readonly woken: number; readonly isFull: boolean };
 
-/** Wakes what is due and not leased; see sql/0006_promote.sql. `at` null: the database's clock. */
+/** Wakes what is due and not leased; see sql/0010_delivery.sql. `at` null: the database's clock. */
 export async function promoteDue(pool: Pool, at: Date | null): Promise<Promotion> {
   const { rows } = await pool.query<{ looked: number; woken: number }>({
     name: "promote",
@@ -54,7 +54,7 @@ export type TakenBack = {
   readonly nextFromId: string | null;
 };
 
-/** Deliveries of a lane, from an id on, that are due and that no dispatcher has at hand: sql/0009_fair_shares.sql. */
+/** Deliveries of a lane, from an id on, that are due and that no dispatcher has at hand: sql/0010_delivery.sql. */
 export async function takeBackLetGo(
   pool: Pool,
   { accountId, lane, fromId, room }: LetGoDeliveries,

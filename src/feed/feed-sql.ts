@@ -22,7 +22,7 @@ export type SequencingStep = {
 
 /**
  * Gives positions to what has committed since the last step, if `holder` has the lease or nobody has; the lease then
- * lasts for `leaseMs` from now. See sql/0020_feed.sql.
+ * lasts for `leaseMs` from now. See sql/0012_feed.sql.
  */
 export async function sequenceEvents(pool: Pool, holder: string, leaseMs: number): Promise<SequencingStep> {
   const { rows } = await pool.query<{ leads: boolean; sequenced: number; is_full: boolean }>({

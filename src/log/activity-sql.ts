@@ -20,7 +20,7 @@ export type ActivityStep = {
 };
 
 /**
- * Adds attempts that ended up to `lagMs` ago to the activity of their accounts: see sql/0030_activity.sql. The lag has
+ * Adds attempts that ended up to `lagMs` ago to the activity of their accounts: see sql/0011_log.sql. The lag has
  * to be longer than writing an attempt may take, and 5 s.
  */
 export async function countActivity(pool: Pool, lagMs: number): Promise<ActivityStep> {

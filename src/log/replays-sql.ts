@@ -15,7 +15,7 @@ import { countReplayable, REPLAY_DELIVERIES_MAX, replayable } from "./replay-set
  */
 const FIX_SET_MS = 20_000;
 
-/** Starts the next run of one delivery that the reader sees; see sql/0007_replays.sql. */
+/** Starts the next run of one delivery that the reader sees; see sql/0011_log.sql. */
 export async function replayDelivery(
   database: Pool | ClientBase,
   reader: Reader,

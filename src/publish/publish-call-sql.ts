@@ -14,7 +14,7 @@ export type Publication = {
   readonly webhookUrl?: string | null | undefined;
 };
 
-/** Why publishing was refused; the SQLSTATEs of sql/0005_publish.sql by their codes. */
+/** Why publishing was refused; the SQLSTATEs of sql/0005_publish.sql and sql/0010_delivery.sql by their codes. */
 export const PUBLISH_REFUSAL_CODES = [
   "unknown_account",
   "invalid_analysis",

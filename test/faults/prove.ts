@@ -31,7 +31,7 @@ export const PROTECTIONS: readonly Protection[] = [
   },
   {
     name: "the lease sweep",
-    path: "sql/0024_paused_endpoints.sql",
+    path: "sql/0010_delivery.sql",
     text: "where wake_at <= at and due_at <= at and (lease_until is null or lease_until <= at)",
     without: "where wake_at <= at and due_at <= at and lease_until is null",
     file: "test/faults/dispatchers.slow.test.ts",

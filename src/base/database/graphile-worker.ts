@@ -5,10 +5,9 @@
  * another one breaks what this file and the SQL rely on. To upgrade: raise the version there and in package.json, run
  * that test, then the tests of wake-ups and the benchmarks.
  *
- * In SQL these rely on the private tables: sql/0005_publish.sql (sealpost.add_wakeups, sealpost.keep_task and its
- * trigger, the trigger of sealpost.announce_wakeups, which sql/0011_locks.sql wrote last), sql/0006_promote.sql
- * (sealpost.promote, sealpost.sweep_jobs, and the autovacuum settings of the jobs table) and sql/0028_publish_fresh.sql
- * (sealpost.publish_fresh).
+ * In SQL these rely on the private tables: sql/0005_publish.sql (sealpost.keep_task and its trigger, the trigger of
+ * sealpost.announce_wakeups), sql/0006_promote.sql (sealpost.sweep_jobs, and the autovacuum settings of the jobs table)
+ * and sql/0010_delivery.sql (sealpost.add_wakeups, sealpost.promote, sealpost.publish_fresh).
  */
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";

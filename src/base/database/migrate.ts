@@ -32,6 +32,8 @@ type MigrationFile = { readonly name: string; readonly text: string; readonly di
 
 const PROJECT_SQL_DIR = fileURLToPath(new URL("../../../sql", import.meta.url));
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
+/** For people: what the others make. */
+const SHOWN_SCHEMA = "schema.sql";
 /** Such a statement would end our transaction, and a failure after it would leave half a migration. */
 const OWN_TRANSACTION = /^(begin|commit|rollback|start transaction)\s*;/im;
 
@@ -131,7 +133,7 @@ async function createOurTables(client: pg.Client): Promise<void> {
 
 /**
  * The names of all migrations that there are, in order: what a database has when it is up to date. Those of an area
- * begin with its name: `workspace/0001_spaces.sql`.
+ * begin with its name: `workspace/0001_workspace.sql`.
  */
 export async function readMigrationNames(
   areas: readonly string[],
@@ -150,7 +152,8 @@ async function readNameSets(areas: readonly string[], sqlDir: string): Promise<r
   const prefixes = ["", ...areas.filter(isOwn).map((area) => `${area}/`)];
   return await Promise.all(
     prefixes.map(async (prefix) => {
-      const found = (await readdir(join(sqlDir, prefix))).filter((name) => name.endsWith(".sql")).sort();
+      const isFile = (name: string) => name.endsWith(".sql") && name !== SHOWN_SCHEMA;
+      const found = (await readdir(join(sqlDir, prefix))).filter(isFile).sort();
       return { prefix, names: found.map((name) => prefix + name) };
     }),
   );

@@ -56,5 +56,5 @@ export type StorageUse = {
   readonly bytesMax: number | null;
 };
 
-/** The SQLSTATE that refuses what would be more: see sql/0042_storage.sql. */
+/** The SQLSTATE that refuses what would be more: see sql/0009_accounts.sql. */
 export const STORAGE_FULL_STATE = "SP009";

@@ -137,11 +137,11 @@ describe("before migrate", () => {
   });
 
   test("a file of this version that is not applied is waited for, too", async () => {
-    await database.pool.query("delete from sealpost.migrations where name = '0045_secrets_canary.sql'");
-    await database.pool.query("alter table sealpost.settings drop column secrets_canary");
+    await database.pool.query("delete from sealpost.migrations where name = 'workspace/0001_workspace.sql'");
+    await database.pool.query("drop schema workspace cascade");
     const process = await start("dispatch");
     expect(await readiness(process)).toContain(
-      "The migration 0045_secrets_canary.sql is not applied: run migrate.",
+      "The migration workspace/0001_workspace.sql is not applied: run migrate.",
     );
     expect(await run("migrate", "right")).toMatchObject({ code: 0 });
     await expect.poll(() => process.output(), { timeout: patience(20_000) }).toContain('"dispatching"');

@@ -72,6 +72,7 @@ describe("migrate", () => {
   test("applies graphile-worker's schema and each file once, in order", async () => {
     await write("0002_second.sql", "insert into public.things values (2);");
     await write("0001_first.sql", "create table public.things (n integer);");
+    await write("schema.sql", "create table public.things (n integer);");
     const lines: string[] = [];
     const first = await migrate({ databaseUrl, sqlDir, log: (line) => lines.push(line) });
     expect(first.applied).toEqual(["0001_first.sql", "0002_second.sql"]);

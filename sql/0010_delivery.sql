@@ -33,28 +33,6 @@ create table sealpost.held_deliveries (
   primary key (account_id, delivery_id)
 ) with (autovacuum_vacuum_scale_factor = 0.05);
 
--- What has attempts to come of an account that is being moved to another cell, as it is in open_deliveries or, if
--- is_held, in held_deliveries. For the same reason in a table of its own: nothing lets it go. A delivery that has an
--- attempt to come is in one of the three.
-create table sealpost.parked_deliveries (
-  account_id uuid not null,
-  delivery_id uuid not null,
-  is_held boolean not null,
-  lane bigint,
-  due_at timestamptz,
-  run_started_at timestamptz,
-  lease_run integer,
-  lease_alone boolean,
-  wait_s float8,
-  run_age_s float8,
-  run integer not null,
-  attempts_in_run integer not null,
-  interruptions integer not null,
-  body_bytes integer not null,
-  primary key (account_id, delivery_id),
-  check (is_held = (due_at is null))
-);
-
 -- 2. Locks that no other role can hold against us. Any role that connects can take an advisory lock, and sees in
 -- pg_locks which ones we take; locking a table or a row takes rights on it, which only the owner has.
 
@@ -1128,9 +1106,135 @@ begin
 end
 $$;
 
--- 8. What is altered of tables that are in use: last, because everybody waits until this file has ended, and in an
--- order in which nobody has one of these and asks for one before it. A step of the replays begins with theirs, a
--- publisher with the accounts, and a claim has the bodies before the endpoints.
+-- 8. Parking: the account moves to another cell.
+
+-- What has attempts to come of an account that is being moved to another cell, as it is in open_deliveries or, if
+-- is_held, in held_deliveries. For the same reason in a table of its own: nothing lets it go. A delivery that has an
+-- attempt to come is in one of the three.
+create table sealpost.parked_deliveries (
+  account_id uuid not null,
+  delivery_id uuid not null,
+  is_held boolean not null,
+  lane bigint,
+  due_at timestamptz,
+  run_started_at timestamptz,
+  lease_run integer,
+  lease_alone boolean,
+  wait_s float8,
+  run_age_s float8,
+  run integer not null,
+  attempts_in_run integer not null,
+  interruptions integer not null,
+  body_bytes integer not null,
+  primary key (account_id, delivery_id),
+  check (is_held = (due_at is null))
+);
+
+-- Parks at most rows_max of what is open and nobody has, and of what is held. The rest: how many are left, and which of
+-- those were cut, because the dispatcher that had them has died. Both tables are read in one statement: a delivery that
+-- goes from one to the other meanwhile is in one of them.
+create function sealpost.park_deliveries(of_account uuid, rows_max integer, out rest integer, out cut uuid[])
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  with free as (
+    select delivery_id from sealpost.open_deliveries
+    where account_id = of_account and lease_token is null
+    order by delivery_id
+    limit rows_max
+    for update skip locked
+  ), taken as (
+    delete from sealpost.open_deliveries as o using free where o.delivery_id = any (array[free.delivery_id])
+    returning o.*
+  )
+  insert into sealpost.parked_deliveries (
+    account_id, delivery_id, is_held, lane, due_at, run_started_at, lease_run, lease_alone, run, attempts_in_run,
+    interruptions, body_bytes)
+  select account_id, delivery_id, false, lane, due_at, run_started_at, lease_run, lease_alone, run, attempts_in_run,
+    interruptions, body_bytes
+  from taken;
+
+  with held as (
+    select delivery_id from sealpost.held_deliveries
+    where account_id = of_account
+    order by delivery_id
+    limit rows_max
+    for update skip locked
+  ), taken as (
+    delete from sealpost.held_deliveries as h using held
+    where h.account_id = of_account and h.delivery_id = any (array[held.delivery_id])
+    returning h.*
+  )
+  insert into sealpost.parked_deliveries (
+    account_id, delivery_id, is_held, wait_s, run_age_s, run, attempts_in_run, interruptions, body_bytes)
+  select account_id, delivery_id, true, wait_s, run_age_s, run, attempts_in_run, interruptions, body_bytes
+  from taken;
+
+  select count(*), coalesce(array_agg(delivery_id) filter (where lease_until <= clock_timestamp()), '{}')
+  into rest, cut
+  from (
+    select delivery_id, lease_until from sealpost.open_deliveries where account_id = of_account
+    union all
+    select delivery_id, null from sealpost.held_deliveries where account_id = of_account
+  ) as still_there;
+end
+$$;
+
+-- Puts back what is parked; what is due is the promoter's to wake. Returns how many.
+create function sealpost.unpark_deliveries(of_account uuid) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  unparked integer;
+begin
+  with taken as (
+    delete from sealpost.parked_deliveries where account_id = of_account returning *
+  ), opened as (
+    insert into sealpost.open_deliveries (
+      delivery_id, account_id, lane, due_at, wake_at, run_started_at, lease_run, lease_alone, run, attempts_in_run,
+      interruptions, body_bytes)
+    select delivery_id, account_id, lane, due_at, greatest(due_at, now()), run_started_at, lease_run, lease_alone, run,
+      attempts_in_run, interruptions, body_bytes
+    from taken where not is_held
+  ), held as (
+    insert into sealpost.held_deliveries (
+      account_id, delivery_id, wait_s, run_age_s, run, attempts_in_run, interruptions, body_bytes)
+    select account_id, delivery_id, wait_s, run_age_s, run, attempts_in_run, interruptions, body_bytes
+    from taken where is_held
+  )
+  select count(*) into unparked from taken;
+  return unparked;
+end
+$$;
+
+-- 9. What is altered of tables that are in use: last, because everybody waits until this file has ended.
+
+-- A step of the replays waits here before it has locked anything: within it, recording would wait for it in turn.
+lock table sealpost.replays in exclusive mode;
+
+-- Which replay started a delivery's run. Each item is written once and changed once, so this costs two entries.
+create index replay_items_delivery on sealpost.replay_items (delivery_id);
+
+-- paused_at    null: not paused
+-- gather_at    when its waiting deliveries are (next) looked for; null: they have all been found
+-- gather_from  from which id on
+alter table sealpost.endpoints
+  add column paused_at timestamptz,
+  add column gather_at timestamptz,
+  add column gather_from uuid;
+create index endpoints_paused on sealpost.endpoints (account_id) where paused_at is not null;
+create index endpoints_gather on sealpost.endpoints (gather_at) where gather_at is not null;
+
+-- Whether what is in this lane is held. A test event that is sent while the endpoint is paused has a lane of its own.
+create function sealpost.is_paused(of_account uuid, of_lane bigint) returns boolean
+language sql stable
+begin atomic
+  select exists (
+    select from sealpost.endpoints as e
+    where e.account_id = of_account and e.paused_at is not null and sealpost.lane(of_account, null) = of_lane);
+end;
 
 -- delivering         all its items have been started, and some have an attempt to come: it does nothing here any more,
 --                    and does not count against its account's budget
@@ -1151,41 +1255,5 @@ alter table sealpost.replays
   add column space_ids uuid[] default '{}';
 alter table sealpost.replays alter column space_ids drop default;
 create index replays_running_account on sealpost.replays (account_id) where status = 'running';
-
--- moved_to  where the account has gone, or is going: the name of a cell, for its callers. Null: it is here. Publishing
---           and writes are refused; reads go on.
--- is_full   it has published what it may, and is refused more until some of it is forgotten. Only where the operator
---           has set a limit.
--- Publishing reads both from a row that it reads in any case.
-alter table sealpost.accounts
-  add column moved_to text check (length(moved_to) between 1 and 100),
-  add column is_full boolean not null default false;
-create index accounts_full on sealpost.accounts (id) where is_full;
-
--- What the feed counts by (0011_feed.sql): one number, given in whatever transaction and by whatever version publishes.
--- Null in what was published before: the feed begins here.
-create sequence sealpost.event_serials;
-alter table sealpost.bodies
-  add column serial bigint,
-  alter column serial set default nextval('sealpost.event_serials');
-
--- paused_at    null: not paused
--- gather_at    when its waiting deliveries are (next) looked for; null: they have all been found
--- gather_from  from which id on
-alter table sealpost.endpoints
-  add column paused_at timestamptz,
-  add column gather_at timestamptz,
-  add column gather_from uuid;
-create index endpoints_paused on sealpost.endpoints (account_id) where paused_at is not null;
-create index endpoints_gather on sealpost.endpoints (gather_at) where gather_at is not null;
-
--- Whether what is in this lane is held. A test event that is sent while the endpoint is paused has a lane of its own.
-create function sealpost.is_paused(of_account uuid, of_lane bigint) returns boolean
-language sql stable
-begin atomic
-  select exists (
-    select from sealpost.endpoints as e
-    where e.account_id = of_account and e.paused_at is not null and sealpost.lane(of_account, null) = of_lane);
-end;
 
 revoke execute on all functions in schema sealpost from public;

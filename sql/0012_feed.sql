@@ -1,16 +1,3 @@
--- The feed, and indexes of what is there already that take their time.
-
--- A replay whose last deliveries the version before started, in the step before its function was replaced by
--- 0010_log.sql: it left the end to its next step, which ours does not make for a replay with nothing to start.
-update sealpost.replays
-set status = case when replayed > 0 then 'delivering' else 'done' end,
-  ended_at = case when replayed = 0 then now() end, count_at = now()
-where status = 'running' and replayed + skipped >= matched;
-
--- Which replay started a delivery's run. Each item is written once and changed once, so this costs two entries. First,
--- because a step of the replays may wait for it, and nobody who publishes does.
-create index replay_items_delivery on sealpost.replay_items (delivery_id);
-
 -- The feed: everything that was published, for each account in one order that never changes behind a reader.
 --
 -- Ids and serials are given before a transaction commits, so neither is an order to read by: whoever has read up to one
@@ -251,6 +238,13 @@ begin
 end
 $$;
 revoke execute on function sealpost.sequence_events(uuid, interval, integer) from public;
+
+-- A replay whose last deliveries the version before started, in the step before its function was replaced by
+-- 0011_log.sql: it left the end to its next step, which ours does not make for a replay with nothing to start.
+update sealpost.replays
+set status = case when replayed > 0 then 'delivering' else 'done' end,
+  ended_at = case when replayed = 0 then now() end, count_at = now()
+where status = 'running' and replayed + skipped >= matched;
 
 -- What the sequencing finds new events by. Everybody who publishes waits while the last statement reads, so days that
 -- are over come before it, one by one. (Somebody's transaction may still be of yesterday.)

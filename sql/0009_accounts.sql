@@ -47,8 +47,6 @@ create table sealpost.endpoint_certificates (
 );
 create index endpoint_certificates_ends on sealpost.endpoint_certificates (ends_at);
 
-create index signing_secrets_expires on sealpost.signing_secrets (expires_at) where expires_at is not null;
-
 -- What happened. Its time is in its id. The subject (a secret, a certificate, a streak) is told of once.
 -- collected_at: when mails were made of it, or were not, because nobody had asked for any. batch: those mails.
 create table sealpost.notices (
@@ -217,17 +215,6 @@ begin
 end
 $$;
 
--- What an account's bulk replays take, at 256 bytes for each delivery: those that were not started go when a replay is
--- cancelled.
-create function sealpost.replay_bytes(of_account uuid) returns bigint
-language sql stable
-set search_path = pg_catalog, pg_temp
-begin atomic
-  select coalesce(sum(1024 + 16 * coalesce(cardinality(r.space_ids), 0)
-    + 256 * case r.status when 'cancelled' then r.replayed + r.skipped else r.matched end::bigint), 0)::bigint
-  from sealpost.replays as r where r.account_id = of_account;
-end;
-
 -- What was published, by the day it was counted. bytes: of the analyses as they are stored. attempt_bytes: of the
 -- attempts of the deliveries of that day, which the log keeps as long as these; an attempt that is written down later
 -- than others of its time, such as one that was interrupted, may be missing.
@@ -356,91 +343,13 @@ create table sealpost.moves (
   check ((step in ('done', 'deleting', 'deleted')) = (ended_at is not null))
 );
 
--- Parks at most rows_max of what is open and nobody has, and of what is held. The rest: how many are left, and which of
--- those were cut, because the dispatcher that had them has died. Both tables are read in one statement: a delivery that
--- goes from one to the other meanwhile is in one of them.
-create function sealpost.park_deliveries(of_account uuid, rows_max integer, out rest integer, out cut uuid[])
-language plpgsql
-set search_path = pg_catalog, pg_temp
-as $$
-begin
-  with free as (
-    select delivery_id from sealpost.open_deliveries
-    where account_id = of_account and lease_token is null
-    order by delivery_id
-    limit rows_max
-    for update skip locked
-  ), taken as (
-    delete from sealpost.open_deliveries as o using free where o.delivery_id = any (array[free.delivery_id])
-    returning o.*
-  )
-  insert into sealpost.parked_deliveries (
-    account_id, delivery_id, is_held, lane, due_at, run_started_at, lease_run, lease_alone, run, attempts_in_run,
-    interruptions, body_bytes)
-  select account_id, delivery_id, false, lane, due_at, run_started_at, lease_run, lease_alone, run, attempts_in_run,
-    interruptions, body_bytes
-  from taken;
-
-  with held as (
-    select delivery_id from sealpost.held_deliveries
-    where account_id = of_account
-    order by delivery_id
-    limit rows_max
-    for update skip locked
-  ), taken as (
-    delete from sealpost.held_deliveries as h using held
-    where h.account_id = of_account and h.delivery_id = any (array[held.delivery_id])
-    returning h.*
-  )
-  insert into sealpost.parked_deliveries (
-    account_id, delivery_id, is_held, wait_s, run_age_s, run, attempts_in_run, interruptions, body_bytes)
-  select account_id, delivery_id, true, wait_s, run_age_s, run, attempts_in_run, interruptions, body_bytes
-  from taken;
-
-  select count(*), coalesce(array_agg(delivery_id) filter (where lease_until <= clock_timestamp()), '{}')
-  into rest, cut
-  from (
-    select delivery_id, lease_until from sealpost.open_deliveries where account_id = of_account
-    union all
-    select delivery_id, null from sealpost.held_deliveries where account_id = of_account
-  ) as still_there;
-end
-$$;
-
--- Puts back what is parked; what is due is the promoter's to wake. Returns how many.
-create function sealpost.unpark_deliveries(of_account uuid) returns integer
-language plpgsql
-set search_path = pg_catalog, pg_temp
-as $$
-declare
-  unparked integer;
-begin
-  with taken as (
-    delete from sealpost.parked_deliveries where account_id = of_account returning *
-  ), opened as (
-    insert into sealpost.open_deliveries (
-      delivery_id, account_id, lane, due_at, wake_at, run_started_at, lease_run, lease_alone, run, attempts_in_run,
-      interruptions, body_bytes)
-    select delivery_id, account_id, lane, due_at, greatest(due_at, now()), run_started_at, lease_run, lease_alone, run,
-      attempts_in_run, interruptions, body_bytes
-    from taken where not is_held
-  ), held as (
-    insert into sealpost.held_deliveries (
-      account_id, delivery_id, wait_s, run_age_s, run, attempts_in_run, interruptions, body_bytes)
-    select account_id, delivery_id, wait_s, run_age_s, run, attempts_in_run, interruptions, body_bytes
-    from taken where is_held
-  )
-  select count(*) into unparked from taken;
-  return unparked;
-end
-$$;
-
 -- Written by who is asked whether the database can be written to: a new file, and room in it.
 create unlogged table sealpost.write_probe (filler bytea);
 alter table sealpost.write_probe alter column filler set storage plain;
 
--- 6. What is altered of tables that are in use: as late and in such an order as in 0009_delivery.sql. A publisher
--- begins with the settings, and a write ends with the audit log.
+-- 6. What is altered of tables that are in use: late, because everybody waits until this file has ended, and in an
+-- order in which nobody has one of these and asks for one before it. A publisher begins with the settings, and a write
+-- ends with the audit log. The deliveries and their bodies are here so that publishers wait once for all of it.
 
 -- cell               which one this database is of. `migrate` writes CELL once; null: none of several. What has it set
 --                    refuses the database of another cell.
@@ -457,10 +366,29 @@ alter table sealpost.settings
   add column idempotency_retention_ms bigint,
   add column secrets_canary text;
 
+-- moved_to  where the account has gone, or is going: the name of a cell, for its callers. Null: it is here. Publishing
+--           and writes are refused; reads go on.
+-- is_full   it has published what it may, and is refused more until some of it is forgotten. Only where the operator
+--           has set a limit.
+-- Publishing reads both from a row that it reads in any case.
+alter table sealpost.accounts
+  add column moved_to text check (length(moved_to) between 1 and 100),
+  add column is_full boolean not null default false;
+create index accounts_full on sealpost.accounts (id) where is_full;
+
 -- Who may read a delivery, and what it carries. Null: whoever may read the account's log. Else the members of a space:
 -- whoever keeps spaces says so in the transaction that publishes. What a user's key sees is said in
 -- src/delivery/visibility.ts.
 alter table sealpost.deliveries add column space_id uuid;
+
+-- What the feed counts by (0012_feed.sql): one number, given in whatever transaction and by whatever version publishes.
+-- Null in what was published before: the feed begins here.
+create sequence sealpost.event_serials;
+alter table sealpost.bodies
+  add column serial bigint,
+  alter column serial set default nextval('sealpost.event_serials');
+
+create index signing_secrets_expires on sealpost.signing_secrets (expires_at) where expires_at is not null;
 
 -- user_id: for whom the key acts; null: for the account alone. Never changed. Where a moved account's rows are deleted
 -- its keys stay, and its users go. What is the account's is not for a key that acts for one of its users: who changed

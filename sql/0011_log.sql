@@ -341,6 +341,17 @@ begin
 end
 $$;
 
+-- What an account's bulk replays take, at 256 bytes for each delivery: those that were not started go when a replay is
+-- cancelled.
+create function sealpost.replay_bytes(of_account uuid) returns bigint
+language sql stable
+set search_path = pg_catalog, pg_temp
+begin atomic
+  select coalesce(sum(1024 + 16 * coalesce(cardinality(r.space_ids), 0)
+    + 256 * case r.status when 'cancelled' then r.replayed + r.skipped else r.matched end::bigint), 0)::bigint
+  from sealpost.replays as r where r.account_id = of_account;
+end;
+
 -- 2. Activity: how many attempts ended when, of whom, where and how, added up by the leader while they end, so that a
 -- month of an account, or everybody's last hour, is read in milliseconds.
 
