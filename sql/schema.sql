@@ -713,6 +713,7 @@ create table workspace.node_runs (
 );
 CREATE INDEX node_runs_awaiting ON workspace.node_runs USING btree (account_id, awaited_analysis_id) WHERE ((status = 'WAITING') AND (awaited_analysis_id IS NOT NULL));
 CREATE INDEX node_runs_later ON workspace.node_runs USING btree (next_at) WHERE ((NOT is_ready) AND (next_at IS NOT NULL));
+CREATE INDEX node_runs_later_of_account ON workspace.node_runs USING btree (account_id, next_at) WHERE ((NOT is_ready) AND (next_at IS NOT NULL));
 CREATE INDEX node_runs_ready ON workspace.node_runs USING btree (account_id, next_at) WHERE is_ready;
 
 create table workspace.object_store (

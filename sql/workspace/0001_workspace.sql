@@ -359,6 +359,8 @@ create table workspace.node_runs (
 -- Small: steps leave them when they are taken, or end.
 create index node_runs_ready on workspace.node_runs (account_id, next_at) where is_ready;
 create index node_runs_later on workspace.node_runs (next_at) where not is_ready and next_at is not null;
+create index node_runs_later_of_account on workspace.node_runs (account_id, next_at)
+  where not is_ready and next_at is not null;
 create index node_runs_awaiting on workspace.node_runs (account_id, awaited_analysis_id)
   where status = 'WAITING' and awaited_analysis_id is not null;
 

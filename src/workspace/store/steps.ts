@@ -17,14 +17,13 @@ export type ClaimedStep = {
 const READY_PER_STATEMENT = 500;
 /** Of each account, where more are due than that. */
 const READY_SHARE = 25;
-/** Steps to come that are looked at for that; others the next time, by chance. */
-const LOOKED_AT_PER_ACCOUNT = 2_000;
 
 const DUE = "not n.is_ready and n.next_at <= now()";
 
-function nextWithRuns(after: string): string {
+function nextWithLaterSteps(after: string): string {
   return `
-select account_id from workspace.runs where completed_at is null and account_id > ${after} order by account_id limit 1`;
+select account_id from workspace.node_runs
+where not is_ready and next_at is not null and account_id > ${after} order by account_id limit 1`;
 }
 
 /**
@@ -34,31 +33,21 @@ select account_id from workspace.runs where completed_at is null and account_id 
 export async function makeStepsReady(pool: Pool): Promise<void> {
   await pool.query({
     name: "ready_steps",
-    // An account's due steps are found by its unfinished runs: the index of due steps knows no accounts.
     text: `
       with recursive oldest as materialized (
         select account_id, run_id, sequence, next_at from workspace.node_runs as n
         where ${DUE} order by next_at limit ${READY_PER_STATEMENT}
       ), accounts as (
-        (${nextWithRuns("'00000000-0000-0000-0000-000000000000'")})
+        (${nextWithLaterSteps("'00000000-0000-0000-0000-000000000000'")})
         union all
         select following.account_id from accounts
-        cross join lateral (${nextWithRuns("accounts.account_id")}) as following
+        cross join lateral (${nextWithLaterSteps("accounts.account_id")}) as following
       ), due as (
         select * from oldest
         union
         select share.* from accounts cross join lateral (
-          select account_id, run_id, sequence, next_at from (
-            select step.* from (
-              select id from workspace.runs where account_id = accounts.account_id and completed_at is null
-              order by random()
-            ) as r cross join lateral (
-              select account_id, run_id, sequence, next_at, is_ready from workspace.node_runs as n
-              where n.account_id = accounts.account_id and n.run_id = r.id and not n.is_ready
-                and n.next_at is not null limit ${LOOKED_AT_PER_ACCOUNT}
-            ) as step limit ${LOOKED_AT_PER_ACCOUNT}
-          ) as n
-          where ${DUE} limit ${READY_SHARE}
+          select account_id, run_id, sequence, next_at from workspace.node_runs as n
+          where n.account_id = accounts.account_id and ${DUE} order by next_at limit ${READY_SHARE}
         ) as share
         where (select count(*) from oldest) = ${READY_PER_STATEMENT}
       ), turns as (
