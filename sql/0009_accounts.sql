@@ -190,7 +190,9 @@ create table sealpost.answer_bytes (
 ) with (fillfactor = 50);
 
 -- Called last in a transaction: until it ends, the account's other writes wait here. A user may have as much as is left
--- for all others: however many take what they can, something is. of_user: null where a key acts for none.
+-- for all others: however many take what they can, something is. of_user: null where a key acts for none. What has to
+-- be possible all the same is not refused before twice as much, and what a user has beyond their own counts to them
+-- alone.
 create function sealpost.count_answer(of_account uuid, of_user uuid, bytes_more bigint, is_refused boolean) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -209,8 +211,15 @@ begin
     taken := taken + stored;
   end loop;
   select l.bytes_max into most from sealpost.storage_limits as l where l.kind = 'answers';
-  if is_refused and taken > most then
+  if most is null or taken <= most then
+    return;
+  end if;
+  if is_refused or taken > 2 * most then
     perform sealpost.refuse_storage('answers', most);
+  end if;
+  if of_user is not null then
+    update sealpost.answer_bytes set bytes = bytes - bytes_more
+    where account_id = of_account and day = (now() at time zone 'UTC')::date and user_id = of_account;
   end if;
 end
 $$;

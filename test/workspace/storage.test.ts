@@ -353,6 +353,18 @@ test("answers of one day have a limit, and what frees something is never refused
   expect((await ask("POST", "/v1/analyses", { body: analysis })).status).toBe(202);
 });
 
+test("what is never refused is, once a user has twice as much, and takes nothing of others", async () => {
+  await limit({ answers: 100_000 });
+  const { key } = await api.newUser(account.accountId);
+  const revoke = () => ask("POST", "/v1/console/sessions/revoke", { key });
+  for (let n = 0; n < 60; n++) expect((await revoke()).status).toBe(204);
+  expect((await usageOf("answers")).bytes).toBeLessThanOrEqual(50_000);
+  await untilFull("answers", revoke);
+  expect((await ask("POST", "/v1/spaces", { body: { name: "there is room" } })).status).toBe(201);
+  const link = { viewer: { id: "v", label: "V" } };
+  expect((await ask("POST", "/v1/console/links", { body: link, key: accountKey })).status).toBe(201);
+});
+
 test("answers of one user leave room for others, and those of all for what helps the account", async () => {
   await limit({ answers: 100_000 });
   const rename = async (key: string) => {
