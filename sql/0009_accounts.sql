@@ -313,6 +313,10 @@ begin
 end
 $$;
 
+-- Written by who is asked whether the database can be written to: a new file, and room in it.
+create unlogged table sealpost.write_probe (filler bytea);
+alter table sealpost.write_probe alter column filler set storage plain;
+
 -- 5. Moving an account to another cell, which is another database (src/cells/). The account is closed here, all that is
 -- open of it is parked, its rows are copied, and then it appears there in one transaction.
 
@@ -342,10 +346,6 @@ create table sealpost.moves (
   ended_at timestamptz,
   check ((step in ('done', 'deleting', 'deleted')) = (ended_at is not null))
 );
-
--- Written by who is asked whether the database can be written to: a new file, and room in it.
-create unlogged table sealpost.write_probe (filler bytea);
-alter table sealpost.write_probe alter column filler set storage plain;
 
 -- 6. What is altered of tables that are in use: late, because everybody waits until this file has ended, and in an
 -- order in which nobody has one of these and asks for one before it. A publisher begins with the settings, and a write
