@@ -38,13 +38,17 @@ export function keepStepProcess(options: StepProcessOptions): { stop(): Promise<
   const running = untilWanted(options, stopping.signal).then(async () => {
     if (stopping.signal.aborted) return;
     let send: SendNews = () => undefined;
+    let pid: number | null = null;
+    // What it is at is given back within its grace, beside whatever else is at work. Only root may raise a priority.
+    stopping.signal.addEventListener("abort", () => pid !== null && changePriority(pid, 0));
     using _ = telling(options.countAttempts, (news) => send(news));
     const code = await supervise({
       children: [{ name: "steps", file: mainFile, args: ["dispatch", "--area-steps"], env: context.env }],
       shutdown: stopping.signal,
       onEvent: (event) => {
         if (event.kind === "started") {
-          lowerPriority(event.pid);
+          pid = event.pid;
+          changePriority(pid, NICENESS);
           send = event.send;
         }
         tell(options, event);
@@ -79,9 +83,9 @@ function telling(countAttempts: () => number, send: SendNews): Disposable {
 }
 
 /** Where the system lets it. As soon as the process is there: threads begin with the priority of who starts them. */
-function lowerPriority(pid: number): void {
+function changePriority(pid: number, niceness: number): void {
   try {
-    setPriority(pid, NICENESS);
+    setPriority(pid, niceness);
   } catch {
     // It works all the same.
   }
