@@ -50,6 +50,9 @@ export function keepStepProcess(options: StepProcessOptions): { stop(): Promise<
           pid = event.pid;
           changePriority(pid, NICENESS);
           send = event.send;
+        } else if (event.kind === "ended") {
+          // The number may be another process's by now.
+          pid = null;
         }
         tell(options, event);
       },

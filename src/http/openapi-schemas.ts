@@ -92,8 +92,6 @@ function mapObjects(value: unknown, change: (object: JsonSchema) => JsonSchema, 
 const MAPS = new Set(["properties", "patternProperties", "$defs"]);
 const LITERALS = new Set(["const", "enum", "default", "example", "examples"]);
 
-type Parameter = { readonly [member: string]: unknown };
-
 const UUID = "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}";
 /** Printable, and either without a quote at its beginning or a quoted string of RFC 9651. */
 const KEY = '^([!#-~][ -~]*|"([ !#-[\\]-~]|\\\\["\\\\])+")$';
@@ -102,7 +100,7 @@ const DIGEST = "(^|, *)sha-256=:[A-Za-z0-9+/]{43}=:";
 const PRINTABLE = "^[\\x20-\\x7e]*$";
 
 /** The headers that a request may or must carry, beside Authorization. */
-export const parameterComponents: Readonly<Record<string, Parameter>> = {
+export const parameterComponents: Readonly<Record<string, JsonSchema>> = {
   XRequestId: {
     name: "X-Request-Id",
     in: "header",
@@ -167,7 +165,7 @@ export const parameterComponents: Readonly<Record<string, Parameter>> = {
 
 const component = (name: keyof typeof parameterComponents) => ({ $ref: `#/components/parameters/${name}` });
 
-export function parametersOf(operation: Operation, schemas: SchemaWriter): readonly Parameter[] {
+export function parametersOf(operation: Operation, schemas: SchemaWriter): readonly JsonSchema[] {
   const { params, query, effect, isAcrossAccounts, body, response } = operation;
   return [
     ...inPlace("path", params, schemas),
@@ -181,7 +179,7 @@ export function parametersOf(operation: Operation, schemas: SchemaWriter): reado
   ];
 }
 
-function inPlace(place: "path" | "query", object: z.ZodObject | null, schemas: SchemaWriter): Parameter[] {
+function inPlace(place: "path" | "query", object: z.ZodObject | null, schemas: SchemaWriter): JsonSchema[] {
   if (!object) return [];
   const required = new Set(z.toJSONSchema(object, { io: "input", unrepresentable: "any" }).required ?? []);
   return Object.entries(object.shape).map(([name, schema]) => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { publishAnalyses } from "../../src/publish/publish-call-sql.ts";
-import { countRows } from "../support/installation.ts";
+import { countRows, untilSomebodyWaits } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import { type AskOptions, startTestApi, type TestAccount } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
@@ -20,17 +20,6 @@ async function transactionsOf(prefix: string): Promise<number> {
     [prefix],
   );
   return rows[0].n;
-}
-
-/** Resolves when a transaction waits for the end of another one. */
-async function untilSomebodyWaits(): Promise<void> {
-  for (let waiting = 0; waiting === 0; ) {
-    const { rows } = await database.pool.query(
-      `select count(*)::integer as n from pg_stat_activity
-       where datname = current_database() and wait_event = 'transactionid'`,
-    );
-    waiting = rows[0].n;
-  }
 }
 
 describe("requests that come at once", () => {
@@ -189,7 +178,7 @@ describe("an analysis that somebody else's open transaction is publishing", () =
         const [ofSecond] = await publishHere(second);
         // In the order of ids: the batch has the first when it waits for the second, and this one asks for the first.
         const asked = Promise.all([publish(first), publish(second)]);
-        await untilSomebodyWaits();
+        await untilSomebodyWaits(database.pool);
         const [ofFirst] = await publishHere(first);
         return [asked, [ofFirst, ofSecond]] as const;
       }).then(async ([asked, ids]) => [await asked, ids] as const);

@@ -27,12 +27,13 @@ export function createRequestCounter(
 
   return async (bucket, { requestsMax, windowSeconds }) => {
     const asked = `${windowSeconds}:${bucket.slice(0, KEY_CHARS_MAX)}`;
-    const endsAtMs = full.get(`${requestsMax}:${asked}`);
+    const limited = `${requestsMax}:${asked}`;
+    const endsAtMs = full.get(limited);
     if (endsAtMs !== undefined) return { requests: requestsMax + 1, resetMs: endsAtMs - now() };
     const { answer, callers, place } = await consume(asked);
     if (answer === undefined) throw new Error("A bucket was not counted.");
     const resetMs = Math.max(0, Number(answer.leftMs));
-    if (answer.points > requestsMax) full.set(`${requestsMax}:${asked}`, now() + resetMs, resetMs);
+    if (answer.points > requestsMax) full.set(limited, now() + resetMs, resetMs);
     return { requests: answer.points - callers + place, resetMs };
   };
 }

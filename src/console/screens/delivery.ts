@@ -103,8 +103,6 @@ export const deliveryBodyScreen: Screen = {
   },
 };
 
-type Shown = z.output<typeof DeliveryWithAttempts>;
-
 const STEPS = ["dns", "connect", "tls", "first_byte"] as const;
 const STEP_NAMES = { dns: "DNS", connect: "connect", tls: "TLS", first_byte: "first byte" } as const;
 
@@ -113,7 +111,7 @@ export const deliveryScreen: Screen = {
   method: "GET",
   path: "/deliveries/{delivery_id}",
   show: async (view) => {
-    const delivery = await view.ask<Shown>("webhooks.deliveries.get", { params: view.params });
+    const delivery = await view.ask<Delivery>("webhooks.deliveries.get", { params: view.params });
     // Whoever may read the analysis may know what made it.
     const published = { analysisId: delivery.analysis_id, deliveryId: delivery.id };
     const origin = view.may("analyses:read") ? await view.findOrigin(published) : null;
@@ -132,7 +130,7 @@ export const replayDelivery: Screen = {
   },
 };
 
-function page(view: View, delivery: Shown, origin: AnalysisOrigin | null): Html {
+function page(view: View, delivery: Delivery, origin: AnalysisOrigin | null): Html {
   const runs = [...Map.groupBy(delivery.attempts, ({ run }) => run)].reverse();
   const { next_attempt_at: next, attempts_count: count, attempts } = delivery;
   const until = readableUntil(delivery.created_at, view.analysisRetentionMs, view.session.timeZone);
@@ -162,7 +160,7 @@ ${more(view, delivery, until)}`;
 }
 
 /** What it carries, and how to ask for it elsewhere. */
-function more(view: View, delivery: Shown, until: Html): Html {
+function more(view: View, delivery: Delivery, until: Html): Html {
   const address = `${view.publicUrl}/v1/webhooks/deliveries/${delivery.id}`;
   const curl = `curl -sS ${address} -H "Authorization: Bearer $API_KEY"`;
   return html`<section aria-labelledby="more">
@@ -182,7 +180,7 @@ function copyButton(text: string, name: string): Html {
   return html`<button type="button" class="copy" data-copy="${text}">Copy ${name}</button>`;
 }
 
-function replayForm(view: View, { id }: Shown): Html {
+function replayForm(view: View, { id }: Delivery): Html {
   if (!view.may("webhooks:replay")) {
     return html`<p class="fine">Replaying needs a session with the permission to replay.</p>`;
   }
@@ -191,11 +189,11 @@ ${keyField()}
 <button class="primary" data-key="r">Replay</button></form>`;
 }
 
-function queued({ run }: Shown): Html {
+function queued({ run }: Delivery): Html {
   return html`<p class="said" role="status">Queued: run ${run} starts now.</p>`;
 }
 
-function runSection(view: View, delivery: Shown, run: number, attempts: readonly Attempt[]): Html {
+function runSection(view: View, delivery: Delivery, run: number, attempts: readonly Attempt[]): Html {
   return html`<section aria-labelledby="run-${run}">
 <div class="run"><h2 id="run-${run}">Run ${run}</h2>
 ${timelineOf(view, delivery, run, attempts)}</div>
