@@ -34,6 +34,8 @@ if (!Number.isInteger(times) || times < 1 || !Number.isInteger(busy) || busy < 0
   process.exit(2);
 }
 
+// Whoever ends this ends all that it has started, too.
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(1));
 const folder = mkdtempSync(join(tmpdir(), "sealpost-repeat-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 const failures: string[] = [];
@@ -53,7 +55,10 @@ async function runOnce(n: number, isBusy: boolean): Promise<Row> {
     cwd: root,
     stdio: ["ignore", "inherit", "inherit"],
   });
+  const end = () => child.kill();
+  process.on("exit", end);
   const [exit] = (await once(child, "exit")) as [number | null];
+  process.off("exit", end);
   const minutes = (performance.now() - startedAt) / 60_000;
   for (const one of neighbours) one.kill("SIGKILL");
   const { numPassedTests, numFailedTests, numPendingTests, testResults } = existsSync(report)
