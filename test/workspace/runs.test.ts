@@ -142,7 +142,7 @@ test("a run of documents is followed from its start to the analysis that it publ
         bytes: TEXT.length,
         sha256: createHash("sha256").update(TEXT).digest("hex"),
         text: {
-          ...{ lines: 2, words: 17, language: "en" },
+          ...{ lines: 2, words: 17, language: null },
           top_words: [
             { word: "the", count: 4 },
             { word: "and", count: 1 },

@@ -14,8 +14,8 @@ export type WordCount = { readonly word: string; readonly count: number };
 export type TextAnalysis = {
   readonly lines: number;
   readonly words: number;
-  /** ISO 639-1; null: it is too short to tell. */
-  readonly language: string | null;
+  /** Not offered: what guesses it well takes 90 MB of memory. */
+  readonly language: null;
   /** In small letters, the most frequent first; of those that are as frequent, in the order of the alphabet. */
   readonly top_words: readonly WordCount[];
 };
@@ -26,7 +26,7 @@ const WORD_CHARS_MAX = 64;
 const segmenter = new Intl.Segmenter("en", { granularity: "word" });
 
 /** @param topWords how many of the most frequent words are told */
-export async function analyzeText(text: string, topWords: number): Promise<TextAnalysis> {
+export function analyzeText(text: string, topWords: number): TextAnalysis {
   const counts = new Map<string, number>();
   let words = 0;
   for (const { segment, isWordLike } of segmenter.segment(text)) {
@@ -39,7 +39,7 @@ export async function analyzeText(text: string, topWords: number): Promise<TextA
   return {
     lines: countLines(text),
     words,
-    language: await detectLanguage(text),
+    language: null,
     top_words: mostFrequent(counts, topWords),
   };
 }
@@ -61,13 +61,6 @@ function mostFrequent(counts: ReadonlyMap<string, number>, countMax: number): re
 function countLines(text: string): number {
   const breaks = text.match(/\r\n|\n|\r/g)?.length ?? 0;
   return text === "" || /[\r\n]$/.test(text) ? breaks : breaks + 1;
-}
-
-/** It takes 90 MB and a third of a second to load: only who analyses texts pays for it. */
-async function detectLanguage(text: string): Promise<string | null> {
-  const { eld } = await import("eld/extrasmall");
-  const detected = eld.detect(text);
-  return detected.language !== "" && detected.isReliable() ? detected.language : null;
 }
 
 /** What a step reads within seconds, from whatever store. */
@@ -106,7 +99,7 @@ async function analyzeDocument(
     content_type: document.contentType,
     bytes,
     sha256,
-    text: text === null ? null : await analyzeText(decode(text, document.contentType), options.topWords),
+    text: text === null ? null : analyzeText(decode(text, document.contentType), options.topWords),
   };
 }
 
