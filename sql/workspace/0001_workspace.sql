@@ -172,7 +172,7 @@ create table workspace.pages (
 );
 create index pages_space on workspace.pages (account_id, space_id, id);
 
--- Never changed. The page's current one has the highest number.
+-- Never changed, but for what a newer renderer makes of its text. The page's current one has the highest number.
 create table workspace.page_versions (
   account_id uuid not null references workspace.workspaces,
   id uuid not null default sealpost.uuid_v7(),
@@ -180,6 +180,9 @@ create table workspace.page_versions (
   number integer not null check (number >= 1),
   title text not null,
   markdown text not null,
+  -- What visitors are shown, and the version of the renderer that has made it of the text.
+  html text not null,
+  renderer integer not null,
   -- The page's, when it was published.
   revision integer not null,
   published_by uuid not null,
@@ -200,7 +203,8 @@ begin
 end
 $$;
 create trigger keep_page_version before update on workspace.page_versions
-  for each row execute function workspace.keep_page_version();
+  for each row when (to_jsonb(old) - 'html' - 'renderer' <> to_jsonb(new) - 'html' - 'renderer')
+  execute function workspace.keep_page_version();
 
 create table workspace.page_links (
   account_id uuid not null references workspace.workspaces,
@@ -496,7 +500,7 @@ begin
       ('documents', '''documents''', '1024 + case when has_content then file_size else 0 end', true),
       ('loose_objects', 'case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes', true),
       ('pages', '''pages''', '1024 + octet_length(markdown)', true),
-      ('page_versions', '''pages''', '1024 + octet_length(markdown)', false),
+      ('page_versions', '''pages''', '1024 + octet_length(markdown) + octet_length(html)', true),
       ('page_links', '''pages''', '1024', false),
       ('workflows', '''workflows''', '1024 + octet_length(draft::text)', true),
       ('workflow_versions', '''workflows''', '1024 + octet_length(definition::text)', false),

@@ -75,7 +75,6 @@ const keptBy: Readonly<Record<string, string>> = {
   nodemailer: "notices",
   "nodemailer/lib/mail-composer": "notices",
   "nodemailer/lib/smtp-connection": "notices",
-  piscina: "workspace/visiting",
   "prom-client": "base/metrics",
   "sanitize-html": "workspace/visiting",
 };

@@ -63,11 +63,11 @@ test("a link has every field of the platform's, and tells its URL once", async (
 test("a password is not hashed for whoever may not set it, nor a page rendered", async () => {
   const done: string[] = [];
   const hashPassword = async (accountId: string) => `${done.push(`hashed ${accountId}`)}`;
-  const canShow = async (accountId: string) => done.push(`rendered ${accountId}`) > 0;
+  const rendering = { render: async (accountId: string) => `${done.push(`rendered ${accountId}`)}` };
   const { pool } = database;
   const operations = [
     ...pageLinkOperations({ pool, pagesUrl: "http://pages.localhost", hashPassword }),
-    ...pageOperations({ pool, canShow }),
+    ...pageOperations({ pool, rendering }),
   ];
   const { page, link } = await world.linked();
   await world.save(page, "Another text.");

@@ -2,7 +2,7 @@ import { createHash, randomBytes, scryptSync } from "node:crypto";
 import type { Pool } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { countVisits, openLink } from "../../src/workspace/store/page-links.ts";
-import { startRendering } from "../../src/workspace/visiting/rendering.ts";
+import { createRendering } from "../../src/workspace/visiting/rendering.ts";
 import {
   createPasswordTries,
   createPasswordTurns,
@@ -277,7 +277,7 @@ describe("wrong passwords", () => {
 });
 
 test("a visit needs the password that the link has at its end", async () => {
-  const rendering = startRendering(database.pool);
+  const rendering = createRendering(database.pool);
   const tryPassword = createPasswordTries(database.pool, createPasswordTurns());
   const opened = async (change: Json) => {
     const { link } = await world.linked({ password: PASSWORD });
@@ -301,21 +301,18 @@ test("a visit needs the password that the link has at its end", async () => {
     );
     return [kind, (await visits(link)).visit_count];
   };
-  try {
-    expect(await opened({ password: null })).toEqual(["open", 1]);
-    expect(await opened({ password: PASSWORD })).toEqual(["open", 1]);
-    expect(await opened({ password: "another horse" })).toEqual(["wrong", 0]);
-    expect(await opened({ status: "REVOKED" })).toEqual(["over", 0]);
-  } finally {
-    await rendering.close();
-  }
+  expect(await opened({ password: null })).toEqual(["open", 1]);
+  expect(await opened({ password: PASSWORD })).toEqual(["open", 1]);
+  expect(await opened({ password: "another horse" })).toEqual(["wrong", 0]);
+  expect(await opened({ status: "REVOKED" })).toEqual(["over", 0]);
 });
 
 test("a link finds its version among thousands by its key, pinned or not", async () => {
   const { page, version, link } = await world.linked();
   await database.pool.query(
-    `insert into workspace.page_versions (account_id, page_id, number, title, markdown, revision, published_by)
-     select account_id, page_id, n, title, markdown, n, published_by
+    `insert into workspace.page_versions
+       (account_id, page_id, number, title, markdown, html, renderer, revision, published_by)
+     select account_id, page_id, n, title, markdown, html, renderer, n, published_by
      from workspace.page_versions, generate_series(2, 3000) as n where id = $1`,
     [version.id],
   );

@@ -90,7 +90,8 @@ async function expectExact(): Promise<void> {
        union all select case when is_reserved then 'documents' else 'leftovers' end, bytes from workspace.loose_objects
          where account_id = $1
        union all select 'pages', 1024 + octet_length(markdown) from workspace.pages where account_id = $1
-       union all select 'pages', 1024 + octet_length(markdown) from workspace.page_versions where account_id = $1
+       union all select 'pages', 1024 + octet_length(markdown) + octet_length(html) from workspace.page_versions
+         where account_id = $1
        union all select 'pages', 1024 from workspace.page_links where account_id = $1
        union all select 'workflows', 1024 + octet_length(draft::text) from workspace.workflows where account_id = $1
        union all select 'workflows', 1024 + octet_length(definition::text) from workspace.workflow_versions
@@ -294,13 +295,13 @@ test("empty documents, folders, spaces and links have a limit, too", async () =>
   await expectExact();
 });
 
-test("every version of a page counts, and drafts that are saved do by their text", async () => {
+test("every version of a page counts with its HTML, and drafts that are saved do by their text", async () => {
   const { id: space_id } = await documents.newSpace();
   const made = await ask("POST", "/v1/pages", {
     body: { space_id, title: "A page", markdown: "a".repeat(50_000) },
   });
   const path = `/v1/pages/${made.body.id}`;
-  await limit({ pages: 300_000 });
+  await limit({ pages: 500_000 });
   const versions = await untilFull("pages", async (n) => {
     const { revision } = (await ask("GET", path)).body;
     const markdown = String.fromCharCode(98 + n).repeat(50_000);

@@ -6,7 +6,7 @@
  * answers: of its writes, for their Idempotency-Keys, of one day (UTC), at 1 KiB and the body
  * documents: their contents, uploads under way included, and 1 KiB for each document, folder and space
  * leftovers: what renames and uploads that did not count leave in the object store until it is removed
- * pages: drafts, versions, and 1 KiB for each of them and each link
+ * pages: drafts, versions with their HTML, and 1 KiB for each of them and each link
  * workflows: drafts, versions, and 1 KiB for each
  * runs: inputs and items of runs, ended ones included, and what tells of them
  */

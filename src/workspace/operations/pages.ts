@@ -15,6 +15,8 @@ import {
   saveDraft,
 } from "../store/pages.ts";
 import { lockSpace } from "../store/spaces.ts";
+import { RENDERER } from "../visiting/markdown-html.ts";
+import type { Rendering } from "../visiting/rendering.ts";
 import {
   DRAFT_BODY_BYTES_MAX,
   NewPage,
@@ -42,12 +44,11 @@ const params = z.strictObject({ page_id: id });
 const DRAFT_BODY = { bytesMax: DRAFT_BODY_BYTES_MAX };
 
 export type PageDependencies = Pick<WorkspaceDependencies, "pool"> & {
-  /** Takes a while. @throws TemporarilyUnavailable when its turn does not come in time */
-  readonly canShow: (accountId: string, markdown: string, gone: AbortSignal) => Promise<boolean>;
+  readonly rendering: Pick<Rendering, "render">;
 };
 
 /** Texts that are written in a space, and what is published of them. */
-export function pageOperations({ pool, canShow }: PageDependencies): readonly Operation[] {
+export function pageOperations({ pool, rendering }: PageDependencies): readonly Operation[] {
   const cursors = createCursors(id);
   const numbers = createCursors(z.int().min(0).max(INTEGER_MAX));
   return [
@@ -176,9 +177,10 @@ export function pageOperations({ pool, canShow }: PageDependencies): readonly Op
         // Nothing is rendered for what is refused.
         if (page === null || !allows(page.role, "edit_pages") || !page.draftDiffers) return null;
         if ((request.body.revision ?? page.revision) !== page.revision) return null;
-        return { revision: page.revision, isShowable: await canShow(user.accountId, page.markdown, gone) };
+        const html = await rendering.render(user.accountId, page.markdown, gone);
+        return { revision: page.revision, html };
       },
-      handle: async (request, tx, tried) => {
+      handle: async (request, tx, rendered) => {
         const { revision } = request.body;
         const user = userOf(request);
         const page = await lockPage(tx, user, request.params.page_id);
@@ -186,9 +188,11 @@ export function pageOperations({ pool, canShow }: PageDependencies): readonly Op
         const changed = () => request.problem("page_changed", draftIsAt(page!.revision));
         if (revision !== undefined && page!.revision !== revision) throw changed();
         if (!page!.draftDiffers) throw request.problem("page_already_published");
-        if (tried?.revision !== page!.revision) throw changed();
-        if (!tried.isShowable) throw request.problem("page_too_heavy");
-        return { body: versionBody(await insertVersion(tx, user, page!.id)) };
+        if (rendered?.revision !== page!.revision) throw changed();
+        const { html } = rendered;
+        if (html === null) throw request.problem("page_too_heavy");
+        const version = await insertVersion(tx, user, page!.id, { html, renderer: RENDERER });
+        return { body: versionBody(version) };
       },
     }),
     read({

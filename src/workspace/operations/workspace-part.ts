@@ -3,7 +3,7 @@ import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
 import { findSpaceIds } from "../store/members.ts";
 import { findRunOrigin } from "../store/run-events.ts";
 import { readWorkspaceStorage } from "../store/storage.ts";
-import { startRendering } from "../visiting/rendering.ts";
+import { createRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
 import {
   createPasswordTries,
@@ -33,7 +33,7 @@ export type WorkspacePartOptions = WorkspaceDependencies & {
 /** What the workspace adds to the API. It closes the object store. */
 export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOptions): ApiPart {
   const { pool, objects, pagesUrl } = dependencies;
-  const rendering = startRendering(pool);
+  const rendering = createRendering(pool);
   const inTurn = createPasswordTurns();
   const visiting = {
     pool,
@@ -43,7 +43,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
   };
   const forPages = {
     ...dependencies,
-    canShow: rendering.canShow,
+    rendering,
     hashPassword: (accountId: string, password: string, gone: AbortSignal) =>
       inTurn(accountId, { waitMs: ANSWER_WITHIN_MS, gone }, () => hashPassword(password)),
   };
@@ -74,7 +74,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
       pagesUrl,
       visit: (visitor, inDatabaseTurn) => outageAs503(visit(visiting, visitor, inDatabaseTurn)),
     }),
-    close: async () => void (await Promise.all([objects.close(), rendering.close()])),
+    close: () => objects.close(),
     sends: [],
     tags: [
       { name: "Spaces", description: "Rooms for documents, and who may do what in them." },

@@ -19,8 +19,6 @@ export type OpenedLink = {
   readonly passwordHash: string | null;
   readonly authVersion: number;
   readonly versionId: string;
-  /** Of its text. */
-  readonly versionBytes: number;
 };
 
 /** Null: there is no such link. */
@@ -30,7 +28,7 @@ export async function openLink(pool: Pool, tokenDigest: Uint8Array): Promise<Ope
     text: `
       select l.account_id as "accountId", l.id, l.status, coalesce(l.expires_at <= now(), false) as "isExpired",
         l.max_visits as "maxVisits", l.visit_count::float8 as "visitCount", l.password_hash as "passwordHash",
-        l.auth_version as "authVersion", v.id as "versionId", octet_length(v.markdown) as "versionBytes"
+        l.auth_version as "authVersion", v.id as "versionId"
       from workspace.page_links as l ${SHOWN_VERSION}
       where l.token_digest = $1`,
     values: [tokenDigest],
@@ -66,16 +64,46 @@ export async function countVisits(
   return rows[0]?.counted ?? 0;
 }
 
-export type VersionText = { readonly title: string; readonly markdown: string };
+/** What a version shows. One of the last two is null. */
+export type VersionText = {
+  readonly title: string;
+  /** Null: an older renderer has rendered it. */
+  readonly html: string | null;
+  readonly markdown: string | null;
+};
 
-/** What a version says, for ever. */
-export async function readVersion(pool: Pool, accountId: string, versionId: string): Promise<VersionText> {
+type ShownVersion = Pick<OpenedLink, "accountId" | "versionId">;
+
+/** @param renderer the oldest whose HTML may be shown */
+export async function readVersion(
+  pool: Pool,
+  { accountId, versionId }: ShownVersion,
+  renderer: number,
+): Promise<VersionText> {
   const { rows } = await pool.query<VersionText>({
     name: "read_page_version",
-    text: "select title, markdown from workspace.page_versions where account_id = $1 and id = $2",
-    values: [accountId, versionId],
+    text: `
+      select title, case when renderer >= $3 then html end as html, case when renderer < $3 then markdown end as markdown
+      from workspace.page_versions where account_id = $1 and id = $2`,
+    values: [accountId, versionId, renderer],
   });
   return rows[0]!;
+}
+
+/** What a renderer has made of a version's text. */
+export type RenderedText = { readonly html: string; readonly renderer: number };
+
+/** Replaces what an older renderer has made of it. @throws what `storageRefusalOf` knows */
+export async function storeHtml(
+  pool: Pool,
+  { accountId, versionId }: ShownVersion,
+  { html, renderer }: RenderedText,
+): Promise<void> {
+  await pool.query(
+    `update workspace.page_versions set html = $3, renderer = $4
+     where account_id = $1 and id = $2 and renderer < $4`,
+    [accountId, versionId, html, renderer],
+  );
 }
 
 export type StoredLink = {

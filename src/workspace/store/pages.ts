@@ -3,6 +3,7 @@ import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { isBelow, readListPage } from "./lists.ts";
 import { IS_MEMBER, joinMember, type StoredUser, userOfRow } from "./members.ts";
+import type { RenderedText } from "./page-links.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 export type StoredVersion = {
@@ -21,16 +22,18 @@ const VERSION = `v.id, v.page_id as "pageId", v.number, v.title, v.revision,
 
 const BY_USER = "join sealpost.users as u on u.account_id = v.account_id and u.id = v.published_by";
 
-/** Publishes what is being written. The page is locked. */
+/** Publishes what is being written, of which this is the HTML. The page is locked. */
 export async function insertVersion(
   tx: ClientBase,
   { accountId, userId }: SpaceUser,
   pageId: string,
+  { html, renderer }: RenderedText,
 ): Promise<StoredVersion> {
   const { rows } = await tx.query<StoredVersion>(
     `with v as (
-       insert into workspace.page_versions (account_id, page_id, number, title, markdown, revision, published_by)
-       select account_id, id, numbers.next, title, markdown, revision, $3
+       insert into workspace.page_versions
+         (account_id, page_id, number, title, markdown, html, renderer, revision, published_by)
+       select account_id, id, numbers.next, title, markdown, $4, $5, revision, $3
        from workspace.pages, lateral (
          select coalesce(max(number), 0) + 1 as next from workspace.page_versions
          where account_id = $1 and page_id = $2
@@ -39,7 +42,7 @@ export async function insertVersion(
        returning *
      )
      select ${VERSION} from v ${BY_USER}`,
-    [accountId, pageId, userId],
+    [accountId, pageId, userId, html, renderer],
   );
   return rows[0]!;
 }

@@ -3,6 +3,12 @@ import MarkdownIt from "markdown-it";
 import sanitizeHtml from "sanitize-html";
 
 /**
+ * Another one, the next, with every change of this file, of markdown-it and of sanitize-html: what is stored of an older
+ * one is not shown any more, but rendered again.
+ */
+export const RENDERER = 1;
+
+/**
  * Not marked, which shows our own texts: some 256 KiB from a hostile author keep it busy for minutes, and this one for
  * seconds.
  */

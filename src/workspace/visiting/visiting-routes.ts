@@ -1,11 +1,50 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { type HtmlPage, sendHtml } from "../../http/html-page.ts";
+import { escapeHtml, type HtmlPage, sendHtml } from "../../http/html-page.ts";
 import type { AddRoutes, Kernel } from "../../http/kernel.ts";
 import { Problem } from "../../http/problems.ts";
 import { beginRequest } from "../../http/request-context.ts";
 import { type InTurn, onGoneOf, untilGone } from "../../http/turns.ts";
-import { LINK_OVER, NOT_AHEAD, note, passwordForm, shownPage, UNKNOWN_LINK } from "./rendering.ts";
-import { LINK_PATH, type Visit, type Visitor } from "./visits.ts";
+import { LINK_PATH, type ShownPage, type Visit, type Visitor } from "./visits.ts";
+
+/** A page's own: its title, and what its Markdown says. */
+function shownPage({ title, html }: ShownPage): HtmlPage {
+  return { title, body: `<main>\n<h1>${escapeHtml(title)}</h1>\n${html}</main>` };
+}
+
+const UNKNOWN_LINK = note(
+  "There is no such page",
+  "Check that you have the whole link. If you have, ask whoever gave it to you for another one.",
+);
+
+/** Nobody is told why. */
+const LINK_OVER = note(
+  "This link does not work any more",
+  "It has expired, was opened as often as it may be, or was withdrawn. Ask whoever gave it to you for another one.",
+);
+
+const NOT_AHEAD = note(
+  "This page is not loaded ahead",
+  "Every time that it is opened counts. Open it once you want to read it.",
+);
+
+/** @param fault what was wrong with the password that was sent; null: none was sent */
+function passwordForm(fault: string | null): HtmlPage {
+  const title = "This page asks for a password";
+  const alert = fault === null ? "" : `<p id="fault" role="alert">${escapeHtml(fault)}</p>\n`;
+  const described = fault === null ? "" : ' aria-describedby="fault"';
+  // Without an action a form is sent to its own page.
+  const form = `<form method="post">
+<p><label for="password">Password</label><br>
+<input id="password" name="password" type="password" required autofocus autocomplete="current-password"${described}>
+<button type="submit">Open</button></p>
+</form>`;
+  return { title, body: `<main>\n<h1>${title}</h1>\n${alert}${form}\n</main>` };
+}
+
+/** A page of one sentence or two. */
+function note(title: string, text: string): HtmlPage {
+  return { title, body: `<main>\n<h1>${escapeHtml(title)}</h1>\n<p>${escapeHtml(text)}</p>\n</main>` };
+}
 
 /** A password of 200 characters, each of four bytes, each of them escaped. */
 const FORM_BYTES_MAX = 4_096;

@@ -13,8 +13,9 @@ import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
 import { addressBucket } from "../../http/rate-limits.ts";
 import { createTurns, type InTurn } from "../../http/turns.ts";
 import { linkState } from "../model/pages.ts";
-import { countVisits, type OpenedLink, openLink } from "../store/page-links.ts";
-import type { Rendering, ShownVersion } from "./rendering.ts";
+import { countVisits, type OpenedLink, openLink, readVersion } from "../store/page-links.ts";
+import { RENDERER } from "./markdown-html.ts";
+import type { Rendering } from "./rendering.ts";
 
 /** What a link's URL ends in: 32 bytes that nobody guesses. */
 const TOKEN_BYTES = 32;
@@ -122,11 +123,14 @@ function limited({ resetMs }: Counted): Tried {
 export type Visit =
   | { readonly kind: "unknown" | "over" | "asks" | "wrong" }
   | { readonly kind: "limited"; readonly retryAfterSeconds: number }
-  | { readonly kind: "open"; readonly shown: ShownVersion | null };
+  | { readonly kind: "open"; readonly shown: ShownPage | null };
+
+/** What a version shows. */
+export type ShownPage = { readonly title: string; readonly html: string };
 
 export type VisitOptions = {
   readonly pool: Pool;
-  readonly rendering: Rendering;
+  readonly rendering: Pick<Rendering, "renew">;
   readonly tryPassword: TryPassword;
   readonly countVisit: CountVisit;
 };
@@ -179,8 +183,12 @@ export async function visit(options: VisitOptions, visitor: Visitor, inTurn: InT
     if (tried.kind !== "right") return tried;
   }
   if (isAsking) return { kind: "open", shown: null };
-  const shown = await rendering.show(link, gone);
-  if (await inTurn(link.accountId, turn, () => countVisit(link))) return { kind: "open", shown };
+  const { title, markdown, ...stored } = await inTurn(link.accountId, turn, () =>
+    readVersion(pool, link, RENDERER),
+  );
+  const html = stored.html ?? (await rendering.renew(link, markdown!, gone));
+  if (await inTurn(link.accountId, turn, () => countVisit(link)))
+    return { kind: "open", shown: { title, html } };
   // Meanwhile others made the last visits, or its maker has changed it: whatever it is now.
   return await visit(options, visitor, inTurn);
 }
