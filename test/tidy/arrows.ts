@@ -44,7 +44,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   // Of the capabilities, the types of what they answer.
   console: ["accounts", "log", "receivers", "http", "base/model"],
   // An area with rooms of its own, which nothing but `app` knows of.
-  "workspace/model": ["base/model"],
+  "workspace/model": ["api", "base/model"],
   "workspace/store": ["workspace/model", "publish", ...base],
   "workspace/objects": ["workspace/model", ...base],
   "workspace/moving": ["workspace/objects", "workspace/store", "workspace/model", ...base],

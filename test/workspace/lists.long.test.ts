@@ -102,7 +102,7 @@ test.each<[string, (database: Pool) => Promise<unknown>]>([
 });
 
 test("the counts are true, or said to be a lower bound", async () => {
-  expect(await findSpace(pool, user, spaceId)).toMatchObject({ documentCount: DOCUMENTS });
+  expect(await findSpace(pool, user, spaceId)).toMatchObject({ document_count: DOCUMENTS });
   const { total, isTotalCapped } = (await listDocuments(pool, user, inSpace(), null, 1))!;
   expect([total, isTotalCapped]).toEqual([10_000, true]);
 });

@@ -31,7 +31,7 @@ const request = {
 describe("in a space", () => {
   test.each(cells)("$role may $permission: $isAllowed", ({ role, permission, isAllowed }) => {
     expect(allows(role, permission)).toBe(isAllowed);
-    const require = () => requirePermission(role, permission, request);
+    const require = () => requirePermission({ role }, permission, request);
     if (isAllowed) return expect(require).not.toThrow();
     const message = `Its user's role in the space, ${role}, is not enough.`;
     const errors = [{ path: "header.authorization", message }];

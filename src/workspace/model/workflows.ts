@@ -1,8 +1,15 @@
+import { z } from "zod";
+import { id, time } from "../../api/fields.ts";
+import { Definition } from "./definition.ts";
+import { TRIGGER_KINDS } from "./node-kinds.ts";
+import { SPACE_ROLES } from "./roles.ts";
+import { User } from "./spaces.ts";
+
 /** There is no other yet. */
 export const WORKFLOW_STATUSES = ["ACTIVE"] as const;
 
 /** `SPACE`: the members of its space have access, each by their role. There is no other yet. */
-export const WORKFLOW_ACCESS_MODES = ["SPACE"] as const;
+const WORKFLOW_ACCESS_MODES = ["SPACE"] as const;
 
 /** Until it is given another. */
 export const FIRST_WORKFLOW_NAME = "Untitled";
@@ -90,3 +97,88 @@ export const STEP_ATTEMPTS_MAX = 15;
 
 /** What a webhook has room for besides the rest of its analysis. */
 export const RUN_SUMMARY_BYTES_MAX = 65_536;
+
+const accessMode = z.enum(WORKFLOW_ACCESS_MODES).describe("`SPACE`: members of the space, by their roles.");
+
+const Access = z.object({
+  space_role: z
+    .enum(SPACE_ROLES)
+    .describe("Yours in the workflow's space; the following say what it allows."),
+  share_role: z.null().describe("Null: workflows cannot be shared with others yet."),
+  access_mode: accessMode,
+  is_creator: z.boolean().describe("Whether you made it."),
+  can_view: z.boolean(),
+  can_edit: z.boolean(),
+  can_run: z.boolean(),
+  can_publish: z.boolean(),
+  can_share: z.boolean().describe("False: there are no shares yet."),
+  can_archive: z.boolean().describe("False: workflows cannot be archived yet."),
+  can_approve: z.boolean().describe("False: nothing needs approval yet."),
+});
+
+const ListedVersion = z.object({
+  id,
+  version: z.int().min(1).describe("1 for the first that was published."),
+  change_note: z.string().nullable(),
+  created_by: User,
+  created_at: time,
+});
+const Version = ListedVersion.extend({ definition: Definition });
+
+const LastRun = z.object({ id, status: z.enum(RUN_STATUSES), created_at: time });
+
+const none = z.array(z.unknown()).max(0);
+
+const listedFields = {
+  id,
+  space_id: id,
+  name: z.string(),
+  summary: z.string(),
+  status: z.enum(WORKFLOW_STATUSES),
+  enabled: z.boolean().describe("True: workflows cannot be switched off yet."),
+  has_draft: z.boolean().describe("True: there always is one, also after it was published."),
+  draft_differs: z.boolean().describe("Whether the draft has what the current version has not."),
+  draft_revision: z.int().min(1).describe("Counts the saves of the draft; the next one names it."),
+  current_version: ListedVersion.nullable().describe("What was published last; null: nothing was."),
+  node_count: z.int().min(1).describe("Of the draft."),
+  trigger_kinds: z.array(z.enum(TRIGGER_KINDS)).describe("Of the draft: how runs can begin."),
+  last_run: LastRun.nullable().describe("The newest; null: none that is still kept."),
+  created_at: time,
+  updated_at: time,
+  draft_updated_at: time,
+  access: Access,
+  access_mode: accessMode,
+  created_by: User,
+  published_by: User.nullable().describe("Who published the current version."),
+  share_count: z.int().min(0).describe("0: there are no shares yet."),
+  webhooks: none.describe("Empty: no webhook starts a workflow yet."),
+  triggers: none.describe("Empty: nothing starts a workflow by itself yet."),
+  shares: none.describe("Empty: there are no shares yet."),
+  pins: none.describe("Empty: no items are kept for a node yet."),
+};
+
+export const ListedWorkflow = z.object(listedFields).meta({
+  id: "ListedWorkflow",
+  description: "A workflow without what it does: get it by its id.",
+});
+export type ListedWorkflow = z.output<typeof ListedWorkflow>;
+
+export const Workflow = z
+  .object({
+    ...listedFields,
+    current_version: Version.nullable().describe("What was published last; null: nothing was."),
+    draft: Definition,
+  })
+  .meta({ id: "Workflow", description: "What is done with documents of a space, as you see it." });
+export type Workflow = z.output<typeof Workflow>;
+
+/** What every workflow says of what is not offered yet. */
+export const WORKFLOW_CONSTANTS = {
+  has_draft: true,
+  access_mode: "SPACE",
+  share_count: 0,
+  webhooks: [],
+  triggers: [],
+  shares: [],
+  pins: [],
+} satisfies Partial<Workflow>;

@@ -89,17 +89,17 @@ async function analyzeDocument(
 ): Promise<DocumentAnalysis | ItemErrorCode> {
   const document = await find(where, which);
   if (document === null) return "document_not_found";
-  if (!document.hasContent) return "document_not_uploaded";
-  if (document.fileSize > DOCUMENT_BYTES_MAX) return "document_too_large";
-  const isText = new MIMEType(document.contentType).type === "text" && document.fileSize <= TEXT_BYTES_MAX;
+  if (!document.has_content) return "document_not_uploaded";
+  if (document.file_size > DOCUMENT_BYTES_MAX) return "document_too_large";
+  const isText = new MIMEType(document.content_type).type === "text" && document.file_size <= TEXT_BYTES_MAX;
   const read = await readContent(where, which, document, isText, options.signal);
   if (read === null) return "document_gone";
   const { sha256, bytes, text } = read;
   return {
-    content_type: document.contentType,
+    content_type: document.content_type,
     bytes,
     sha256,
-    text: text === null ? null : analyzeText(decode(text, document.contentType), options.topWords),
+    text: text === null ? null : analyzeText(decode(text, document.content_type), options.topWords),
   };
 }
 
@@ -122,9 +122,9 @@ async function readContent(
   signal: AbortSignal,
 ): Promise<ReadContent | null> {
   const read = (key: string) => readObject(where.objects, key, isText, signal);
-  const findKey = async () => (await find(where, which))?.storageKey ?? null;
+  const findKey = async () => (await find(where, which))?.storage_key ?? null;
   try {
-    return await readMovedObject(document.storageKey, read, findKey);
+    return await readMovedObject(document.storage_key, read, findKey);
   } catch (error) {
     if (error instanceof ObjectNotFoundError) return null;
     throw error;

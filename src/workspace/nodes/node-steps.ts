@@ -48,8 +48,8 @@ function createDocumentsStep(pool: Pool): NodeStep<"documents"> {
       position as string | null,
       DOCUMENTS_PER_STEP,
     );
-    const items = documents.map(({ id, fileName, contentType, fileSize }) => {
-      return { document_id: id, file_name: fileName, content_type: contentType, file_size: fileSize };
+    const items = documents.map(({ id: document_id, file_name, content_type, file_size }) => {
+      return { document_id, file_name, content_type, file_size };
     });
     const last = documents.at(-1);
     return last === undefined || documents.length < DOCUMENTS_PER_STEP

@@ -8,8 +8,8 @@ import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "../../http/limits.ts";
 import type { Operation } from "../../http/operation.ts";
 import { type AnnouncedBody, contentResponse, jsonResponse, streamBody } from "../../http/operation-io.ts";
 import { type FieldError, Problem, TemporarilyUnavailable } from "../../http/problems.ts";
-import { DOCUMENT_BYTES_MAX } from "../model/documents.ts";
-import { isInPlace, newObjectKey } from "../model/names.ts";
+import { DOCUMENT_BYTES_MAX, Document } from "../model/documents.ts";
+import { isInPlace, type KeyParts, newObjectKey } from "../model/names.ts";
 import { readMovedObject } from "../objects/known-store.ts";
 import { ObjectShareError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
 import { type FoundDocument, findDocument, lockDocument, setUploaded } from "../store/documents.ts";
@@ -17,10 +17,11 @@ import { RESERVED_MS, releaseKeys, reserveKeys, takeReserved } from "../store/lo
 import { askForMove } from "../store/moves.ts";
 import type { SpaceUser } from "../store/spaces.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
-import { Document, documentBody } from "./documents.ts";
+import { documentBody } from "./documents.ts";
 import {
   read,
   requirePermission,
+  reversible,
   upload,
   userOf,
   type WorkspaceDependencies,
@@ -61,6 +62,7 @@ export function contentOperations({
   const uploading = new Set<string>();
   return [
     upload({
+      ...reversible,
       key: "documents.upload",
       tag,
       summary: "Upload a document's content",
@@ -71,10 +73,6 @@ export function contentOperations({
       method: "PUT",
       path,
       scope: "documents:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       body: streamBody({ bytesMax: DOCUMENT_BYTES_MAX }),
       audit: ({ params, body: { bytes, sha256 } }) => ({ ...params, bytes, sha256: sha256.toString("hex") }),
@@ -89,18 +87,19 @@ export function contentOperations({
         if (uploading.has(document.id)) throw request.problem("document_being_uploaded");
         uploading.add(document.id);
         // Each upload has a key of its own: of two at once, the one that loses cannot replace what the other stored.
-        const key = newObjectKey({ ...document, documentId: document.id });
+        const accountId = document.tenant_id;
+        const key = newObjectKey(keyPartsOf(document));
         try {
-          await requireRoomForLeftovers(pool, document.accountId);
-          await reserveKeys(pool, document.accountId, [key], body.bytes);
+          await requireRoomForLeftovers(pool, accountId);
+          await reserveKeys(pool, accountId, [key], body.bytes);
           // Opened when the store has room for it: a client that waits to be told to go on sends nothing before.
           const opened = { [Symbol.asyncIterator]: () => body.open()[Symbol.asyncIterator]() };
           const within = AbortSignal.timeout(PUT_WITHIN_MS);
-          const putting = objects.put(key, opened, body.bytes, within, document.accountId);
+          const putting = objects.put(key, opened, body.bytes, within, accountId);
           await objectsAs503(putting, onObjectsAway);
         } catch (error) {
           // If this fails too, the key is released when its time is over.
-          await releaseKeys(pool, document.accountId, { keys: [key] }).catch(() => undefined);
+          await releaseKeys(pool, accountId, { keys: [key] }).catch(() => undefined);
           throw error;
         } finally {
           uploading.delete(document.id);
@@ -119,8 +118,8 @@ export function contentOperations({
         }
         await setUploaded(tx, document, user.userId, key);
         // Renamed meanwhile, it or its space.
-        if (!isInPlace(key, { ...document, documentId: document.id })) {
-          await askForMove(tx, accountId, document.spaceId, document.id);
+        if (!isInPlace(key, keyPartsOf(document))) {
+          await askForMove(tx, accountId, document.space_id, document.id);
         }
         return { body: documentBody((await findDocument(tx, user, document.id))!) };
       },
@@ -143,16 +142,15 @@ export function contentOperations({
       handle: async (request) => {
         const user = userOf(request);
         const document = await findDocument(pool, user, request.params.document_id);
-        if (document === null) throw request.problem("not_found");
-        requirePermission(document.role, "download", request);
-        if (!document.hasContent) throw request.problem("document_not_uploaded");
+        requirePermission(document, "download", request);
+        if (!document.has_content) throw request.problem("document_not_uploaded");
         return {
           content: {
-            bytes: document.fileSize,
-            mediaType: document.contentType,
+            bytes: document.file_size,
+            mediaType: document.content_type,
             // It is uploaded once and never changes.
             etag: document.id,
-            fileName: document.fileName,
+            fileName: document.file_name,
             open: (range) =>
               objectsAs503(openObject({ pool, objects, user, document, range }), onObjectsAway),
           },
@@ -168,20 +166,27 @@ function requireUploadable(
     problem(code: "document_already_uploaded"): Error;
   },
 ): asserts document is FoundDocument {
-  requirePermission(document?.role ?? null, "upload", request);
-  if (document?.hasContent) throw request.problem("document_already_uploaded");
+  requirePermission(document, "upload", request);
+  if (document.has_content) throw request.problem("document_already_uploaded");
+}
+
+function keyPartsOf({ id: documentId, file_name: fileName, storagePrefix }: FoundDocument): KeyParts {
+  return { documentId, fileName, storagePrefix };
 }
 
 /** What is wrong with a body, for all that is known before it comes. */
-function faultsOf(body: AnnouncedBody, { fileSize, contentType }: FoundDocument): FieldError[] {
+function faultsOf(body: AnnouncedBody, { file_size, content_type }: FoundDocument): FieldError[] {
   const faults: FieldError[] = [];
-  if (body.bytes !== fileSize) {
-    faults.push({ path: "header.content-length", message: `Must be ${fileSize}, the document's file_size.` });
+  if (body.bytes !== file_size) {
+    faults.push({
+      path: "header.content-length",
+      message: `Must be ${file_size}, the document's file_size.`,
+    });
   }
-  if (body.mediaType !== contentType) {
+  if (body.mediaType !== content_type) {
     faults.push({
       path: "header.content-type",
-      message: `Must be ${contentType}, the document's content_type.`,
+      message: `Must be ${content_type}, the document's content_type.`,
     });
   }
   return faults;
@@ -200,7 +205,7 @@ async function openObject({ pool, objects, user, document, range }: Opening): Pr
   const findKey = async () => {
     const found = await findDocument(pool, user, document.id);
     if (found === null) throw new Problem("not_found");
-    return found.storageKey;
+    return found.storage_key;
   };
-  return (await readMovedObject(document.storageKey, open, findKey)).body;
+  return (await readMovedObject(document.storage_key, open, findKey)).body;
 }

@@ -1,63 +1,33 @@
 import { z } from "zod";
-import { id, time } from "../../api/fields.ts";
+import { id } from "../../api/fields.ts";
 import { newId } from "../../base/database/partitions.ts";
 import { tidyMediaType } from "../../base/model/formats.ts";
 import type { Operation } from "../../http/operation.ts";
 import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
-import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../http/pagination.ts";
 import { Problem } from "../../http/problems.ts";
-import {
-  DOCUMENT_BYTES_MAX,
-  DOCUMENT_ORIGINS,
-  DOCUMENT_STATUSES,
-  LIVE_CONTENT_TYPES,
-  liveContentType,
-} from "../model/documents.ts";
+import { DOCUMENT_BYTES_MAX, Document, liveContentType } from "../model/documents.ts";
 import { FILE_NAME_BYTES_MAX, isFileName, newObjectKey } from "../model/names.ts";
 import {
+  type FoundDocument,
   findDocument,
   insertDocument,
   listDocuments,
   lockDocument,
   renameDocument,
-  type StoredDocument,
 } from "../store/documents.ts";
 import { hasFolder } from "../store/folders.ts";
 import { askForMove } from "../store/moves.ts";
-import { lockSpace, lockStoragePrefix } from "../store/spaces.ts";
+import { lockSpace } from "../store/spaces.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
 import {
-  NamedUser,
-  namedUserBody,
-  read,
+  get,
+  list,
   requirePermission,
+  reversible,
   userOf,
   type WorkspaceDependencies,
   write,
 } from "./workspace-operation.ts";
-
-export const Document = z
-  .object({
-    id,
-    tenant_id: id.describe("The account."),
-    workspace_id: id,
-    space_id: id,
-    folder_id: id.nullable().describe("The folder that it lies in; null: at the top of the space."),
-    uploaded_by: NamedUser,
-    file_name: z.string(),
-    content_type: z.string(),
-    file_size: z.int().min(0).describe("In bytes."),
-    storage_key: z
-      .string()
-      .describe("Where it is stored. After a rename that changes once the object is moved."),
-    status: z.enum(DOCUMENT_STATUSES).describe("`PENDING_UPLOAD` until its content was uploaded."),
-    created_at: time,
-    doc_origin: z.enum(DOCUMENT_ORIGINS),
-    live_content_type: z.enum(LIVE_CONTENT_TYPES).describe("`MARKDOWN` for text/markdown."),
-    has_active_collab_session: z.boolean().describe("False: people cannot edit documents together yet."),
-    has_content: z.boolean(),
-  })
-  .meta({ id: "Document", description: "A file in a space." });
 
 /** In one of Unicode's spellings, so that names that look the same are the same. */
 const fileName = z
@@ -87,25 +57,9 @@ const NewDocument = z.strictObject({
 
 const Renamed = z.strictObject({ file_name: fileName });
 
-export function documentBody(document: StoredDocument): z.output<typeof Document> {
-  return {
-    id: document.id,
-    tenant_id: document.accountId,
-    workspace_id: document.workspaceId,
-    space_id: document.spaceId,
-    folder_id: document.folderId,
-    uploaded_by: namedUserBody(document.uploadedBy),
-    file_name: document.fileName,
-    content_type: document.contentType,
-    file_size: document.fileSize,
-    storage_key: document.storageKey,
-    status: document.status,
-    created_at: document.createdAt.toISOString(),
-    doc_origin: "UPLOADED",
-    live_content_type: document.liveContentType,
-    has_active_collab_session: false,
-    has_content: document.hasContent,
-  };
+/** Without what only we need of it. */
+export function documentBody({ role: _, storagePrefix: __, ...document }: FoundDocument): Document {
+  return document;
 }
 
 const tag = "Documents";
@@ -114,37 +68,29 @@ const params = z.strictObject({ document_id: id });
 
 /** Files in spaces; their bytes are in document-content.ts. */
 export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
-  const cursors = createCursors(id);
   return [
-    read({
+    list({
       key: "documents.list",
       tag,
       summary: "List documents",
       description:
         "The documents of a space, or of one of its folders, newest first. 404 for an unknown folder, or if you are " +
         "not a member.",
-      method: "GET",
       path,
       scope: "documents:read",
-      needsUser: true,
-      query: z.strictObject({
+      filters: {
         space_id: id,
         folder_id: id.optional().describe("Those of this folder; absent: all, wherever they lie."),
-        ...pageQuery,
-      }),
-      response: jsonResponse(200, pageOf(Document), totalCappedHeader),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { space_id: spaceId, folder_id: folderId = null, cursor, limit } = request.query;
-        const place = { spaceId, folderId };
-        const user = userOf(request);
-        const filter = [user, place];
-        const page = await listDocuments(pool, user, place, cursors.read(cursor, filter), limit);
-        if (page === null) throw request.problem("not_found");
-        return { body: cursors.pageBody(page, filter, documentBody), headers: totalHeaders(page) };
       },
+      item: Document,
+      position: id,
+      isCapped: true,
+      readPage: (user, { space_id: spaceId, folder_id: folderId = null }, below, limit) =>
+        listDocuments(pool, user, { spaceId, folderId }, below, limit),
+      bodyOf: (document) => document,
     }),
     write({
+      ...reversible,
       key: "documents.create",
       tag,
       summary: "Add a document",
@@ -154,10 +100,6 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       method: "POST",
       path,
       scope: "documents:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       body: jsonBody(NewDocument),
       audit: ({ body: { space_id, folder_id } }, { body: { id: document_id, file_name, file_size } }) => {
         return { document_id, space_id, folder_id: folder_id ?? null, file_name, file_size };
@@ -165,47 +107,41 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(201, Document),
       errors: ["not_found", "access_denied", "document_name_taken"],
       handle: async (request, tx) => {
-        const { space_id: spaceId, folder_id: folderId = null, file_name: fileName } = request.body;
-        const { content_type, file_size: fileSize } = request.body;
-        if (fileSize > DOCUMENT_BYTES_MAX) throw new Problem("payload_too_large");
+        const { space_id: spaceId, folder_id: folderId = null, file_name, file_size } = request.body;
+        if (file_size > DOCUMENT_BYTES_MAX) throw new Problem("payload_too_large");
         const user = userOf(request);
         const place = { spaceId, folderId };
-        requirePermission(await lockSpace(tx, user, spaceId), "upload", request);
+        const space = await lockSpace(tx, user, spaceId);
+        requirePermission(space, "upload", request);
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
-        const storagePrefix = (await lockStoragePrefix(tx, user.accountId, spaceId))!;
         const documentId = await newId(tx);
-        const contentType = tidyMediaType(content_type)!;
+        const content_type = tidyMediaType(request.body.content_type)!;
         const inserted = await insertDocument(tx, user, place, {
           id: documentId,
-          fileName,
-          contentType,
-          fileSize,
-          storageKey: newObjectKey({ storagePrefix, documentId, fileName }),
-          liveContentType: liveContentType(contentType),
+          file_name,
+          content_type,
+          file_size,
+          storage_key: newObjectKey({ ...space, documentId, fileName: file_name }),
+          live_content_type: liveContentType(content_type),
         });
         if (inserted === "name_taken") throw request.problem("document_name_taken");
         return { body: documentBody((await findDocument(tx, user, documentId))!) };
       },
     }),
-    read({
+    get({
       key: "documents.get",
       tag,
       summary: "Get a document",
       description: "One document. 404 if you are not a member of its space.",
-      method: "GET",
       path: `${path}/{document_id}`,
       scope: "documents:read",
-      needsUser: true,
       params,
-      response: jsonResponse(200, Document),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const document = await findDocument(pool, userOf(request), request.params.document_id);
-        if (document === null) throw request.problem("not_found");
-        return { body: documentBody(document) };
-      },
+      response: Document,
+      find: (user, { document_id }) => findDocument(pool, user, document_id),
+      bodyOf: documentBody,
     }),
     write({
+      ...reversible,
       key: "documents.update",
       tag,
       summary: "Rename a document",
@@ -215,10 +151,6 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       method: "PATCH",
       path: `${path}/{document_id}`,
       scope: "documents:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       body: jsonBody(Renamed),
       audit: ({ params: { document_id } }, { body: { file_name } }) => ({ document_id, file_name }),
@@ -229,11 +161,11 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const { file_name: fileName } = request.body;
         const user = userOf(request);
         const document = await lockDocument(tx, user, request.params.document_id);
-        requirePermission(document?.role ?? null, "rename", request);
-        const { id: documentId, spaceId, storagePrefix, hasContent } = document!;
+        requirePermission(document, "rename", request);
+        const { id: documentId, space_id: spaceId, storagePrefix, has_content: hasContent } = document;
         if (hasContent) await requireRoomForLeftovers(tx, accountId);
         const key = newObjectKey({ storagePrefix, documentId, fileName });
-        if ((await renameDocument(tx, document!, fileName, key)) === "name_taken") {
+        if ((await renameDocument(tx, document, fileName, key)) === "name_taken") {
           throw request.problem("document_name_taken");
         }
         if (hasContent) await askForMove(tx, accountId, spaceId, documentId);

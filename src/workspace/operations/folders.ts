@@ -1,17 +1,16 @@
 import { z } from "zod";
-import { id, time } from "../../api/fields.ts";
+import { id } from "../../api/fields.ts";
 import { DISPLAY_NAME_CHARS_MAX } from "../../base/model/formats.ts";
 import type { Operation } from "../../http/operation.ts";
 import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
-import { createCursors, pageOf, pageQuery } from "../../http/pagination.ts";
+import { Folder } from "../model/documents.ts";
 import { isFolderName } from "../model/names.ts";
-import { hasFolder, insertFolder, listFolders, type StoredFolder } from "../store/folders.ts";
+import { hasFolder, insertFolder, listFolders } from "../store/folders.ts";
 import { lockSpace } from "../store/spaces.ts";
 import {
-  NamedUser,
-  namedUserBody,
-  read,
+  list,
   requirePermission,
+  reversible,
   userOf,
   type WorkspaceDependencies,
   write,
@@ -20,17 +19,6 @@ import {
 const tag = "Documents";
 const path = "/v1/spaces/{space_id}/folders";
 const params = z.strictObject({ space_id: id });
-
-const Folder = z
-  .object({
-    id,
-    space_id: id,
-    parent_id: id.nullable().describe("The folder that it lies in; null: at the top of the space."),
-    name: z.string(),
-    created_by: NamedUser,
-    created_at: time,
-  })
-  .meta({ id: "Folder", description: "A folder of a space." });
 
 const NewFolder = z.strictObject({
   name: z
@@ -47,37 +35,27 @@ const NewFolder = z.strictObject({
 
 /** What documents of a space lie in. */
 export function folderOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
-  const cursors = createCursors(id);
   return [
-    read({
+    list({
       key: "folders.list",
       tag,
       summary: "List folders",
       description:
         "The folders in a folder, or at the top of the space, oldest first. 404 for an unknown folder, or if you are " +
         "not a member.",
-      method: "GET",
       path,
       scope: "documents:read",
-      needsUser: true,
       params,
-      query: z.strictObject({
-        parent_id: id.optional().describe("Whose folders; absent: those at the top."),
-        ...pageQuery,
-      }),
-      response: jsonResponse(200, pageOf(Folder)),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { parent_id: folderId = null, cursor, limit } = request.query;
-        const place = { spaceId: request.params.space_id, folderId };
-        const user = userOf(request);
-        const filter = [user, place];
-        const page = await listFolders(pool, user, place, cursors.read(cursor, filter), limit);
-        if (page === null) throw request.problem("not_found");
-        return { body: cursors.pageBody(page, filter, folderBody) };
-      },
+      filters: { parent_id: id.optional().describe("Whose folders; absent: those at the top.") },
+      item: Folder,
+      position: id,
+      isCapped: false,
+      readPage: (user, { space_id: spaceId, parent_id: folderId = null }, above, limit) =>
+        listFolders(pool, user, { spaceId, folderId }, above, limit),
+      bodyOf: (folder) => folder,
     }),
     write({
+      ...reversible,
       key: "folders.create",
       tag,
       summary: "Add a folder",
@@ -87,10 +65,6 @@ export function folderOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       method: "POST",
       path,
       scope: "documents:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       body: jsonBody(NewFolder),
       audit: ({ params }, { body: { id: folder_id, parent_id, name } }) => {
@@ -106,19 +80,8 @@ export function folderOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
         const folder = await insertFolder(tx, user, place, name);
         if (folder === null) throw request.problem("folder_name_taken");
-        return { body: folderBody(folder) };
+        return { body: folder };
       },
     }),
   ];
-}
-
-function folderBody(folder: StoredFolder): z.output<typeof Folder> {
-  return {
-    id: folder.id,
-    space_id: folder.spaceId,
-    parent_id: folder.parentId,
-    name: folder.name,
-    created_by: namedUserBody(folder.createdBy),
-    created_at: folder.createdAt.toISOString(),
-  };
 }

@@ -1,18 +1,17 @@
 import { z } from "zod";
-import { id, time } from "../../api/fields.ts";
+import { id } from "../../api/fields.ts";
 import type { Operation } from "../../http/operation.ts";
 import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
-import { createCursors, pageOf, pageQuery } from "../../http/pagination.ts";
-import { SPACE_ROLES } from "../model/roles.ts";
+import { PageLink } from "../model/pages.ts";
+import { Member, role } from "../model/spaces.ts";
 import { findMember, listMembers, removeMember, type StoredMember, setMember } from "../store/members.ts";
 import { listOpenLinksOf } from "../store/page-links.ts";
 import { lockSpace } from "../store/spaces.ts";
-import { linkBody, PageLink } from "./page-schema.ts";
+import { linkBody } from "./page-links.ts";
 import {
-  read,
+  list,
   requirePermission,
-  User,
-  userBody,
+  reversible,
   userOf,
   type WorkspaceDependencies,
   write,
@@ -22,17 +21,6 @@ const tag = "Spaces";
 const path = "/v1/spaces/{space_id}/members";
 const params = z.strictObject({ space_id: id });
 const memberParams = z.strictObject({ space_id: id, user_id: id });
-
-const role = z
-  .enum(SPACE_ROLES)
-  .describe(
-    "`ADMIN`: everything, members included. `EDITOR`: read, download, upload, rename; edit, publish and run " +
-      "workflows. `VIEWER`: read, download.",
-  );
-
-const Member = z
-  .object({ user: User, role, is_owner: z.boolean(), created_at: time.describe("Member since.") })
-  .meta({ id: "SpaceMember", description: "A member of a space." });
 
 const LINKS_TOLD_MAX = 100;
 
@@ -52,32 +40,23 @@ const RemovedMember = z
 
 /** Who may do what in a space. */
 export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
-  const cursors = createCursors(id);
   return [
-    read({
+    list({
       key: "spaces.members.list",
       tag,
       summary: "List members of a space",
       description: "Who may do what in the space, its owner included. 404 if you are not a member.",
-      method: "GET",
       path,
       scope: "spaces:read",
-      needsUser: true,
       params,
-      query: z.strictObject(pageQuery),
-      response: jsonResponse(200, pageOf(Member)),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { space_id: spaceId } = request.params;
-        const { cursor, limit } = request.query;
-        const user = userOf(request);
-        const filter = [user, spaceId];
-        const page = await listMembers(pool, user, spaceId, cursors.read(cursor, filter), limit);
-        if (page === null) throw request.problem("not_found");
-        return { body: cursors.pageBody(page, filter, memberBody) };
-      },
+      item: Member,
+      position: id,
+      isCapped: false,
+      readPage: (user, { space_id }, above, limit) => listMembers(pool, user, space_id, above, limit),
+      bodyOf: memberBody,
     }),
     write({
+      ...reversible,
       key: "spaces.members.set",
       tag,
       summary: "Set a member of a space",
@@ -87,10 +66,6 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       method: "PUT",
       path: `${path}/{user_id}`,
       scope: "spaces:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params: memberParams,
       body: jsonBody(z.strictObject({ role })),
       audit: ({ params, body }) => ({ ...params, role: body.role }),
@@ -100,7 +75,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
         const { space_id: spaceId, user_id: userId } = request.params;
         const member = { accountId: request.accountId, userId };
         requirePermission(await lockSpace(tx, userOf(request), spaceId), "manage_members", request);
-        if ((await findMember(tx, member, spaceId))?.isOwner) throw request.problem("space_owner_fixed");
+        if ((await findMember(tx, member, spaceId))?.is_owner) throw request.problem("space_owner_fixed");
         if ((await setMember(tx, member, spaceId, request.body.role)) === "unknown_user") {
           throw request.problem("not_found");
         }
@@ -108,6 +83,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       },
     }),
     write({
+      ...reversible,
       key: "spaces.members.remove",
       tag,
       summary: "Remove a member of a space",
@@ -118,10 +94,6 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       method: "DELETE",
       path: `${path}/{user_id}`,
       scope: "spaces:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params: memberParams,
       audit: ({ params }, { body: { open_links_total } }) => ({ ...params, open_links: open_links_total }),
       response: jsonResponse(200, RemovedMember),
@@ -132,7 +104,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
         requirePermission(await lockSpace(tx, userOf(request), spaceId), "manage_members", request);
         const found = await findMember(tx, member, spaceId);
         if (found === null) throw request.problem("not_found");
-        if (found.isOwner) throw request.problem("space_owner_fixed");
+        if (found.is_owner) throw request.problem("space_owner_fixed");
         await removeMember(tx, member, spaceId);
         const { links, total } = await listOpenLinksOf(tx, member, spaceId, LINKS_TOLD_MAX);
         return {
@@ -143,12 +115,6 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
   ];
 }
 
-function memberBody(member: StoredMember): z.output<typeof Member> {
-  const { userId, email, name, imageUrl } = member;
-  return {
-    user: userBody({ id: userId, email, name, imageUrl }),
-    role: member.role,
-    is_owner: member.isOwner,
-    created_at: member.createdAt.toISOString(),
-  };
+function memberBody({ userId: _, ...member }: StoredMember): Member {
+  return member;
 }

@@ -1,22 +1,90 @@
 import { z } from "zod";
-import { id } from "../../api/fields.ts";
+import { displayName, INTEGER_MAX, id, lineOfText, moment } from "../../api/fields.ts";
 import type { Caller, Operation } from "../../http/operation.ts";
 import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
-import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../http/pagination.ts";
 import { invalidRequest, TemporarilyUnavailable } from "../../http/problems.ts";
+import { LINK_CONSTANTS, linkState, PageLink } from "../model/pages.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";
-import { changeLink, findLink, insertLink, listLinks, lockLink, pinLink } from "../store/page-links.ts";
+import {
+  changeLink,
+  type FoundLink,
+  findLink,
+  insertLink,
+  listLinks,
+  lockLink,
+  pinLink,
+  type StoredLink,
+} from "../store/page-links.ts";
 import { findPage, hasVersion } from "../store/pages.ts";
 import type { SpaceUser } from "../store/spaces.ts";
-import { digestToken, LINK_PATH, newToken } from "../visiting/visits.ts";
-import { LinkChanges, LinkSettings, linkBody, NewPageLink, PageLink, Retargeting } from "./page-schema.ts";
-import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
+import { digestToken, LINK_PATH, newToken, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
+import {
+  get,
+  list,
+  requirePermission,
+  reversible,
+  userOf,
+  type WorkspaceDependencies,
+  write,
+} from "./workspace-operation.ts";
 
 const tag = "Pages";
 const pagePath = "/v1/pages/{page_id}/links";
 const path = "/v1/page-links";
 const pageParams = z.strictObject({ page_id: id });
 const params = z.strictObject({ link_id: id });
+
+const NewPageLink = PageLink.extend({
+  url: z.url().describe("The link itself. Keep it: it is not told again."),
+}).meta({ id: "NewPageLink", description: "A link that was just made." });
+
+const NOT_ENFORCED =
+  "Must be empty: visitors are not asked who they are, so this could not be enforced. Use a password.";
+const nobody = z
+  .array(z.string())
+  .refine(({ length }) => length === 0, { error: NOT_ENFORCED })
+  .meta({ maxItems: 0 })
+  .describe(NOT_ENFORCED);
+
+const settings = {
+  label: displayName.describe("For people."),
+  expires_at: moment
+    .refine(isInOurYears, { error: "Must be in the years 1 to 9999, in UTC." })
+    .nullable()
+    .describe("When it expires; null: never. For a new link it must be in the future."),
+  max_visits: z
+    .int()
+    .min(1)
+    .max(INTEGER_MAX)
+    .nullable()
+    .describe("How often it opens, also for programs that preview links; null: no limit."),
+  // Nobody could type a control character.
+  password: lineOfText
+    .min(8)
+    .max(PASSWORD_CHARS_MAX)
+    .nullable()
+    .describe("Visitors are asked for it; null: they are not."),
+  allowed_emails: nobody,
+  allowed_domains: nobody,
+};
+
+const LinkSettings = z.strictObject(settings).partial().required({ label: true });
+
+const LinkChanges = z
+  .strictObject({
+    ...settings,
+    pinned: z.literal(false).describe("It follows new versions again. To pin it, retarget it."),
+    status: z.literal("REVOKED").describe("It never opens again."),
+  })
+  .partial();
+
+/** Those that PostgreSQL and our answers write in four digits. What is no moment at all is told so alone. */
+function isInOurYears(text: string): boolean {
+  const year = new Date(text).getUTCFullYear();
+  return !(year < 1 || year > 9_999);
+}
+
+const Retargeting = z.strictObject({ page_version_id: id });
 
 export type PageLinkDependencies = Pick<WorkspaceDependencies, "pool" | "pagesUrl"> & {
   /** Takes a while. @throws TemporarilyUnavailable when its turn does not come in time */
@@ -50,9 +118,9 @@ export function pageLinkOperations({
     if (found === null || !allows(found.role, "edit_pages")) return "not_allowed";
     return { passwordHash: await hashPassword(request.accountId, password, gone) };
   }
-  const cursors = createCursors(id);
   return [
     write({
+      ...reversible,
       key: "pages.links_create",
       tag,
       summary: "Add a link to a page",
@@ -62,10 +130,6 @@ export function pageLinkOperations({
       method: "POST",
       path: pagePath,
       scope: "pages:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       holdsSecret: true,
       params: pageParams,
       body: jsonBody(LinkSettings),
@@ -85,64 +149,50 @@ export function pageLinkOperations({
         const { label, expires_at = null, max_visits = null } = request.body;
         const user = userOf(request);
         const page = await findPage(tx, user, request.params.page_id);
-        requirePermission(page?.role ?? null, "edit_pages", request);
+        requirePermission(page, "edit_pages", request);
         if (pagesUrl === null) throw request.problem("pages_not_configured");
-        if (page!.currentVersion === null) throw request.problem("page_not_published");
+        if (page.current_version === null) throw request.problem("page_not_published");
         const token = newToken();
         const passwordHash = hashIn(hashed) ?? null;
         const settings = { label, expiresAt: expires_at, maxVisits: max_visits, passwordHash };
-        const linkId = await insertLink(tx, user, page!.id, digestToken(token), settings);
+        const linkId = await insertLink(tx, user, page.id, digestToken(token), settings);
         if (linkId === null) {
           const message = "Must be in the future: nobody could open the link. Give a later time, or null.";
           throw invalidRequest("body.expires_at", message);
         }
-        const body = linkBody((await findLink(tx, user, linkId))!);
+        const body = foundLinkBody((await findLink(tx, user, linkId))!);
         return { body: { ...body, url: `${pagesUrl}${LINK_PATH}/${token}` } };
       },
     }),
-    read({
+    list({
       key: "pages.links_list",
       tag,
       summary: "List links to a page",
       description:
         "The links to a page, newest first, without their URLs. 404 if you are not a member of its space.",
-      method: "GET",
       path: pagePath,
       scope: "pages:read",
-      needsUser: true,
       params: pageParams,
-      query: z.strictObject(pageQuery),
-      response: jsonResponse(200, pageOf(PageLink), totalCappedHeader),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { page_id: pageId } = request.params;
-        const { cursor, limit } = request.query;
-        const user = userOf(request);
-        const filter = [user, pageId];
-        const page = await listLinks(pool, user, pageId, cursors.read(cursor, filter), limit);
-        if (page === null) throw request.problem("not_found");
-        return { body: cursors.pageBody(page, filter, linkBody), headers: totalHeaders(page) };
-      },
+      item: PageLink,
+      position: id,
+      isCapped: true,
+      readPage: (user, { page_id }, below, limit) => listLinks(pool, user, page_id, below, limit),
+      bodyOf: linkBody,
     }),
-    read({
+    get({
       key: "pages.links_get",
       tag,
       summary: "Get a link to a page",
       description: "One link, without its URL. 404 if you are not a member of its page's space.",
-      method: "GET",
       path: `${path}/{link_id}`,
       scope: "pages:read",
-      needsUser: true,
       params,
-      response: jsonResponse(200, PageLink),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const link = await findLink(pool, userOf(request), request.params.link_id);
-        if (link === null) throw request.problem("not_found");
-        return { body: linkBody(link) };
-      },
+      response: PageLink,
+      find: (user, { link_id }) => findLink(pool, user, link_id),
+      bodyOf: foundLinkBody,
     }),
     write({
+      ...reversible,
       key: "pages.links_update",
       tag,
       summary: "Change a link to a page",
@@ -152,10 +202,6 @@ export function pageLinkOperations({
       method: "PATCH",
       path: `${path}/{link_id}`,
       scope: "pages:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       body: jsonBody(LinkChanges),
       audit: ({ params, body: { password, ...changes } }) => ({
@@ -171,9 +217,9 @@ export function pageLinkOperations({
         const { label, expires_at: expiresAt, max_visits: maxVisits, pinned, status } = request.body;
         const user = userOf(request);
         const link = await lockLink(tx, user, request.params.link_id);
-        requirePermission(link?.role ?? null, "edit_pages", request);
-        if (link!.status === "REVOKED") throw request.problem("page_link_revoked");
-        await changeLink(tx, user.accountId, link!.id, {
+        requirePermission(link, "edit_pages", request);
+        if (link.status === "REVOKED") throw request.problem("page_link_revoked");
+        await changeLink(tx, user.accountId, link.id, {
           label,
           expiresAt,
           maxVisits,
@@ -181,10 +227,11 @@ export function pageLinkOperations({
           isFollowing: pinned === false,
           isRevoked: status === "REVOKED",
         });
-        return { body: linkBody((await findLink(tx, user, link!.id))!) };
+        return { body: foundLinkBody((await findLink(tx, user, link.id))!) };
       },
     }),
     write({
+      ...reversible,
       key: "pages.links_retarget",
       tag,
       summary: "Point a link at another version",
@@ -195,10 +242,6 @@ export function pageLinkOperations({
       method: "POST",
       path: `${path}/{link_id}/retarget`,
       scope: "pages:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       body: jsonBody(Retargeting),
       audit: ({ params, body }) => ({ ...params, ...body }),
@@ -214,15 +257,15 @@ export function pageLinkOperations({
         const { page_version_id: versionId } = request.body;
         const user = userOf(request);
         const link = await lockLink(tx, user, request.params.link_id);
-        requirePermission(link?.role ?? null, "edit_pages", request);
-        const { id: linkId, pageId, status, isExpired } = link!;
+        requirePermission(link, "edit_pages", request);
+        const { id: linkId, page_id: pageId, status, isExpired } = link;
         if (status === "REVOKED") throw request.problem("page_link_revoked");
         if (isExpired) throw request.problem("page_link_expired");
         if (!(await hasVersion(tx, user.accountId, pageId, versionId))) {
           throw request.problem("page_version_mismatch");
         }
         await pinLink(tx, user.accountId, linkId, versionId);
-        return { body: linkBody((await findLink(tx, user, linkId))!) };
+        return { body: foundLinkBody((await findLink(tx, user, linkId))!) };
       },
     }),
   ];
@@ -232,4 +275,18 @@ export function pageLinkOperations({
 function hashIn(hashed: Hashed): string | null | undefined {
   if (hashed === "not_allowed") throw new TemporarilyUnavailable("a role was changed meanwhile");
   return hashed.passwordHash;
+}
+
+/** What the API tells of a link. */
+export function linkBody({ isExpired, ...link }: StoredLink): PageLink {
+  return {
+    ...link,
+    ...LINK_CONSTANTS,
+    state: linkState({ ...link, isExpired }),
+    access_mode: link.has_password ? "PASSWORD" : "ANONYMOUS",
+  };
+}
+
+function foundLinkBody({ role: _, ...link }: FoundLink): PageLink {
+  return linkBody(link);
 }

@@ -1,8 +1,15 @@
 import { z } from "zod";
-import { INTEGER_MAX, id } from "../../api/fields.ts";
+import { displayName, INTEGER_MAX, id } from "../../api/fields.ts";
 import type { Operation } from "../../http/operation.ts";
 import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
-import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../http/pagination.ts";
+import {
+  isMarkdown,
+  MARKDOWN_BYTES_MAX,
+  Page,
+  PageVersion,
+  PageVersionWithText,
+  PageWithText,
+} from "../model/pages.ts";
 import { allows } from "../model/roles.ts";
 import {
   findPage,
@@ -13,26 +20,17 @@ import {
   listVersions,
   lockPage,
   saveDraft,
+  type WrittenPage,
 } from "../store/pages.ts";
 import { lockSpace } from "../store/spaces.ts";
 import { RENDERER } from "../visiting/markdown-html.ts";
 import type { Rendering } from "../visiting/rendering.ts";
 import {
-  DRAFT_BODY_BYTES_MAX,
-  NewPage,
-  Page,
-  PageVersion,
-  PageVersionWithText,
-  PageWithText,
-  Publication,
-  pageBody,
-  SavedDraft,
-  versionBody,
-} from "./page-schema.ts";
-import {
   draftIsAt,
-  read,
+  get,
+  list,
   requirePermission,
+  reversible,
   userOf,
   type WorkspaceDependencies,
   write,
@@ -41,7 +39,36 @@ import {
 const tag = "Pages";
 const path = "/v1/pages";
 const params = z.strictObject({ page_id: id });
-const DRAFT_BODY = { bytesMax: DRAFT_BODY_BYTES_MAX };
+
+const markdown = z
+  .string()
+  .refine(isMarkdown, {
+    error: `Must have at most ${MARKDOWN_BYTES_MAX} bytes of UTF-8, without NUL and lone surrogates.`,
+  })
+  .meta({ maxLength: MARKDOWN_BYTES_MAX })
+  .describe(
+    "CommonMark with tables and strikethrough. HTML in it is shown as text, and images as their description.",
+  );
+
+const draft = { title: displayName.describe("Its heading, and its name in lists."), markdown };
+
+/** JSON writes a character of two bytes in six. */
+const DRAFT_BODY = { bytesMax: 4 * MARKDOWN_BYTES_MAX };
+
+const NewPage = z.strictObject({ space_id: id, ...draft });
+
+const revision = z.int().min(1).max(INTEGER_MAX);
+
+const SavedDraft = z.strictObject({
+  revision: revision.describe("The one that it is based on: 409 if another was saved since."),
+  ...draft,
+});
+
+const Publication = z.strictObject({
+  revision: revision
+    .optional()
+    .describe("What to publish: 409 if another was saved since. Absent: whatever is there."),
+});
 
 export type PageDependencies = Pick<WorkspaceDependencies, "pool"> & {
   readonly rendering: Pick<Rendering, "render">;
@@ -49,31 +76,23 @@ export type PageDependencies = Pick<WorkspaceDependencies, "pool"> & {
 
 /** Texts that are written in a space, and what is published of them. */
 export function pageOperations({ pool, rendering }: PageDependencies): readonly Operation[] {
-  const cursors = createCursors(id);
-  const numbers = createCursors(z.int().min(0).max(INTEGER_MAX));
   return [
-    read({
+    list({
       key: "pages.list",
       tag,
       summary: "List pages",
       description: "The pages of a space, newest first, without their texts. 404 if you are not a member.",
-      method: "GET",
       path,
       scope: "pages:read",
-      needsUser: true,
-      query: z.strictObject({ ...pageQuery, space_id: id }),
-      response: jsonResponse(200, pageOf(Page), totalCappedHeader),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { cursor, limit, space_id: spaceId } = request.query;
-        const user = userOf(request);
-        const filter = [user, spaceId];
-        const page = await listPages(pool, user, spaceId, cursors.read(cursor, filter), limit);
-        if (page === null) throw request.problem("not_found");
-        return { body: cursors.pageBody(page, filter, pageBody), headers: totalHeaders(page) };
-      },
+      filters: { space_id: id },
+      item: Page,
+      position: id,
+      isCapped: true,
+      readPage: (user, { space_id }, below, limit) => listPages(pool, user, space_id, below, limit),
+      bodyOf: (page) => page,
     }),
     write({
+      ...reversible,
       key: "pages.create",
       tag,
       summary: "Add a page",
@@ -83,10 +102,6 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       method: "POST",
       path,
       scope: "pages:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       body: jsonBody(NewPage, DRAFT_BODY),
       audit: ({ body: { space_id } }, { body: { id: page_id, title } }) => ({ space_id, page_id, title }),
       response: jsonResponse(201, Page),
@@ -99,25 +114,20 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
         return { body: pageBody((await findPage(tx, user, pageId))!) };
       },
     }),
-    read({
+    get({
       key: "pages.get",
       tag,
       summary: "Get a page",
       description: "One page, with what is being written. 404 if you are not a member of its space.",
-      method: "GET",
       path: `${path}/{page_id}`,
       scope: "pages:read",
-      needsUser: true,
       params,
-      response: jsonResponse(200, PageWithText),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const page = await findPage(pool, userOf(request), request.params.page_id);
-        if (page === null) throw request.problem("not_found");
-        return { body: { ...pageBody(page), markdown: page.markdown } };
-      },
+      response: PageWithText,
+      find: (user, { page_id }) => findPage(pool, user, page_id),
+      bodyOf: ({ role: _, ...page }) => page,
     }),
     write({
+      ...reversible,
       key: "pages.save",
       tag,
       summary: "Save a page",
@@ -127,10 +137,6 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       method: "PUT",
       path: `${path}/{page_id}/draft`,
       scope: "pages:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       body: jsonBody(SavedDraft, DRAFT_BODY),
       audit: ({ params: { page_id } }, { body: { title, revision } }) => ({ page_id, title, revision }),
@@ -140,13 +146,14 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
         const { revision, ...draft } = request.body;
         const user = userOf(request);
         const page = await lockPage(tx, user, request.params.page_id);
-        requirePermission(page?.role ?? null, "edit_pages", request);
-        if (page!.revision !== revision) throw request.problem("page_changed", draftIsAt(page!.revision));
-        await saveDraft(tx, user.accountId, page!.id, draft);
-        return { body: pageBody((await findPage(tx, user, page!.id))!) };
+        requirePermission(page, "edit_pages", request);
+        if (page.revision !== revision) throw request.problem("page_changed", draftIsAt(page.revision));
+        await saveDraft(tx, user.accountId, page.id, draft);
+        return { body: pageBody((await findPage(tx, user, page.id))!) };
       },
     }),
     write({
+      ...reversible,
       key: "pages.publish",
       tag,
       summary: "Publish a page",
@@ -157,10 +164,6 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       method: "POST",
       path: `${path}/{page_id}/publish`,
       scope: "pages:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       body: jsonBody(Publication, { isOptional: true }),
       audit: ({ params: { page_id } }, { body: { id: page_version_id, number } }) => ({
@@ -175,7 +178,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
         const user = userOf(request);
         const page = await findPage(pool, user, request.params.page_id);
         // Nothing is rendered for what is refused.
-        if (page === null || !allows(page.role, "edit_pages") || !page.draftDiffers) return null;
+        if (page === null || !allows(page.role, "edit_pages") || !page.draft_differs) return null;
         if ((request.body.revision ?? page.revision) !== page.revision) return null;
         const html = await rendering.render(user.accountId, page.markdown, gone);
         return { revision: page.revision, html };
@@ -184,58 +187,46 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
         const { revision } = request.body;
         const user = userOf(request);
         const page = await lockPage(tx, user, request.params.page_id);
-        requirePermission(page?.role ?? null, "edit_pages", request);
-        const changed = () => request.problem("page_changed", draftIsAt(page!.revision));
-        if (revision !== undefined && page!.revision !== revision) throw changed();
-        if (!page!.draftDiffers) throw request.problem("page_already_published");
-        if (rendered?.revision !== page!.revision) throw changed();
+        requirePermission(page, "edit_pages", request);
+        const changed = () => request.problem("page_changed", draftIsAt(page.revision));
+        if (revision !== undefined && page.revision !== revision) throw changed();
+        if (!page.draft_differs) throw request.problem("page_already_published");
+        if (rendered?.revision !== page.revision) throw changed();
         const { html } = rendered;
         if (html === null) throw request.problem("page_too_heavy");
-        const version = await insertVersion(tx, user, page!.id, { html, renderer: RENDERER });
-        return { body: versionBody(version) };
+        const version = await insertVersion(tx, user, page.id, { html, renderer: RENDERER });
+        return { body: version };
       },
     }),
-    read({
+    list({
       key: "pages.versions.list",
       tag,
       summary: "List versions of a page",
       description: "What was published of a page, newest first. 404 if you are not a member of its space.",
-      method: "GET",
       path: `${path}/{page_id}/versions`,
       scope: "pages:read",
-      needsUser: true,
       params,
-      query: z.strictObject(pageQuery),
-      response: jsonResponse(200, pageOf(PageVersion)),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { page_id: pageId } = request.params;
-        const { cursor, limit } = request.query;
-        const user = userOf(request);
-        const filter = [user, pageId];
-        const page = await listVersions(pool, user, pageId, numbers.read(cursor, filter), limit);
-        if (page === null) throw request.problem("not_found");
-        return { body: numbers.pageBody(page, filter, versionBody) };
-      },
+      item: PageVersion,
+      position: z.int().min(0).max(INTEGER_MAX),
+      isCapped: false,
+      readPage: (user, { page_id }, below, limit) => listVersions(pool, user, page_id, below, limit),
+      bodyOf: (version) => version,
     }),
-    read({
+    get({
       key: "pages.versions.get",
       tag,
       summary: "Get a version of a page",
       description: "One version, with its text. 404 if you are not a member of its page's space.",
-      method: "GET",
       path: `${path}/{page_id}/versions/{version_id}`,
       scope: "pages:read",
-      needsUser: true,
       params: params.extend({ version_id: id }),
-      response: jsonResponse(200, PageVersionWithText),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { page_id: pageId, version_id: versionId } = request.params;
-        const version = await findVersion(pool, userOf(request), pageId, versionId);
-        if (version === null) throw request.problem("not_found");
-        return { body: { ...versionBody(version), markdown: version.markdown } };
-      },
+      response: PageVersionWithText,
+      find: (user, { page_id, version_id }) => findVersion(pool, user, page_id, version_id),
+      bodyOf: (version) => version,
     }),
   ];
+}
+
+function pageBody({ role: _, markdown: __, ...page }: WrittenPage): Page {
+  return page;
 }

@@ -1,24 +1,86 @@
+import type { ClientBase, Pool } from "pg";
 import { z } from "zod";
-import { INTEGER_MAX, id } from "../../api/fields.ts";
+import { INTEGER_MAX, id, targetUrl } from "../../api/fields.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
-import { PAGE_ITEMS_MAX } from "../../http/limits.ts";
+import { FIELD_ERRORS_MAX, PAGE_ITEMS_MAX } from "../../http/limits.ts";
 import type { Operation } from "../../http/operation.ts";
 import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../../http/pagination.ts";
 import { invalidRequest, Problem } from "../../http/problems.ts";
-import { ITEM_BYTES_PER_READ, listNodeRuns, readItems } from "../store/node-runs.ts";
-import { readRunEvents } from "../store/run-events.ts";
-import { cancelRun, createRun, findRun, findRunnable, hasRoomForRun, isRunSeen } from "../store/runs.ts";
+import type { Definition } from "../model/definition.ts";
+import { isTriggerKind } from "../model/node-kinds.ts";
 import {
-  NewRun,
+  NODE_RUN_CONSTANTS,
   NodeItem,
-  nodeItemBody,
+  type NodeRun,
+  RUN_CONSTANTS,
   RunEvents,
-  runBody,
-  runEventsBody,
   WorkflowRun,
-} from "./run-schema.ts";
-import { read, requirePermission, userOf, type WorkspaceDependencies, write } from "./workspace-operation.ts";
+} from "../model/runs.ts";
+import type { NodeErrorCode } from "../model/workflows.ts";
+import { ITEM_BYTES_PER_READ, listNodeRuns, readItems, type StoredNodeRun } from "../store/node-runs.ts";
+import { readRunEvents } from "../store/run-events.ts";
+import {
+  cancelRun,
+  createRun,
+  type FoundRun,
+  findRun,
+  findRunnable,
+  hasRoomForRun,
+  isRunSeen,
+} from "../store/runs.ts";
+import type { SpaceUser } from "../store/spaces.ts";
+import {
+  get,
+  read,
+  requirePermission,
+  userOf,
+  type WorkspaceDependencies,
+  write,
+} from "./workspace-operation.ts";
+
+const object = z.record(z.string(), z.unknown());
+
+/** A number out of range (`1e400`) would be null in what the trigger hands on. */
+const input = object.superRefine((item, context) => {
+  for (const path of findEndless(item)) {
+    context.addIssue({ code: "custom", path: [...path], message: "No number is as large. Send it as text." });
+  }
+});
+
+/** The places of the first such numbers: a body has few enough levels, and room for many numbers. */
+function findEndless(item: object): readonly (readonly string[])[] {
+  const found: string[][] = [];
+  const path: string[] = [];
+  const look = (value: unknown): void => {
+    if (typeof value === "number" && !Number.isFinite(value)) found.push([...path]);
+    if (typeof value !== "object" || value === null) return;
+    for (const [name, member] of Object.entries(value)) {
+      path.push(name);
+      look(member);
+      path.pop();
+      if (found.length === FIELD_ERRORS_MAX) return;
+    }
+  };
+  look(item);
+  return found;
+}
+
+const NewRun = z.strictObject({
+  input: input
+    .optional()
+    .describe("The trigger's item; absent: {}. Numbers are doubles: send longer ones as text."),
+  webhook_url: targetUrl
+    .nullable()
+    .optional()
+    .describe("Where to tell of the run's end: a public https:// URL. Overrides the account's endpoint."),
+  version: z
+    .int()
+    .min(1)
+    .max(INTEGER_MAX)
+    .optional()
+    .describe("A published version; absent: the current one."),
+});
 
 /** What goes on in a run: both grow at their end alone, so that whoever reads on meets everything once. */
 export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
@@ -49,19 +111,21 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
         const after = cursors.read(cursor, filter) ?? -1;
         const run = await findRun(pool, user, runId);
         if (!run?.definition.nodes.some((node) => node.id === nodeId)) throw request.problem("not_found");
-        const nodeRun = (await listNodeRuns(pool, accountId, runId)).find((one) => one.nodeId === nodeId);
+        const nodeRun = (await listNodeRuns(pool, accountId, runId)).find((one) => one.node_id === nodeId);
         if (nodeRun === undefined) return { body: { items: [], next_cursor: null, total: 0 } };
-        const { sequence, itemCount } = nodeRun;
+        const { sequence, output_counts: counts } = nodeRun;
         const ofNode = { accountId, runId, sequence };
         const { items: found } = await readItems(pool, ofNode, after, limit + 1, ITEM_BYTES_PER_READ);
         const items = found.slice(0, limit);
         // A run that failed as too large has none, whatever it has handed on.
         const isEmpty = after === -1 && found.length === 0;
-        const total = isEmpty ? 0 : Math.max(itemCount, (found.at(-1)?.index ?? -1) + 1);
+        const total = isEmpty ? 0 : Math.max(counts.items, (found.at(-1)?.index ?? -1) + 1);
         const last = items.at(-1)?.index ?? total;
         // Their indices have no gaps.
         const page = { items, next: last + 1 < total ? last : null, total };
-        return { body: cursors.pageBody(page, filter, (item) => nodeItemBody(nodeId, item)) };
+        return {
+          body: cursors.pageBody(page, filter, ({ index, item }) => ({ node_id: nodeId, index, item })),
+        };
       },
     }),
     read({
@@ -97,7 +161,8 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
         const { run_id: runId } = request.params;
         const user = userOf(request);
         if (!(await isRunSeen(pool, user, runId))) throw request.problem("not_found");
-        return { body: runEventsBody(await readRunEvents(pool, user.accountId, runId, after, limit), after) };
+        const items = await readRunEvents(pool, user.accountId, runId, after, limit);
+        return { body: { items: [...items], events_cursor: items.at(-1)?.sequence ?? after } };
       },
     }),
   ];
@@ -143,8 +208,8 @@ export function runOperations({
         const { input = {}, webhook_url, version = null } = request.body;
         const user = userOf(request);
         const workflow = await findRunnable(tx, user, workflowId, version);
-        requirePermission(workflow?.role ?? null, "run_workflows", request);
-        const { spaceId, currentVersion, definition } = workflow!;
+        requirePermission(workflow, "run_workflows", request);
+        const { spaceId, currentVersion, definition } = workflow;
         const asked = version ?? currentVersion;
         if (asked === null) throw request.problem("workflow_not_published");
         if (definition === null) {
@@ -158,31 +223,22 @@ export function runOperations({
         const { traceparent } = request;
         const run = { spaceId, workflowId, version: asked, definition, input, webhookUrl, traceparent };
         const runId = await createRun(tx, user, run);
-        const found = (await findRun(tx, user, runId))!;
-        return { body: runBody(found, await listNodeRuns(tx, user.accountId, runId)) };
+        return { body: (await findWithNodes(tx, user, runId))! };
       },
     }),
-    read({
+    get({
       key: "workflows.runs.get",
       tag,
       summary: "Get a workflow run",
       description:
         "One run with the definition that it carries out and every node that it has come to. 404 if you are not a " +
         "member of its space.",
-      method: "GET",
       path,
       scope: "workflows:read",
-      needsUser: true,
       params,
-      response: jsonResponse(200, WorkflowRun),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const user = userOf(request);
-        const { run_id: runId } = request.params;
-        const run = await findRun(pool, user, runId);
-        if (run === null) throw request.problem("not_found");
-        return { body: runBody(run, await listNodeRuns(pool, user.accountId, runId)) };
-      },
+      response: WorkflowRun,
+      find: (user, { run_id }) => findWithNodes(pool, user, run_id),
+      bodyOf: (run) => run,
     }),
     write({
       key: "workflows.runs.cancel",
@@ -206,10 +262,9 @@ export function runOperations({
         const user = userOf(request);
         const { run_id: runId } = request.params;
         const run = await findRun(tx, user, runId);
-        requirePermission(run?.role ?? null, "run_workflows", request);
+        requirePermission(run, "run_workflows", request);
         if (!(await cancelRun(tx, user.accountId, runId))) throw request.problem("workflow_run_ended");
-        const found = (await findRun(tx, user, runId))!;
-        return { body: runBody(found, await listNodeRuns(tx, user.accountId, runId)) };
+        return { body: (await findWithNodes(tx, user, runId))! };
       },
     }),
   ];
@@ -220,4 +275,62 @@ export function runOperations({
     if (verdict.verdict === "allow") return verdict.href;
     throw new Problem("target_refused", { errors: [{ path: "body.webhook_url", message: verdict.message }] });
   }
+}
+
+/** Null: there is no such run, or the user is not a member of its space. */
+async function findWithNodes(
+  database: Pool | ClientBase,
+  user: SpaceUser,
+  runId: string,
+): Promise<WorkflowRun | null> {
+  const run = await findRun(database, user, runId);
+  return run && runBody(run, await listNodeRuns(database, user.accountId, runId));
+}
+
+function runBody({ role: _, ...run }: FoundRun, nodeRuns: readonly StoredNodeRun[]): WorkflowRun {
+  const { definition, status } = run;
+  const wakeTimes = nodeRuns.flatMap(({ wake_at }) => wake_at ?? []).sort();
+  return {
+    ...run,
+    ...RUN_CONSTANTS,
+    trigger_node_id: definition.nodes.find(({ kind }) => isTriggerKind(kind))!.id,
+    activations_total: nodeRuns.length,
+    wake_at: status === "WAITING" ? (wakeTimes[0] ?? null) : null,
+    node_runs: nodeRuns.map((nodeRun) => nodeRunBody(nodeRun, definition)),
+  };
+}
+
+/** It was not the workflow's fault, nor that of what it was given. */
+const RETRYABLE: ReadonlySet<NodeErrorCode> = new Set([
+  "attempts_exhausted",
+  "external_analysis_missing",
+  "storage_full",
+]);
+
+function nodeRunBody({ awaitedAnalysisId, ...nodeRun }: StoredNodeRun, { nodes }: Definition): NodeRun {
+  const { node_id, error_code } = nodeRun;
+  const { kind: node_kind, name: node_name } = nodes.find(({ id }) => id === node_id)!;
+  return {
+    ...nodeRun,
+    ...NODE_RUN_CONSTANTS,
+    node_kind,
+    node_name,
+    retryable: error_code !== null && RETRYABLE.has(error_code),
+    duration_ms: durationMs(nodeRun),
+    wait: waitOf(nodeRun.wake_at, awaitedAnalysisId),
+  };
+}
+
+function durationMs({
+  started_at,
+  completed_at,
+}: Pick<NodeRun, "started_at" | "completed_at">): number | null {
+  if (started_at === null || completed_at === null) return null;
+  // A clock may be set back.
+  return Math.max(Date.parse(completed_at) - Date.parse(started_at), 0);
+}
+
+function waitOf(until: string | null, analysis_id: string | null): NodeRun["wait"] {
+  if (until === null) return null;
+  return analysis_id === null ? { kind: "time", until } : { kind: "analysis", analysis_id, until };
 }

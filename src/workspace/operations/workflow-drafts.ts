@@ -6,10 +6,11 @@ import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
 import type { FieldError } from "../../http/problems.ts";
 import { invalidRequestFrom } from "../../http/request-validation.ts";
 import { Definition } from "../model/definition.ts";
+import { Workflow } from "../model/workflows.ts";
 import { findFolders } from "../store/folders.ts";
 import { findWorkflow, insertVersion, lockWorkflow, saveDraft } from "../store/workflows.ts";
-import { Draft, Publication, Workflow, workflowBody } from "./workflows.ts";
-import { draftIsAt, requirePermission, userOf, write } from "./workspace-operation.ts";
+import { Draft, Publication, workflowBody } from "./workflows.ts";
+import { draftIsAt, requirePermission, reversible, userOf, write } from "./workspace-operation.ts";
 
 const tag = "Workflows";
 const path = "/v1/workflows/{workflow_id}";
@@ -22,6 +23,7 @@ const DRAFT_BYTES_MAX = 262_144;
 export function workflowDraftOperations(): readonly Operation[] {
   return [
     write({
+      ...reversible,
       key: "workflows.draft.save",
       tag,
       summary: "Save a workflow's draft",
@@ -32,10 +34,6 @@ export function workflowDraftOperations(): readonly Operation[] {
       method: "PUT",
       path: `${path}/draft`,
       scope: "workflows:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       body: jsonBody(Draft, { bytesMax: DRAFT_BYTES_MAX }),
       audit: ({ params: { workflow_id } }, { body: { draft_revision, node_count } }) => {
@@ -48,24 +46,19 @@ export function workflowDraftOperations(): readonly Operation[] {
         const { revision, definition } = request.body;
         const user = userOf(request);
         const workflow = await lockWorkflow(tx, user, workflowId);
-        requirePermission(workflow?.role ?? null, "edit_workflows", request);
-        const { draftRevision } = workflow!;
-        if (revision !== draftRevision) {
-          throw request.problem("draft_revision_outdated", draftIsAt(draftRevision));
+        requirePermission(workflow, "edit_workflows", request);
+        const { draft_revision, space_id } = workflow;
+        if (revision !== draft_revision) {
+          throw request.problem("draft_revision_outdated", draftIsAt(draft_revision));
         }
-        const faults = await findFolderFaults(
-          tx,
-          user.accountId,
-          workflow!.spaceId,
-          definition,
-          "body.definition",
-        );
+        const faults = await findFolderFaults(tx, user.accountId, space_id, definition, "body.definition");
         if (faults.length > 0) throw request.problem("invalid_request", faults);
-        await saveDraft(tx, user.accountId, workflow!, definition);
+        await saveDraft(tx, user.accountId, workflow, definition);
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
     }),
     write({
+      ...reversible,
       key: "workflows.publish",
       tag,
       summary: "Publish a workflow",
@@ -76,10 +69,6 @@ export function workflowDraftOperations(): readonly Operation[] {
       method: "POST",
       path: `${path}/publish`,
       scope: "workflows:write",
-      needsUser: true,
-      risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       body: jsonBody(Publication, { isOptional: true }),
       audit: ({ params: { workflow_id } }, { body: { current_version } }) => {
@@ -93,17 +82,17 @@ export function workflowDraftOperations(): readonly Operation[] {
         const { change_note: changeNote = null, revision } = request.body;
         const user = userOf(request);
         const workflow = await lockWorkflow(tx, user, workflowId);
-        requirePermission(workflow?.role ?? null, "publish_workflows", request);
-        const { spaceId, draft, draftDiffers, draftRevision } = workflow!;
-        if (revision !== undefined && revision !== draftRevision) {
-          throw request.problem("draft_revision_outdated", draftIsAt(draftRevision));
+        requirePermission(workflow, "publish_workflows", request);
+        const { space_id, draft, draft_differs, draft_revision } = workflow;
+        if (revision !== undefined && revision !== draft_revision) {
+          throw request.problem("draft_revision_outdated", draftIsAt(draft_revision));
         }
-        if (!draftDiffers) throw request.problem("draft_not_changed");
+        if (!draft_differs) throw request.problem("draft_not_changed");
         // It was checked when it was saved, perhaps by a version that allowed more.
         const { error } = Definition.safeParse(draft);
         const faults =
           error === undefined
-            ? await findFolderFaults(tx, user.accountId, spaceId, draft, "draft")
+            ? await findFolderFaults(tx, user.accountId, space_id, draft, "draft")
             : invalidRequestFrom("draft", error).errors;
         if (faults.length > 0) throw request.problem("draft_invalid", faults);
         await insertVersion(tx, user, workflowId, changeNote);

@@ -1,37 +1,17 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import { id } from "../../api/fields.ts";
+import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
 import type { UnsafeAllowedTargets } from "../../egress/rules/unsafe-allowed-targets.ts";
 import { operationDefiners } from "../../http/define-operation.ts";
-import type { Caller, HandlerCode, JudgeRepeat } from "../../http/operation.ts";
+import type { Caller, HandlerCode, JudgeRepeat, Operation } from "../../http/operation.ts";
+import { jsonResponse } from "../../http/operation-io.ts";
+import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../http/pagination.ts";
 import type { FieldError, Problem } from "../../http/problems.ts";
 import { allows, type SpacePermission, type SpaceRole } from "../model/roles.ts";
 import type { ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
-import { isMemberOf, NAMES_IN_SPACE, type StoredUser } from "../store/members.ts";
+import { isMemberOf, NAMES_IN_SPACE } from "../store/members.ts";
 import type { SpaceUser } from "../store/spaces.ts";
 import type { WorkspaceCode } from "./problems.ts";
-
-export const User = z
-  .object({ id, email: z.string(), name: z.string(), image_url: z.string().nullable() })
-  .meta({ id: "User", description: "A person of the account." });
-
-export function userBody({ id, email, name, imageUrl }: StoredUser): z.output<typeof User> {
-  return { id, email, name, image_url: imageUrl };
-}
-
-/** As pages name who made them. */
-export const Person = z.object({ id, name: z.string(), email: z.string() });
-
-export function personBody({ id, name, email }: StoredUser): z.output<typeof Person> {
-  return { id, name, email };
-}
-
-/** As documents and folders do. */
-export const NamedUser = z.object({ id, name: z.string() });
-
-export function namedUserBody({ id, name }: StoredUser): z.output<typeof NamedUser> {
-  return { id, name };
-}
 
 /** The ways to declare an operation of the workspace. Of the webhooks' codes, its runs raise one. */
 const declare = operationDefiners<WorkspaceCode | "target_refused">();
@@ -42,6 +22,104 @@ export const write: typeof declare.write = (declaration) =>
   declare.write({ judgeRepeat: byMembership(declaration), ...declaration });
 export const upload: typeof declare.upload = (declaration) =>
   declare.upload({ judgeRepeat: byMembership(declaration), ...declaration });
+
+/** What most writes are; written out where one is not. */
+export const reversible = {
+  needsUser: true,
+  risk: "reversible",
+  mode: "sync",
+  idempotency: "key_required",
+} as const;
+
+type Telling<Told extends z.ZodType, Row> = {
+  readonly key: `${string}.${string}`;
+  readonly tag: string;
+  readonly summary: string;
+  readonly description: string;
+  readonly path: `/v1/${string}`;
+  readonly scope: `${string}:${string}`;
+  /** What is told of a row. */
+  readonly bodyOf: (row: Row) => z.output<Told>;
+};
+
+/** A read of one thing, which whoever is no member of its space is not told of. */
+export function get<Told extends z.ZodType, Row, Params extends z.ZodObject>({
+  find,
+  response,
+  bodyOf,
+  ...declared
+}: Telling<Told, Row> & {
+  readonly params: Params;
+  readonly response: Told;
+  readonly find: (user: SpaceUser, params: z.output<Params>) => Promise<Row | null>;
+}): Operation {
+  return read({
+    ...declared,
+    method: "GET",
+    needsUser: true,
+    response: jsonResponse(200, response),
+    errors: ["not_found"],
+    handle: async (request) => {
+      const found = await find(userOf(request), request.params as z.output<Params>);
+      if (found === null) throw request.problem("not_found");
+      return { body: bodyOf(found) };
+    },
+  });
+}
+
+type Listed<Told extends z.ZodType, Row, Position, Params, Filters> = Telling<Told, Row> & {
+  readonly params?: z.ZodObject<Params & z.ZodRawShape, z.core.$strict>;
+  /** Of the query, besides the page. */
+  readonly filters?: Filters & z.ZodRawShape;
+  readonly item: Told;
+  readonly position: z.ZodType<Position>;
+  /** Whether the total may be a lower bound. */
+  readonly isCapped: boolean;
+  /** Absent: 404 for whoever is no member. */
+  readonly errors?: readonly [];
+  /** Null: whoever asks is not told that there is such a list. @param from null: from its beginning */
+  readonly readPage: (
+    user: SpaceUser,
+    asked: Asked<Params & Filters>,
+    from: Position | null,
+    limit: number,
+  ) => Promise<ListPage<Row, Position> | CappedPage<Row, Position> | null>;
+};
+
+/** The parameters of a list's path, and its filters. */
+type Asked<Shape> = { readonly [Name in keyof Shape]: z.output<Shape[Name]> };
+
+/** A read of a list, page by page. */
+export function list<Told extends z.ZodType, Row, Position, Params = unknown, Filters = unknown>(
+  declaration: Listed<Told, Row, Position, Params, Filters>,
+): Operation {
+  const { filters, item, position, isCapped, readPage, bodyOf, ...declared } = declaration;
+  const cursors = createCursors(position);
+  return read({
+    errors: ["not_found"],
+    ...declared,
+    method: "GET",
+    needsUser: true,
+    query: z.strictObject({ ...filters, ...pageQuery }),
+    response: jsonResponse(
+      200,
+      pageOf(item),
+      (isCapped ? totalCappedHeader : {}) as typeof totalCappedHeader,
+    ),
+    handle: async (request) => {
+      const { cursor, limit, ...query } = request.query as PageQuery;
+      const user = userOf(request);
+      const asked = { ...request.params, ...query } as Asked<Params & Filters>;
+      const filter = [user, asked];
+      const page = await readPage(user, asked, cursors.read(cursor, filter), limit);
+      if (page === null) throw request.problem("not_found" as never);
+      const headers = "isTotalCapped" in page ? totalHeaders(page) : {};
+      return { body: cursors.pageBody(page, filter, bodyOf), headers };
+    },
+  });
+}
+
+type PageQuery = { readonly cursor?: string; readonly limit: number };
 
 type Declared = {
   readonly key: string;
@@ -96,13 +174,17 @@ export function userOf({ accountId, caller }: { accountId: string; caller: Calle
 
 type Request = { problem(code: HandlerCode, errors?: readonly FieldError[]): Problem };
 
-/** @throws Problem: not a member's space is no space, and a member's role may not be enough */
-export function requirePermission(
-  role: SpaceRole | null,
+/**
+ * Of what was found with the role of whoever asks.
+ * @throws Problem: what is in a space does not exist for others than its members, whose role may not be enough
+ */
+export function requirePermission<Found extends { readonly role: SpaceRole }>(
+  found: Found | null,
   permission: SpacePermission,
   { problem }: Request,
-): asserts role is SpaceRole {
-  if (role === null) throw problem("not_found");
+): asserts found is Found {
+  if (found === null) throw problem("not_found");
+  const { role } = found;
   if (allows(role, permission)) return;
   const message = `Its user's role in the space, ${role}, is not enough.`;
   throw problem("access_denied", [{ path: "header.authorization", message }]);

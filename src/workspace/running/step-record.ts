@@ -68,11 +68,9 @@ async function summarizeRun(
   tx: ClientBase,
   { accountId, runId, definition, nodeRuns }: EndedRun,
 ): Promise<RunSummary> {
-  const nodes = nodeRuns.map(({ nodeId, itemCount, errorItemCount }) => {
-    return { node_id: nodeId, items: itemCount, errors: errorItemCount };
-  });
-  const last = nodeRuns.filter(({ nodeId }) => targetsOf(definition, nodeId).length === 0);
-  const items_total = last.reduce((sum, { itemCount }) => sum + itemCount, 0);
+  const nodes = nodeRuns.map(({ node_id, output_counts }) => ({ node_id, ...output_counts }));
+  const last = nodeRuns.filter(({ node_id }) => targetsOf(definition, node_id).length === 0);
+  const items_total = last.reduce((sum, { output_counts }) => sum + output_counts.items, 0);
   const items: Item[] = [];
   let bytes = Buffer.byteLength(JSON.stringify({ nodes, items, items_total }));
   for (const { sequence } of last) {
@@ -269,7 +267,7 @@ async function goOn(tx: ClientBase, step: ClaimedStep, facts: StepFacts): Promis
   const { definition, nodeId } = facts;
   const nodeRuns = await listNodeRuns(tx, accountId, runId);
   const ended = new Map(
-    nodeRuns.filter(({ status }) => status === "SUCCEEDED").map((nodeRun) => [nodeRun.nodeId, nodeRun]),
+    nodeRuns.filter(({ status }) => status === "SUCCEEDED").map((nodeRun) => [nodeRun.node_id, nodeRun]),
   );
   if (ended.size === definition.nodes.length) {
     const isLastTry = step.attempt >= STEP_ATTEMPTS_MAX;
@@ -278,7 +276,9 @@ async function goOn(tx: ClientBase, step: ClaimedStep, facts: StepFacts): Promis
   const next = targetsOf(definition, nodeId).flatMap((target) => {
     const sources = sourcesOf(definition, target).map((source) => ended.get(source));
     if (sources.includes(undefined)) return [];
-    return [{ nodeId: target, inputCount: sources.reduce((sum, source) => sum + source!.itemCount, 0) }];
+    return [
+      { nodeId: target, inputCount: sources.reduce((sum, source) => sum + source!.output_counts.items, 0) },
+    ];
   });
   if (next.length > 0) await insertNodeRuns(tx, accountId, runId, next);
   else await settleStatus(tx, step, nodeRuns);

@@ -26,7 +26,7 @@ function createInputReader(
 ): ReadInput {
   return async (place, countMax): Promise<NodeInput> => {
     const nodeRuns = await listNodeRuns(pool, accountId, runId);
-    const sequences = new Map(nodeRuns.map((nodeRun) => [nodeRun.nodeId, nodeRun.sequence]));
+    const sequences = new Map(nodeRuns.map((nodeRun) => [nodeRun.node_id, nodeRun.sequence]));
     const sources = sourcesOf(definition, nodeId);
     const found: InputItem[] = [];
     let bytesLeft = ITEM_BYTES_PER_READ;

@@ -1,20 +1,19 @@
 import type { ClientBase, Pool } from "pg";
 import type { CappedPage } from "../../base/model/list-page.ts";
-import type { DocumentStatus, LiveContentType } from "../model/documents.ts";
+import type { Document } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { type FolderPlace, IS_PLACE_SEEN } from "./folders.ts";
-import { isAbove, isBelow, readListPage } from "./lists.ts";
-import { joinMember, type StoredUser, userOfRow } from "./members.ts";
+import { isAbove, isBelow, readListPage, timeText } from "./lists.ts";
+import { joinMember, namedUserJson } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 /** What runs read of documents. */
 export type ReadDocument = Pick<
-  StoredDocument,
-  "id" | "fileName" | "contentType" | "fileSize" | "storageKey" | "hasContent"
+  Document,
+  "id" | "file_name" | "content_type" | "file_size" | "storage_key" | "has_content"
 >;
 
-const STORED_DOCUMENT = `id, file_name as "fileName", content_type as "contentType", file_size::float8 as "fileSize",
-  storage_key as "storageKey", has_content as "hasContent"`;
+const READ_DOCUMENT = "id, file_name, content_type, file_size::float8, storage_key, has_content";
 
 /** Those with content that lie directly in the place, in the order of ids. @param aboveId null: from the first */
 export async function listUploaded(
@@ -27,7 +26,7 @@ export async function listUploaded(
   // By the index, which a condition that can be of either kind would not.
   const inFolder = folderId === null ? "folder_id is null and $3::uuid is null" : "folder_id = $3";
   const { rows } = await pool.query<ReadDocument>(
-    `select ${STORED_DOCUMENT} from workspace.documents
+    `select ${READ_DOCUMENT} from workspace.documents
      where account_id = $1 and space_id = $2 and ${inFolder} and has_content
        and ${isAbove("id", "$4")}
      order by id limit $5`,
@@ -45,42 +44,22 @@ export async function readDocument(
 ): Promise<ReadDocument | null> {
   const { rows } = await pool.query<ReadDocument>({
     name: "read_document",
-    text: `select ${STORED_DOCUMENT} from workspace.documents where account_id = $1 and id = $3 and space_id = $2`,
+    text: `select ${READ_DOCUMENT} from workspace.documents where account_id = $1 and id = $3 and space_id = $2`,
     values: [accountId, spaceId, documentId],
   });
   return rows[0] ?? null;
 }
 
-export type StoredDocument = {
-  readonly id: string;
-  readonly accountId: string;
-  readonly workspaceId: string;
-  readonly spaceId: string;
-  /** Null: at the top of its space. */
-  readonly folderId: string | null;
-  readonly uploadedBy: StoredUser;
-  readonly fileName: string;
-  readonly contentType: string;
-  readonly fileSize: number;
-  /** Where its bytes are, whatever its name is. */
-  readonly storageKey: string;
-  readonly status: DocumentStatus;
-  readonly createdAt: Date;
-  readonly liveContentType: LiveContentType;
-  readonly hasContent: boolean;
-};
-
-const DOCUMENT = `d.id, d.account_id as "accountId", w.id as "workspaceId", d.space_id as "spaceId",
-  d.folder_id as "folderId", ${userOfRow("u")} as "uploadedBy",
-  d.file_name as "fileName", d.content_type as "contentType", d.file_size::float8 as "fileSize",
-  d.storage_key as "storageKey", d.status, d.created_at as "createdAt",
-  d.live_content_type as "liveContentType", d.has_content as "hasContent"`;
+const DOCUMENT = `d.id, d.account_id as tenant_id, w.id as workspace_id, d.space_id, d.folder_id,
+  ${namedUserJson("u")} as uploaded_by, d.file_name, d.content_type, d.file_size::float8, d.storage_key, d.status,
+  ${timeText("d.created_at")} as created_at, d.doc_origin, d.live_content_type,
+  false as has_active_collab_session, d.has_content`;
 
 const WITH_NAMES = `join workspace.workspaces as w on w.account_id = d.account_id
   join sealpost.users as u on u.account_id = d.account_id and u.id = d.uploaded_by`;
 
 /** With where objects of its space are put now, and what the one who asks is in it. */
-export type FoundDocument = StoredDocument & { readonly storagePrefix: string; readonly role: SpaceRole };
+export type FoundDocument = Document & { readonly storagePrefix: string; readonly role: SpaceRole };
 
 /** Null: there is no such document, or the user is not a member of its space. */
 export async function findDocument(
@@ -129,11 +108,11 @@ export async function listDocuments(
   { spaceId, folderId }: FolderPlace,
   belowId: string | null,
   limit: number,
-): Promise<CappedPage<StoredDocument> | null> {
+): Promise<CappedPage<Document> | null> {
   // By the index, which a condition that can be of either kind would not, nor a count in no order.
   const inFolder = folderId === null ? "$4::uuid is null" : "d.folder_id = $4";
   const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder}`;
-  return await readListPage<StoredDocument>(database, {
+  return await readListPage<Document>(database, {
     isSeen: IS_PLACE_SEEN,
     total: { upToMax: `workspace.documents as d where ${inPlace} order by d.id` },
     rows: `
@@ -146,8 +125,8 @@ export async function listDocuments(
 }
 
 export type NewDocument = Pick<
-  StoredDocument,
-  "id" | "fileName" | "contentType" | "fileSize" | "storageKey" | "liveContentType"
+  Document,
+  "id" | "file_name" | "content_type" | "file_size" | "storage_key" | "live_content_type"
 >;
 
 /** A document without content. The place exists, and its space is locked. */
@@ -157,14 +136,24 @@ export async function insertDocument(
   { spaceId, folderId }: FolderPlace,
   document: NewDocument,
 ): Promise<"inserted" | "name_taken"> {
-  const { id, fileName, contentType, fileSize, storageKey, liveContentType } = document;
+  const { id, file_name, content_type, file_size, storage_key, live_content_type } = document;
   const { rowCount } = await tx.query(
     `insert into workspace.documents (account_id, id, space_id, folder_id, file_name, content_type, file_size,
        storage_key, live_content_type, uploaded_by)
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
      on conflict (account_id, space_id, folder_id, file_name) do nothing`,
     [
-      ...[accountId, id, spaceId, folderId, fileName, contentType, fileSize, storageKey, liveContentType],
+      ...[
+        accountId,
+        id,
+        spaceId,
+        folderId,
+        file_name,
+        content_type,
+        file_size,
+        storage_key,
+        live_content_type,
+      ],
       userId,
     ],
   );
@@ -174,7 +163,7 @@ export async function insertDocument(
 /** The document has its content, under that key, from that user. Its space is locked, and it was seen to have none. */
 export async function setUploaded(
   tx: ClientBase,
-  { accountId, id }: Pick<StoredDocument, "accountId" | "id">,
+  { tenant_id: accountId, id }: Pick<Document, "tenant_id" | "id">,
   userId: string,
   storageKey: string,
 ): Promise<void> {
@@ -190,7 +179,7 @@ export async function setUploaded(
 /** Gives the document another name, and one without content another key. Its space is locked. */
 export async function renameDocument(
   tx: ClientBase,
-  { accountId, id }: Pick<StoredDocument, "accountId" | "id">,
+  { tenant_id: accountId, id }: Pick<Document, "tenant_id" | "id">,
   fileName: string,
   keyWithoutContent: string,
 ): Promise<"renamed" | "name_taken"> {

@@ -1,21 +1,12 @@
 import type { ClientBase, Pool } from "pg";
 import type { ListPage } from "../../base/model/list-page.ts";
-import { isAbove, readListPage } from "./lists.ts";
-import { IS_MEMBER, type StoredUser, userOfRow } from "./members.ts";
+import type { Folder } from "../model/documents.ts";
+import { isAbove, readListPage, timeText } from "./lists.ts";
+import { IS_MEMBER, namedUserJson } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 
-export type StoredFolder = {
-  readonly id: string;
-  readonly spaceId: string;
-  /** Null: at the top of its space. */
-  readonly parentId: string | null;
-  readonly name: string;
-  readonly createdBy: StoredUser;
-  readonly createdAt: Date;
-};
-
-const FOLDER = `f.id, f.space_id as "spaceId", f.parent_id as "parentId", f.name,
-  ${userOfRow("u")} as "createdBy", f.created_at as "createdAt"`;
+const FOLDER = `f.id, f.space_id, f.parent_id, f.name, ${namedUserJson("u")} as created_by,
+  ${timeText("f.created_at")} as created_at`;
 
 const FOLDERS = `workspace.folders as f
   join sealpost.users as u on u.account_id = f.account_id and u.id = f.created_by`;
@@ -44,8 +35,8 @@ export async function listFolders(
   place: FolderPlace,
   aboveId: string | null,
   limit: number,
-): Promise<ListPage<StoredFolder> | null> {
-  return await readListPage<StoredFolder>(database, {
+): Promise<ListPage<Folder> | null> {
+  return await readListPage<Folder>(database, {
     isSeen: IS_PLACE_SEEN,
     total: { exactly: `select count(*)::integer from workspace.folders as f where ${inPlace(place)}` },
     rows: `select ${FOLDER} from ${FOLDERS} where ${inPlace(place)} and ${isAbove("f.id", "$5")}`,
@@ -89,8 +80,8 @@ export async function insertFolder(
   { accountId, userId }: SpaceUser,
   { spaceId, folderId }: FolderPlace,
   name: string,
-): Promise<StoredFolder | null> {
-  const { rows } = await tx.query<StoredFolder>(
+): Promise<Folder | null> {
+  const { rows } = await tx.query<Folder>(
     `with f as (
        insert into workspace.folders (account_id, space_id, parent_id, name, created_by) values ($1, $2, $3, $4, $5)
        on conflict do nothing returning *

@@ -1,6 +1,11 @@
 import type { ClientBase, Pool } from "pg";
 import { type CappedPage, cappedTotal, cutPage, LOOKED_AT_MAX } from "../../base/model/list-page.ts";
 
+/** A time as the API tells it. */
+export function timeText(column: string): string {
+  return `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+}
+
 /** Whether the id lies below the parameter; every id does, if that is null. */
 export function isBelow(id: string, parameter: string): string {
   return `${id} < coalesce(${parameter}::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')`;
@@ -50,7 +55,9 @@ export async function readListPage<Row extends object, Position = string>(
   const { rows: found } = await database.query<Found>({ name, text, values: [...values, limit + 1] });
   const about = found[0]!;
   if (!about.is_seen) return null;
-  const all = found.filter((row) => row[by] !== null);
+  const all = found
+    .filter((row) => row[by] !== null)
+    .map(({ is_seen: _, counted: __, ...row }) => row as unknown as Row);
   return {
     ...cutPage<Row, Position>(all, limit, (row) => row[by] as Position),
     ...("exactly" in total ? { total: about.counted, isTotalCapped: false } : cappedTotal(about.counted)),

@@ -1,37 +1,25 @@
 import type { ClientBase, Pool } from "pg";
 import type { ListPage } from "../../base/model/list-page.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { isAbove, readListPage } from "./lists.ts";
+import type { Member } from "../model/spaces.ts";
+import { isAbove, readListPage, timeText } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
 
-/** A person of the account, as others are shown it. */
-export type StoredUser = {
-  readonly id: string;
-  readonly email: string;
-  readonly name: string;
-  readonly imageUrl: string | null;
-};
-
-/** A `StoredUser` out of a row of sealpost.users. */
-export function userOfRow(alias: string): string {
-  return `json_build_object('id', ${alias}.id, 'email', ${alias}.email, 'name', ${alias}.name,
-    'imageUrl', ${alias}.image_url)`;
+/** A user out of a row of sealpost.users, with these of its columns. */
+function rowJson(alias: string, columns: readonly string[]): string {
+  return `json_build_object(${columns.map((column) => `'${column}', ${alias}.${column}`).join(", ")})`;
 }
 
-/** A member of a space, with who it is. */
-export type StoredMember = {
-  readonly userId: string;
-  readonly email: string;
-  readonly name: string;
-  readonly imageUrl: string | null;
-  readonly role: SpaceRole;
-  readonly isOwner: boolean;
-  /** When it became a member. */
-  readonly createdAt: Date;
-};
+/** A `User`, a `Person` and a `NamedUser` out of a row of sealpost.users. */
+export const userJson = (alias: string) => rowJson(alias, ["id", "email", "name", "image_url"]);
+export const personJson = (alias: string) => rowJson(alias, ["id", "name", "email"]);
+export const namedUserJson = (alias: string) => rowJson(alias, ["id", "name"]);
 
-const MEMBER = `m.user_id as "userId", u.email, u.name, u.image_url as "imageUrl", m.role,
-  s.owner_id = m.user_id as "isOwner", m.created_at as "createdAt"`;
+/** With the id that lists go by. */
+export type StoredMember = Member & { readonly userId: string };
+
+const MEMBER = `m.user_id as "userId", ${userJson("u")} as "user", m.role, s.owner_id = m.user_id as is_owner,
+  ${timeText("m.created_at")} as created_at`;
 
 const MEMBERS = `workspace.space_members as m
   join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id

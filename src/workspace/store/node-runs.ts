@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from "pg";
-import type { NodeErrorCode, RunStatus } from "../model/workflows.ts";
+import type { NODE_RUN_CONSTANTS, NodeRun } from "../model/runs.ts";
+import { timeText } from "./lists.ts";
 import type { ClaimedStep } from "./steps.ts";
 
 /** What nodes hand on: an object. */
@@ -81,23 +82,13 @@ export async function insertItems(
   );
 }
 
-/** A node that a run has come to. */
-export type StoredNodeRun = {
-  readonly id: string;
-  readonly sequence: number;
-  readonly nodeId: string;
-  readonly status: RunStatus;
-  readonly attempt: number;
-  readonly inputCount: number;
-  readonly itemCount: number;
-  readonly errorItemCount: number;
-  readonly errorCode: NodeErrorCode | null;
-  readonly errorMessage: string | null;
-  readonly wakeAt: Date | null;
+/** A node that a run has come to, without what its definition says of it. */
+export type StoredNodeRun = Omit<
+  NodeRun,
+  "node_kind" | "node_name" | "retryable" | "duration_ms" | "wait" | keyof typeof NODE_RUN_CONSTANTS
+> & {
   /** The analysis that it waits for; null: for none. */
   readonly awaitedAnalysisId: string | null;
-  readonly startedAt: Date | null;
-  readonly completedAt: Date | null;
 };
 
 /** Of a run, in the order in which they began. */
@@ -109,10 +100,10 @@ export async function listNodeRuns(
   const { rows } = await database.query<StoredNodeRun>({
     name: "list_node_runs",
     text: `
-      select id, sequence, node_id as "nodeId", status, attempt, input_count as "inputCount",
-        item_count as "itemCount", error_item_count as "errorItemCount", error_code as "errorCode",
-        error_message as "errorMessage", wake_at as "wakeAt", awaited_analysis_id as "awaitedAnalysisId",
-        started_at as "startedAt", completed_at as "completedAt"
+      select id, sequence, node_id, status, attempt, input_count,
+        json_build_object('items', item_count, 'errors', error_item_count) as output_counts, error_code, error_message,
+        ${timeText("wake_at")} as wake_at, awaited_analysis_id as "awaitedAnalysisId",
+        ${timeText("started_at")} as started_at, ${timeText("completed_at")} as completed_at
       from workspace.node_runs where account_id = $1 and run_id = $2 order by sequence`,
     values: [accountId, runId],
   });

@@ -1,20 +1,16 @@
 import type { ClientBase, Pool } from "pg";
 import type { CappedPage } from "../../base/model/list-page.ts";
-import type { LinkStatus } from "../model/pages.ts";
+import type { LINK_CONSTANTS, LinkLimits, PageLink } from "../model/pages.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { isBelow, readListPage } from "./lists.ts";
-import { joinMember, type StoredUser, userOfRow } from "./members.ts";
-import { IS_PAGE_SEEN } from "./pages.ts";
+import { isBelow, readListPage, timeText } from "./lists.ts";
+import { joinMember, personJson } from "./members.ts";
+import { IS_PAGE_SEEN, type RenderedText } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 /** A link as its visitors meet it. */
-export type OpenedLink = {
+export type OpenedLink = LinkLimits & {
   readonly accountId: string;
   readonly id: string;
-  readonly status: LinkStatus;
-  readonly isExpired: boolean;
-  readonly maxVisits: number | null;
-  readonly visitCount: number;
   /** Null: none is asked for. */
   readonly passwordHash: string | null;
   readonly authVersion: number;
@@ -27,8 +23,8 @@ export async function openLink(pool: Pool, tokenDigest: Uint8Array): Promise<Ope
     name: "open_page_link",
     text: `
       select l.account_id as "accountId", l.id, l.status, coalesce(l.expires_at <= now(), false) as "isExpired",
-        l.max_visits as "maxVisits", l.visit_count::float8 as "visitCount", l.password_hash as "passwordHash",
-        l.auth_version as "authVersion", v.id as "versionId"
+        l.max_visits, l.visit_count::float8, l.password_hash as "passwordHash", l.auth_version as "authVersion",
+        v.id as "versionId"
       from workspace.page_links as l ${SHOWN_VERSION}
       where l.token_digest = $1`,
     values: [tokenDigest],
@@ -83,15 +79,13 @@ export async function readVersion(
   const { rows } = await pool.query<VersionText>({
     name: "read_page_version",
     text: `
-      select title, case when renderer >= $3 then html end as html, case when renderer < $3 then markdown end as markdown
+      select title, case when renderer >= $3 then html end as html,
+        case when renderer < $3 then markdown end as markdown
       from workspace.page_versions where account_id = $1 and id = $2`,
     values: [accountId, versionId, renderer],
   });
   return rows[0]!;
 }
-
-/** What a renderer has made of a version's text. */
-export type RenderedText = { readonly html: string; readonly renderer: number };
 
 /** Replaces what an older renderer has made of it. @throws what `storageRefusalOf` knows */
 export async function storeHtml(
@@ -106,27 +100,9 @@ export async function storeHtml(
   );
 }
 
-export type StoredLink = {
-  readonly id: string;
-  readonly pageId: string;
-  /** What it shows: the version that it is pinned to, or the page's current one. */
-  readonly versionId: string;
-  readonly versionNumber: number;
-  readonly isPinned: boolean;
-  readonly label: string;
-  readonly status: LinkStatus;
-  readonly hasPassword: boolean;
-  /** Counts the passwords, and their removals. */
-  readonly authVersion: number;
-  readonly expiresAt: Date | null;
-  readonly isExpired: boolean;
-  readonly maxVisits: number | null;
-  readonly visitCount: number;
-  readonly lastVisitedAt: Date | null;
-  readonly createdBy: StoredUser;
-  readonly createdAt: Date;
-  readonly updatedAt: Date;
-};
+/** A link without what follows from the rest. */
+export type StoredLink = Omit<PageLink, "state" | "access_mode" | keyof typeof LINK_CONSTANTS> &
+  Pick<LinkLimits, "isExpired">;
 
 /** Pages with links have versions. Each is found by its key or as the newest: a page may have thousands. */
 const SHOWN_VERSION = `join workspace.page_versions as v
@@ -136,12 +112,12 @@ const SHOWN_VERSION = `join workspace.page_versions as v
     order by newest.number desc limit 1
   ))`;
 
-const LINK = `l.id, l.page_id as "pageId", v.id as "versionId", v.number as "versionNumber",
-  l.pinned_version_id is not null as "isPinned", l.label, l.status, l.password_hash is not null as "hasPassword",
-  l.auth_version as "authVersion", l.expires_at as "expiresAt", coalesce(l.expires_at <= now(), false) as "isExpired",
-  l.max_visits as "maxVisits", l.visit_count::float8 as "visitCount", l.last_visited_at as "lastVisitedAt",
-  ${userOfRow("u")} as "createdBy", l.created_at as "createdAt",
-  l.updated_at as "updatedAt"`;
+const LINK = `l.id, l.page_id, v.id as page_version_id, v.number as page_version_number,
+  l.pinned_version_id is not null as pinned, l.label, l.status, l.auth_version,
+  ${timeText("l.expires_at")} as expires_at, coalesce(l.expires_at <= now(), false) as "isExpired", l.max_visits,
+  l.visit_count::float8, l.password_hash is not null as has_password,
+  ${timeText("l.last_visited_at")} as last_visited_at, ${personJson("u")} as created_by,
+  ${timeText("l.created_at")} as created_at, ${timeText("l.updated_at")} as updated_at`;
 
 const LINKS = `workspace.page_links as l ${SHOWN_VERSION}
   join sealpost.users as u on u.account_id = l.account_id and u.id = l.created_by`;
@@ -220,7 +196,7 @@ export async function listOpenLinksOf(
      order by l.id desc limit $4`,
     [accountId, userId, spaceId, max],
   );
-  return { links: rows, total: rows[0]?.total ?? 0 };
+  return { links: rows.map(({ total: _, ...link }) => link), total: rows[0]?.total ?? 0 };
 }
 
 /** What its maker chooses. Null: no limit, no password. */

@@ -1,26 +1,18 @@
 import type { ClientBase, Pool } from "pg";
 import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
+import type { Page, PageVersion, PageVersionWithText, PageWithText } from "../model/pages.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { isBelow, readListPage } from "./lists.ts";
-import { IS_MEMBER, joinMember, type StoredUser, userOfRow } from "./members.ts";
-import type { RenderedText } from "./page-links.ts";
+import { isBelow, readListPage, timeText } from "./lists.ts";
+import { IS_MEMBER, joinMember, personJson } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 
-export type StoredVersion = {
-  readonly id: string;
-  readonly pageId: string;
-  /** From 1, without a gap. */
-  readonly number: number;
-  readonly title: string;
-  readonly revision: number;
-  readonly publishedBy: StoredUser;
-  readonly publishedAt: Date;
-};
-
-const VERSION = `v.id, v.page_id as "pageId", v.number, v.title, v.revision,
-  ${userOfRow("u")} as "publishedBy", v.published_at as "publishedAt"`;
+const VERSION = `v.id, v.page_id, v.number, v.title, v.revision, ${personJson("u")} as published_by,
+  ${timeText("v.published_at")} as published_at`;
 
 const BY_USER = "join sealpost.users as u on u.account_id = v.account_id and u.id = v.published_by";
+
+/** What a renderer has made of a version's text. */
+export type RenderedText = { readonly html: string; readonly renderer: number };
 
 /** Publishes what is being written, of which this is the HTML. The page is locked. */
 export async function insertVersion(
@@ -28,8 +20,8 @@ export async function insertVersion(
   { accountId, userId }: SpaceUser,
   pageId: string,
   { html, renderer }: RenderedText,
-): Promise<StoredVersion> {
-  const { rows } = await tx.query<StoredVersion>(
+): Promise<PageVersion> {
+  const { rows } = await tx.query<PageVersion>(
     `with v as (
        insert into workspace.page_versions
          (account_id, page_id, number, title, markdown, html, renderer, revision, published_by)
@@ -57,8 +49,8 @@ export async function listVersions(
   pageId: string,
   below: number | null,
   limit: number,
-): Promise<ListPage<StoredVersion, number> | null> {
-  return await readListPage<StoredVersion, number>(database, {
+): Promise<ListPage<PageVersion, number> | null> {
+  return await readListPage<PageVersion, number>(database, {
     isSeen: IS_PAGE_SEEN,
     total: {
       exactly:
@@ -73,16 +65,14 @@ export async function listVersions(
   });
 }
 
-export type VersionWithText = StoredVersion & { readonly markdown: string };
-
 /** Null: the page has no such version, or whoever asks is not a member of its space. */
 export async function findVersion(
   database: Pool | ClientBase,
   { accountId, userId }: SpaceUser,
   pageId: string,
   versionId: string,
-): Promise<VersionWithText | null> {
-  const { rows } = await database.query<VersionWithText>({
+): Promise<PageVersionWithText | null> {
+  const { rows } = await database.query<PageVersionWithText>({
     name: "find_page_version",
     text: `
       select ${VERSION}, v.markdown
@@ -107,44 +97,20 @@ export async function hasVersion(
   return rowCount === 1;
 }
 
-export type StoredPage = {
-  readonly id: string;
-  readonly spaceId: string;
-  /** Of what is being written, as is its revision. */
-  readonly title: string;
-  readonly revision: number;
-  /** Null: nothing has been published. */
-  readonly currentVersion: CurrentVersion | null;
-  /** Whether there is something to publish: its title or text is another than that version's. */
-  readonly draftDiffers: boolean;
-  readonly createdBy: StoredUser;
-  readonly createdAt: Date;
-  readonly updatedAt: Date;
-};
-
-export type CurrentVersion = {
-  readonly id: string;
-  readonly number: number;
-  /** Milliseconds since the epoch. */
-  readonly publishedAtMs: number;
-};
-
-const PAGE = `p.id, p.space_id as "spaceId", p.title, p.revision, v.current as "currentVersion",
-  coalesce(v.differs, true) as "draftDiffers",
-  ${userOfRow("u")} as "createdBy", p.created_at as "createdAt",
-  p.updated_at as "updatedAt"`;
+const PAGE = `p.id, p.space_id, p.title, p.revision, v.current as current_version,
+  coalesce(v.differs, true) as draft_differs, ${personJson("u")} as created_by,
+  ${timeText("p.created_at")} as created_at, ${timeText("p.updated_at")} as updated_at`;
 
 const WITH_VERSION = `join sealpost.users as u on u.account_id = p.account_id and u.id = p.created_by
   left join lateral (
-    select json_build_object('id', v.id, 'number', v.number,
-        'publishedAtMs', floor(extract(epoch from v.published_at) * 1000)) as current,
+    select json_build_object('id', v.id, 'number', v.number, 'published_at', ${timeText("v.published_at")}) as current,
       v.revision <> p.revision and (v.title, v.markdown) is distinct from (p.title, p.markdown) as differs
     from workspace.page_versions as v where v.account_id = p.account_id and v.page_id = p.id
     order by v.number desc limit 1
   ) as v on true`;
 
 /** With its text, and what the one who asks is in its space. */
-export type WrittenPage = StoredPage & { readonly markdown: string; readonly role: SpaceRole };
+export type WrittenPage = PageWithText & { readonly role: SpaceRole };
 
 /** Null: there is no such page, or the user is not a member of its space. */
 export async function findPage(
@@ -183,8 +149,8 @@ export async function listPages(
   spaceId: string,
   belowId: string | null,
   limit: number,
-): Promise<CappedPage<StoredPage> | null> {
-  return await readListPage<StoredPage>(database, {
+): Promise<CappedPage<Page> | null> {
+  return await readListPage<Page>(database, {
     isSeen: IS_MEMBER,
     total: { upToMax: "workspace.pages where account_id = $1 and space_id = $3" },
     rows: `

@@ -2,21 +2,15 @@ import type { ClientBase, Pool } from "pg";
 import type { AnalysisOrigin, OriginStep, PublishedAnalysis } from "../../base/model/events.ts";
 import { isUuid } from "../../base/model/formats.ts";
 import { isTriggerKind, type NodeKind } from "../model/node-kinds.ts";
+import type { RunEvent } from "../model/runs.ts";
 import type { RunEventKind } from "../model/workflows.ts";
+import { timeText } from "./lists.ts";
 
 export type NewRunEvent = {
   readonly kind: RunEventKind;
   /** Null: the whole run. */
   readonly nodeId: string | null;
   readonly details?: Readonly<Record<string, unknown>>;
-};
-
-export type StoredRunEvent = {
-  readonly sequence: number;
-  readonly kind: RunEventKind;
-  readonly nodeId: string | null;
-  readonly details: Readonly<Record<string, unknown>> | null;
-  readonly createdAt: Date;
 };
 
 /** In this order, behind those that the run has. It is locked, so that nobody sees a later one first. */
@@ -53,10 +47,10 @@ export async function readRunEvents(
   runId: string,
   after: number,
   limit: number,
-): Promise<readonly StoredRunEvent[]> {
-  const { rows } = await pool.query<StoredRunEvent>(
-    `select sequence, kind, node_id as "nodeId", details, created_at as "createdAt" from workspace.run_events
-     where account_id = $1 and run_id = $2 and sequence > $3 order by sequence limit $4`,
+): Promise<readonly RunEvent[]> {
+  const { rows } = await pool.query<RunEvent>(
+    `select sequence, kind, node_id, coalesce(details, '{}') as details, ${timeText("created_at")} as created_at
+     from workspace.run_events where account_id = $1 and run_id = $2 and sequence > $3 order by sequence limit $4`,
     [accountId, runId, after, limit],
   );
   return rows;

@@ -5,8 +5,10 @@ import { type Publication, PublishRefusedError, publishAnalyses } from "../../pu
 import type { Definition } from "../model/definition.ts";
 import { isTriggerKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
+import type { RUN_CONSTANTS, WorkflowRun } from "../model/runs.ts";
 import { isUnfinished, type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/workflows.ts";
-import { joinMember, type StoredUser, userOfRow } from "./members.ts";
+import { timeText } from "./lists.ts";
+import { joinMember, userJson } from "./members.ts";
 import { cancelNodeRuns, insertNodeRuns } from "./node-runs.ts";
 import { insertRunEvents } from "./run-events.ts";
 import type { SpaceUser } from "./spaces.ts";
@@ -116,29 +118,11 @@ function refusalText({ message, remedy }: PublishRefusedError): string {
   return fault.endsWith(remedy) ? fault : `${fault}. ${remedy}`;
 }
 
-/** A run as a member of its space sees it. */
-export type FoundRun = {
-  readonly id: string;
-  readonly accountId: string;
-  readonly workflowId: string;
-  readonly workflowName: string;
-  readonly spaceId: string;
-  readonly version: { readonly id: string; readonly version: number };
-  readonly definition: Definition;
-  readonly status: RunStatus;
-  readonly input: Readonly<Record<string, unknown>>;
-  readonly webhookUrl: string | null;
-  readonly traceparent: string | null;
-  readonly requestedBy: StoredUser;
-  readonly errorCode: RunErrorCode | null;
-  readonly errorMessage: string | null;
-  readonly errorDetails: Readonly<Record<string, unknown>> | null;
-  /** Of the webhook that told of its end; null: there is none. */
-  readonly deliveryId: string | null;
-  readonly eventCount: number;
-  readonly createdAt: Date;
-  readonly startedAt: Date | null;
-  readonly completedAt: Date | null;
+/** A run as a member of its space sees it, without what its nodes and its definition say. */
+export type FoundRun = Omit<
+  WorkflowRun,
+  "trigger_node_id" | "activations_total" | "wake_at" | "node_runs" | keyof typeof RUN_CONSTANTS
+> & {
   /** The member's. */
   readonly role: SpaceRole;
 };
@@ -152,13 +136,12 @@ export async function findRun(
   const { rows } = await database.query<FoundRun>({
     name: "find_run",
     text: `
-      select r.id, r.account_id as "accountId", r.workflow_id as "workflowId", w.name as "workflowName",
-        r.space_id as "spaceId", json_build_object('id', v.id, 'version', v.version) as version, v.definition,
-        r.status, r.input, r.webhook_url as "webhookUrl", r.traceparent,
-        ${userOfRow("u")} as "requestedBy",
-        r.error_code as "errorCode", r.error_message as "errorMessage", r.error_details as "errorDetails",
-        r.delivery_id as "deliveryId", r.event_count as "eventCount", r.created_at as "createdAt",
-        r.started_at as "startedAt", r.completed_at as "completedAt", m.role
+      select r.id, r.workflow_id, w.name as workflow_name, r.space_id,
+        json_build_object('id', v.id, 'version', v.version) as version, r.status, r.error_code, r.error_message,
+        coalesce(r.error_details, '{}') as error_details, ${userJson("u")} as requested_by,
+        ${timeText("r.created_at")} as created_at, ${timeText("r.started_at")} as started_at,
+        ${timeText("r.completed_at")} as completed_at, r.input, r.webhook_url, r.delivery_id, v.definition,
+        split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor, m.role
       from workspace.runs as r
       ${joinMember("r")}
       join workspace.workflows as w on w.account_id = r.account_id and w.id = r.workflow_id

@@ -3,28 +3,16 @@ import { newId } from "../../base/database/partitions.ts";
 import type { CappedPage } from "../../base/model/list-page.ts";
 import { storagePrefix } from "../model/names.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { isBelow, readListPage } from "./lists.ts";
+import type { Space } from "../model/spaces.ts";
+import { isBelow, readListPage, timeText } from "./lists.ts";
 
-/** A space as one of its members sees it. */
-export type StoredSpace = {
-  readonly id: string;
-  /** The owner's. */
-  readonly idpUserId: string;
-  readonly name: string;
-  readonly storagePrefix: string;
-  readonly createdAt: Date;
-  /** The member's. */
-  readonly role: SpaceRole;
-  readonly isOwner: boolean;
-  readonly documentCount: number;
-  readonly memberCount: number;
-};
+/** A space as one of its members sees it; what the role allows is not in the row. */
+export type StoredSpace = Omit<Space, `can_${string}` | "skill_count">;
 
-const SPACE = `s.id, o.idp_user_id as "idpUserId", s.name, s.storage_prefix as "storagePrefix",
-  s.created_at as "createdAt", m.role, s.owner_id = m.user_id as "isOwner",
-  s.document_count as "documentCount",
+const SPACE = `s.id, o.idp_user_id, s.name, s.storage_prefix, ${timeText("s.created_at")} as created_at, m.role,
+  s.owner_id = m.user_id as is_owner, s.document_count,
   (select count(*)::integer from workspace.space_members as n
-   where n.account_id = s.account_id and n.space_id = s.id) as "memberCount"`;
+   where n.account_id = s.account_id and n.space_id = s.id) as member_count`;
 
 const OF_MEMBER = `workspace.space_members as m
   join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
@@ -95,32 +83,20 @@ export async function insertSpace(
 }
 
 /**
- * The user's role in the space, whose row is locked until the transaction ends: changes of one space and its members
+ * What the user is in the space, whose row is locked until the transaction ends: changes of one space and its members
  * take turns, and each sees what the one before has left. Null: there is no such space, or the user is not a member.
  */
 export async function lockSpace(
   tx: ClientBase,
   { accountId, userId }: SpaceUser,
   spaceId: string,
-): Promise<SpaceRole | null> {
-  await tx.query("select from workspace.spaces where account_id = $1 and id = $2 for no key update", [
-    accountId,
-    spaceId,
-  ]);
-  return await findRole(tx, { accountId, userId }, spaceId);
-}
-
-/** Null: there is no such space, or the user is not a member. */
-async function findRole(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-): Promise<SpaceRole | null> {
-  const { rows } = await database.query<{ role: SpaceRole }>(
+): Promise<{ readonly role: SpaceRole; readonly storagePrefix: string } | null> {
+  const storagePrefix = await lockStoragePrefix(tx, accountId, spaceId);
+  const { rows } = await tx.query<{ role: SpaceRole }>(
     "select role from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
     [accountId, userId, spaceId],
   );
-  return rows[0]?.role ?? null;
+  return storagePrefix === null || rows[0] === undefined ? null : { role: rows[0].role, storagePrefix };
 }
 
 /** Where the space has its objects. It is locked: until the transaction ends nobody renames it or its documents. */

@@ -3,56 +3,40 @@ import type { CappedPage } from "../../base/model/list-page.ts";
 import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import type { RunStatus } from "../model/workflows.ts";
-import { isBelow, readListPage } from "./lists.ts";
-import { IS_MEMBER, joinMember, type StoredUser, userOfRow } from "./members.ts";
+import type { ListedWorkflow, WORKFLOW_CONSTANTS } from "../model/workflows.ts";
+import { isBelow, readListPage, timeText } from "./lists.ts";
+import { IS_MEMBER, joinMember, userJson } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 /** A workflow as a member of its space sees it, without what it does. */
-export type ListedWorkflow = {
-  readonly id: string;
-  readonly spaceId: string;
-  readonly name: string;
-  readonly summary: string;
-  readonly enabled: boolean;
-  readonly draftRevision: number;
-  readonly draftUpdatedAt: Date;
-  /** True also where nothing is published. */
-  readonly draftDiffers: boolean;
+export type StoredWorkflow = Omit<
+  ListedWorkflow,
+  "node_count" | "trigger_kinds" | "access" | "published_by" | keyof typeof WORKFLOW_CONSTANTS
+> & {
   /** Of the draft's nodes. */
   readonly kinds: readonly NodeKind[];
-  readonly createdBy: StoredUser;
-  readonly createdAt: Date;
-  readonly updatedAt: Date;
   /** The member's. */
   readonly role: SpaceRole;
   readonly isCreator: boolean;
-  /** The current version: its id; null, and so the rest of these: nothing is published. */
-  readonly versionId: string | null;
-  readonly version: number | null;
-  readonly changeNote: string | null;
-  readonly publishedBy: StoredUser | null;
-  readonly publishedAt: Date | null;
-  /** Null: it was never run, or not for as long as runs are kept. */
-  readonly lastRun: { readonly id: string; readonly status: RunStatus; readonly createdAt: string } | null;
 };
 
 /** With what it does. */
-export type StoredWorkflow = ListedWorkflow & {
+export type FoundWorkflow = StoredWorkflow & {
   readonly draft: Definition;
   /** The current version's. */
   readonly definition: Definition | null;
 };
 
-const LISTED = `w.id, w.space_id as "spaceId", w.name, w.summary, w.enabled, w.draft_revision as "draftRevision",
-  w.draft_updated_at as "draftUpdatedAt", w.draft is distinct from v.definition as "draftDiffers",
-  jsonb_path_query_array(w.draft, '$.nodes[*].kind') as kinds, ${userOfRow("c")} as "createdBy",
-  w.created_at as "createdAt", w.updated_at as "updatedAt", m.role, w.created_by = m.user_id as "isCreator",
-  v.id as "versionId", v.version, v.change_note as "changeNote",
-  case when v.id is not null then ${userOfRow("p")} end as "publishedBy", v.created_at as "publishedAt",
-  (select json_build_object('id', r.id, 'status', r.status, 'createdAt', r.created_at)
+const LISTED = `w.id, w.space_id, w.name, w.summary, w.status, w.enabled, w.draft_revision,
+  ${timeText("w.draft_updated_at")} as draft_updated_at, w.draft is distinct from v.definition as draft_differs,
+  jsonb_path_query_array(w.draft, '$.nodes[*].kind') as kinds, ${userJson("c")} as created_by,
+  ${timeText("w.created_at")} as created_at, ${timeText("w.updated_at")} as updated_at,
+  m.role, w.created_by = m.user_id as "isCreator",
+  case when v.id is not null then json_build_object('id', v.id, 'version', v.version, 'change_note', v.change_note,
+    'created_by', ${userJson("p")}, 'created_at', ${timeText("v.created_at")}) end as current_version,
+  (select json_build_object('id', r.id, 'status', r.status, 'created_at', ${timeText("r.created_at")})
    from workspace.runs as r where r.account_id = w.account_id and r.workflow_id = w.id
-   order by r.id desc limit 1) as "lastRun"`;
+   order by r.id desc limit 1) as last_run`;
 
 /** Of the member $2. */
 const WORKFLOWS = `workspace.workflows as w
@@ -67,8 +51,8 @@ export async function findWorkflow(
   database: Pool | ClientBase,
   { accountId, userId }: SpaceUser,
   workflowId: string,
-): Promise<StoredWorkflow | null> {
-  const { rows } = await database.query<StoredWorkflow>({
+): Promise<FoundWorkflow | null> {
+  const { rows } = await database.query<FoundWorkflow>({
     name: "find_workflow",
     text: `select ${LISTED}, w.draft, v.definition from ${WORKFLOWS} where w.account_id = $1 and w.id = $3`,
     values: [accountId, userId, workflowId],
@@ -81,7 +65,7 @@ export async function lockWorkflow(
   tx: ClientBase,
   user: SpaceUser,
   workflowId: string,
-): Promise<StoredWorkflow | null> {
+): Promise<FoundWorkflow | null> {
   await tx.query("select from workspace.workflows where account_id = $1 and id = $2 for no key update", [
     user.accountId,
     workflowId,
@@ -99,8 +83,8 @@ export async function listWorkflows(
   spaceId: string,
   belowId: string | null,
   limit: number,
-): Promise<CappedPage<ListedWorkflow> | null> {
-  return await readListPage<ListedWorkflow>(database, {
+): Promise<CappedPage<StoredWorkflow> | null> {
+  return await readListPage<StoredWorkflow>(database, {
     name: "list_workflows",
     isSeen: IS_MEMBER,
     total: { upToMax: "workspace.workflows where account_id = $1 and space_id = $3" },
@@ -118,7 +102,7 @@ export async function insertWorkflow(
   tx: ClientBase,
   { accountId, userId }: SpaceUser,
   spaceId: string,
-  { name, draft }: Pick<StoredWorkflow, "name" | "draft">,
+  { name, draft }: Pick<FoundWorkflow, "name" | "draft">,
 ): Promise<string> {
   const { rows } = await tx.query<{ id: string }>(
     `insert into workspace.workflows (account_id, space_id, name, draft, created_by)
@@ -147,16 +131,16 @@ export async function updateWorkflow(
 export async function saveDraft(
   tx: ClientBase,
   accountId: string,
-  { id, draftRevision }: Pick<StoredWorkflow, "id" | "draftRevision">,
+  { id, draft_revision }: Pick<StoredWorkflow, "id" | "draft_revision">,
   draft: Definition,
 ): Promise<void> {
   const { rowCount } = await tx.query(
     `update workspace.workflows
      set draft = $4, draft_revision = draft_revision + 1, draft_updated_at = now(), updated_at = now()
      where account_id = $1 and id = $2 and draft_revision = $3`,
-    [accountId, id, draftRevision, draft],
+    [accountId, id, draft_revision, draft],
   );
-  if (rowCount !== 1) throw new Error(`The draft of workflow ${id} was to be at revision ${draftRevision}.`);
+  if (rowCount !== 1) throw new Error(`The draft of workflow ${id} was to be at revision ${draft_revision}.`);
 }
 
 /** Makes the draft the next version, and that the current one. The workflow is locked. */

@@ -3,8 +3,8 @@ import MarkdownIt from "markdown-it";
 import sanitizeHtml from "sanitize-html";
 
 /**
- * Another one, the next, with every change of this file, of markdown-it and of sanitize-html: what is stored of an older
- * one is not shown any more, but rendered again.
+ * The next one with every change of this file, of markdown-it or of sanitize-html: what an older one has made is not
+ * shown any more, but rendered again.
  */
 export const RENDERER = 1;
 

@@ -92,7 +92,7 @@ class TextTooHeavyError extends Error {
   override readonly name = "TextTooHeavyError";
 }
 
-/** In a thread of its own, which ends with it: some texts would keep requests waiting, and some a thread busy for ever. */
+/** In a thread of its own, which ends with it: some texts would keep requests waiting for minutes. */
 async function renderInThread(markdown: string, withinMs: number): Promise<string> {
   const thread = new Worker(new URL("./render-thread.ts", import.meta.url), {
     resourceLimits: { maxOldGenerationSizeMb: THREAD_MIB_MAX },

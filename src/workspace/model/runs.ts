@@ -1,0 +1,145 @@
+import { z } from "zod";
+import { analysisId, id, time } from "../../api/fields.ts";
+import { Definition } from "./definition.ts";
+import { NODE_KINDS } from "./node-kinds.ts";
+import { User } from "./spaces.ts";
+import { NODE_ERROR_CODES, RUN_ERROR_CODES, RUN_EVENT_KINDS, RUN_STATUSES } from "./workflows.ts";
+
+const object = z.record(z.string(), z.unknown());
+const count = z.int().min(0);
+const unused = z.null();
+
+export const NodeRun = z
+  .object({
+    id,
+    node_id: z.string(),
+    node_kind: z.enum(NODE_KINDS),
+    node_name: z.string(),
+    context_key: z.string().describe("Empty: each node is activated once in a run."),
+    iteration_path: z.array(z.unknown()).max(0),
+    attempt: z
+      .int()
+      .min(1)
+      .describe("Of the step that it is at: 1 and how often that has failed, or was cut."),
+    sequence: z.int().min(1).describe("In the order in which the run came to its nodes."),
+    seeded: z.boolean().describe("False: no node is given items that it has not made."),
+    status: z.enum(RUN_STATUSES),
+    input_count: count.describe("Items that it was given."),
+    output_counts: z
+      .object({ items: count, errors: count })
+      .describe("Items that it has handed on so far, and those among them that tell of an error."),
+    error_code: z.enum(NODE_ERROR_CODES).nullable(),
+    error_message: z.string().nullable(),
+    error_details: object.describe("Empty: `error_message` says all."),
+    retryable: z.boolean().describe("Whether the same run may succeed when it is started again."),
+    cost_micro_usd: count,
+    micro_credits: count,
+    duration_ms: count
+      .nullable()
+      .describe("From its start to its end, waits included; null: one is to come."),
+    wake_at: time.nullable().describe("When it goes on at the latest; null: it does not wait."),
+    started_at: time.nullable(),
+    completed_at: time.nullable(),
+    wait: z
+      .discriminatedUnion("kind", [
+        z.object({ kind: z.literal("time"), until: time }),
+        z.object({
+          kind: z.literal("analysis"),
+          analysis_id: analysisId.describe("Publish an analysis of this id: the node goes on with it."),
+          until: time.describe("Then the node fails."),
+        }),
+      ])
+      .nullable()
+      .describe("What it waits for; null: nothing."),
+  })
+  .meta({ id: "NodeRun", description: "A node that a run has come to." });
+export type NodeRun = z.output<typeof NodeRun>;
+
+/** What every node of a run says of what is not offered. */
+export const NODE_RUN_CONSTANTS = {
+  context_key: "",
+  iteration_path: [],
+  seeded: false,
+  error_details: {},
+  cost_micro_usd: 0,
+  micro_credits: 0,
+} satisfies Partial<NodeRun>;
+
+export const WorkflowRun = z
+  .object({
+    id: id.describe("Also of the analysis that its webhook tells of."),
+    workflow_id: id,
+    workflow_name: z.string(),
+    space_id: id,
+    version: z.object({ id, version: z.int().min(1) }),
+    origin: z.literal("manual"),
+    actor_type: z.literal("api"),
+    trigger_id: unused,
+    webhook_id: unused,
+    parent_run_id: unused,
+    retry_of: unused,
+    trigger_node_id: z.string(),
+    test_node_id: unused,
+    status: z
+      .enum(RUN_STATUSES)
+      .describe(
+        "`WAITING`: every node that goes on waits. `SUCCEEDED`, `FAILED` and `CANCELLED` are its end.",
+      ),
+    error_code: z.enum(RUN_ERROR_CODES).nullable(),
+    error_message: z.string().nullable(),
+    error_details: object.describe("Empty, unless there is more to tell of the error."),
+    activations_total: count,
+    cost_micro_usd: count,
+    micro_credits: count,
+    requested_by: User,
+    created_at: time,
+    started_at: time.nullable(),
+    completed_at: time.nullable(),
+    wake_at: time.nullable().describe("When it goes on at the latest; null: it does not wait."),
+    input: object,
+    webhook_url: z.string().nullable(),
+    delivery_id: id.nullable().describe("The delivery that tells of its end; null: there is none."),
+    definition: Definition,
+    settings: object.describe("Empty: there are none yet."),
+    trace_id: z.string().nullable().describe("Of the request that started it; null: it had none."),
+    node_runs: z.array(NodeRun),
+    events_cursor: count.describe("Its events up to here are in this answer: read those after it."),
+  })
+  .meta({ id: "WorkflowRun", description: "A workflow at work, with every node that it has come to." });
+export type WorkflowRun = z.output<typeof WorkflowRun>;
+
+/** What every run says of what is not offered yet. */
+export const RUN_CONSTANTS = {
+  origin: "manual",
+  actor_type: "api",
+  trigger_id: null,
+  webhook_id: null,
+  parent_run_id: null,
+  retry_of: null,
+  test_node_id: null,
+  cost_micro_usd: 0,
+  micro_credits: 0,
+  settings: {},
+} satisfies Partial<WorkflowRun>;
+
+const RunEvent = z.object({
+  sequence: z.int().min(1),
+  kind: z.enum(RUN_EVENT_KINDS),
+  node_id: z.string().nullable().describe("Null: it is about the run."),
+  details: object.describe(
+    "Of a node that hands items on: how many so far, and how many of them tell an error.",
+  ),
+  created_at: time,
+});
+export type RunEvent = z.output<typeof RunEvent>;
+
+export const RunEvents = z
+  .object({
+    items: z.array(RunEvent),
+    events_cursor: count.describe("`after` of the next request."),
+  })
+  .meta({ id: "WorkflowRunEvents", description: "What has happened in a run, in its order." });
+
+export const NodeItem = z
+  .object({ node_id: z.string(), index: count, item: object })
+  .meta({ id: "NodeItem", description: "What a node has handed on." });
