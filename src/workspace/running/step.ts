@@ -2,13 +2,14 @@ import type { Pool } from "pg";
 import { storageRefusalOf } from "../../base/database/storage.ts";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { backoffMs } from "../../base/model/backoff.ts";
-import { type Definition, type DefinitionNode, sourcesOf } from "../model/definition.ts";
+import { type Definition, sourcesOf } from "../model/definition.ts";
+import type { NodeKind } from "../model/node-kinds.ts";
 import { STEP_ATTEMPTS_MAX } from "../model/workflows.ts";
 import {
   type InputItem,
   NodeFailedError,
   type NodeInput,
-  type NodeStepInput,
+  type NodeStep,
   type NodeStepResult,
   type ReadInput,
 } from "../nodes/node-step.ts";
@@ -123,26 +124,6 @@ async function doStep(
   const readInput = createInputReader(pool, step, definition, nodeId);
   const ids = { accountId, spaceId, runId, nodeRunId };
   const common = { ...ids, runInput, position, startedAt, now, signal, readInput };
-  return await stepOf(nodeSteps, node, common);
-}
-
-function stepOf(
-  nodeSteps: NodeSteps,
-  node: DefinitionNode,
-  common: Omit<NodeStepInput<never>, "node">,
-): Promise<NodeStepResult> {
-  switch (node.kind) {
-    case "manual_trigger":
-      return nodeSteps.manual_trigger({ ...common, node });
-    case "documents":
-      return nodeSteps.documents({ ...common, node });
-    case "wait":
-      return nodeSteps.wait({ ...common, node });
-    case "analyze":
-      return nodeSteps.analyze({ ...common, node });
-    case "external_analysis":
-      return nodeSteps.external_analysis({ ...common, node });
-    default:
-      throw new Error(`A node of unknown kind: ${JSON.stringify(node satisfies never)}`);
-  }
+  const take = nodeSteps[node.kind] as NodeStep<NodeKind>;
+  return await take({ ...common, node });
 }
