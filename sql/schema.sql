@@ -762,6 +762,8 @@ create table workspace.page_versions (
   number integer not null,
   title text not null,
   markdown text not null,
+  html text not null,
+  renderer integer not null,
   revision integer not null,
   published_by uuid not null,
   published_at timestamptz default now() not null,
@@ -773,9 +775,10 @@ create table workspace.page_versions (
   constraint page_versions_account_id_page_id_id_key UNIQUE (account_id, page_id, id),
   constraint page_versions_account_id_page_id_number_key UNIQUE (account_id, page_id, number)
 );
-CREATE TRIGGER keep_page_version BEFORE UPDATE ON workspace.page_versions FOR EACH ROW EXECUTE FUNCTION workspace.keep_page_version();
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.page_versions REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown)');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.page_versions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown)');
+CREATE TRIGGER keep_page_version BEFORE UPDATE ON workspace.page_versions FOR EACH ROW WHEN ((((to_jsonb(old.*) - 'html') - 'renderer') <> ((to_jsonb(new.*) - 'html') - 'renderer'))) EXECUTE FUNCTION workspace.keep_page_version();
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.page_versions REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown) + octet_length(html)');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.page_versions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown) + octet_length(html)');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.page_versions REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown) + octet_length(html)');
 
 create table workspace.pages (
   account_id uuid not null,

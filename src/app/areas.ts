@@ -14,7 +14,7 @@ import { DAY_MS } from "../base/model/time.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
 import { UNFINISHED_STATUSES } from "../workspace/model/workflows.ts";
 import { Mover } from "../workspace/moving/mover.ts";
-import { knownStore, openedLater } from "../workspace/objects/known-store.ts";
+import { knownStore } from "../workspace/objects/known-store.ts";
 import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { openObjectStore } from "../workspace/objects/open-object-store.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
@@ -59,7 +59,7 @@ function openObjects(config: Config, pool: Pool): ObjectStore {
     read: () => readStoreId(pool),
     settle: (findId: () => Promise<string>) => settleStoreId(pool, findId),
   };
-  return openedLater(async () => knownStore(await openObjectStore(config), ids));
+  return knownStore(() => openObjectStore(config), ids);
 }
 
 /** In the order of the areas. */

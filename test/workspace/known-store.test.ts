@@ -2,7 +2,6 @@
 import { cp, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import { knownStore } from "../../src/workspace/objects/known-store.ts";
 import { type ObjectStore, ObjectStoreAwayError } from "../../src/workspace/objects/object-store.ts";
 import { readStoreId, settleStoreId } from "../../src/workspace/store/storage.ts";
@@ -18,6 +17,7 @@ import {
   startStillApi,
 } from "./support/moving.ts";
 import { putBytes, readBytes } from "./support/object-bodies.ts";
+import { openFileStore } from "./support/object-listing.ts";
 
 const OTHER = /could not be used: it is another one: .*STATE_DIR or OBJECT_STORE_URL/;
 
@@ -35,8 +35,8 @@ beforeEach(async () => {
   ({ id: space_id } = await documents.newSpace());
 });
 
-async function openKnown(folder: string): Promise<ObjectStore> {
-  return knownStore(await openFileStore(folder), {
+function openKnown(folder: string): ObjectStore {
+  return knownStore(() => openFileStore(folder), {
     read: () => readStoreId(database.pool),
     settle: (findId) => settleStoreId(database.pool, findId),
   });
@@ -45,38 +45,36 @@ const folderOf = (name: string) => join(api.stateDir, name);
 const ours = () => openKnown(folderOf("objects"));
 
 test("until something is stored any folder will do; of those that store something at once one is left", async () => {
-  const stores = await Promise.all([1, 2, 3].map((n) => openKnown(folderOf(`first ${n}`))));
+  const stores = [1, 2, 3].map((n) => openKnown(folderOf(`first ${n}`)));
   for (const store of stores) expect(await store.removeLeftovers(new Date())).toBe(0);
   expect(await rowOf(database.pool, "workspace.object_store")).toMatchObject({ id: null });
   const puts = await Promise.allSettled(stores.map((store) => putBytes(store, "spaces/a", BYTES)));
   expect(puts.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
-  const same = await openKnown(
-    folderOf(`first ${1 + puts.findIndex(({ status }) => status === "fulfilled")}`),
-  );
+  const same = openKnown(folderOf(`first ${1 + puts.findIndex(({ status }) => status === "fulfilled")}`));
   expect(await readBytes(same, "spaces/a")).toEqual(BYTES);
   await putBytes(same, "spaces/b", BYTES);
 });
 
 test("a dispatcher with another folder moves and removes nothing, and says what to look at", async () => {
   const { id, storage_key } = await documents.uploaded({ space_id });
-  await putBytes(await ours(), "spaces/known", BYTES);
-  const other = await openKnown(folderOf("another"));
+  await putBytes(ours(), "spaces/known", BYTES);
+  const other = openKnown(folderOf("another"));
   await documents.rename(id, "once.txt");
   await expect(moveOnce(database.pool, other)).rejects.toThrow(OTHER);
   await database.pool.query("update workspace.moves set next_at = now()");
-  while (await moveOnce(database.pool, await ours()));
+  while (await moveOnce(database.pool, ours()));
   await endKeeping(database.pool, false);
   await expect(removeAll(database.pool, other)).rejects.toThrow(OTHER);
   await expect(other.check()).rejects.toThrow(OTHER);
   expect(await keysInStore(objects)).toContain(storage_key);
   await endKeeping(database.pool, false);
-  await removeAll(database.pool, await ours());
+  await removeAll(database.pool, ours());
   expect(await keysInStore(objects)).not.toContain(storage_key);
 });
 
 test("an API with another folder answers 503 about documents' bytes, and the rest as ever", async () => {
   const { id } = await documents.uploaded({ space_id });
-  await putBytes(await ours(), "spaces/known", BYTES);
+  await putBytes(ours(), "spaces/known", BYTES);
   const { id: empty } = await documents.created({ space_id, file_name: "empty" });
   const elsewhere = await startTestApi(database);
   const { key } = api.account;
@@ -88,29 +86,19 @@ test("an API with another folder answers 503 about documents' bytes, and the res
   expect((await documents.put(empty)).status).toBe(200);
 });
 
-test("documents of a version that knew no ids are in the store that has some of them", async () => {
-  await documents.uploaded({ space_id });
-  await changeRows(database.pool, "workspace.object_store", {}, { id: null });
-  await rm(join(folderOf("objects"), "keys", "store-id="), { force: true });
-  const other = await openKnown(folderOf("unmounted"));
-  await expect(other.remove("spaces/a")).rejects.toThrow(/none of the documents that were uploaded/);
-  await (await ours()).remove("spaces/none");
-  await expect(other.remove("spaces/a")).rejects.toThrow(/it has no id/);
-});
-
 test("a copy of everything is the same store, and an operator can say that another one is", async () => {
-  await putBytes(await ours(), "spaces/known", BYTES);
+  await putBytes(ours(), "spaces/known", BYTES);
   await cp(folderOf("objects"), folderOf("copied"), { recursive: true });
-  expect(await readBytes(await openKnown(folderOf("copied")), "spaces/known")).toEqual(BYTES);
+  expect(await readBytes(openKnown(folderOf("copied")), "spaces/known")).toEqual(BYTES);
   const { id } = await rowOf(database.pool, "workspace.object_store");
-  const fresh = await openKnown(folderOf("fresh"));
+  const fresh = openKnown(folderOf("fresh"));
   await expect(fresh.stat("spaces/a")).rejects.toThrow(ObjectStoreAwayError);
   await writeFile(join(folderOf("fresh"), "keys", "store-id="), `${id}\n`);
   await expect(fresh.stat("spaces/a")).rejects.toThrow("There is no object");
 });
 
 test("a disk that goes later, and leaves empty folders in its place, is an outage", async () => {
-  const store = await openKnown(folderOf("objects"));
+  const store = openKnown(folderOf("objects"));
   await putBytes(store, "spaces/known", BYTES);
   const keys = join(folderOf("objects"), "keys");
   await rename(keys, `${keys} away`);

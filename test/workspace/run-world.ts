@@ -1,11 +1,11 @@
 // An API in which tests run workflows, whose steps they take themselves or have a runner take.
 import { join } from "node:path";
 import { afterAll, beforeAll } from "vitest";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type Json, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { documentsOf } from "./support/documents.ts";
+import { openFileStore } from "./support/object-listing.ts";
 import { runsOf, type Stepping } from "./support/runs.ts";
 
 export let database: TestDatabase;

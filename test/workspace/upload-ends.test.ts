@@ -1,11 +1,11 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { openFileStore } from "../../src/workspace/objects/file-store.ts";
 import { openRaw, rawHead } from "../support/raw-http.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { api, database, documents, space, useDocuments } from "./document-world.ts";
 import { BYTES, digestOf, documentsOf } from "./support/documents.ts";
 import { keysInStore } from "./support/moving.ts";
+import { openFileStore } from "./support/object-listing.ts";
 
 useDocuments();
 

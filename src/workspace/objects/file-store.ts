@@ -1,17 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { constants } from "node:fs";
-import {
-  access,
-  type FileHandle,
-  mkdir,
-  open,
-  opendir,
-  readdir,
-  rm,
-  stat,
-  unlink,
-  writeFile,
-} from "node:fs/promises";
+import { access, type FileHandle, mkdir, open, readdir, rm, stat, unlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
 import { BodyReader, NEVER, objectBody, unlessAborted } from "./body-reader.ts";
@@ -19,17 +8,15 @@ import { isAbsent, linkOrCopy, nullIfAbsent, pruneFolders, putInPlace, syncFolde
 import {
   type ByteRange,
   checkObjectKey,
-  type ListedObject,
   type ObjectContent,
   type ObjectFacts,
   ObjectNotFoundError,
   ObjectRangeError,
   type ObjectStore,
   ObjectStoreAwayError,
-  PAGE_OBJECTS_MAX,
 } from "./object-store.ts";
 
-// How keys become paths below the store's folder, and back. Names are kept readable for who looks into a backup:
+// How keys become paths below the store's folder. Names are kept readable for who looks into a backup:
 // - `a-z`, `0-9`, `_`, `-`, and a dot between two of them, stand for themselves; every other byte of UTF-8 is `%` and
 //   two digits. So no two keys share a path where capitals, accents or trailing dots do not count, and none leaves the
 //   folder.
@@ -44,24 +31,6 @@ const IS_OBJECT = "=";
 /** The object's path, from the store's folder. */
 export function pathOf(key: string): string {
   return `${folderOf(key)}${IS_OBJECT}`;
-}
-
-/** The folder in which all is that begins with `prefix`, from the store's folder; there may be other things in it. */
-function folderBelow(prefix: string): string {
-  const end = prefix.lastIndexOf("/");
-  return end <= 0 ? "." : folderOf(prefix.slice(0, end));
-}
-
-/** The key of the object at a path, or null where the path is none of ours. */
-export function keyOf(path: string): string | null {
-  if (!path.endsWith(IS_OBJECT)) return null;
-  const encoded = path.slice(0, -IS_OBJECT.length).replaceAll(`${GOES_ON}/`, "");
-  try {
-    const key = decodeURIComponent(encoded);
-    return pathOf(key) === path ? key : null;
-  } catch {
-    return null;
-  }
 }
 
 function folderOf(key: string): string {
@@ -79,45 +48,10 @@ function encodeByte(byte: number): string {
   return /[a-z0-9_.-]/.test(character) ? character : `%${byte.toString(16).padStart(2, "0")}`;
 }
 
-/** Entries of a folder that are held at a time. */
-const ENTRIES_HELD = 256;
-
-/** The objects below `root` whose keys begin with `prefix`, page by page. */
-async function* listFiles(
-  root: string,
-  prefix: string,
-  signal: AbortSignal,
-): AsyncGenerator<readonly ListedObject[]> {
-  let page: ListedObject[] = [];
-  for await (const path of filesBelow(root, folderBelow(prefix))) {
-    signal.throwIfAborted();
-    const key = keyOf(path);
-    if (!key?.startsWith(prefix)) continue;
-    const facts = await factsOf(join(root, path)).catch(nullIfAbsent);
-    // Removed since.
-    if (facts === null) continue;
-    page.push({ key, ...facts });
-    if (page.length < PAGE_OBJECTS_MAX) continue;
-    yield page;
-    page = [];
-  }
-  if (page.length > 0) yield page;
-}
-
 async function factsOf(file: string): Promise<ObjectFacts> {
   const { size, ctime } = await stat(file);
   // A copy is a link and has its object's mtime; ctime is when a name was last given to it.
   return { sizeBytes: size, storedAt: ctime };
-}
-
-/** Paths from `root`. Reads a folder as it goes, because one may have a million entries. */
-async function* filesBelow(root: string, folder: string): AsyncGenerator<string> {
-  const entries = await opendir(join(root, folder), { bufferSize: ENTRIES_HELD }).catch(nullIfAbsent);
-  for await (const entry of entries ?? []) {
-    const path = folder === "." ? entry.name : `${folder}/${entry.name}`;
-    if (entry.isDirectory()) yield* filesBelow(root, path);
-    else yield path;
-  }
 }
 
 /** Bytes read or written at a time. */
@@ -234,15 +168,6 @@ class FileStore implements ObjectStore {
     signal.throwIfAborted();
     const asked = `look for ${JSON.stringify(key)}`;
     return await this.#unlessAbsent(key, asked, () => factsOf(join(this.#root, pathOf(key))));
-  }
-
-  async *list(prefix: string, signal = NEVER) {
-    try {
-      yield* listFiles(this.#root, prefix, signal);
-    } catch (error) {
-      signal.throwIfAborted();
-      throw new ObjectStoreAwayError(`list ${JSON.stringify(prefix)}`, error);
-    }
   }
 
   async removeLeftovers(before: Date, signal = NEVER): Promise<number> {

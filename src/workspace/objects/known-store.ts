@@ -28,109 +28,91 @@ export async function readMovedObject<T>(
   }
 }
 
-/**
- * A store that is opened when it is first asked for something: who keeps no documents needs none. If that fails, the
- * next one to ask tries again.
- */
-export function openedLater(open: () => Promise<ObjectStore>): ObjectStore {
-  let opening: Promise<ObjectStore> | null = null;
-  const opened = () => {
-    opening ??= open().catch((error: unknown) => {
-      opening = null;
-      throw error;
-    });
-    return opening;
-  };
-  return {
-    put: async (...args) => (await opened()).put(...args),
-    get: async (...args) => (await opened()).get(...args),
-    copy: async (...args) => (await opened()).copy(...args),
-    remove: async (...args) => (await opened()).remove(...args),
-    stat: async (...args) => (await opened()).stat(...args),
-    list: async function* (...args) {
-      yield* (await opened()).list(...args);
-    },
-    removeLeftovers: async (...args) => (await opened()).removeLeftovers(...args),
-    check: async (...args) => (await opened()).check(...args),
-    close: async () => {
-      const store = await opening?.catch(() => null);
-      await store?.close();
-    },
-  };
-}
-
 /** Under which a store says which one it is. Who copies all objects copies it with them: the copy is the same store. */
 export const STORE_ID_KEY = "store-id";
 const ID_BYTES_MAX = 100;
 
 /** What all processes know of the store together. */
 export type StoreIds = {
-  /** @returns id null: none yet. sampleKeys: of some objects that are stored all the same */
-  read(): Promise<{ readonly id: string | null; readonly sampleKeys: readonly string[] }>;
+  /** Null: none yet. */
+  read(): Promise<string | null>;
   /** Makes what `findId` resolves with the id, where there is none yet. Returns the one that is. */
   settle(findId: () => Promise<string>): Promise<string>;
 };
 
 /**
- * A store that is away until it is known to be the one that all processes use. In another one (a disk that is not
- * mounted, another STATE_DIR or bucket) every object would be missing, and what is to be removed would stay for ever.
+ * A store that is opened when it is first asked for something, for who keeps no documents needs none; and away until it
+ * is known to be the one that all processes use. In another one (a disk that is not mounted, another STATE_DIR or
+ * bucket) every object would be missing, and what is to be removed would stay for ever.
  */
-export function knownStore(store: ObjectStore, ids: StoreIds): ObjectStore {
-  const identity = new Identity(store, ids);
-  const check = (signal = NEVER) => unlessAborted(() => identity.check(), signal);
+export function knownStore(open: () => Promise<ObjectStore>, ids: StoreIds): ObjectStore {
+  let opening: Promise<Identity> | null = null;
+  const opened = () => {
+    opening ??= open().then(
+      (store) => new Identity(store, ids),
+      (error: unknown) => {
+        // The next one to ask tries again.
+        opening = null;
+        throw error;
+      },
+    );
+    return opening;
+  };
+  const checked = async (signal = NEVER): Promise<ObjectStore> => {
+    const identity = await opened();
+    await unlessAborted(() => identity.check(), signal);
+    return identity.store;
+  };
   // A missing object may be a store that is missing since.
-  const reading = async <T>(work: () => Promise<T>, signal = NEVER): Promise<T> => {
-    await check(signal);
+  const reading = async <T>(work: (store: ObjectStore) => Promise<T>, signal = NEVER): Promise<T> => {
+    const store = await checked(signal);
     try {
-      return await work();
+      return await work(store);
     } catch (error) {
-      if (error instanceof ObjectNotFoundError) await unlessAborted(() => identity.checkAgain(), signal);
+      if (error instanceof ObjectNotFoundError) {
+        const identity = await opened();
+        await unlessAborted(() => identity.checkAgain(), signal);
+      }
       throw error;
     }
   };
   return {
     put: async (key, body, sizeBytes, signal = NEVER, sharer) => {
+      const identity = await opened();
       await unlessAborted(() => identity.establish(), signal);
-      await store.put(key, body, sizeBytes, signal, sharer);
+      await identity.store.put(key, body, sizeBytes, signal, sharer);
     },
-    get: (key, range, signal) => reading(() => store.get(key, range, signal), signal),
-    copy: (from, to, signal) => reading(() => store.copy(from, to, signal), signal),
-    remove: async (key, signal) => {
-      await check(signal);
-      await store.remove(key, signal);
-    },
-    stat: (key, signal) => reading(() => store.stat(key, signal), signal),
-    list: async function* (prefix, signal) {
-      await check(signal);
-      yield* store.list(prefix, signal);
-    },
-    removeLeftovers: async (before, signal) => {
-      await check(signal);
-      return await store.removeLeftovers(before, signal);
-    },
+    get: (key, range, signal) => reading((store) => store.get(key, range, signal), signal),
+    copy: (from, to, signal) => reading((store) => store.copy(from, to, signal), signal),
+    remove: async (key, signal) => (await checked(signal)).remove(key, signal),
+    stat: (key, signal) => reading((store) => store.stat(key, signal), signal),
+    removeLeftovers: async (before, signal) => (await checked(signal)).removeLeftovers(before, signal),
     check: async (signal) => {
-      await store.check(signal);
-      await check(signal);
+      await (await opened()).store.check(signal);
+      await checked(signal);
     },
-    close: () => store.close(),
+    close: async () => {
+      const identity = await opening?.catch(() => null);
+      await identity?.store.close();
+    },
   };
 }
 
 class Identity {
-  readonly #store: ObjectStore;
+  readonly store: ObjectStore;
   readonly #ids: StoreIds;
   #isKnown = false;
   #checking: Promise<void> | null = null;
 
   constructor(store: ObjectStore, ids: StoreIds) {
-    this.#store = store;
+    this.store = store;
     this.#ids = ids;
   }
 
   /** Before the store is used; while nothing has been stored anywhere, any store will do. */
   async check(): Promise<void> {
     if (this.#isKnown) return;
-    this.#checking ??= this.#compareOrSettle().finally(() => {
+    this.#checking ??= this.#compare().finally(() => {
       this.#checking = null;
     });
     await this.#checking;
@@ -144,26 +126,21 @@ class Identity {
   /** Before something is stored: what has the first object is the store of all. */
   async establish(): Promise<void> {
     await this.check();
-    if (!this.#isKnown) await this.#settle([]);
+    if (!this.#isKnown) await this.#settle();
   }
 
-  async #compareOrSettle(): Promise<void> {
-    const { id, sampleKeys } = await this.#ids.read();
+  async #compare(): Promise<void> {
+    const id = await this.#ids.read();
     if (id !== null) await this.#expect(id);
-    // Stored by a version that knew no ids.
-    else if (sampleKeys.length > 0) await this.#settle(sampleKeys);
   }
 
-  async #settle(sampleKeys: readonly string[]): Promise<void> {
+  async #settle(): Promise<void> {
     const id = await this.#ids.settle(async () => {
       const found = await this.#find();
       if (found !== null) return found;
-      if (sampleKeys.length > 0 && !(await this.#hasSome(sampleKeys))) {
-        throw otherStore("it has none of the documents that were uploaded");
-      }
       const id = randomUUID();
       const bytes = Buffer.from(`${id}\n`);
-      await this.#store.put(STORE_ID_KEY, Readable.from([bytes]), bytes.length);
+      await this.store.put(STORE_ID_KEY, Readable.from([bytes]), bytes.length);
       return id;
     });
     await this.#expect(id);
@@ -181,7 +158,7 @@ class Identity {
   /** What the store says; null: nothing. */
   async #find(): Promise<string | null> {
     try {
-      const { body } = await this.#store.get(STORE_ID_KEY, { start: 0, end: ID_BYTES_MAX - 1 });
+      const { body } = await this.store.get(STORE_ID_KEY, { start: 0, end: ID_BYTES_MAX - 1 });
       const id = (await text(body)).trim();
       if (!isUuid(id)) throw otherStore(`its object ${STORE_ID_KEY} is no UUID`);
       return id;
@@ -189,20 +166,6 @@ class Identity {
       if (error instanceof ObjectNotFoundError) return null;
       throw error;
     }
-  }
-
-  async #hasSome(keys: readonly string[]): Promise<boolean> {
-    for (const key of keys) {
-      const isThere = await this.#store.stat(key).then(
-        () => true,
-        (error: unknown) => {
-          if (error instanceof ObjectNotFoundError) return false;
-          throw error;
-        },
-      );
-      if (isThere) return true;
-    }
-    return false;
   }
 }
 

@@ -117,11 +117,6 @@ export type ObjectStore = {
   /** @throws ObjectNotFoundError */
   stat(key: string, signal?: AbortSignal): Promise<ObjectFacts>;
   /**
-   * Page by page, in no order, what begins with `prefix`: each object that is there from start to end exactly once.
-   * Objects may be put and removed meanwhile.
-   */
-  list(prefix: string, signal?: AbortSignal): AsyncIterable<readonly ListedObject[]>;
-  /**
    * Removes what puts and copies left behind that were killed and had not gone on since `before`. Nobody ever reads it,
    * but it takes space.
    * @returns how many
@@ -149,8 +144,3 @@ export type ObjectFacts = {
   /** When it came under this key; later rather than earlier where the store does not know exactly. */
   readonly storedAt: Date;
 };
-
-export type ListedObject = ObjectFacts & { readonly key: string };
-
-/** Objects in a page of a list, at most. It is S3's own limit. */
-export const PAGE_OBJECTS_MAX = 1_000;

@@ -33,8 +33,8 @@ export const s3Limits = {
   /** Held in memory until S3 has it, because a part is sent again when it fails. S3 takes 5 MiB or more. */
   partBytes: 5 * MEBIBYTE,
   /**
-   * For parts of all puts together, a quarter of it for one account: a put holds one from its start to its end, and
-   * where there is memory left a second, which fills while the first is sent.
+   * For parts of all puts together, a quarter of it for one account: a put holds one from its start to its end. The
+   * option that lost reads the next part while one is sent: twice the memory for uploads that are slower than S3.
    */
   heldBytesMax: 160 * MEBIBYTE,
   /** Of these, for accounts that store nothing yet: twenty parts. */
@@ -120,7 +120,7 @@ export type S3Options = {
   readonly secretAccessKey: string;
 };
 
-/** A memory that a part is read into, until it is let go; that once more does nothing. */
+/** Memory that parts are read into, until it is let go; that once more does nothing. */
 export type Held = { readonly bytes: Uint8Array; readonly place: Place; readonly letGo: () => void };
 
 /** What memory is for: completes "The object store could not …"; and whose share it is. */
@@ -137,7 +137,6 @@ export class S3 {
   readonly limits: S3Limits;
   readonly #bucket: string;
   readonly #memory: AccountPlaces;
-  readonly #spare: Uint8Array[] = [];
 
   constructor(options: S3Options, limits: S3Limits) {
     const { accessKeyId, secretAccessKey } = options;
@@ -183,18 +182,16 @@ export class S3 {
     return await callS3({ deadlineMs: this.limits.callMs, ...call });
   }
 
-  /** Takes memory back that S3 has got whole, for the next part: otherwise much of it waits for the collector. */
-  reuse(bytes: Uint8Array): void {
-    if (bytes.length === this.limits.partBytes && this.#spare.length < SPARE_MAX) this.#spare.push(bytes);
-  }
-
-  /** Memory for a part, as soon as there is some. @throws ObjectShareError, ObjectStoreAwayError */
+  /** Memory for a put, as soon as there is some. @throws ObjectShareError, ObjectStoreAwayError */
   async hold(bytes: number, to: Holding, signal: AbortSignal): Promise<Held> {
     const { asked, sharer } = to;
     const patience = AbortSignal.timeout(this.limits.heldWaitMs);
     try {
       const ended = AbortSignal.any([signal, patience]);
-      return this.#held(bytes, await this.#memory.take(sharer, placesOf(bytes, to), ended));
+      const place = await this.#memory.take(sharer, placesOf(bytes, to), ended);
+      // Until it is filled.
+      place.rest();
+      return { bytes: Buffer.allocUnsafeSlow(bytes), place, letGo: place.giveBack };
     } catch (error) {
       signal.throwIfAborted();
       if (this.#memory.held(sharer) > 0) throw new ObjectShareError(asked);
@@ -204,28 +201,12 @@ export class S3 {
       throw new ObjectStoreAwayError(asked, Object.assign(cause, { cause: error }));
     }
   }
-
-  /** The same where there is some at once, or null. */
-  tryHold(bytes: number, to: Holding): Held | null {
-    const place = this.#memory.tryTake(to.sharer, placesOf(bytes, to));
-    return place && this.#held(bytes, place);
-  }
-
-  #held(bytes: number, place: Place): Held {
-    // Until it is filled.
-    place.rest();
-    const spare = bytes === this.limits.partBytes ? this.#spare.pop() : undefined;
-    return { bytes: spare ?? Buffer.allocUnsafeSlow(bytes), place, letGo: place.giveBack };
-  }
 }
 
 function placesOf(bytes: number, { asked, onCut }: Holding): AskedPlaces {
   const cause = new Error("its body came too slowly while others waited for memory");
   return { places: Math.max(1, bytes), onCut: () => onCut(new ObjectStoreAwayError(asked, cause)) };
 }
-
-/** What one put needs. */
-const SPARE_MAX = 2;
 
 const nothing = () => undefined;
 /** Warnings of the client's would go to the console. */

@@ -7,62 +7,7 @@ import {
   UploadPartCopyCommand,
 } from "@aws-sdk/client-s3";
 import type { BodyReader } from "./body-reader.ts";
-import { type Held, type Holding, requireETag, type S3 } from "./s3-connection.ts";
-
-/**
- * The memory of one put: for a part from its start to its end, so that nobody who has begun waits for others, and where
- * there is more, for the next part as well.
- */
-class PartMemory {
-  readonly #s3: S3;
-  readonly #partBytes: number;
-  readonly #to: Holding;
-  readonly #held: Set<Held>;
-  readonly #free: Held[];
-
-  private constructor(s3: S3, partBytes: number, to: Holding, first: Held) {
-    this.#s3 = s3;
-    this.#partBytes = partBytes;
-    this.#to = to;
-    this.#held = new Set([first]);
-    this.#free = [first];
-  }
-
-  /** As soon as there is some. @throws ObjectShareError, ObjectStoreAwayError */
-  static async hold(s3: S3, partBytes: number, to: Holding, signal: AbortSignal): Promise<PartMemory> {
-    return new PartMemory(s3, partBytes, to, await s3.hold(partBytes, to, signal));
-  }
-
-  /** For the next part. @param sending ends once what is in use was given back */
-  async take(sending: Promise<void>): Promise<Held> {
-    const free = this.#free.pop() ?? this.#tryHold();
-    if (free !== null) return free;
-    await sending;
-    return this.#free.pop()!;
-  }
-
-  /** S3 has what is in it. */
-  giveBack(memory: Held): void {
-    if (this.#held.size === 1) {
-      this.#free.push(memory);
-      return;
-    }
-    this.#held.delete(memory);
-    this.#s3.reuse(memory.bytes);
-    memory.letGo();
-  }
-
-  /** All of it, whatever is in use. */
-  letGo(): void {
-    for (const memory of this.#held) memory.letGo();
-  }
-
-  #tryHold(): Held | null {
-    const second = this.#s3.tryHold(this.#partBytes, this.#to);
-    if (second !== null) this.#held.add(second);
-    return second;
-  }
-}
+import { type Held, requireETag, type S3 } from "./s3-connection.ts";
 
 /** S3's limit for one object. */
 const PARTS_MAX = 10_000;
@@ -74,58 +19,32 @@ type Part = {
   readonly isLast: boolean;
 };
 
-/** Sends a body part by part. While one is sent, the next is read, if there is memory for two. */
+/** Sends a body part by part, each of them out of the put's one piece of memory. */
 export async function putInParts(
   s3: S3,
-  to: Omit<Holding, "onCut"> & { readonly key: string; readonly sizeBytes: number },
-  reader: BodyReader,
-  signal: AbortSignal,
+  { key, sizeBytes, asked }: { readonly key: string; readonly sizeBytes: number; readonly asked: string },
+  {
+    memory,
+    reader,
+    signal,
+  }: { readonly memory: Held; readonly reader: BodyReader; readonly signal: AbortSignal },
 ): Promise<void> {
-  const { key, sizeBytes, asked } = to;
-  const partBytes = partBytesOf(sizeBytes, s3.limits.partBytes);
-  // Ends reading when sending fails, and sending when reading does.
-  const failed = new AbortController();
-  const either = AbortSignal.any([signal, failed.signal]);
-  const holding = { ...to, onCut: (error: Error) => failed.abort(error) };
-  const memory = await PartMemory.hold(s3, partBytes, holding, signal);
   await withUpload(s3, { key, asked, ChecksumAlgorithm: "CRC32" }, signal, async (UploadId) => {
     const done: CompletedPart[] = [];
-    const send = async ({ number, bytes }: Part, held: Held) => {
-      const Body = held.bytes.subarray(0, bytes);
-      const input = {
-        ...s3.target(key),
-        UploadId,
-        PartNumber: number,
-        Body,
-        ChecksumAlgorithm: "CRC32",
-      } as const;
+    for (const { number: PartNumber, bytes, isLast } of partsOf(sizeBytes, s3.limits.partBytes)) {
+      const Body = memory.bytes.subarray(0, bytes);
+      await reader.fill(Body, signal, memory.place);
+      if (isLast) await reader.end(signal);
+      const input = { ...s3.target(key), UploadId, PartNumber, Body, ChecksumAlgorithm: "CRC32" } as const;
       const { ETag, ChecksumCRC32 } = await s3.call({
         asked,
-        signal: either,
+        signal,
         send: (options) => s3.client.send(new UploadPartCommand(input), options),
       });
-      done.push({ PartNumber: number, ETag, ChecksumCRC32 });
-      memory.giveBack(held);
-    };
-    let sending = Promise.resolve();
-    try {
-      for (const part of partsOf(sizeBytes, s3.limits.partBytes)) {
-        const held = await memory.take(sending);
-        await reader.fill(held.bytes.subarray(0, part.bytes), either, held.place);
-        if (part.isLast) await reader.end(either);
-        await sending;
-        sending = send(part, held);
-        sending.catch((error) => failed.abort(error));
-      }
-      await sending;
-    } catch (error) {
-      failed.abort(error);
-      // A part that arrives after the upload is given up would stay.
-      await sending.catch(() => undefined);
-      throw error;
+      done.push({ PartNumber, ETag, ChecksumCRC32 });
     }
     return done;
-  }).finally(() => memory.letGo());
+  });
 }
 
 /** Copies an object that is too large for one call. @param source its version, so that all parts are of one */
@@ -226,7 +145,7 @@ async function withLateSignal<T>(
   }
 }
 
-function partBytesOf(sizeBytes: number, partBytesMin: number): number {
+export function partBytesOf(sizeBytes: number, partBytesMin: number): number {
   return Math.max(partBytesMin, Math.ceil(sizeBytes / PARTS_MAX));
 }
 

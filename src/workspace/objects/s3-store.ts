@@ -9,23 +9,20 @@ import {
   ListMultipartUploadsCommand,
   type ListMultipartUploadsCommandOutput,
   ListObjectsV2Command,
-  type ListObjectsV2CommandOutput,
   PutObjectCommand,
 } from "@aws-sdk/client-s3";
 import { BodyReader, NEVER, objectBody } from "./body-reader.ts";
 import {
   type ByteRange,
   checkObjectKey,
-  type ListedObject,
   type ObjectContent,
   type ObjectFacts,
   ObjectNotFoundError,
   type ObjectStore,
   ObjectStoreAwayError,
-  PAGE_OBJECTS_MAX,
 } from "./object-store.ts";
 import { requireETag, S3, type S3Limits, type S3Options, s3Limits, withoutSecrets } from "./s3-connection.ts";
-import { copyInParts, putInParts } from "./s3-parts.ts";
+import { copyInParts, partBytesOf, putInParts } from "./s3-parts.ts";
 
 /**
  * S3's answer as it arrives, of which the client makes sure that it is what was stored (where S3 tells a checksum). It
@@ -85,24 +82,31 @@ class S3Store implements ObjectStore {
     checkObjectKey(key);
     const reader = new BodyReader(body, sizeBytes);
     const asked = `store ${JSON.stringify(key)}`;
-    if (sizeBytes > this.#s3.limits.partBytes) {
-      await putInParts(this.#s3, { key, sizeBytes, asked, sharer }, reader, signal);
-      return;
-    }
     const cut = new AbortController();
     const holding = { asked, sharer, onCut: (error: Error) => cut.abort(error) };
-    const held = await this.#s3.hold(sizeBytes, holding, signal);
+    const either = AbortSignal.any([signal, cut.signal]);
+    const { partBytes } = this.#s3.limits;
+    const isInParts = sizeBytes > partBytes;
+    // For the put from its start to its end, so that nobody who has begun waits for others.
+    const memory = await this.#s3.hold(
+      isInParts ? partBytesOf(sizeBytes, partBytes) : sizeBytes,
+      holding,
+      either,
+    );
     try {
-      const either = AbortSignal.any([signal, cut.signal]);
-      await reader.fill(held.bytes, either, held.place);
+      if (isInParts) {
+        await putInParts(this.#s3, { key, sizeBytes, asked }, { memory, reader, signal: either });
+        return;
+      }
+      await reader.fill(memory.bytes, either, memory.place);
       await reader.end(either);
-      const command = new PutObjectCommand({ ...this.#s3.target(key), Body: held.bytes });
+      const command = new PutObjectCommand({ ...this.#s3.target(key), Body: memory.bytes });
       requireETag(
         await this.#s3.call({ asked, send: (options) => this.#s3.client.send(command, options) }),
         asked,
       );
     } finally {
-      held.letGo();
+      memory.letGo();
     }
   }
 
@@ -172,33 +176,6 @@ class S3Store implements ObjectStore {
     checkObjectKey(key);
     const { sizeBytes, storedAt } = await this.#head(key, `look for ${JSON.stringify(key)}`, signal);
     return { sizeBytes, storedAt };
-  }
-
-  async *list(prefix: string, signal = NEVER): AsyncGenerator<readonly ListedObject[]> {
-    const asked = `list ${JSON.stringify(prefix)}`;
-    let ContinuationToken: string | undefined;
-    do {
-      const from = ContinuationToken === undefined ? {} : { ContinuationToken };
-      const input = {
-        ...this.#s3.bucket,
-        Prefix: prefix,
-        MaxKeys: PAGE_OBJECTS_MAX,
-        ...URL_ENCODED,
-        ...from,
-      };
-      const page: ListObjectsV2CommandOutput = await this.#s3.call({
-        asked,
-        signal,
-        send: (options) => this.#s3.client.send(new ListObjectsV2Command(input), options),
-      });
-      const objects = page.Contents ?? [];
-      if (objects.length > 0) {
-        yield objects.map(({ Key = "", Size = 0, LastModified = new Date(0) }) => {
-          return { key: decoded(Key, page), sizeBytes: Size, storedAt: LastModified };
-        });
-      }
-      ContinuationToken = page.NextContinuationToken;
-    } while (ContinuationToken !== undefined);
   }
 
   async removeLeftovers(before: Date, signal = NEVER): Promise<number> {

@@ -14,20 +14,10 @@ export async function hasSpaces(database: Pool | ClientBase, accountId: string):
   return rowCount === 1;
 }
 
-/** How many objects tell whether a store that has no id yet is the one that documents are in. */
-const SAMPLES_MAX = 10;
-
-/** The id of the object store that documents are in, and, where there is none yet, keys of some that are stored. */
-export type KnownStoreId = { readonly id: string | null; readonly sampleKeys: readonly string[] };
-
-export async function readStoreId(pool: Pool): Promise<KnownStoreId> {
-  const { rows } = await pool.query<KnownStoreId>(
-    `select s.id, array(
-       select storage_key from workspace.documents where s.id is null and has_content limit $1
-     ) as "sampleKeys" from workspace.object_store as s`,
-    [SAMPLES_MAX],
-  );
-  return rows[0]!;
+/** The id of the object store that documents are in; null: nothing has been stored yet. */
+export async function readStoreId(pool: Pool): Promise<string | null> {
+  const { rows } = await pool.query<{ id: string | null }>("select id from workspace.object_store");
+  return rows[0]!.id;
 }
 
 /** Keeps what `findId` resolves with, where there is none yet, by one process at a time. Returns the one there is. */

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { keysIn, putBytes } from "../support/object-bodies.ts";
+import { putBytes } from "../support/object-bodies.ts";
+import { keysIn } from "../support/object-listing.ts";
 import { startObjectProcess } from "../support/object-processes.ts";
 import { type OpenStore, storeKinds } from "../support/object-stores.ts";
 

@@ -1,8 +1,9 @@
 import { fc, test as property } from "@fast-check/vitest";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { keyOf, pathOf } from "../../../src/workspace/objects/file-store.ts";
+import { pathOf } from "../../../src/workspace/objects/file-store.ts";
 import { checkObjectKey, type ObjectStore } from "../../../src/workspace/objects/object-store.ts";
-import { keysIn, putBytes, readBytes } from "../support/object-bodies.ts";
+import { putBytes, readBytes } from "../support/object-bodies.ts";
+import { keyOf, keysIn } from "../support/object-listing.ts";
 import { type OpenStore, storeKinds } from "../support/object-stores.ts";
 
 const refused = [
@@ -71,13 +72,6 @@ describe("a key's path", () => {
     expect(pathOf("spaces/plans-0123456789ab/report-2.pdf")).toBe("spaces/plans-0123456789ab/report-2.pdf=");
     expect(pathOf("A b/..x.")).toBe("%41%20b/%2e%2ex%2e=");
   });
-
-  test.each(["lost+found", ".DS_Store=", "a", "a%2Fb=", "a%62=", "%ff=", "%=", "A="])(
-    "%j is none",
-    (path) => {
-      expect(keyOf(path)).toBeNull();
-    },
-  );
 });
 
 describe.each(storeKinds)("$name", ({ tags, open }) => {

@@ -3,13 +3,13 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
 import { createTestDatabase } from "../../support/database.ts";
 import { startTestApi } from "../../support/sealpost-api.ts";
 import { killRepeatedly, startProcess } from "../../support/sealpost-process.ts";
 import { patience } from "../../support/time-limits.ts";
 import { documentsOf } from "./documents.ts";
 import { endLeases, keysInRows, keysInStore, settle } from "./moving.ts";
+import { openFileStore } from "./object-listing.ts";
 
 const KILLS = 3;
 /** Of making them, at a time. */

@@ -2,12 +2,12 @@
 import { join } from "node:path";
 import type { Pool } from "pg";
 import { advanceMove, type Moving, removeLoose } from "../../../src/workspace/moving/mover.ts";
-import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import { claimMove } from "../../../src/workspace/store/moves.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { startTestApi, type TestApi, type TestWorld } from "../../support/sealpost-api.ts";
 import { documentsOf } from "./documents.ts";
+import { keysIn, openFileStore } from "./object-listing.ts";
 
 const NEVER = new AbortController().signal;
 const LEASE_MS = 30_000;
@@ -75,9 +75,7 @@ export async function settle(pool: Pool, objects: ObjectStore): Promise<void> {
 }
 
 export async function keysInStore(objects: ObjectStore): Promise<string[]> {
-  const keys: string[] = [];
-  for await (const page of objects.list("spaces/")) keys.push(...page.map(({ key }) => key));
-  return keys.sort();
+  return await keysIn(objects, "spaces/");
 }
 
 /** Of documents with content. */

@@ -1,7 +1,7 @@
 // Bodies of objects: bytes that are nowhere the same, in whatever chunks, and what is wrong with some.
 import { createHash, randomBytes } from "node:crypto";
 import { buffer } from "node:stream/consumers";
-import type { ListedObject, ObjectStore } from "../../../src/workspace/objects/object-store.ts";
+import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 
 /** Whichever part is missing, doubled or elsewhere changes them. */
 export function uniqueBytes(length: number): Buffer {
@@ -19,17 +19,6 @@ export async function putBytes(store: ObjectStore, key: string, bytes: Uint8Arra
 
 export async function readBytes(store: ObjectStore, key: string): Promise<Buffer> {
   return await buffer((await store.get(key)).body);
-}
-
-export async function pagesOf(store: ObjectStore, prefix = ""): Promise<(readonly ListedObject[])[]> {
-  const pages: (readonly ListedObject[])[] = [];
-  for await (const page of store.list(prefix)) pages.push(page);
-  return pages;
-}
-
-export async function keysIn(store: ObjectStore, prefix = ""): Promise<string[]> {
-  const pages = await pagesOf(store, prefix);
-  return pages.flatMap((page) => page.map(({ key }) => key)).sort();
 }
 
 /** Short, so that a failing comparison does not print megabytes. */

@@ -2,10 +2,9 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openFileStore } from "../../../src/workspace/objects/file-store.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
 import { type S3Options, s3Limits } from "../../../src/workspace/objects/s3-connection.ts";
-import { openS3Store } from "../../../src/workspace/objects/s3-store.ts";
+import { openFileStore, openS3Store } from "./object-listing.ts";
 import { startS3Server } from "./s3-server.ts";
 
 /** How a process of its own opens the same store. */
@@ -78,7 +77,6 @@ export function passedOn(store: ObjectStore): ObjectStore {
     copy: (...args) => store.copy(...args),
     remove: (...args) => store.remove(...args),
     stat: (...args) => store.stat(...args),
-    list: (...args) => store.list(...args),
     removeLeftovers: (...args) => store.removeLeftovers(...args),
     check: (...args) => store.check(...args),
     close: () => store.close(),

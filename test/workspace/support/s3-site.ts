@@ -3,9 +3,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
-import { openS3Store } from "../../../src/workspace/objects/s3-store.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { startTestApi, type TestApi } from "../../support/sealpost-api.ts";
+import { openS3Store } from "./object-listing.ts";
 import { startS3Server } from "./s3-server.ts";
 
 export type S3Site = {
