@@ -92,22 +92,31 @@ class TextTooHeavyError extends Error {
   override readonly name = "TextTooHeavyError";
 }
 
-/** In a thread of its own, which ends with it: some texts would keep requests waiting for minutes. */
+/** Threads without a text: to start one takes longer than most texts. */
+const idle: Worker[] = [];
+
+/** In a thread of its own: some texts would keep requests waiting for minutes. */
 async function renderInThread(markdown: string, withinMs: number): Promise<string> {
+  const thread = idle.pop() ?? (await startThread());
+  try {
+    thread.postMessage(markdown);
+    const [html] = await once(thread, "message", { signal: AbortSignal.timeout(withinMs) });
+    idle.push(thread);
+    return html;
+  } catch (cause) {
+    await thread.terminate();
+    throw new TextTooHeavyError("a text could not be rendered", { cause });
+  }
+}
+
+async function startThread(): Promise<Worker> {
   const thread = new Worker(new URL("./render-thread.ts", import.meta.url), {
     resourceLimits: { maxOldGenerationSizeMb: THREAD_MIB_MAX },
     env: {},
   });
   thread.unref();
-  try {
-    // To load takes a while, which is no text's fault.
-    await once(thread, "message");
-    thread.postMessage(markdown);
-    const [html] = await once(thread, "message", { signal: AbortSignal.timeout(withinMs) }).catch((cause) => {
-      throw new TextTooHeavyError("a text could not be rendered", { cause });
-    });
-    return html;
-  } finally {
-    await thread.terminate();
-  }
+  // Told to whoever waits for it.
+  thread.on("error", () => undefined);
+  await once(thread, "message");
+  return thread;
 }
