@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { writeSettings } from "../../src/publish/publications-sql.ts";
 import { NodeFailedError } from "../../src/workspace/nodes/node-step.ts";
-import { removeMember } from "../../src/workspace/store/members.ts";
+import { removeMember } from "../../src/workspace/store/spaces.ts";
 import { type Json, startTestApi, type TestAccount } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
 import { newUser, setRole } from "./membership-world.ts";

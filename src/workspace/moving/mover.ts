@@ -2,7 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { abortableDelay } from "../../base/model/backoff.ts";
 import { DAY_MS } from "../../base/model/time.ts";
-import { isInPlace, newObjectKey } from "../model/names.ts";
+import { isInPlace, newObjectKey } from "../model/documents.ts";
 import { STORE_ID_KEY } from "../objects/known-store.ts";
 import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
 import { claimLoose, forgetLoose, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";

@@ -1,8 +1,11 @@
 import { randomUUID } from "node:crypto";
+import { join } from "node:path";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
+import type { Config } from "../../base/config/config.ts";
 import { isUuid } from "../../base/model/formats.ts";
 import { NEVER, unlessAborted } from "./body-reader.ts";
+import { openFileStore } from "./file-store.ts";
 import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "./object-store.ts";
 
 /**
@@ -174,4 +177,19 @@ function otherStore(found: string): ObjectStoreAwayError {
     "Is a disk not mounted, or has this process another STATE_DIR or OBJECT_STORE_URL than the others? " +
     "To move documents to another store, see docs/objects.md";
   return new ObjectStoreAwayError("be used", new Error(`it is another one: ${found}. ${todo}`));
+}
+
+type StoreConfig = Pick<Config, "stateDir" | "objectStoreUrl" | "awsAccessKeyId" | "awsSecretAccessKey">;
+
+/** The store that the configuration names: S3, or files below the state folder. */
+export async function openObjectStore(config: StoreConfig): Promise<ObjectStore> {
+  const { stateDir, objectStoreUrl, awsAccessKeyId, awsSecretAccessKey } = config;
+  if (objectStoreUrl === null) return await openFileStore(join(stateDir, "objects"));
+  // The client takes half a second and 40 MB to load: only who has S3 pays for it.
+  const { openS3Store } = await import("./s3-store.ts");
+  return openS3Store({
+    ...objectStoreUrl,
+    accessKeyId: awsAccessKeyId ?? "",
+    secretAccessKey: awsSecretAccessKey ?? "",
+  });
 }

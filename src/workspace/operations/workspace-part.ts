@@ -1,7 +1,7 @@
 import type { ApiPart } from "../../api/operations.ts";
 import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
-import { findSpaceIds } from "../store/members.ts";
 import { findRunOrigin } from "../store/run-events.ts";
+import { findSpaceIds } from "../store/spaces.ts";
 import { readWorkspaceStorage } from "../store/storage.ts";
 import { createRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
@@ -13,16 +13,13 @@ import {
   visit,
 } from "../visiting/visits.ts";
 import { contentOperations } from "./document-content.ts";
-import { documentOperations } from "./documents.ts";
-import { folderOperations } from "./folders.ts";
-import { memberOperations } from "./members.ts";
+import { documentOperations, folderOperations } from "./documents.ts";
 import { pageLinkOperations } from "./page-links.ts";
 import { pageOperations } from "./pages.ts";
 import { workspaceProblems } from "./problems.ts";
 import { runOperations, runReadOperations } from "./runs.ts";
-import { spaceOperations } from "./spaces.ts";
-import { workflowDraftOperations } from "./workflow-drafts.ts";
-import { workflowOperations } from "./workflows.ts";
+import { memberOperations, spaceOperations } from "./spaces.ts";
+import { workflowDraftOperations, workflowOperations } from "./workflows.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
 export type WorkspacePartOptions = WorkspaceDependencies & {

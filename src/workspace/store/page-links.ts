@@ -3,9 +3,9 @@ import type { CappedPage } from "../../base/model/list-page.ts";
 import type { LINK_CONSTANTS, LinkLimits, PageLink } from "../model/pages.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { isBelow, readListPage, timeText } from "./lists.ts";
-import { joinMember, personJson } from "./members.ts";
 import { IS_PAGE_SEEN, type RenderedText } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { joinMember, personJson } from "./spaces.ts";
 
 /** A link as its visitors meet it. */
 export type OpenedLink = LinkLimits & {

@@ -3,8 +3,8 @@ import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
 import type { Page, PageVersion, PageVersionWithText, PageWithText } from "../model/pages.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { isBelow, readListPage, timeText } from "./lists.ts";
-import { IS_MEMBER, joinMember, personJson } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { IS_MEMBER, joinMember, personJson } from "./spaces.ts";
 
 const VERSION = `v.id, v.page_id, v.number, v.title, v.revision, ${personJson("u")} as published_by,
   ${timeText("v.published_at")} as published_at`;

@@ -8,10 +8,10 @@ import type { SpaceRole } from "../model/roles.ts";
 import type { RUN_CONSTANTS, WorkflowRun } from "../model/runs.ts";
 import { isUnfinished, type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/workflows.ts";
 import { timeText } from "./lists.ts";
-import { joinMember, userJson } from "./members.ts";
 import { cancelNodeRuns, insertNodeRuns } from "./node-runs.ts";
 import { insertRunEvents } from "./run-events.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { joinMember, userJson } from "./spaces.ts";
 
 /** A run that begins at its trigger. Returns its id. */
 export async function createRun(

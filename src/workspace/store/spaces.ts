@@ -1,10 +1,10 @@
 import type { ClientBase, Pool } from "pg";
 import { newId } from "../../base/database/partitions.ts";
-import type { CappedPage } from "../../base/model/list-page.ts";
-import { storagePrefix } from "../model/names.ts";
+import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
+import { storagePrefix } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import type { Space } from "../model/spaces.ts";
-import { isBelow, readListPage, timeText } from "./lists.ts";
+import type { Member, Space } from "../model/spaces.ts";
+import { isAbove, isBelow, readListPage, timeText } from "./lists.ts";
 
 /** A space as one of its members sees it; what the role allows is not in the row. */
 export type StoredSpace = Omit<Space, `can_${string}` | "skill_count">;
@@ -122,5 +122,146 @@ export async function renameSpace(
   await tx.query(
     "update workspace.spaces set name = $3, storage_prefix = $4 where account_id = $1 and id = $2",
     [accountId, spaceId, name, storagePrefix(name, spaceId)],
+  );
+}
+
+/** A user out of a row of sealpost.users, with these of its columns. */
+function rowJson(alias: string, columns: readonly string[]): string {
+  return `json_build_object(${columns.map((column) => `'${column}', ${alias}.${column}`).join(", ")})`;
+}
+
+/** A `User`, a `Person` and a `NamedUser` out of a row of sealpost.users. */
+export const userJson = (alias: string) => rowJson(alias, ["id", "email", "name", "image_url"]);
+export const personJson = (alias: string) => rowJson(alias, ["id", "name", "email"]);
+export const namedUserJson = (alias: string) => rowJson(alias, ["id", "name"]);
+
+/** With the id that lists go by. */
+export type StoredMember = Member & { readonly userId: string };
+
+const MEMBER = `m.user_id as "userId", ${userJson("u")} as "user", m.role, s.owner_id = m.user_id as is_owner,
+  ${timeText("m.created_at")} as created_at`;
+
+const MEMBERS = `workspace.space_members as m
+  join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
+  join sealpost.users as u on u.account_id = m.account_id and u.id = m.user_id`;
+
+/** The spaces that the user is a member of. */
+export async function findSpaceIds(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+): Promise<readonly string[]> {
+  const { rows } = await database.query<{ ids: string[] }>({
+    name: "find_space_ids",
+    text: `select array(select space_id from workspace.space_members where account_id = $1 and user_id = $2) as ids`,
+    values: [accountId, userId],
+  });
+  return rows[0]!.ids;
+}
+
+/** Where the space's id is found by the name of a path parameter, $3. */
+const SPACE_OF = {
+  space_id: "$3",
+  document_id: "(select space_id from workspace.documents where account_id = $1 and id = $3)",
+  page_id: "(select space_id from workspace.pages where account_id = $1 and id = $3)",
+  link_id: `(select p.space_id from workspace.page_links as l
+    join workspace.pages as p on p.account_id = $1 and p.id = l.page_id where l.account_id = $1 and l.id = $3)`,
+  workflow_id: "(select space_id from workspace.workflows where account_id = $1 and id = $3)",
+  run_id: "(select space_id from workspace.runs where account_id = $1 and id = $3)",
+} as const;
+
+export type NameInSpace = keyof typeof SPACE_OF;
+export const NAMES_IN_SPACE = Object.keys(SPACE_OF) as readonly NameInSpace[];
+
+/** Whether the user is a member of the space that this is, or is in. */
+export async function isMemberOf(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  name: NameInSpace,
+  id: string,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `select from workspace.space_members
+     where account_id = $1 and user_id = $2 and space_id = ${SPACE_OF[name]}::uuid`,
+    [accountId, userId, id],
+  );
+  return rowCount === 1;
+}
+
+/** Whether the user $2 of the account $1 is a member of the space $3. */
+export const IS_MEMBER =
+  "exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3)";
+
+/** Joins, as m, what the user $2 is in the space of this row; nothing, if no member. */
+export function joinMember(row: string): string {
+  return `join workspace.space_members as m
+    on m.account_id = ${row}.account_id and m.space_id = ${row}.space_id and m.user_id = $2`;
+}
+
+/** Null: no member. */
+export async function findMember(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+): Promise<StoredMember | null> {
+  const { rows } = await database.query<StoredMember>(
+    `select ${MEMBER} from ${MEMBERS} where m.account_id = $1 and m.user_id = $2 and m.space_id = $3`,
+    [accountId, userId, spaceId],
+  );
+  return rows[0] ?? null;
+}
+
+/**
+ * The members of a space by their ids, the oldest users first. Null: there is no such space, or whoever asks is not a
+ * member. @param aboveId null: from the first
+ */
+export async function listMembers(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+  aboveId: string | null,
+  limit: number,
+): Promise<ListPage<StoredMember> | null> {
+  return await readListPage<StoredMember>(database, {
+    name: "list_space_members",
+    isSeen: IS_MEMBER,
+    total: {
+      exactly:
+        "select count(*)::integer from workspace.space_members where account_id = $1 and space_id = $3",
+    },
+    rows: `
+      select ${MEMBER} from ${MEMBERS}
+      where m.account_id = $1 and m.space_id = $3 and ${isAbove("m.user_id", "$4")}`,
+    order: ["userId", "asc"],
+    values: [accountId, userId, spaceId, aboveId],
+    limit,
+  });
+}
+
+/** Makes the user a member, or changes its role. The space is locked, and the user not its owner; see lockSpace. */
+export async function setMember(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+  role: SpaceRole,
+): Promise<"set" | "unknown_user"> {
+  // Selecting from users, so that an unknown one is no row and not an error.
+  const { rowCount } = await tx.query(
+    `insert into workspace.space_members (account_id, user_id, space_id, role)
+     select account_id, id, $3, $4 from sealpost.users where account_id = $1 and id = $2
+     on conflict (account_id, user_id, space_id) do update set role = excluded.role`,
+    [accountId, userId, spaceId, role],
+  );
+  return rowCount === 1 ? "set" : "unknown_user";
+}
+
+/** The same, of removing one that is a member. */
+export async function removeMember(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  spaceId: string,
+): Promise<void> {
+  await tx.query(
+    "delete from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
+    [accountId, userId, spaceId],
   );
 }

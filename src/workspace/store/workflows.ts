@@ -5,8 +5,8 @@ import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { ListedWorkflow, WORKFLOW_CONSTANTS } from "../model/workflows.ts";
 import { isBelow, readListPage, timeText } from "./lists.ts";
-import { IS_MEMBER, joinMember, userJson } from "./members.ts";
 import type { SpaceUser } from "./spaces.ts";
+import { IS_MEMBER, joinMember, userJson } from "./spaces.ts";
 
 /** A workflow as a member of its space sees it, without what it does. */
 export type StoredWorkflow = Omit<
