@@ -18,23 +18,6 @@ export function targetsOf({ edges }: Graph, nodeId: string): readonly string[] {
   return edges.filter(({ from }) => from === nodeId).map(({ to }) => to);
 }
 
-/** Each node after all that have an edge into it; beyond that, near to their own order. The graph has no circle. */
-export function orderNodes<Node extends { readonly id: string }>(graph: Graph<Node>): readonly Node[] {
-  const nodes = new Map(graph.nodes.map((node) => [node.id, node]));
-  const waitsFor = new Map(graph.nodes.map(({ id }) => [id, sourcesOf(graph, id).length]));
-  const ordered = graph.nodes.filter(({ id }) => waitsFor.get(id) === 0);
-  // It grows meanwhile.
-  for (const { id } of ordered) {
-    for (const target of targetsOf(graph, id)) {
-      const left = waitsFor.get(target)! - 1;
-      waitsFor.set(target, left);
-      if (left === 0) ordered.push(nodes.get(target)!);
-    }
-  }
-  if (ordered.length < graph.nodes.length) throw new Error("A definition with a circle has no order.");
-  return ordered;
-}
-
 /** The nodes to which edges lead from this one, itself included. */
 function reachableFrom(graph: Graph, nodeId: string): ReadonlySet<string> {
   const reached = new Set([nodeId]);

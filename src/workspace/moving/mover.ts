@@ -211,63 +211,50 @@ export type MoverOptions = {
 export class Mover {
   readonly #options: MoverOptions;
   readonly #stopping = new AbortController();
-  #loop: Promise<unknown> = Promise.resolve();
-  #removedAt = Number.NEGATIVE_INFINITY;
-  #cleanedAt = Number.NEGATIVE_INFINITY;
+  #loops: Promise<unknown> = Promise.resolve();
 
   constructor(options: MoverOptions) {
     this.#options = options;
   }
 
   start(): void {
-    this.#loop = Promise.all([this.#move(), this.#tidy()]);
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loop;
-  }
-
-  async #move(): Promise<void> {
+    const { pool, objects, keptMs, now, onMoved, onRemoved, onLost, onError } = this.#options;
+    const { lookEveryMs = LOOK_EVERY_MS } = this.#options;
     const { signal } = this.#stopping;
-    const { pool, objects, keptMs, onMoved, onLost, onError, lookEveryMs = LOOK_EVERY_MS } = this.#options;
     const onUncopied = (error: Error) => onError("move", error);
-    while (!signal.aborted) {
-      const hasMore = await this.#try("move", async () => {
+    this.#loops = Promise.all([
+      this.#repeat("move", lookEveryMs, async () => {
         const move = await claimMove(pool, STEP_LEASE_MS);
         if (move === null) return false;
         onMoved(await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move));
         return true;
-      });
-      if (!hasMore) await abortableDelay(lookEveryMs, signal);
-    }
+      }),
+      this.#repeat("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => {
+        const { count, isFull } = await removeLoose({ pool, objects }, signal);
+        onRemoved(count);
+        return isFull;
+      }),
+      this.#repeat("clean", CLEAN_EVERY_MS, async () => {
+        await objects.removeLeftovers(new Date(now() - UNFINISHED_KEPT_MS), signal);
+        return false;
+      }),
+    ]);
   }
 
-  async #tidy(): Promise<void> {
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#loops;
+  }
+
+  /** @param does resolves with whether there is more to do at once; what it throws is told, and tried again */
+  async #repeat(work: MoverWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
     const { signal } = this.#stopping;
-    const { pool, objects, now, onRemoved, lookEveryMs = LOOK_EVERY_MS } = this.#options;
     while (!signal.aborted) {
-      if (performance.now() - this.#removedAt >= Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs)) {
-        const removed = await this.#try("remove", () => removeLoose({ pool, objects }, signal));
-        onRemoved(removed?.count ?? 0);
-        if (removed?.isFull) continue;
-        this.#removedAt = performance.now();
-      }
-      if (performance.now() - this.#cleanedAt >= CLEAN_EVERY_MS) {
-        this.#cleanedAt = performance.now();
-        const before = new Date(now() - UNFINISHED_KEPT_MS);
-        await this.#try("clean", () => objects.removeLeftovers(before, signal));
-      }
-      await abortableDelay(lookEveryMs, signal);
-    }
-  }
-
-  async #try<T>(work: MoverWork, does: () => Promise<T>): Promise<T | undefined> {
-    try {
-      return await does();
-    } catch (error) {
-      if (!this.#stopping.signal.aborted) this.#options.onError(work, error);
-      return undefined;
+      const hasMore = await does().catch((error: unknown) => {
+        if (!signal.aborted) this.#options.onError(work, error);
+        return false;
+      });
+      if (!hasMore) await abortableDelay(everyMs, signal);
     }
   }
 }

@@ -1,4 +1,11 @@
-import { S3Client, S3ServiceException } from "@aws-sdk/client-s3";
+import {
+  type $Command,
+  S3Client,
+  type S3ClientResolvedConfig,
+  S3ServiceException,
+  type ServiceInputTypes,
+  type ServiceOutputTypes,
+} from "@aws-sdk/client-s3";
 import { AccountPlaces, type AskedPlaces, type Place } from "../../base/model/account-places.ts";
 import { NEVER, unlessAborted } from "./body-reader.ts";
 import {
@@ -49,38 +56,20 @@ export const s3Limits = {
   copyPartsAtOnce: 4,
 } as const satisfies Record<string, number>;
 
-export type S3Call<T> = {
+export type S3Call = {
   /** Completes the sentence "The object store could not …". */
   readonly asked: string;
   /** Whose absence, or end, a refusal is about. */
   readonly key?: string;
   /** Where the range begins that is asked for. */
-  readonly start?: number;
-  readonly deadlineMs: number;
+  readonly start?: number | undefined;
+  /** Absent: as long as any call. */
+  readonly deadlineMs?: number;
+  /** From its first byte to the head of its answer; absent: as long as any request. */
+  readonly answerMs?: number;
   /** Absent: a call that decides whether a put is stored, and is not given up half-way. */
   readonly signal?: AbortSignal;
-  readonly send: (options: { readonly abortSignal: AbortSignal }) => Promise<T>;
 };
-
-/** Sends one request, with the retries that the client makes. @throws what the port knows, and nothing else */
-async function callS3<T>(call: S3Call<T>): Promise<T> {
-  const { signal = NEVER, deadlineMs } = call;
-  signal.throwIfAborted();
-  const ended = new AbortController();
-  const stop = () => ended.abort(signal.reason);
-  const timer = setTimeout(() => ended.abort(new Error(`no answer within ${deadlineMs} ms`)), deadlineMs);
-  signal.addEventListener("abort", stop, { once: true });
-  try {
-    // The client does not look at the signal while it pauses before a retry.
-    return await unlessAborted(() => call.send({ abortSignal: ended.signal }), ended.signal);
-  } catch (error) {
-    signal.throwIfAborted();
-    throw storeErrorOf(ended.signal.aborted ? ended.signal.reason : error, call);
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", stop);
-  }
-}
 
 /** A proxy's page may say 200, too; S3 names what it has stored, copied, or reads. */
 export function requireETag(answer: { readonly ETag?: string | undefined } | undefined, asked: string): void {
@@ -89,7 +78,7 @@ export function requireETag(answer: { readonly ETag?: string | undefined } | und
 
 const NOT_THERE = new Set(["NoSuchKey", "NotFound", "NoSuchUpload"]);
 
-function storeErrorOf(error: unknown, { asked, key, start }: S3Call<unknown>): Error {
+function storeErrorOf(error: unknown, { asked, key, start }: S3Call): Error {
   const cause = withoutSecrets(error);
   if (key !== undefined && error instanceof S3ServiceException) {
     if (NOT_THERE.has(error.name)) return new ObjectNotFoundError(key, { cause });
@@ -178,8 +167,23 @@ export class S3 {
     return { Bucket: this.#bucket };
   }
 
-  async call<T>(call: Omit<S3Call<T>, "deadlineMs"> & { readonly deadlineMs?: number }): Promise<T> {
-    return await callS3({ deadlineMs: this.limits.callMs, ...call });
+  /** Sends one request, with the retries that the client makes. @throws what the port knows, and nothing else */
+  async send<Input extends ServiceInputTypes, Output extends ServiceOutputTypes>(
+    command: $Command<Input, Output, S3ClientResolvedConfig>,
+    call: S3Call,
+  ): Promise<Output> {
+    const { signal = NEVER, deadlineMs = this.limits.callMs, answerMs } = call;
+    signal.throwIfAborted();
+    const late = AbortSignal.timeout(deadlineMs);
+    const abortSignal = AbortSignal.any([signal, late]);
+    const options = { abortSignal, ...(answerMs !== undefined && { requestTimeout: answerMs }) };
+    try {
+      // The client does not look at the signal while it pauses before a retry.
+      return await unlessAborted(() => this.client.send(command, options), abortSignal);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw storeErrorOf(late.aborted ? new Error(`no answer within ${deadlineMs} ms`) : error, call);
+    }
   }
 
   /** Memory for a put, as soon as there is some. @throws ObjectShareError, ObjectStoreAwayError */

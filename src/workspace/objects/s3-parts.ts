@@ -36,11 +36,7 @@ export async function putInParts(
       await reader.fill(Body, signal, memory.place);
       if (isLast) await reader.end(signal);
       const input = { ...s3.target(key), UploadId, PartNumber, Body, ChecksumAlgorithm: "CRC32" } as const;
-      const { ETag, ChecksumCRC32 } = await s3.call({
-        asked,
-        signal,
-        send: (options) => s3.client.send(new UploadPartCommand(input), options),
-      });
+      const { ETag, ChecksumCRC32 } = await s3.send(new UploadPartCommand(input), { asked, signal });
       done.push({ PartNumber, ETag, ChecksumCRC32 });
     }
     return done;
@@ -69,11 +65,7 @@ export async function copyInParts(
           CopySourceIfMatch: source.etag,
           CopySourceRange: `bytes=${start}-${start + bytes - 1}`,
         };
-        const { CopyPartResult } = await s3.call({
-          asked,
-          signal,
-          send: (options) => s3.client.send(new UploadPartCopyCommand(input), options),
-        });
+        const { CopyPartResult } = await s3.send(new UploadPartCopyCommand(input), { asked, signal });
         requireETag(CopyPartResult, asked);
         done.push({ PartNumber: number, ETag: CopyPartResult?.ETag });
       }
@@ -98,7 +90,7 @@ async function withUpload(
   const { cleanupMs } = s3.limits;
   // One that begins although nobody waits for it any more is given up, for which its id must be known.
   const { UploadId } = await withLateSignal(signal, cleanupMs, (late) =>
-    s3.call({ asked, signal: late, send: (options) => s3.client.send(begin, options) }),
+    s3.send(begin, { asked, signal: late }),
   );
   if (UploadId === undefined) throw new TypeError("S3 has begun an upload without an id.");
   const upload = { ...s3.target(key), UploadId };
@@ -108,18 +100,12 @@ async function withUpload(
     signal.throwIfAborted();
     const complete = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts } });
     const { completeMs } = s3.limits;
-    const whole = await s3.call({
-      asked,
-      deadlineMs: completeMs,
-      send: (options) => s3.client.send(complete, { ...options, requestTimeout: completeMs }),
-    });
+    const whole = await s3.send(complete, { asked, deadlineMs: completeMs, answerMs: completeMs });
     requireETag(whole, asked);
   } catch (error) {
     const giveUp = new AbortMultipartUploadCommand(upload);
     // If this fails too, the parts are left over, and removed as such.
-    await s3
-      .call({ asked, deadlineMs: cleanupMs, send: (options) => s3.client.send(giveUp, options) })
-      .catch(() => undefined);
+    await s3.send(giveUp, { asked, deadlineMs: cleanupMs }).catch(() => undefined);
     throw error;
   }
 }

@@ -101,10 +101,7 @@ class S3Store implements ObjectStore {
       await reader.fill(memory.bytes, either, memory.place);
       await reader.end(either);
       const command = new PutObjectCommand({ ...this.#s3.target(key), Body: memory.bytes });
-      requireETag(
-        await this.#s3.call({ asked, send: (options) => this.#s3.client.send(command, options) }),
-        asked,
-      );
+      requireETag(await this.#s3.send(command, { asked }), asked);
     } finally {
       memory.letGo();
     }
@@ -115,12 +112,11 @@ class S3Store implements ObjectStore {
     const asked = `read ${JSON.stringify(key)}`;
     const wanted = range === null ? {} : { Range: `bytes=${range.start}-${range.end}` };
     const command = new GetObjectCommand({ ...this.#s3.target(key), ...wanted });
-    const answer = await this.#s3.call({
+    const answer = await this.#s3.send(command, {
       asked,
       key,
       ...(range === null ? {} : { start: range.start }),
       signal,
-      send: (options) => this.#s3.client.send(command, options),
     });
     const bodyBytes = answer.ContentLength ?? 0;
     const body = s3Body(answer.Body as Readable, bodyBytes, this.#s3.limits.stallMs, asked);
@@ -147,12 +143,7 @@ class S3Store implements ObjectStore {
       await copyInParts(this.#s3, { path, etag, sizeBytes }, { key: to, asked }, signal);
     } else {
       const command = new CopyObjectCommand({ ...this.#s3.target(to), CopySource: path });
-      const { CopyObjectResult } = await this.#s3.call({
-        asked,
-        key: from,
-        signal,
-        send: (options) => this.#s3.client.send(command, options),
-      });
+      const { CopyObjectResult } = await this.#s3.send(command, { asked, key: from, signal });
       requireETag(CopyObjectResult, asked);
     }
     // Whoever copies removes the first: what is said to be made is looked at.
@@ -169,7 +160,7 @@ class S3Store implements ObjectStore {
     checkObjectKey(key);
     const command = new DeleteObjectCommand(this.#s3.target(key));
     const asked = `remove ${JSON.stringify(key)}`;
-    await this.#s3.call({ asked, signal, send: (options) => this.#s3.client.send(command, options) });
+    await this.#s3.send(command, { asked, signal });
   }
 
   async stat(key: string, signal = NEVER): Promise<ObjectFacts> {
@@ -185,22 +176,16 @@ class S3Store implements ObjectStore {
     let markers: { readonly KeyMarker?: string; readonly UploadIdMarker?: string } | null = {};
     while (markers !== null) {
       const input = { ...this.#s3.bucket, ...URL_ENCODED, ...markers };
-      const page: ListMultipartUploadsCommandOutput = await this.#s3.call({
-        asked,
-        signal,
-        send: (options) => this.#s3.client.send(new ListMultipartUploadsCommand(input), options),
-      });
+      const page: ListMultipartUploadsCommandOutput = await this.#s3.send(
+        new ListMultipartUploadsCommand(input),
+        { asked, signal },
+      );
       for (const { Key = "", UploadId, Initiated } of page.Uploads ?? []) {
         if (Initiated === undefined || Initiated >= before) continue;
         const key = decoded(Key, page);
         const command = new AbortMultipartUploadCommand({ ...this.#s3.target(key), UploadId });
         try {
-          await this.#s3.call({
-            asked,
-            key,
-            signal,
-            send: (options) => this.#s3.client.send(command, options),
-          });
+          await this.#s3.send(command, { asked, key, signal });
           count += 1;
         } catch (error) {
           signal.throwIfAborted();
@@ -218,7 +203,7 @@ class S3Store implements ObjectStore {
     // Of what S3 can be asked about a bucket, this says why not.
     const command = new ListObjectsV2Command({ ...this.#s3.bucket, MaxKeys: 1 });
     const asked = `list the bucket ${JSON.stringify(this.#s3.bucket.Bucket)}`;
-    await this.#s3.call({ asked, signal, send: (options) => this.#s3.client.send(command, options) });
+    await this.#s3.send(command, { asked, signal });
   }
 
   async close(): Promise<void> {
@@ -228,12 +213,7 @@ class S3Store implements ObjectStore {
   async #head(key: string, asked: string, signal: AbortSignal): Promise<Head> {
     try {
       const command = new HeadObjectCommand(this.#s3.target(key));
-      const head = await this.#s3.call({
-        asked,
-        key,
-        signal,
-        send: (options) => this.#s3.client.send(command, options),
-      });
+      const head = await this.#s3.send(command, { asked, key, signal });
       requireETag(head, asked);
       const { ContentLength = 0, LastModified = new Date(0), ETag } = head;
       return { sizeBytes: ContentLength, storedAt: LastModified, etag: ETag };
@@ -241,7 +221,7 @@ class S3Store implements ObjectStore {
       // An answer to HEAD does not say whether the key is missing or the whole bucket.
       if (error instanceof ObjectNotFoundError) {
         const command = new HeadBucketCommand(this.#s3.bucket);
-        await this.#s3.call({ asked, signal, send: (options) => this.#s3.client.send(command, options) });
+        await this.#s3.send(command, { asked, signal });
       }
       throw error;
     }

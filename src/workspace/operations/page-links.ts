@@ -15,7 +15,7 @@ import {
   pinLink,
   type StoredLink,
 } from "../store/page-links.ts";
-import { findPage, hasVersion } from "../store/pages.ts";
+import { findPage, findVersion } from "../store/pages.ts";
 import type { SpaceUser } from "../store/spaces.ts";
 import { digestToken, LINK_PATH, newToken, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
 import {
@@ -261,7 +261,7 @@ export function pageLinkOperations({
         const { id: linkId, page_id: pageId, status, isExpired } = link;
         if (status === "REVOKED") throw request.problem("page_link_revoked");
         if (isExpired) throw request.problem("page_link_expired");
-        if (!(await hasVersion(tx, user.accountId, pageId, versionId))) {
+        if ((await findVersion(tx, user, pageId, versionId)) === null) {
           throw request.problem("page_version_mismatch");
         }
         await pinLink(tx, user.accountId, linkId, versionId);

@@ -20,16 +20,8 @@ import {
 import type { NodeErrorCode } from "../model/workflows.ts";
 import { ITEM_BYTES_PER_READ, listNodeRuns, readItems, type StoredNodeRun } from "../store/node-runs.ts";
 import { readRunEvents } from "../store/run-events.ts";
-import {
-  cancelRun,
-  createRun,
-  type FoundRun,
-  findRun,
-  findRunnable,
-  hasRoomForRun,
-  isRunSeen,
-} from "../store/runs.ts";
-import type { SpaceUser } from "../store/spaces.ts";
+import { cancelRun, createRun, type FoundRun, findRun, findRunnable, hasRoomForRun } from "../store/runs.ts";
+import { isMemberOf, type SpaceUser } from "../store/spaces.ts";
 import {
   get,
   read,
@@ -160,7 +152,7 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
         const { after, limit } = request.query;
         const { run_id: runId } = request.params;
         const user = userOf(request);
-        if (!(await isRunSeen(pool, user, runId))) throw request.problem("not_found");
+        if (!(await isMemberOf(pool, user, "run_id", runId))) throw request.problem("not_found");
         const items = await readRunEvents(pool, user.accountId, runId, after, limit);
         return { body: { items: [...items], events_cursor: items.at(-1)?.sequence ?? after } };
       },

@@ -94,7 +94,12 @@ export class Runner {
   }
 
   start(): void {
-    this.#loops = Promise.all([this.#run(), this.#readFeeds(), this.#clean()]);
+    const { pool, retentionMs, readFeedsEveryMs = READ_FEEDS_EVERY_MS } = this.#options;
+    this.#loops = Promise.all([
+      this.#run(),
+      this.#repeat("look", readFeedsEveryMs, () => this.#readFeeds()),
+      this.#repeat("clean", CLEAN_EVERY_MS, () => removeEndedRuns(pool, retentionMs)),
+    ]);
   }
 
   /**
@@ -179,28 +184,22 @@ export class Runner {
     );
   }
 
-  async #readFeeds(): Promise<void> {
-    const { signal } = this.#stopping;
-    const { pool, readFeedsEveryMs = READ_FEEDS_EVERY_MS } = this.#options;
-    while (!signal.aborted) {
-      const readers = (await this.#try("look", () => findReaders(pool))) ?? [];
-      let isMore = false;
-      for (const accountId of readers) {
-        if (signal.aborted) return;
-        // Each by itself: an error with one account's feed delays no other's.
-        if (await this.#try("look", () => wakeAwaiting(pool, accountId))) isMore = true;
-      }
-      if (!isMore) await abortableDelay(readFeedsEveryMs, signal);
+  /** Returns whether there may be more to read. */
+  async #readFeeds(): Promise<boolean> {
+    const { pool } = this.#options;
+    let isMore = false;
+    for (const accountId of await findReaders(pool)) {
+      if (this.#stopping.signal.aborted) break;
+      // Each by itself: an error with one account's feed delays no other's.
+      if (await this.#try("look", () => wakeAwaiting(pool, accountId))) isMore = true;
     }
+    return isMore;
   }
 
-  async #clean(): Promise<void> {
+  /** @param does resolves with whether there is more to do at once */
+  async #repeat(work: RunnerWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
     const { signal } = this.#stopping;
-    const { pool, retentionMs } = this.#options;
-    while (!signal.aborted) {
-      while ((await this.#try("clean", () => removeEndedRuns(pool, retentionMs))) && !signal.aborted);
-      await abortableDelay(CLEAN_EVERY_MS, signal);
-    }
+    while (!signal.aborted) if (!(await this.#try(work, does))) await abortableDelay(everyMs, signal);
   }
 
   async #try<T>(work: RunnerWork, does: () => Promise<T>): Promise<T | undefined> {

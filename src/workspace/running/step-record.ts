@@ -34,7 +34,13 @@ import {
   setRunEnd,
   setRunStatus,
 } from "../store/runs.ts";
-import { type ClaimedStep, changeNodeRun, type StepFacts, startNodeRun } from "../store/steps.ts";
+import {
+  type ClaimedStep,
+  changeNodeRun,
+  type NodeChange,
+  type StepFacts,
+  startNodeRun,
+} from "../store/steps.ts";
 
 /** What became of a step. `lost`: it was somebody else's by then, or its run had ended. */
 export type StepEnd = "recorded" | "lost" | "given_back" | "run_succeeded" | "run_failed";
@@ -100,8 +106,6 @@ export type RunEnding = {
   readonly nodeRuns: readonly StoredNodeRun[];
   /** Null: it has succeeded. */
   readonly error: RunError | null;
-  /** Whether whatever goes wrong ends the run all the same. */
-  readonly isLastTry: boolean;
 };
 
 /**
@@ -112,7 +116,7 @@ async function endRun(tx: ClientBase, ending: RunEnding): Promise<StepEnd> {
   const { step, facts } = ending;
   const { accountId, runId } = step;
   const url = await urlOf(tx, ending);
-  const published = await publish(tx, ending, await analysisOf(tx, ending), url);
+  const published = await publish(await analysisOf(tx, ending), url);
   if (typeof published === "string") return await end(tx, ending, ending.error, published);
   const error = ending.error ?? {
     code: "publish_refused",
@@ -122,20 +126,16 @@ async function endRun(tx: ClientBase, ending: RunEnding): Promise<StepEnd> {
   // What cannot go to the run's own URL is for the account's endpoint.
   const leastUrl = published.code === "target_refused" ? null : url;
   const least = { id: runId, status: "failed", workflow_id: facts.workflowId, error_code: error.code };
-  const told = await publish(tx, ending, least, leastUrl);
-  const refusals = [published, ...(typeof told === "string" ? [] : [told])];
+  const second = await publish(least, leastUrl);
+  const refusals = [published, ...(typeof second === "string" ? [] : [second])];
   const details = { ...error.details, publication: refusals };
-  return await end(tx, ending, { ...error, details }, typeof told === "string" ? told : null);
+  return await end(tx, ending, { ...error, details }, typeof second === "string" ? second : null);
 
-  function publish(
-    client: ClientBase,
-    { isLastTry }: RunEnding,
-    analysis: object,
-    webhookUrl: string | null,
-  ): Promise<string | PublicationRefusal> {
+  function publish(analysis: object, webhookUrl: string | null): Promise<string | PublicationRefusal> {
     const { traceparent } = facts;
     const publication = { accountId, analysis: JSON.stringify(analysis), webhookUrl, traceparent };
-    return publishInside(client, publication, isLastTry);
+    // In the last try whatever goes wrong ends the run all the same.
+    return publishInside(tx, publication, step.attempt >= STEP_ATTEMPTS_MAX);
   }
 }
 
@@ -201,8 +201,8 @@ export async function recordResult(
   const errorItems = items.filter(isError).length;
   const texts = items.map((item) => JSON.stringify(item));
   const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-  const change = { items: items.length, errorItems, attempt: 1, errorCode: null, errorMessage: null };
-  const handedOn = await changeNodeRun(tx, step, { ...change, ...changeOf(result, facts) });
+  const change = { items: items.length, errorItems, ...changeOf(result, facts) };
+  const handedOn = await changeNodeRun(tx, step, change);
   if (run === null || handedOn === null) return "lost";
   const isSource = SOURCE_KINDS.includes(facts.definition.nodes.find(({ id }) => id === nodeId)!.kind);
   const handed = { count: items.length, bytes, broughtBytes: isSource ? bytes : 0 };
@@ -231,17 +231,19 @@ function waitDetails({ until, analysisId }: NodeStepResult & { kind: "waiting" }
   return { until: until.toISOString(), ...(analysisId !== null && { analysis_id: analysisId }) };
 }
 
-function changeOf(result: NodeStepResult, { position }: StepFacts) {
-  const none = { awaitedAnalysisId: null };
+function changeOf(result: NodeStepResult, { position }: StepFacts): NodeChange {
   switch (result.kind) {
     case "progressed":
-      return { ...none, status: "ACTIVE", position: result.position, next: { inMs: 0 } } as const;
-    case "waiting": {
-      const { until, analysisId: awaitedAnalysisId } = result;
-      return { status: "WAITING", position, next: { at: until }, awaitedAnalysisId } as const;
-    }
+      return { status: "ACTIVE", position: result.position, next: { inMs: 0 } };
+    case "waiting":
+      return {
+        status: "WAITING",
+        position,
+        next: { at: result.until },
+        awaitedAnalysisId: result.analysisId,
+      };
     case "succeeded":
-      return { ...none, status: "SUCCEEDED", position, next: null } as const;
+      return { status: "SUCCEEDED", position, next: null };
     default:
       throw new Error(`A result of unknown kind: ${JSON.stringify(result satisfies never)}`);
   }
@@ -270,8 +272,7 @@ async function goOn(tx: ClientBase, step: ClaimedStep, facts: StepFacts): Promis
     nodeRuns.filter(({ status }) => status === "SUCCEEDED").map((nodeRun) => [nodeRun.node_id, nodeRun]),
   );
   if (ended.size === definition.nodes.length) {
-    const isLastTry = step.attempt >= STEP_ATTEMPTS_MAX;
-    return await endRun(tx, { step, facts, nodeRuns, error: null, isLastTry });
+    return await endRun(tx, { step, facts, nodeRuns, error: null });
   }
   const next = targetsOf(definition, nodeId).flatMap((target) => {
     const sources = sourcesOf(definition, target).map((source) => ended.get(source));
@@ -306,9 +307,8 @@ export async function recordRetry(
   const { accountId, runId, attempt } = step;
   const { nodeId, position } = facts;
   await lockRun(tx, accountId, runId);
-  const change = { items: 0, errorItems: 0, errorCode: null, errorMessage: null, awaitedAnalysisId: null };
-  const retried = { status: null, position, attempt: attempt + 1, next: { inMs: delayMs } } as const;
-  if (!(await changeNodeRun(tx, step, { ...change, ...retried }))) return "lost";
+  const retried = { status: null, position, attempt: attempt + 1, next: { inMs: delayMs } };
+  if (!(await changeNodeRun(tx, step, retried))) return "lost";
   await insertRunEvents(tx, accountId, runId, [
     { kind: "node.retried", nodeId, details: { attempt: attempt + 1 } },
   ]);
@@ -320,15 +320,15 @@ export async function recordFailure(
   tx: ClientBase,
   step: ClaimedStep,
   facts: StepFacts,
-  { code, message }: NodeFailedError,
+  error: NodeFailedError,
 ): Promise<StepEnd> {
-  const { accountId, runId, attempt } = step;
+  const { accountId, runId } = step;
   const { nodeId, position } = facts;
+  const { code, message } = error;
   await lockRun(tx, accountId, runId);
-  const attempts = Math.min(attempt, STEP_ATTEMPTS_MAX);
-  const change = { items: 0, errorItems: 0, attempt: attempts, position, awaitedAnalysisId: null };
-  const failed = { status: "FAILED", errorCode: code, errorMessage: message, next: null } as const;
-  if (!(await changeNodeRun(tx, step, { ...change, ...failed }))) return "lost";
+  const attempt = Math.min(step.attempt, STEP_ATTEMPTS_MAX);
+  const failed = { status: "FAILED", position, attempt, error, next: null } as const;
+  if (!(await changeNodeRun(tx, step, failed))) return "lost";
   const cancelled = await cancelNodeRuns(tx, accountId, runId);
   await insertRunEvents(tx, accountId, runId, [
     { kind: "node.failed", nodeId, details: { error_code: code } },
@@ -336,7 +336,6 @@ export async function recordFailure(
   ]);
   if (ITEMS_DROPPED_FOR.includes(code)) await dropItems(tx, accountId, runId);
   const nodeRuns = await listNodeRuns(tx, accountId, runId);
-  const error = { code, message, details: { node_id: nodeId } };
-  const isLastTry = attempt >= STEP_ATTEMPTS_MAX;
-  return await endRun(tx, { step, facts, nodeRuns, error, isLastTry });
+  const runError = { code, message, details: { node_id: nodeId } };
+  return await endRun(tx, { step, facts, nodeRuns, error: runError });
 }

@@ -83,20 +83,6 @@ export async function findVersion(
   return rows[0] ?? null;
 }
 
-/** Whether it is a version of that page. */
-export async function hasVersion(
-  tx: ClientBase,
-  accountId: string,
-  pageId: string,
-  versionId: string,
-): Promise<boolean> {
-  const { rowCount } = await tx.query(
-    "select from workspace.page_versions where account_id = $1 and page_id = $2 and id = $3",
-    [accountId, pageId, versionId],
-  );
-  return rowCount === 1;
-}
-
 const PAGE = `p.id, p.space_id, p.title, p.revision, v.current as current_version,
   coalesce(v.differs, true) as draft_differs, ${personJson("u")} as created_by,
   ${timeText("p.created_at")} as created_at, ${timeText("p.updated_at")} as updated_at`;

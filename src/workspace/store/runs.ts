@@ -16,11 +16,17 @@ import { joinMember, userJson } from "./spaces.ts";
 /** A run that begins at its trigger. Returns its id. */
 export async function createRun(
   tx: ClientBase,
-  user: SpaceUser,
-  { definition, ...run }: NewRun & { readonly definition: Definition },
+  { accountId, userId }: SpaceUser,
+  run: NewRun,
 ): Promise<string> {
-  const { accountId } = user;
-  const runId = await insertRun(tx, user, run);
+  const { spaceId, workflowId, version, input, webhookUrl, traceparent, definition } = run;
+  const { rows } = await tx.query<{ id: string }>(
+    `insert into workspace.runs (account_id, requested_by, space_id, workflow_id, version, input, webhook_url,
+       traceparent)
+     values ($1, $2, $3, $4, $5, $6, $7, $8) returning id`,
+    [accountId, userId, spaceId, workflowId, version, JSON.stringify(input), webhookUrl, traceparent],
+  );
+  const runId = rows[0]!.id;
   const trigger = definition.nodes.find(({ kind }) => isTriggerKind(kind))!;
   await insertNodeRuns(tx, accountId, runId, [{ nodeId: trigger.id, inputCount: 0 }]);
   await insertRunEvents(tx, accountId, runId, [{ kind: "run.created", nodeId: null }]);
@@ -154,25 +160,6 @@ export async function findRun(
   return rows[0] ?? null;
 }
 
-/** Whether there is such a run, and the user is a member of its space. */
-export async function isRunSeen(
-  pool: Pool,
-  { accountId, userId }: SpaceUser,
-  runId: string,
-): Promise<boolean> {
-  const { rows } = await pool.query<{ is_seen: boolean }>({
-    name: "is_run_seen",
-    text: `
-      select exists (
-        select from workspace.runs as r
-        ${joinMember("r")}
-        where r.account_id = $1 and r.id = $3
-      ) as is_seen`,
-    values: [accountId, userId, runId],
-  });
-  return rows[0]!.is_seen;
-}
-
 /** A workflow and the version of it that is to be run. */
 export type RunnableWorkflow = {
   readonly spaceId: string;
@@ -203,10 +190,12 @@ export async function findRunnable(
   return rows[0] ?? null;
 }
 
+/** Of a version of a workflow. */
 export type NewRun = {
   readonly spaceId: string;
   readonly workflowId: string;
   readonly version: number;
+  readonly definition: Definition;
   readonly input: Readonly<Record<string, unknown>>;
   readonly webhookUrl: string | null;
   readonly traceparent: string | null;
@@ -223,18 +212,6 @@ export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: Space
     [accountId, userId],
   );
   return hasRoomFor(1, rows[0]!, UNFINISHED_RUNS_MAX);
-}
-
-/** A run whose first node is the trigger. Returns its id. */
-async function insertRun(tx: ClientBase, { accountId, userId }: SpaceUser, run: NewRun): Promise<string> {
-  const { spaceId, workflowId, version, input, webhookUrl, traceparent } = run;
-  const { rows } = await tx.query<{ id: string }>(
-    `insert into workspace.runs (account_id, requested_by, space_id, workflow_id, version, input, webhook_url,
-       traceparent)
-     values ($1, $2, $3, $4, $5, $6, $7, $8) returning id`,
-    [accountId, userId, spaceId, workflowId, version, JSON.stringify(input), webhookUrl, traceparent],
-  );
-  return rows[0]!.id;
 }
 
 export type LockedRun = {

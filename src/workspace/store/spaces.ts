@@ -174,12 +174,12 @@ export const NAMES_IN_SPACE = Object.keys(SPACE_OF) as readonly NameInSpace[];
 
 /** Whether the user is a member of the space that this is, or is in. */
 export async function isMemberOf(
-  tx: ClientBase,
+  database: Pool | ClientBase,
   { accountId, userId }: SpaceUser,
   name: NameInSpace,
   id: string,
 ): Promise<boolean> {
-  const { rowCount } = await tx.query(
+  const { rowCount } = await database.query(
     `select from workspace.space_members
      where account_id = $1 and user_id = $2 and space_id = ${SPACE_OF[name]}::uuid`,
     [accountId, userId, id],

@@ -174,14 +174,15 @@ export type NodeChange = {
   /** Null: it stays. */
   readonly status: RunStatus | null;
   readonly position: unknown;
-  readonly attempt: number;
-  /** Handed on by this step. */
-  readonly items: number;
-  readonly errorItems: number;
-  readonly errorCode: string | null;
-  readonly errorMessage: string | null;
-  /** The analysis that ends its wait sooner; null: there is none. */
-  readonly awaitedAnalysisId: string | null;
+  /** Of the next step; absent: its first. */
+  readonly attempt?: number;
+  /** Handed on by this step; absent: nothing. */
+  readonly items?: number;
+  readonly errorItems?: number;
+  /** Why it has failed; absent: it has not. */
+  readonly error?: { readonly code: string; readonly message: string };
+  /** The analysis that ends its wait sooner; absent, or null: there is none. */
+  readonly awaitedAnalysisId?: string | null;
   /** When the next step may be taken: so many milliseconds from now, or at a time; null: there is none. */
   readonly next: { readonly inMs: number } | { readonly at: Date } | null;
 };
@@ -212,7 +213,7 @@ export async function changeNodeRun(
   step: ClaimedStep,
   change: NodeChange,
 ): Promise<HandedOn | null> {
-  const { next } = change;
+  const { status, position, attempt = 1, items = 0, errorItems = 0, error, awaitedAnalysisId, next } = change;
   const { rows } = await tx.query<HandedOn>({
     name: "change_node_run",
     text: `
@@ -226,16 +227,11 @@ export async function changeNodeRun(
       where ${OF_STEP} returning item_count as items, error_item_count as errors`,
     values: [
       ...keyOf(step),
-      change.status,
-      change.position === null ? null : JSON.stringify(change.position),
-      change.attempt,
-      change.items,
-      change.errorItems,
-      change.errorCode,
-      change.errorMessage,
+      ...[status, position === null ? null : JSON.stringify(position), attempt, items, errorItems],
+      ...[error?.code ?? null, error?.message ?? null],
       next !== null && "at" in next ? next.at : null,
       next !== null && "inMs" in next ? next.inMs : null,
-      change.awaitedAnalysisId,
+      awaitedAnalysisId ?? null,
     ],
   });
   return rows[0] ?? null;
