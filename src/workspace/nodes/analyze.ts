@@ -77,66 +77,43 @@ export type DocumentAnalysis = {
   readonly text: TextAnalysis | null;
 };
 
-type Where = { readonly pool: Pool; readonly objects: ObjectStore };
-type Which = { readonly accountId: string; readonly spaceId: string; readonly documentId: unknown };
-type Options = { readonly topWords: number; readonly signal: AbortSignal };
+type Asked = {
+  readonly pool: Pool;
+  readonly objects: ObjectStore;
+  readonly accountId: string;
+  readonly spaceId: string;
+  /** Whatever the item says: whoever started the run may have named any other. */
+  readonly documentId: unknown;
+  readonly topWords: number;
+  readonly signal: AbortSignal;
+};
 
-/** Reads a document of the space once, as a stream. Whoever started the run may have named any other. */
-async function analyzeDocument(
-  where: Where,
-  which: Which,
-  options: Options,
-): Promise<DocumentAnalysis | ItemErrorCode> {
-  const document = await find(where, which);
+/** Reads a document of the space once, as a stream. */
+async function analyzeDocument(asked: Asked): Promise<DocumentAnalysis | ItemErrorCode> {
+  const document = await find(asked);
   if (document === null) return "document_not_found";
+  const { content_type, file_size, storage_key } = document;
   if (!document.has_content) return "document_not_uploaded";
-  if (document.file_size > DOCUMENT_BYTES_MAX) return "document_too_large";
-  const isText = new MIMEType(document.content_type).type === "text" && document.file_size <= TEXT_BYTES_MAX;
-  const read = await readContent(where, which, document, isText, options.signal);
-  if (read === null) return "document_gone";
-  const { sha256, bytes, text } = read;
-  return {
-    content_type: document.content_type,
-    bytes,
-    sha256,
-    text: text === null ? null : analyzeText(decode(text, document.content_type), options.topWords),
-  };
-}
-
-async function find(
-  { pool }: Where,
-  { accountId, spaceId, documentId }: Which,
-): Promise<ReadDocument | null> {
-  if (typeof documentId !== "string" || !isUuid(documentId.toLowerCase())) return null;
-  return await readDocument(pool, accountId, spaceId, documentId);
-}
-
-type ReadContent = { readonly sha256: string; readonly bytes: number; readonly text: Buffer | null };
-
-/** Null: it is nowhere. */
-async function readContent(
-  where: Where,
-  which: Which,
-  document: ReadDocument,
-  isText: boolean,
-  signal: AbortSignal,
-): Promise<ReadContent | null> {
-  const read = (key: string) => readObject(where.objects, key, isText, signal);
-  const findKey = async () => (await find(where, which))?.storage_key ?? null;
+  if (file_size > DOCUMENT_BYTES_MAX) return "document_too_large";
+  const isText = new MIMEType(content_type).type === "text" && file_size <= TEXT_BYTES_MAX;
+  const read = (key: string) => readObject(asked, key, isText);
+  const findKey = async () => (await find(asked))?.storage_key ?? null;
   try {
-    return await readMovedObject(document.storage_key, read, findKey);
+    const { text, ...facts } = await readMovedObject(storage_key, read, findKey);
+    const analysis = text === null ? null : analyzeText(decode(text, content_type), asked.topWords);
+    return { content_type, ...facts, text: analysis };
   } catch (error) {
-    if (error instanceof ObjectNotFoundError) return null;
+    if (error instanceof ObjectNotFoundError) return "document_gone";
     throw error;
   }
 }
 
-async function readObject(
-  objects: ObjectStore,
-  key: string,
-  isText: boolean,
-  signal: AbortSignal,
-): Promise<ReadContent> {
+async function find({ pool, accountId, spaceId, documentId }: Asked): Promise<ReadDocument | null> {
+  if (typeof documentId !== "string" || !isUuid(documentId.toLowerCase())) return null;
+  return await readDocument(pool, accountId, spaceId, documentId);
+}
+
+async function readObject({ objects, signal }: Asked, key: string, isText: boolean) {
   const { body } = await objects.get(key, null, signal);
   const hash = createHash("sha256");
   const chunks: Buffer[] = [];
@@ -146,7 +123,7 @@ async function readObject(
     bytes += chunk.length;
     if (isText) chunks.push(chunk);
   }
-  return { sha256: hash.digest("hex"), bytes, text: isText ? Buffer.concat(chunks) : null };
+  return { bytes, sha256: hash.digest("hex"), text: isText ? Buffer.concat(chunks) : null };
 }
 
 /** In the charset that the type names, or UTF-8. What does not belong there becomes U+FFFD. */
@@ -172,9 +149,8 @@ export function createAnalyzeStep(pool: Pool, objects: ObjectStore): NodeStep<"a
     const { items: input, isEnd } = await readInput(position as InputPlace | null, ITEMS_PER_STEP);
     const analyze = async ({ item }: InputItem): Promise<Item> => {
       if (!("document_id" in item)) return { ...item, analysis: null };
-      const document = { accountId, spaceId, documentId: item.document_id };
-      const options = { topWords: node.parameters.top_words, signal };
-      return analyzed(item, await analyzeDocument({ pool, objects }, document, options));
+      const asked = { pool, objects, accountId, spaceId, documentId: item.document_id, signal };
+      return analyzed(item, await analyzeDocument({ ...asked, topWords: node.parameters.top_words }));
     };
     const items: Item[] = [];
     do {

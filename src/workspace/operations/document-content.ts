@@ -1,5 +1,4 @@
 import type { Readable } from "node:stream";
-import type { Pool } from "pg";
 import { z } from "zod";
 import { isApiKeyGood } from "../../accounts/api-keys-sql.ts";
 import { id } from "../../api/fields.ts";
@@ -10,7 +9,7 @@ import { type AnnouncedBody, contentResponse, jsonResponse, streamBody } from ".
 import { type FieldError, Problem, TemporarilyUnavailable } from "../../http/problems.ts";
 import { DOCUMENT_BYTES_MAX, Document, isInPlace, type KeyParts, newObjectKey } from "../model/documents.ts";
 import { readMovedObject } from "../objects/known-store.ts";
-import { ObjectShareError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
+import { ObjectShareError, ObjectStoreAwayError } from "../objects/object-store.ts";
 import { type FoundDocument, findDocument, lockDocument, setUploaded } from "../store/documents.ts";
 import { RESERVED_MS, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import { askForMove } from "../store/moves.ts";
@@ -59,6 +58,17 @@ export function contentOperations({
 }: Pick<WorkspaceDependencies, "pool" | "objects" | "onObjectsAway">): readonly Operation[] {
   /** Documents whose content comes to this process: each holds a place, and only one upload of each can count. */
   const uploading = new Set<string>();
+
+  async function openObject(user: SpaceUser, document: FoundDocument, range: ByteRange): Promise<Readable> {
+    const open = (key: string) => objects.get(key, { start: range.first, end: range.last });
+    const findKey = async () => {
+      const found = await findDocument(pool, user, document.id);
+      if (found === null) throw new Problem("not_found");
+      return found.storage_key;
+    };
+    return (await readMovedObject(document.storage_key, open, findKey)).body;
+  }
+
   return [
     upload({
       ...reversible,
@@ -150,8 +160,7 @@ export function contentOperations({
             // It is uploaded once and never changes.
             etag: document.id,
             fileName: document.file_name,
-            open: (range) =>
-              objectsAs503(openObject({ pool, objects, user, document, range }), onObjectsAway),
+            open: (range) => objectsAs503(openObject(user, document, range), onObjectsAway),
           },
         };
       },
@@ -189,22 +198,4 @@ function faultsOf(body: AnnouncedBody, { file_size, content_type }: FoundDocumen
     });
   }
   return faults;
-}
-
-type Opening = {
-  readonly pool: Pool;
-  readonly objects: ObjectStore;
-  readonly user: SpaceUser;
-  readonly document: FoundDocument;
-  readonly range: ByteRange;
-};
-
-async function openObject({ pool, objects, user, document, range }: Opening): Promise<Readable> {
-  const open = (key: string) => objects.get(key, { start: range.first, end: range.last });
-  const findKey = async () => {
-    const found = await findDocument(pool, user, document.id);
-    if (found === null) throw new Problem("not_found");
-    return found.storage_key;
-  };
-  return (await readMovedObject(document.storage_key, open, findKey)).body;
 }
