@@ -165,7 +165,6 @@ function standingHeaders({ status }: ProblemKind): Readonly<Record<string, strin
 const BAD_URL = [
   { path: "url", message: "The address is not decodable: a % needs two hexadecimal digits after it." },
 ];
-const BAD_BODY = [{ path: "body", message: "The body did not arrive as it was announced." }];
 
 /** Maps any error to a problem; `fault`: the error if it is an internal one, else null. */
 export function problemFrom(
@@ -196,19 +195,12 @@ function unknownCode(code: string, cause: unknown): Error {
 function frameworkProblem(error: unknown): Problem | null {
   if (!(error instanceof Error)) return null;
   switch ("code" in error ? error.code : undefined) {
-    case "FST_ERR_CTP_BODY_TOO_LARGE":
-      return new Problem("payload_too_large");
     case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
       return new Problem("unsupported_media_type");
     case "FST_ERR_MAX_PARAM_LENGTH":
       return new Problem("not_found");
     case "FST_ERR_BAD_URL":
       return new Problem("invalid_request", { errors: BAD_URL });
-    case "FST_ERR_CTP_INVALID_CONTENT_LENGTH":
-      return new Problem("invalid_request", { errors: BAD_BODY });
-    case "ECONNRESET":
-      // Fastify adds a status to errors of the request's stream; without one, a connection of ours broke.
-      return "statusCode" in error ? new Problem("invalid_request", { errors: BAD_BODY }) : null;
     default:
       return null;
   }

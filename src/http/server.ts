@@ -5,6 +5,7 @@ import type { FindSpaces } from "../base/model/reader.ts";
 import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
 import { withDeadline } from "./deadline.ts";
+import { createReadBody } from "./buffered-bodies.ts";
 import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./http-app.ts";
 import { createIdempotentWrites, type IdempotencyStore, type RecordWrite } from "./idempotent-write.ts";
 import type { AddRoutes, Kernel } from "./kernel.ts";
@@ -86,7 +87,7 @@ function explain(code: string | undefined): string {
 }
 
 export type ApiOptions = PageOptions &
-  Omit<HttpAppOptions, "newRequestId" | "onClientError" | "onUnroutableUrl"> & {
+  Omit<HttpAppOptions, "newRequestId" | "readBody" | "onClientError" | "onUnroutableUrl"> & {
     readonly registry: OperationRegistry;
     readonly findApiKey: FindApiKey;
     /** The prefixes of the keys of this environment, from `apiKeyPrefix`. */
@@ -120,13 +121,14 @@ export type ApiOptions = PageOptions &
     readonly addRoutes?: AddRoutes;
   };
 
-/** Limits on bodies and answers that are streams. */
+/** Limits on bodies, and on answers that are streams. */
 export type TransferLimits = {
   readonly uploadsMax: number;
   readonly downloadsMax: number;
   readonly progressWithinMs: number;
   readonly receivedBytesMin: number;
   readonly renewEveryMs: number;
+  readonly bufferedBodyBytesMax: number;
 };
 
 export const TRANSFER_LIMITS: TransferLimits = {
@@ -135,6 +137,7 @@ export const TRANSFER_LIMITS: TransferLimits = {
   progressWithinMs: limits.STREAM_PROGRESS_WITHIN_MS,
   receivedBytesMin: limits.RECEIVED_BYTES_MIN,
   renewEveryMs: limits.CLAIM_RENEWED_EVERY_MS,
+  bufferedBodyBytesMax: limits.BUFFERED_BODY_BYTES_MAX,
 };
 
 /** The whole HTTP server: operations and public pages. Ready to listen. */
@@ -183,6 +186,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const app = createHttpApp({
     ...options,
     newRequestId: newId,
+    readBody: createReadBody(new TransferPlaces("body-bytes", transferLimits.bufferedBodyBytesMax)),
     onClientError: createClientErrorHandler({
       renderProblem,
       rateLimits,
