@@ -32,7 +32,7 @@ import type { AccountNews } from "../http/account-news.ts";
 import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
 import type { IsTrustedProxy } from "../http/connections.ts";
 import { type IdempotencyStore, LockWaitError, type RecordWrite } from "../http/idempotent-write.ts";
-import type { AddedRoute, AddRoutes } from "../http/kernel.ts";
+import type { AddRoutes } from "../http/kernel.ts";
 import type { ErasedResult, Operation } from "../http/operation.ts";
 import { TemporarilyUnavailable } from "../http/problems.ts";
 import { plainAddress, type RateLimitPolicy } from "../http/rate-limits.ts";
@@ -260,9 +260,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
 
 function inOrder(each: readonly AddRoutes[]): AddRoutes {
   return async (app, kernel) => {
-    const added: AddedRoute[] = [];
-    for (const addRoutes of each) added.push(...(await addRoutes(app, kernel)));
-    return added;
+    for (const addRoutes of each) await addRoutes(app, kernel);
   };
 }
 

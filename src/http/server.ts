@@ -11,7 +11,7 @@ import { createIdempotentWrites, type IdempotencyStore, type RecordWrite } from 
 import type { AddRoutes, Kernel } from "./kernel.ts";
 import * as limits from "./limits.ts";
 import type { Transaction } from "./operation.ts";
-import { createAllowedMethods, type OperationRegistry } from "./operation-registry.ts";
+import { type OperationRegistry, watchAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
 import { compilePerform, type Perform } from "./perform.ts";
 import { Problem, type ProblemCatalogue } from "./problems.ts";
@@ -205,6 +205,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     },
   });
 
+  const allowedMethods = watchAllowedMethods(app);
   app.addHook("onRequest", (request, reply, done) => {
     addStandardHeaders(request, reply);
     refuseAmbiguousHeaders(request);
@@ -239,7 +240,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     performs.set(operation.key, perform);
     addOperationRoute(app, operation, guards, perform, streaming);
   }
-  const pageRoutes = await addPublicPages(app, registry, options, guards);
+  addPublicPages(app, registry, options, guards);
   const kernel: Kernel = {
     inTurn,
     ask: async (operationKey, principal, asked) => {
@@ -260,8 +261,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
       return { code, status, title, meaning, remedy, errors, headers: problem.headers };
     },
   };
-  const addedRoutes = (await options.addRoutes?.(app, kernel)) ?? [];
-  const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes, ...addedRoutes]);
+  await options.addRoutes?.(app, kernel);
 
   async function refuseUnknown(request: FastifyRequest, reply: FastifyReply): Promise<never> {
     beginRequest(request, "none");
