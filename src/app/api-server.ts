@@ -38,6 +38,7 @@ import { TemporarilyUnavailable } from "../http/problems.ts";
 import { plainAddress, type RateLimitPolicy } from "../http/rate-limits.ts";
 import type { CompletedRequest } from "../http/request-context.ts";
 import type { AccountExists } from "../http/request-guards.ts";
+import type { CheckOutcome } from "../http/responses.ts";
 import { createApi, type TransferLimits } from "../http/server.ts";
 import { codeGroups } from "../log/error-codes-api.ts";
 import { askToConfirm, CONFIRMATION_PATH, confirm, INVALID_LINK } from "../notices/mail-sending.ts";
@@ -153,13 +154,13 @@ export type ApiServerOptions = {
   readonly checkPolicy?: RateLimitPolicy | undefined;
   /** Absent: the kernel's own. */
   readonly transferLimits?: TransferLimits | undefined;
-  /** Check what operations return against their declarations; for tests. */
-  readonly isChecking?: boolean;
+  /** Compares what operations come to with their declarations; for tests. */
+  readonly check?: CheckOutcome | undefined;
 };
 
 /** Composes the API of the kernel, the operations and the store. It is ready to listen. */
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
-  const { config, pool, logPool, secretsKey, publicUrl, log, now, isChecking = false } = options;
+  const { config, pool, logPool, secretsKey, publicUrl, log, now, check } = options;
   const metrics = options.metrics ?? createApiMetrics(createMetricsRegistry());
   const hasWebhooks = config.areas.includes("webhooks");
   const outageAs503 = createOutageAs503(log);
@@ -235,7 +236,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     isTrustedProxy: trustedProxies(config.trustProxy),
     now,
     newId: randomUUID,
-    isChecking,
+    check,
     onCompleted: (request) => {
       countRequest(metrics, request);
       log.info(logFields(request), "answered");

@@ -36,7 +36,7 @@ import {
   type RateLimitPolicies,
   type RequestGuards,
 } from "./request-guards.ts";
-import { createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
+import { type CheckOutcome, createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
 import { createTurns, TransferPlaces } from "./turns.ts";
 import { createWriteBatches, type PerformEach } from "./write-batches.ts";
 
@@ -108,8 +108,8 @@ export type ApiOptions = PageOptions &
     readonly newId: () => string;
     /** Absent: those of limits.ts. */
     readonly transferLimits?: TransferLimits;
-    /** Validate what handlers return against what they declare; for tests. */
-    readonly isChecking?: boolean;
+    /** Absent: what operations come to is not compared with what they declare. */
+    readonly check?: CheckOutcome | undefined;
     readonly onCompleted: (completed: CompletedRequest) => void;
     /** An internal error, to be logged. */
     readonly onInternalError: (error: unknown, requestId: string) => void;
@@ -179,7 +179,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
     news,
     findSpaces: options.findSpaces ?? (async () => []),
-    isChecking: options.isChecking ?? false,
+    check: options.check,
   };
   const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);
 
