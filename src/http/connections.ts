@@ -45,16 +45,6 @@ export const CONNECTION_LIMITS: ConnectionLimits = {
   sendCheckedEveryMs: limits.SEND_CHECKED_EVERY_MS,
 };
 
-/** As Node's own. */
-class RequestTimeoutError extends Error {
-  override readonly name = "RequestTimeoutError";
-  readonly code = "ERR_HTTP_REQUEST_TIMEOUT";
-
-  constructor() {
-    super("a request's body did not arrive in time");
-  }
-}
-
 export type LimitedServerOptions = ConnectionObserver & {
   readonly http: ServerOptions;
   readonly isTrustedProxy: IsTrustedProxy;
@@ -177,12 +167,19 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
         socket.writableLength === 0 || sentBytes - connection.sentBytes >= limits.SEND_BYTES_MIN;
       if (isMoving) Object.assign(connection, { sinceMs: nowMs, sentBytes });
       else if (nowMs - connection.sinceMs >= sendWithinMs) cut(socket, "slow_reader");
-      if (isLate(connection, nowMs)) server.emit("clientError", new RequestTimeoutError(), socket);
+      if (isLate(connection, nowMs)) server.emit("clientError", lateBody(), socket);
     }
   }, sendCheckedEveryMs);
   checking.unref();
   server.once("close", () => clearInterval(checking));
   return server;
+}
+
+/** As Node's own, of a request that is late. */
+function lateBody(): Error {
+  return Object.assign(new Error("a request's body did not arrive in time"), {
+    code: "ERR_HTTP_REQUEST_TIMEOUT",
+  });
 }
 
 /** Requests whose client sends the body only when it is told to go on. */

@@ -98,7 +98,6 @@ function lifecycleHeaders(deprecated: Deprecation | null): Readonly<Record<strin
 
 /** A problem, ready to be sent. */
 export type ProblemResponse = {
-  readonly code: string;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
@@ -126,7 +125,7 @@ export function createProblemRenderer(problems: ProblemCatalogue, docsUrl: strin
       ...standingHeaders(kind),
       ...problem.headers,
     };
-    return { code, status: kind.status, headers, body: Buffer.from(JSON.stringify(members)) };
+    return { status: kind.status, headers, body: Buffer.from(JSON.stringify(members)) };
   };
 }
 

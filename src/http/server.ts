@@ -14,7 +14,7 @@ import type { Transaction } from "./operation.ts";
 import { type OperationRegistry, watchAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
 import { compilePerform, type Perform } from "./perform.ts";
-import { Problem, type ProblemCatalogue } from "./problems.ts";
+import { Problem } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-routes.ts";
 import {
   addressBucket,
@@ -30,12 +30,7 @@ import {
   contextOf,
   msLeft,
 } from "./request-context.ts";
-import {
-  type AccountExists,
-  createRequestGuards,
-  type RateLimitPolicies,
-  type RequestGuards,
-} from "./request-guards.ts";
+import { type AccountExists, createRequestGuards, type RateLimitPolicies } from "./request-guards.ts";
 import { type CheckOutcome, createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
 import { createTurns, TransferPlaces } from "./turns.ts";
 import { createWriteBatches, type PerformEach } from "./write-batches.ts";
@@ -181,7 +176,18 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     findSpaces: options.findSpaces ?? (async () => []),
     check: options.check,
   };
-  const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);
+  const noteProblem = (error: unknown, request: FastifyRequest): Problem => {
+    const { problem, fault } = problemFrom(error, registry.problems);
+    if (fault !== null) onInternalError(fault, request.id);
+    contextOf(request).problemCode = problem.code;
+    return problem;
+  };
+  const sendProblem = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const { status, headers, body } = renderProblem(noteProblem(error, request), request.id);
+    guards.addRateLimitHeaders(request, reply);
+    keepReading(request, reply);
+    reply.code(status).headers(headers).send(body);
+  };
 
   const app = createHttpApp({
     ...options,
@@ -253,12 +259,9 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     identify: (key, request) =>
       withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).found),
     describe: (error, request) => {
-      const { problem, fault } = problemFrom(error, registry.problems);
-      if (fault !== null) onInternalError(fault, request.id);
-      const { code, errors } = problem;
+      const { code, errors, headers } = noteProblem(error, request);
       const { status, title, meaning, remedy } = registry.problems[code]!;
-      contextOf(request).problemCode = code;
-      return { code, status, title, meaning, remedy, errors, headers: problem.headers };
+      return { code, status, title, meaning, remedy, errors, headers };
     },
   };
   await options.addRoutes?.(app, kernel);
@@ -279,23 +282,6 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
 function addStandardHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.header("x-request-id", request.id);
   reply.header("x-content-type-options", "nosniff");
-}
-
-function createSendProblem(
-  problems: ProblemCatalogue,
-  renderProblem: RenderProblem,
-  guards: RequestGuards,
-  onInternalError: (error: unknown, requestId: string) => void,
-) {
-  return (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
-    const { problem, fault } = problemFrom(error, problems);
-    if (fault !== null) onInternalError(fault, request.id);
-    const response = renderProblem(problem, request.id);
-    contextOf(request).problemCode = response.code;
-    guards.addRateLimitHeaders(request, reply);
-    keepReading(request, reply);
-    reply.code(response.status).headers(response.headers).send(response.body);
-  };
 }
 
 /**
