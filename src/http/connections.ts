@@ -25,25 +25,17 @@ export type ConnectionObserver = {
   onConnectionCut(reason: ConnectionCut): void;
 };
 
-export type ConnectionLimits = {
+export const CONNECTION_LIMITS = {
   /** All of a request's body, unless it is streamed. */
-  readonly receiveWithinMs: number;
-  /** The rest of a refused body that is large. */
-  readonly lingerMs: number;
-  readonly connectionsMax: number;
-  readonly perAddressMax: number;
-  readonly sendWithinMs: number;
-  readonly sendCheckedEveryMs: number;
-};
-
-export const CONNECTION_LIMITS: ConnectionLimits = {
   receiveWithinMs: limits.REQUEST_WITHIN_MS,
+  /** The rest of a refused body that is large. */
   lingerMs: limits.LINGER_MS,
   connectionsMax: limits.CONNECTIONS_MAX,
   perAddressMax: limits.CONNECTIONS_PER_ADDRESS_MAX,
   sendWithinMs: limits.SEND_WITHIN_MS,
   sendCheckedEveryMs: limits.SEND_CHECKED_EVERY_MS,
 };
+export type ConnectionLimits = Readonly<typeof CONNECTION_LIMITS>;
 
 export type LimitedServerOptions = ConnectionObserver & {
   readonly http: ServerOptions;

@@ -141,18 +141,23 @@ export type Work =
     }
   | { readonly kind: "retired" };
 
-/** One operation of the API; routes, documents and checks follow from it. */
-export type Operation = {
+type Named = {
   /** Dotted name, `webhooks.deliveries.get`: metric label and operationId. */
-  readonly key: string;
+  readonly key: `${string}.${string}`;
   /** Its heading in the reference. */
   readonly tag: string;
+  /** A few words, without a full stop. */
   readonly summary: string;
+  /** Sentences. */
   readonly description: string;
-  readonly method: Method;
   /** With `{name}` for each path parameter. */
-  readonly path: string;
-  readonly scope: string;
+  readonly path: `/v1/${string}`;
+  readonly scope: `${string}:${string}`;
+};
+
+/** One operation of the API; routes, documents and checks follow from it. */
+export type Operation = Named & {
+  readonly method: Method;
   /** Across accounts: for staff keys alone, which name none. */
   readonly isAcrossAccounts: boolean;
   /** For keys that act for a user. */
@@ -183,15 +188,7 @@ export type Operation = {
 export type HandlerCode = "not_found" | "access_denied";
 
 /** What every declaration has. */
-type Named = {
-  readonly key: `${string}.${string}`;
-  readonly tag: string;
-  /** A few words, without a full stop. */
-  readonly summary: string;
-  /** Sentences. */
-  readonly description: string;
-  readonly path: `/v1/${string}`;
-  readonly scope: `${string}:${string}`;
+type Declared = Named & {
   /** Others than keys that act for a user are denied. */
   readonly needsUser?: true;
   /** Those are denied: it tells of the whole account, and knows no spaces. */
@@ -207,7 +204,7 @@ type RequestOf<Params, Query, Body, Code extends string> = OperationRequest<
   Code
 >;
 
-type Checked<Params, Query, Response, Code extends string> = Named & {
+type Checked<Params, Query, Response, Code extends string> = Declared & {
   readonly params?: Params;
   readonly query?: Query;
   readonly response: Response;
@@ -331,9 +328,9 @@ export type UploadDeclaration<Params, Query, Response, Code extends string, Rece
   };
 
 /** A retired operation: always 410. */
-export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
-  Omit<Named, "deprecated"> & {
-    readonly method: Method;
-    readonly risk: Risk;
-    readonly mode: ExecutionMode;
-  };
+export type RetiredDeclaration = Declared & {
+  readonly deprecated: Deprecation;
+  readonly method: Method;
+  readonly risk: Risk;
+  readonly mode: ExecutionMode;
+};

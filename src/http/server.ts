@@ -4,8 +4,8 @@ import { AccountPlaces } from "../base/model/account-places.ts";
 import type { FindSpaces } from "../base/model/reader.ts";
 import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
-import { withDeadline } from "./deadline.ts";
 import { createReadBody } from "./buffered-bodies.ts";
+import { withDeadline } from "./deadline.ts";
 import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./http-app.ts";
 import { createIdempotentWrites, type IdempotencyStore, type RecordWrite } from "./idempotent-write.ts";
 import type { AddRoutes, Kernel } from "./kernel.ts";
@@ -117,16 +117,7 @@ export type ApiOptions = PageOptions &
   };
 
 /** Limits on bodies, and on answers that are streams. */
-export type TransferLimits = {
-  readonly uploadsMax: number;
-  readonly downloadsMax: number;
-  readonly progressWithinMs: number;
-  readonly receivedBytesMin: number;
-  readonly renewEveryMs: number;
-  readonly bufferedBodyBytesMax: number;
-};
-
-export const TRANSFER_LIMITS: TransferLimits = {
+export const TRANSFER_LIMITS = {
   uploadsMax: limits.UPLOADS_MAX,
   downloadsMax: limits.DOWNLOADS_MAX,
   progressWithinMs: limits.STREAM_PROGRESS_WITHIN_MS,
@@ -134,6 +125,7 @@ export const TRANSFER_LIMITS: TransferLimits = {
   renewEveryMs: limits.CLAIM_RENEWED_EVERY_MS,
   bufferedBodyBytesMax: limits.BUFFERED_BODY_BYTES_MAX,
 };
+export type TransferLimits = Readonly<typeof TRANSFER_LIMITS>;
 
 /** The whole HTTP server: operations and public pages. Ready to listen. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
