@@ -5,8 +5,8 @@ import { isDatabaseAway } from "../base/database/transaction.ts";
 import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
 
 /**
- * Passes a result through; when the database is unreachable, or holds secrets of another key, rejects with an error that
- * is answered as 503, and with a problem when it refuses to store more for the account.
+ * Passes a result through; when the database is unreachable, or holds secrets of another key, rejects with an error
+ * that is answered as 503, and with a problem when it refuses to store more for the account.
  */
 export type OutageAs503 = <T>(work: Promise<T>) => Promise<T>;
 

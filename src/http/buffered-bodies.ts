@@ -10,8 +10,8 @@ import type { TransferPlaces } from "./turns.ts";
 
 /**
  * Reads bodies into memory, each within its account's share of all bytes in memory; without a key it counts for its
- * address. A body counts in full from its first byte, as long as it was announced or may become, until what an operation
- * does with it has ended, whether its client has gone or not. Those of pages are small, and only read.
+ * address. A body counts in full from its first byte, as long as it was announced or may become, until what an
+ * operation does with it has ended, whether its client has gone or not. Those of pages are small, and only read.
  *
  * Losing option: fastify's own parser, which keeps each chunk as it comes. Of bytes that come one by one, each then
  * holds hundreds.

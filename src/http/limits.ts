@@ -140,8 +140,8 @@ export const DOWNLOADS_MAX = 256;
 export const SCARCE_BYTES_PER_SECOND = 65_536;
 
 /**
- * Bytes of bodies that are in memory at a time by one process; one account has at most half. Twice a body's bytes are held
- * for the moment in which one that comes in chunks is made longer.
+ * Bytes of bodies that one process has in memory at a time; one account has at most half. One that comes in chunks
+ * takes twice its bytes for the moment in which its buffer grows.
  */
 export const BUFFERED_BODY_BYTES_MAX = 134_217_728;
 /** What a body of unknown length has room for at first. */

@@ -264,8 +264,8 @@ export type WriteDeclaration<Params, Query, Body, Response, Code extends string,
       prepared: Prepared,
     ) => Promise<ResultOf<Response>>;
     /**
-     * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that is
-     * for `handle`, because a request that is repeated is prepared, too, and gets its stored response. What has not
+     * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that
+     * is for `handle`, because a request that is repeated is prepared, too, and gets its stored response. What has not
      * begun when `gone` is aborted is begun for nobody.
      */
     readonly prepare?: (
