@@ -19,23 +19,26 @@ import {
 } from "../base/database/idempotency.ts";
 import { type ReadLog, readingFrom } from "../base/database/log-reader.ts";
 import { createRequestCounter } from "../base/database/rate-limits.ts";
+import { requireSecretsKey } from "../base/database/sealing.ts";
 import { inPipelinedTransaction, inTransaction, isInTheWay } from "../base/database/transaction.ts";
 import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { actorOf } from "../base/model/audit.ts";
 import type { FindOrigin } from "../base/model/events.ts";
+import type { StoredResponse } from "../base/model/idempotency.ts";
 import { createConsole } from "../console/console.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import type { AccountNews } from "../http/account-news.ts";
 import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
 import type { IsTrustedProxy } from "../http/connections.ts";
 import { type IdempotencyStore, LockWaitError, type RecordWrite } from "../http/idempotent-write.ts";
-import type { AddedRoute, AddRoutes } from "../http/kernel.ts";
+import type { AddRoutes } from "../http/kernel.ts";
 import type { ErasedResult, Operation } from "../http/operation.ts";
 import { TemporarilyUnavailable } from "../http/problems.ts";
 import { plainAddress, type RateLimitPolicy } from "../http/rate-limits.ts";
 import type { CompletedRequest } from "../http/request-context.ts";
 import type { AccountExists } from "../http/request-guards.ts";
+import type { CheckOutcome } from "../http/responses.ts";
 import { createApi, type TransferLimits } from "../http/server.ts";
 import { codeGroups } from "../log/error-codes-api.ts";
 import { askToConfirm, CONFIRMATION_PATH, confirm, INVALID_LINK } from "../notices/mail-sending.ts";
@@ -47,7 +50,7 @@ import { keyClassOf } from "./create-api-key.ts";
 import { targetRulesOf } from "./egress.ts";
 import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
 import { createApiInfo, createSealpostRegistry, type Dependencies } from "./operations.ts";
-import { createOutageAs503, type OutageAs503, seldom } from "./outage-as-503.ts";
+import { createOutageAs503, type OutageAs503, throttled } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
 import { createReadAssertion } from "./staff-assertions.ts";
 
@@ -78,6 +81,10 @@ function createIdempotencyStore(
   secretsKey: Uint8Array,
   outageAs503: OutageAs503,
 ): IdempotencyStore {
+  /** In the transaction of what the secrets are of, which it undoes. */
+  const requireKeyFor = async (tx: ClientBase, responses: readonly StoredResponse[]) => {
+    if (responses.some(({ holdsSecret }) => holdsSecret)) await requireSecretsKey(tx, secretsKey);
+  };
   return {
     transaction: (work) => outageAs503(inTransaction(pool, work)),
     claimedTransaction: (claims, lockWaitMs, work) => {
@@ -87,6 +94,10 @@ function createIdempotencyStore(
         first,
         work: async (tx, states) => {
           const { result, completed } = await work(tx, states);
+          await requireKeyFor(
+            tx,
+            completed.map(({ response }) => response),
+          );
           return { result, last: storingResponses(completed, secretsKey) };
         },
       });
@@ -94,7 +105,10 @@ function createIdempotencyStore(
     },
     claimCall: (tx, claim, lease) => claimIdempotentCall(tx, claim, lease, secretsKey),
     renewCall: renewIdempotentCall,
-    completeCall: (tx, claim, token, response) => storeCallResponse(tx, claim, token, response, secretsKey),
+    completeCall: async (tx, claim, token, response) => {
+      await requireKeyFor(tx, [response]);
+      return await storeCallResponse(tx, claim, token, response, secretsKey);
+    },
     releaseCall: releaseIdempotentCall,
   };
 }
@@ -140,16 +154,16 @@ export type ApiServerOptions = {
   readonly checkPolicy?: RateLimitPolicy | undefined;
   /** Absent: the kernel's own. */
   readonly transferLimits?: TransferLimits | undefined;
-  /** Check what operations return against their declarations; for tests. */
-  readonly isChecking?: boolean;
+  /** Compares what operations come to with their declarations; for tests. */
+  readonly check?: CheckOutcome | undefined;
 };
 
 /** Composes the API of the kernel, the operations and the store. It is ready to listen. */
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
-  const { config, pool, logPool, secretsKey, publicUrl, log, now, isChecking = false } = options;
+  const { config, pool, logPool, secretsKey, publicUrl, log, now, check } = options;
   const metrics = options.metrics ?? createApiMetrics(createMetricsRegistry());
   const hasWebhooks = config.areas.includes("webhooks");
-  const outageAs503 = createOutageAs503((err) => log.warn({ err }, "the database does not answer"));
+  const outageAs503 = createOutageAs503(log);
   const dependencies: Dependencies = {
     pool,
     logPool,
@@ -171,7 +185,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     sendsMail: config.smtpUrl !== null,
     now,
   };
-  const onAway = seldom((err: Error) => log.warn({ err }, "an area cannot do its work"));
+  const onAway = throttled((err: Error) => log.warn({ err }, "an area cannot do its work"));
   const parts = apiPartsOf({ config, dependencies, outageAs503, onAway });
   const { operations, problems } = createSealpostRegistry(dependencies, parts);
   // A series that starts at 1 shows no increase to rate().
@@ -222,7 +236,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     isTrustedProxy: trustedProxies(config.trustProxy),
     now,
     newId: randomUUID,
-    isChecking,
+    check,
     onCompleted: (request) => {
       countRequest(metrics, request);
       log.info(logFields(request), "answered");
@@ -247,9 +261,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
 
 function inOrder(each: readonly AddRoutes[]): AddRoutes {
   return async (app, kernel) => {
-    const added: AddedRoute[] = [];
-    for (const addRoutes of each) added.push(...(await addRoutes(app, kernel)));
-    return added;
+    for (const addRoutes of each) await addRoutes(app, kernel);
   };
 }
 

@@ -1,17 +1,19 @@
+import type { Logger } from "pino";
+import { SecretsKeyError } from "../base/database/sealing.ts";
 import { type StorageRefusal, storageRefusalOf } from "../base/database/storage.ts";
 import { isDatabaseAway } from "../base/database/transaction.ts";
 import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
 
 /**
- * Passes a result through; when the database is unreachable, rejects with an error that is answered as 503, and with a
- * problem when it refuses to store more for the account.
+ * Passes a result through; when the database is unreachable, or holds secrets of another key, rejects with an error
+ * that is answered as 503, and with a problem when it refuses to store more for the account.
  */
 export type OutageAs503 = <T>(work: Promise<T>) => Promise<T>;
 
 const REPORT_EVERY_MS = 1_000;
 
 /** Calls `report` at most once a second, however many requests an outage fails. */
-export function seldom<Reported>(report: (reported: Reported) => void): (reported: Reported) => void {
+export function throttled<Reported>(report: (reported: Reported) => void): (reported: Reported) => void {
   let reportedAtMs = Number.NEGATIVE_INFINITY;
   return (reported) => {
     const nowMs = performance.now();
@@ -21,14 +23,19 @@ export function seldom<Reported>(report: (reported: Reported) => void): (reporte
   };
 }
 
-export function createOutageAs503(onOutage: (error: unknown) => void): OutageAs503 {
-  const report = seldom(onOutage);
+export function createOutageAs503(log: Pick<Logger, "warn">): OutageAs503 {
+  const report = throttled((err: unknown) => log.warn({ err }, "the database does not answer"));
+  const reportKey = throttled((err: Error) => log.warn({ err }, "a secret was not stored"));
   return async (work) => {
     try {
       return await work;
     } catch (error) {
       const refusal = storageRefusalOf(error);
       if (refusal !== null) throw storageFull(refusal, error);
+      if (error instanceof SecretsKeyError) {
+        reportKey(error);
+        throw new TemporarilyUnavailable(error.message, { cause: error });
+      }
       if (!isDatabaseAway(error)) throw error;
       report(error);
       throw new TemporarilyUnavailable("the database is away", { cause: error });

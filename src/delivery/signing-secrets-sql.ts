@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
 import { newId } from "../base/database/partitions.ts";
-import { keepSecretsKey, seal, unseal, WRONG_SECRETS_KEY } from "../base/database/sealing.ts";
+import { requireSecretsKey, seal, unseal } from "../base/database/sealing.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 
 const SECRET_BYTES = 32;
@@ -23,7 +23,7 @@ export async function createSigningSecret(
   accountId: string,
   secretsKey: Uint8Array,
 ): Promise<SigningSecret> {
-  if (!(await keepSecretsKey(client, secretsKey, { isFirst: true }))) throw new Error(WRONG_SECRETS_KEY);
+  await requireSecretsKey(client, secretsKey);
   const secret = `whsec_${randomBytes(SECRET_BYTES).toString("base64")}`;
   const id = await newId(client);
   const inserted = await client.query<{ created_at: Date }>(

@@ -25,35 +25,17 @@ export type ConnectionObserver = {
   onConnectionCut(reason: ConnectionCut): void;
 };
 
-export type ConnectionLimits = {
+export const CONNECTION_LIMITS = {
   /** All of a request's body, unless it is streamed. */
-  readonly receiveWithinMs: number;
-  /** The rest of a refused body that is large. */
-  readonly lingerMs: number;
-  readonly connectionsMax: number;
-  readonly perAddressMax: number;
-  readonly sendWithinMs: number;
-  readonly sendCheckedEveryMs: number;
-};
-
-export const CONNECTION_LIMITS: ConnectionLimits = {
   receiveWithinMs: limits.REQUEST_WITHIN_MS,
+  /** The rest of a refused body that is large. */
   lingerMs: limits.LINGER_MS,
   connectionsMax: limits.CONNECTIONS_MAX,
   perAddressMax: limits.CONNECTIONS_PER_ADDRESS_MAX,
   sendWithinMs: limits.SEND_WITHIN_MS,
   sendCheckedEveryMs: limits.SEND_CHECKED_EVERY_MS,
 };
-
-/** As Node's own. */
-class RequestTimeoutError extends Error {
-  override readonly name = "RequestTimeoutError";
-  readonly code = "ERR_HTTP_REQUEST_TIMEOUT";
-
-  constructor() {
-    super("a request's body did not arrive in time");
-  }
-}
+export type ConnectionLimits = Readonly<typeof CONNECTION_LIMITS>;
 
 export type LimitedServerOptions = ConnectionObserver & {
   readonly http: ServerOptions;
@@ -177,7 +159,7 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
         socket.writableLength === 0 || sentBytes - connection.sentBytes >= limits.SEND_BYTES_MIN;
       if (isMoving) Object.assign(connection, { sinceMs: nowMs, sentBytes });
       else if (nowMs - connection.sinceMs >= sendWithinMs) cut(socket, "slow_reader");
-      if (isLate(connection, nowMs)) server.emit("clientError", new RequestTimeoutError(), socket);
+      if (isLate(connection, nowMs)) server.emit("clientError", lateBody(), socket);
     }
   }, sendCheckedEveryMs);
   checking.unref();
@@ -185,10 +167,15 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
   return server;
 }
 
+/** As Node's own, of a request that is late. */
+function lateBody(): Error {
+  return Object.assign(new Error("a request's body did not arrive in time"), {
+    code: "ERR_HTTP_REQUEST_TIMEOUT",
+  });
+}
+
 /** Requests whose client sends the body only when it is told to go on. */
 const waiting = new WeakMap<IncomingMessage, ServerResponse>();
-/** Those of them whose operation says when. */
-const postponed = new WeakSet<IncomingMessage>();
 
 /**
  * `Expect: 100-continue` is answered when the body is wanted, so that a request that is refused before never sends it.
@@ -203,16 +190,7 @@ export function answerExpectations(server: Server): void {
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
 }
 
-/** The operation itself says when it wants the body. */
-export function postponeContinue(request: IncomingMessage): void {
-  postponed.add(request);
-}
-
-/** Before a body is parsed: sends 100 Continue, unless the operation does so later. */
-export function continueUnlessPostponed(request: IncomingMessage): void {
-  if (!postponed.has(request)) sendContinue(request);
-}
-
+/** The body is wanted now. */
 export function sendContinue(request: IncomingMessage): void {
   waiting.get(request)?.writeContinue();
   waiting.delete(request);

@@ -19,15 +19,6 @@ export async function withDeadline<T>(ms: number, what: string, work: Promise<T>
 
 /** Resolves when `work` has settled, to true, or after `ms`, to false. */
 export async function settlesWithin(ms: number, work: Promise<unknown>): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeUp = new Promise<false>((resolve) => {
-    timer = setTimeout(resolve, ms, false);
-  });
-  const settled = work.then(
-    () => true,
-    () => true,
-  );
-  const isSettled = await Promise.race([settled, timeUp]);
-  clearTimeout(timer);
-  return isSettled;
+  const settled = Promise.allSettled([work]).then(() => true);
+  return await withDeadline(ms, "the work", settled).catch(() => false);
 }

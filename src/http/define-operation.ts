@@ -1,92 +1,121 @@
-import type { Deprecation, Effect, ErasedAudit, Operation, OperationDefiners, Work } from "./operation.ts";
-import { emptyResponse } from "./operation-io.ts";
+import type { z } from "zod";
+import type {
+  BatchedWriteDeclaration,
+  CallOutDeclaration,
+  Effect,
+  HandlerCode,
+  Operation,
+  ReadDeclaration,
+  RetiredDeclaration,
+  StaffReadDeclaration,
+  UploadDeclaration,
+  Work,
+  WriteDeclaration,
+} from "./operation.ts";
+import {
+  emptyResponse,
+  type JsonBody,
+  type RawBody,
+  type ResponseSchema,
+  type StorableResponse,
+} from "./operation-io.ts";
 
-/** `const { read, write, callOut, upload, retired } = operationDefiners<DomainCode>()`. */
-export function operationDefiners<DomainCode extends string = never>(): OperationDefiners<DomainCode> {
+type MaybeObject = z.ZodObject | undefined;
+type MaybeBody = JsonBody | RawBody | undefined;
+
+/** The ways to declare an operation. `DomainCode`: the codes that the operations add to the standard ones. */
+export function operationDefiners<DomainCode extends string = never>() {
+  type Codes = DomainCode | HandlerCode;
   return {
-    read: (declaration) => {
+    read<
+      Response extends ResponseSchema,
+      Params extends MaybeObject = undefined,
+      Query extends MaybeObject = undefined,
+      const Code extends Codes = never,
+    >(declaration: ReadDeclaration<Params, Query, Response, Code>): Operation {
       const { handle, waits = null } = declaration;
-      const work = { kind: "read", handle, waits } as Work;
-      return operation({ ...declaration, risk: "none", mode: "sync" }, "read", work);
+      return operation({ ...declaration, ...AS_READ }, "read", { kind: "read", handle, waits });
     },
-    staffRead: (declaration) => {
-      const work = { kind: "read", handle: declaration.handle, waits: null } as Work;
-      const declared = { ...declaration, isAcrossAccounts: true, risk: "none", mode: "sync" } as const;
-      return operation(declared, "read", work);
+    staffRead<
+      Response extends ResponseSchema,
+      Params extends MaybeObject = undefined,
+      Query extends MaybeObject = undefined,
+    >(declaration: StaffReadDeclaration<Params, Query, Response>): Operation {
+      const declared = { ...declaration, ...AS_READ, isAcrossAccounts: true } as const;
+      return operation(declared, "read", { kind: "read", handle: declaration.handle, waits: null });
     },
-    write: (declaration) => {
+    write<
+      Response extends StorableResponse,
+      Params extends MaybeObject = undefined,
+      Query extends MaybeObject = undefined,
+      Body extends MaybeBody = undefined,
+      const Code extends Codes = never,
+      Prepared = undefined,
+    >(declaration: WriteDeclaration<Params, Query, Body, Response, Code, Prepared>): Operation {
       const { handle, prepare = null } = declaration;
-      const work = { kind: "write", handle, prepare } as Work;
-      return operation(declaration, "write", work, declaration.audit as ErasedAudit);
+      return operation(declaration, "write", { kind: "write", handle, prepare });
     },
-    batchedWrite: (declaration) => {
-      const { prepare, handleEach, audit } = declaration;
-      const work = { kind: "batched_write", prepare, handleEach } as Work;
-      return operation(declaration, "write", work, audit as ErasedAudit);
+    batchedWrite<
+      Response extends StorableResponse,
+      Item,
+      Params extends MaybeObject = undefined,
+      Query extends MaybeObject = undefined,
+      Body extends MaybeBody = undefined,
+      const Code extends Codes = never,
+    >(declaration: BatchedWriteDeclaration<Params, Query, Body, Response, Code, Item>): Operation {
+      const { prepare, handleEach } = declaration;
+      return operation(declaration, "write", { kind: "batched_write", prepare, handleEach });
     },
-    callOut: (declaration) => {
-      const { handle, callsOut, audit } = declaration;
-      const work = { kind: "call_out", handle, deadlineMs: callsOut.deadlineMs } as Work;
-      return operation(declaration, "write", work, audit as ErasedAudit);
+    callOut<
+      Response extends StorableResponse,
+      Params extends MaybeObject = undefined,
+      Query extends MaybeObject = undefined,
+      Body extends MaybeBody = undefined,
+      const Code extends Codes = never,
+    >(declaration: CallOutDeclaration<Params, Query, Body, Response, Code>): Operation {
+      const { handle, callsOut } = declaration;
+      return operation(declaration, "write", { kind: "call_out", handle, deadlineMs: callsOut.deadlineMs });
     },
-    upload: (declaration) => {
-      const { receive, handle, refused, audit } = declaration;
-      const work = { kind: "upload", receive, handle, refused } as Work;
-      return operation(declaration, "write", work, audit as ErasedAudit);
+    upload<
+      Response extends StorableResponse,
+      Received,
+      Params extends MaybeObject = undefined,
+      Query extends MaybeObject = undefined,
+      const Code extends Codes = never,
+    >(declaration: UploadDeclaration<Params, Query, Response, Code, Received>): Operation {
+      const { receive, handle, refused } = declaration;
+      return operation(declaration, "write", { kind: "upload", receive, handle, refused });
     },
-    retired: (declaration) => {
+    retired(declaration: RetiredDeclaration): Operation {
       const effect = declaration.method === "GET" ? "read" : "write";
       return operation({ ...declaration, response: emptyResponse() }, effect, { kind: "retired" });
     },
   };
 }
 
-type Declared = Pick<
-  Operation,
-  "key" | "tag" | "summary" | "description" | "method" | "path" | "scope" | "risk" | "mode" | "response"
-> & {
-  readonly [Name in "params" | "query" | "body"]?: Operation[Name] | undefined;
-} & {
-  readonly isAcrossAccounts?: true;
-  readonly needsUser?: true;
-  readonly isOfAccount?: true;
-  readonly errors?: readonly string[];
-  readonly judgeRepeat?: unknown;
-  readonly holdsSecret?: true;
-  readonly deprecated?: Deprecation;
-};
+const AS_READ = { risk: "none", mode: "sync" } as const;
 
-function operation(
-  declared: Declared,
-  effect: Effect,
-  work: Work,
-  audit: ErasedAudit | null = null,
-): Operation {
-  return Object.freeze({
-    key: declared.key,
-    tag: declared.tag,
-    summary: declared.summary,
-    description: declared.description,
-    method: declared.method,
-    path: declared.path,
-    scope: declared.scope,
-    isAcrossAccounts: declared.isAcrossAccounts ?? false,
-    needsUser: declared.needsUser ?? false,
-    isOfAccount: declared.isOfAccount ?? false,
-    risk: declared.risk,
-    effect,
-    mode: declared.mode,
-    // The platform's rule: the flag speaks of the operation without a key, so reads have it and writes do not.
-    isIdempotent: effect === "read",
-    params: declared.params ?? null,
-    query: declared.query ?? null,
-    body: declared.body ?? null,
-    response: declared.response,
-    errors: declared.errors ?? [],
-    holdsSecret: declared.holdsSecret ?? false,
-    deprecated: declared.deprecated ?? null,
-    audit,
-    judgeRepeat: (declared.judgeRepeat as Operation["judgeRepeat"]) ?? null,
-    work,
-  });
+/** What a declaration leaves out. */
+const DEFAULTS = {
+  isAcrossAccounts: false,
+  needsUser: false,
+  isOfAccount: false,
+  params: null,
+  query: null,
+  body: null,
+  errors: [],
+  holdsSecret: false,
+  deprecated: null,
+  audit: null,
+  judgeRepeat: null,
+} as const satisfies Partial<Operation>;
+
+/** What a declaration says by itself. Its types say what its functions take, which is what was read by its schemas. */
+type Declared = Omit<Operation, keyof typeof DEFAULTS | "effect" | "isIdempotent" | "work">;
+type ErasedWork = { readonly kind: Work["kind"]; readonly [name: string]: unknown };
+
+function operation(declared: Declared, effect: Effect, work: ErasedWork): Operation {
+  // The platform's rule: the flag speaks of the operation without a key, so reads have it and writes do not.
+  const isIdempotent = effect === "read";
+  return Object.freeze({ ...DEFAULTS, ...declared, effect, isIdempotent, work: work as Work });
 }

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from "fastify";
 import {
+  addPage,
   asJson,
   type DocumentPage,
   escapeHtml,
@@ -30,18 +31,17 @@ export type CodeGroup = {
   find(code: string): ExplainedCode | null;
 };
 
-type ExplainedProblem = {
+type ExplainedProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "remedy"> & {
   readonly code: string;
-  readonly status: number;
-  readonly title: string;
-  readonly meaning: string;
-  readonly remedy: string;
 };
 
-/** A code may be a problem's and, say, an attempt's at once. */
-type Senses = {
-  readonly problem: ExplainedProblem | null;
-  readonly others: readonly { readonly group: CodeGroup; readonly explained: ExplainedCode }[];
+/** What a code means: a problem's and, say, an attempt's at once. */
+type Sense = {
+  readonly json: object;
+  /** A clause, as HTML: what it is a code of. */
+  readonly of: string;
+  readonly meaning: string;
+  readonly remedy: string;
 };
 
 export type ErrorPagesOptions = {
@@ -52,48 +52,40 @@ export type ErrorPagesOptions = {
 };
 
 /** `/errors` lists the codes, `/errors/{code}` explains one: a page for browsers, JSON for everybody else. */
-export function addErrorPages(
-  app: FastifyInstance,
-  options: ErrorPagesOptions,
-  admit: PageGuard,
-): readonly string[] {
-  const { problems, codeGroups } = options;
-  const explained = new Map(Object.entries(problems).map(([code, kind]) => [code, explain(code, kind)]));
-  const all = [...explained.values()].sort(
-    (one, other) => one.status - other.status || (one.code < other.code ? -1 : 1),
-  );
+export function addErrorPages(app: FastifyInstance, options: ErrorPagesOptions, admit: PageGuard): void {
+  const { codeGroups } = options;
+  const problems = Object.entries(options.problems)
+    .map(([code, { status, title, meaning, remedy }]) => ({ code, status, title, meaning, remedy }))
+    .sort((one, other) => one.status - other.status || (one.code < other.code ? -1 : 1));
   const lists = codeGroups.map(({ name, codes }) => [`${name}s`, codes.map((one) => codeJson(name, one))]);
-  const index = { page: indexPage(all, options), json: asJson({ items: all, ...Object.fromEntries(lists) }) };
-
-  function sensesOf(code: string): Senses {
+  const index = indexPage(problems, options);
+  const indexJson = asJson({ items: problems, ...Object.fromEntries(lists) });
+  addPage(app, "/errors", admit, async (request, reply) => sendPage(request, reply, index, indexJson));
+  addPage(app, "/errors/:code", admit, async (request, reply) => {
+    const { code } = request.params as { code: string };
+    const problem = problems.find((one) => one.code === code);
     const others = codeGroups.flatMap((group) => {
       const found = group.find(code);
-      return found === null ? [] : [{ group, explained: found }];
+      return found === null ? [] : [senseIn(group, found)];
     });
-    return { problem: explained.get(code) ?? null, others };
-  }
-
-  app.route({
-    method: ["GET", "HEAD"],
-    url: "/errors",
-    onRequest: admit,
-    handler: async (request, reply) => sendPage(request, reply, index.page, index.json),
+    const [first, ...also] = problem === undefined ? others : [senseOf(problem), ...others];
+    if (first === undefined) throw new Problem("not_found");
+    const json = also.length === 0 ? first.json : { ...first.json, also: also.map((sense) => sense.json) };
+    const page = codePage(code, problem?.title ?? code, [first, ...also], options);
+    return sendPage(request, reply, page, asJson(json));
   });
-  app.route<{ Params: { code: string } }>({
-    method: ["GET", "HEAD"],
-    url: "/errors/:code",
-    onRequest: admit,
-    handler: async (request, reply) => {
-      const senses = sensesOf(request.params.code);
-      if (senses.problem === null && senses.others.length === 0) throw new Problem("not_found");
-      return sendPage(request, reply, codePage(senses, options), asJson(sensesJson(senses)));
-    },
-  });
-  return ["/errors", "/errors/{code}"];
 }
 
-function explain(code: string, { status, title, meaning, remedy }: ProblemKind): ExplainedProblem {
-  return { code, status, title, meaning, remedy };
+function senseOf(problem: ExplainedProblem): Sense {
+  return { ...problem, json: problem, of: `an error of the API with status ${problem.status}` };
+}
+
+function senseIn({ name, heading }: CodeGroup, explained: ExplainedCode): Sense {
+  const facts = Object.entries(explained.facts)
+    .map(([fact, value]) => `; ${escapeHtml(fact)} <code>${escapeHtml(value)}</code>`)
+    .join("");
+  const lowered = heading.charAt(0).toLowerCase() + heading.slice(1);
+  return { ...explained, json: codeJson(name, explained), of: `one of the ${escapeHtml(lowered)}${facts}` };
 }
 
 const codeJson = (kind: string, { code, facts, meaning, remedy }: ExplainedCode) => ({
@@ -104,51 +96,28 @@ const codeJson = (kind: string, { code, facts, meaning, remedy }: ExplainedCode)
   remedy,
 });
 
-/** The first sense, and the others in `also`. */
-function sensesJson({ problem, others }: Senses): object {
-  const codes = others.map(({ group, explained }) => codeJson(group.name, explained));
-  const [first, ...also] = problem === null ? codes : [problem, ...codes];
-  return also.length === 0 ? first! : { ...first, also };
-}
-
-function codePage({ problem, others }: Senses, { documents }: ErrorPagesOptions): HtmlPage {
-  const code = problem?.code ?? others[0]!.explained.code;
-  const title = problem?.title ?? code;
-  const aboutProblem =
-    problem === null
-      ? []
-      : [
-          `<p><code>${escapeHtml(code)}</code>, an error of the API with status ${problem.status}</p>`,
-          causeAndRemedy(problem),
-        ];
-  const aboutOthers = others.flatMap(({ group, explained }, at) => {
-    const also = at === 0 && problem === null ? "" : "also ";
-    const where = `${also}one of the ${escapeHtml(lowered(group.heading))}${factsText(explained)}`;
-    return [`<p><code>${escapeHtml(code)}</code>, ${where}</p>`, causeAndRemedy(explained)];
-  });
+function codePage(
+  code: string,
+  title: string,
+  senses: readonly Sense[],
+  { documents }: ErrorPagesOptions,
+): HtmlPage {
   const links = [link("../reference/", "Reference"), link("../errors", "Errors")];
   const more = documents.map(({ path, title: name }) => link(`..${path}`, name));
-  const body = [`<p>${[...links, ...more].join(" · ")}</p>`, `<h1>${escapeHtml(title)}</h1>`];
-  return {
-    title: title === code ? code : `${title} (${code})`,
-    body: [...body, ...aboutProblem, ...aboutOthers].join("\n"),
-  };
-}
-
-function causeAndRemedy({ meaning, remedy }: { readonly meaning: string; readonly remedy: string }): string {
-  return `<h2>What happened</h2>
+  const explained = senses.map(
+    ({ of, meaning, remedy }, at) => `<p><code>${escapeHtml(code)}</code>, ${at === 0 ? "" : "also "}${of}</p>
+<h2>What happened</h2>
 <p>${proseHtml(meaning)}</p>
 <h2>What to do</h2>
-<p>${proseHtml(remedy)}</p>`;
+<p>${proseHtml(remedy)}</p>`,
+  );
+  return {
+    title: title === code ? code : `${title} (${code})`,
+    body: [`<p>${[...links, ...more].join(" · ")}</p>`, `<h1>${escapeHtml(title)}</h1>`, ...explained].join(
+      "\n",
+    ),
+  };
 }
-
-function factsText({ facts }: ExplainedCode): string {
-  return Object.entries(facts)
-    .map(([name, value]) => `; ${escapeHtml(name)} <code>${escapeHtml(value)}</code>`)
-    .join("");
-}
-
-const lowered = (heading: string) => heading.charAt(0).toLowerCase() + heading.slice(1);
 
 function indexPage(all: readonly ExplainedProblem[], { codeGroups, documents }: ErrorPagesOptions): HtmlPage {
   const links = [

@@ -4,6 +4,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 /** Counts a request for a page and begins it, or refuses it. */
 export type PageGuard = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
+export type PageHandler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+
+export function addPage(app: FastifyInstance, url: string, onRequest: PageGuard, handler: PageHandler): void {
+  app.route({ method: ["GET", "HEAD"], url, onRequest, handler });
+}
+
 /** What a page shows: its title, and its body as HTML. */
 export type HtmlPage = { readonly title: string; readonly body: string };
 
@@ -123,20 +129,14 @@ export function addDocumentPages(
   app: FastifyInstance,
   documents: readonly DocumentPage[],
   admit: PageGuard,
-): readonly string[] {
+): void {
   for (const { path, title, html, markdown } of documents) {
     const text = { type: "text/markdown; charset=utf-8", bytes: Buffer.from(markdown) };
     let body: string | undefined;
     const links = `<p><a href="reference/">Reference</a> · <a href="errors">Errors</a></p>`;
-    app.route({
-      method: ["GET", "HEAD"],
-      url: path,
-      onRequest: admit,
-      handler: async (request, reply) => {
-        body ??= `${links}\n${html()}`;
-        return sendPage(request, reply, { title, body }, text);
-      },
+    addPage(app, path, admit, async (request, reply) => {
+      body ??= `${links}\n${html()}`;
+      return sendPage(request, reply, { title, body }, text);
     });
   }
-  return documents.map(({ path }) => path);
 }

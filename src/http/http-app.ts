@@ -7,7 +7,6 @@ import {
   CONNECTION_LIMITS,
   type ConnectionLimits,
   type ConnectionObserver,
-  continueUnlessPostponed,
   createLimitedServer,
   type IsTrustedProxy,
 } from "./connections.ts";
@@ -21,6 +20,7 @@ export type HttpAppOptions = ConnectionObserver & {
   /** Absent: those of limits.ts. */
   readonly connectionLimits?: ConnectionLimits | undefined;
   readonly newRequestId: () => string;
+  readonly readBody: (request: FastifyRequest, payload: IncomingMessage) => Promise<Buffer>;
   /** Malformed HTTP, or a request that did not arrive in time: there is no request object. */
   readonly onClientError: (error: Error, socket: Socket) => void;
   /** A request whose URL cannot be decoded or is too long for any route. */
@@ -29,7 +29,7 @@ export type HttpAppOptions = ConnectionObserver & {
 
 /** Fastify as this API needs it: limits on everything, bodies as bytes, and no error texts of its own. */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
-  const { isTrustedProxy, newRequestId, onClientError, onUnroutableUrl } = options;
+  const { isTrustedProxy, newRequestId, readBody, onClientError, onUnroutableUrl } = options;
   const app: FastifyInstance = Fastify({
     logger: false,
     trustProxy: isTrustedProxy ?? false,
@@ -68,7 +68,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
   });
   // Every body arrives as bytes; the operation's declaration says how to parse it.
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+  app.addContentTypeParser("*", readBody);
   // Announced while closing, so clients don't reuse a closing socket.
   let isClosing = false;
   app.addHook("preClose", (done) => {
@@ -83,10 +83,6 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     done(null, request.method === "HEAD" ? null : inSlices(payload));
   });
   answerExpectations(app.server);
-  app.addHook("preParsing", (request, _reply, payload, done) => {
-    continueUnlessPostponed(request.raw);
-    done(null, payload);
-  });
   app.server.on("connect", (request, socket) => respondToConnect(app.server, request, socket as Socket));
   return app;
 }

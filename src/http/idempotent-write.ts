@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { parseItem } from "structured-headers";
 import type {
   CallLease,
   ClaimState,
@@ -62,6 +61,8 @@ export class LockWaitError extends Error {
 
 const PLACE = "header.idempotency-key";
 const BARE = /^[\x20-\x7e]+$/;
+/** A string of RFC 9651. */
+const QUOTED = /^"((?:[ !#-[\]-~]|\\["\\])*)" *$/;
 
 /**
  * The key of a write, bare or as a quoted string (`"…"`, the draft standard's form). Both forms of a text are the
@@ -78,14 +79,12 @@ export function readIdempotencyKey(header: string | undefined): string {
 }
 
 function unquote(header: string): string {
-  let value: unknown;
-  try {
-    [value] = parseItem(header);
-  } catch {
+  const [, quoted] = QUOTED.exec(header) ?? [];
+  if (quoted === undefined) {
     throw invalidRequest(PLACE, "Starts with a quote but is not a valid quoted string.");
   }
-  if (typeof value !== "string" || value === "") throw invalidRequest(PLACE, "The quoted string is empty.");
-  return value;
+  if (quoted === "") throw invalidRequest(PLACE, "The quoted string is empty.");
+  return quoted.replaceAll(/\\(.)/g, "$1");
 }
 
 /** `body`: the bytes of a raw body, the validated value of any other, undefined where there is none. */

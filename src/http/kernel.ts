@@ -34,5 +34,5 @@ export type Kernel = {
 
 export type AddedRoute = { readonly method: "GET" | "POST"; readonly path: string };
 
-/** Adds routes beside the operations'; returns them, so that other methods are answered with 405. */
-export type AddRoutes = (app: FastifyInstance, kernel: Kernel) => Promise<readonly AddedRoute[]>;
+/** Adds routes beside the operations'. */
+export type AddRoutes = (app: FastifyInstance, kernel: Kernel) => Promise<unknown>;

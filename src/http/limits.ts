@@ -139,5 +139,13 @@ export const DOWNLOADS_MAX = 256;
 /** While all of them are taken, one that moves more slowly than this makes room for an account that has none. */
 export const SCARCE_BYTES_PER_SECOND = 65_536;
 
+/**
+ * Bytes of bodies that one process has in memory at a time; one account has at most half. One that comes in chunks
+ * takes twice its bytes for the moment in which its buffer grows.
+ */
+export const BUFFERED_BODY_BYTES_MAX = 134_217_728;
+/** What a body of unknown length has room for at first. */
+export const BUFFERED_BODY_BYTES_FIRST = 16_384;
+
 /** The rest of a refused body, if large or of unknown length, is read for this long: its client sees the answer. */
 export const LINGER_MS = 5_000;

@@ -89,7 +89,7 @@ export function successResponses(operation: Operation, schemas: SchemaWriter): D
   const headers = { ...onSuccess, ...own, ...(response.kind === "content" ? ofContent : {}) };
   const content = contentOf(operation, schemas);
   const success: Record<string, Described> = {
-    [response.status]: { description: describeSuccess(response.status), headers, ...content },
+    [response.status]: { description: SUCCESSES[response.status], headers, ...content },
   };
   if (response.kind === "json" && response.other) {
     const { status, schema, description } = response.other;
@@ -115,20 +115,12 @@ function contentOf({ response }: Operation, schemas: SchemaWriter): Described {
   return { content: { [type]: { schema: schemas.write(schema, "output") } } };
 }
 
-function describeSuccess(status: 200 | 201 | 202 | 204): string {
-  switch (status) {
-    case 200:
-      return "Success.";
-    case 201:
-      return "Created.";
-    case 202:
-      return "Accepted: the work continues after this response.";
-    case 204:
-      return "Success, without a body.";
-    default:
-      throw new Error(`Undescribed status ${status satisfies never}`);
-  }
-}
+const SUCCESSES: Readonly<Record<200 | 201 | 202 | 204, string>> = {
+  200: "Success.",
+  201: "Created.",
+  202: "Accepted: the work continues after this response.",
+  204: "Success, without a body.",
+};
 
 /** Writes the sixteen error responses of an operation, or those it raises; equal ones share a component. */
 export function createProblemResponses(
@@ -143,36 +135,28 @@ export function createProblemResponses(
     const codesOf = (status: Status) => raised.filter((code) => problems[code]?.status === status);
     const isFolded = (status: Status) => errors === "raised" && codesOf(status).length === 0;
     const ofContents = operation.response.kind === "content" ? ([RANGE_STATUS] as const) : [];
-    const statuses: readonly Status[] = [...PROBLEM_STATUSES, ...ofContents];
-    const entries = statuses
+    const entries = [...PROBLEM_STATUSES, ...ofContents]
       .filter((status) => !isFolded(status))
       .map((status) => [status, { $ref: `#/components/responses/${componentFor(status, codesOf(status))}` }]);
     const folded = PROBLEM_STATUSES.filter(isFolded);
+    const description = `Declared on every operation; never returned by this one: ${folded.join(", ")}.`;
+    const content = { "application/problem+json": { schema: { $ref: "#/components/schemas/Problem" } } };
     return {
       ...Object.fromEntries(entries),
-      ...(folded.length > 0 ? { default: foldedResponse(folded) } : {}),
-    };
-  }
-
-  function foldedResponse(statuses: readonly Status[]): Described {
-    return {
-      description: `Declared on every operation; never returned by this one: ${statuses.join(", ")}.`,
-      content: { "application/problem+json": { schema: { $ref: "#/components/schemas/Problem" } } },
+      ...(folded.length > 0 ? { default: { description, content } } : {}),
     };
   }
 
   function componentFor(status: Status, raised: readonly string[]): string {
-    const name = raised.length > 0 ? `${status}-${raised.join("-")}` : `${status}-not-raised`;
-    const ofStatus = Object.keys(problems).filter((code) => problems[code]?.status === status);
-    components[name] ??= problemResponse(status, raised.length > 0 ? raised : ofStatus, raised.length > 0);
+    const name = `${status}-${raised.length > 0 ? raised.join("-") : "not-raised"}`;
+    components[name] ??= problemResponse(status, raised);
     return name;
   }
 
-  function problemResponse(status: Status, codes: readonly string[], isRaised: boolean): Described {
-    const titles = codes.map((code) => `\`${code}\`: ${problems[code]?.meaning ?? ""}`);
-    const description = isRaised
-      ? titles.join("\n")
-      : "Declared on every operation; never returned by this one.";
+  function problemResponse(status: Status, raised: readonly string[]): Described {
+    const ofStatus = Object.keys(problems).filter((code) => problems[code]?.status === status);
+    const codes = raised.length > 0 ? raised : ofStatus;
+    const meanings = raised.map((code) => `\`${code}\`: ${problems[code]?.meaning ?? ""}`);
     const schema: JsonSchema = {
       allOf: [
         { $ref: "#/components/schemas/Problem" },
@@ -186,7 +170,7 @@ export function createProblemResponses(
     };
     const examples = Object.fromEntries(codes.map((code) => [code, { value: example(code) }]));
     return {
-      description,
+      description: meanings.join("\n") || "Declared on every operation; never returned by this one.",
       headers: { ...always, ...extraHeaders(status) },
       content: { "application/problem+json": { schema, examples } },
     };

@@ -6,18 +6,14 @@ export type JsonSchema = { readonly [member: string]: unknown };
 
 type Direction = "input" | "output";
 
-/** Converts zod schemas to JSON Schema; those with an id become components, each once. */
-export type SchemaWriter = {
-  write(schema: z.ZodType, direction: Direction): JsonSchema;
-  /** All components written so far, by name. */
-  readonly components: Readonly<Record<string, JsonSchema>>;
-};
+export type SchemaWriter = ReturnType<typeof createSchemaWriter>;
 
 /**
- * Responses are written first: a request component whose name a response has taken for a different schema (requests
- * reject unknown members, responses may gain some) gets the suffix `Input`.
+ * Converts zod schemas to JSON Schema; those with an id become components, each once. Responses are written first: a
+ * request component whose name a response has taken for a different schema (requests reject unknown members, responses
+ * may gain some) gets the suffix `Input`.
  */
-export function createSchemaWriter(): SchemaWriter {
+export function createSchemaWriter() {
   const components: Record<string, JsonSchema> = {};
   const idsOfAnswers = new Set<string>();
 
@@ -44,7 +40,8 @@ export function createSchemaWriter(): SchemaWriter {
     return refer(root, names);
   }
 
-  return { write, components };
+  /** `components`: all that were written so far, by name. */
+  return { write, components: components as Readonly<typeof components> };
 }
 
 type Written = JsonSchema & { readonly $defs?: Readonly<Record<string, JsonSchema>> };

@@ -50,22 +50,20 @@ export function buildOpenApiDocument(registry: OperationRegistry, options: OpenA
   const schemas = createSchemaWriter();
   const problems = createProblemResponses(registry.problems, docsUrl, errors);
   const tags = new Set(info.tags.map(({ name }) => name));
-
-  const responses = new Map<Operation, object>();
   for (const { tag, key } of [...registry.operations, ...info.sends.map(asTagged)]) {
     if (!tags.has(tag)) throw new Error(`Operation ${key}: no heading "${tag}".`);
   }
-  const webhooks = describeSentRequests(info.sends, schemas);
-  for (const operation of registry.operations) {
-    responses.set(operation, { ...successResponses(operation, schemas), ...problems.responses(operation) });
-  }
 
+  const webhooks = describeSentRequests(info.sends, schemas);
+  // All responses before the first request; see createSchemaWriter.
+  const responses = registry.operations.map((operation) => ({
+    ...successResponses(operation, schemas),
+    ...problems.responses(operation),
+  }));
   const paths: Record<string, Record<string, unknown>> = {};
-  for (const operation of registry.operations) {
+  for (const [n, operation] of registry.operations.entries()) {
     paths[operation.path] ??= {};
-    Object.assign(paths[operation.path] ?? {}, {
-      [operation.method.toLowerCase()]: describe(operation, schemas, responses.get(operation)),
-    });
+    paths[operation.path]![operation.method.toLowerCase()] = describe(operation, schemas, responses[n]!);
   }
 
   const server = serverUrl(publicUrl);
@@ -107,7 +105,7 @@ export function buildOpenApiDocument(registry: OperationRegistry, options: OpenA
 
 const asTagged = ({ event, tag }: SentRequest) => ({ key: event, tag });
 
-function describe(operation: Operation, schemas: SchemaWriter, responses: object | undefined): object {
+function describe(operation: Operation, schemas: SchemaWriter, responses: object): object {
   const { key, tag, summary, description, scope, risk, effect, mode, isIdempotent, deprecated, work } =
     operation;
   return {

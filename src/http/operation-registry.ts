@@ -1,3 +1,4 @@
+import type { FastifyInstance } from "fastify";
 import type { Operation } from "./operation.ts";
 import type { ProblemCatalogue } from "./problems.ts";
 
@@ -67,18 +68,17 @@ export function routerPath(path: string): string {
 export type AllowedMethods = (pathname: string) => readonly string[];
 
 /**
- * The router matches one method at a time, so 405 and its Allow header need this. Called only for unmatched paths,
- * so it may be slow.
+ * The router matches one method at a time, so 405 and its Allow header need this: it sees every route that is added
+ * from now on. Called only for unmatched paths, so it may be slow.
  */
-export function createAllowedMethods(
-  routes: readonly { readonly method: string; readonly path: string }[],
-): AllowedMethods {
-  const patterns = routes.map(({ method, path }) => {
-    const source = path.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+");
-    return { methods: method === "GET" ? ["GET", "HEAD"] : [method], pattern: new RegExp(`^${source}$`) };
+export function watchAllowedMethods(app: FastifyInstance): AllowedMethods {
+  const routes: { readonly methods: readonly string[]; readonly pattern: RegExp }[] = [];
+  app.addHook("onRoute", ({ method, url }) => {
+    const source = url.replaceAll(".", "\\.").replaceAll(/:\w+/g, "[^/]+");
+    routes.push({ methods: [method].flat(), pattern: new RegExp(`^${source}$`) });
   });
   return (pathname) => {
-    const matching = patterns.filter(({ pattern }) => pattern.test(pathname));
+    const matching = routes.filter(({ pattern }) => pattern.test(pathname));
     return [...new Set(matching.flatMap(({ methods }) => methods))].sort();
   };
 }

@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { matchesEntityTag } from "./bytes.ts";
-import { postponeContinue } from "./connections.ts";
 import { readContentHeaders, sendContent } from "./content-answer.ts";
 import { readIdempotencyKey } from "./idempotent-write.ts";
 import { JSON_BODY_BYTES_MAX } from "./limits.ts";
@@ -12,7 +11,7 @@ import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-cont
 import { authorizedPrincipal, type RequestGuards } from "./request-guards.ts";
 import { refuseMediaType } from "./request-validation.ts";
 import { type OperationResponse, successHeaders } from "./responses.ts";
-import { onGoneOf, type TransferPlaces } from "./turns.ts";
+import { type OnGone, onGoneOf, type TransferPlaces } from "./turns.ts";
 
 /** What operations share whose bodies or answers are streams. */
 export type Streaming = {
@@ -37,21 +36,18 @@ export function addOperationRoute(
   const streamed = operation.body?.kind === "stream" ? operation.body : null;
 
   async function guard(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    beginRequest(request, operation.key);
+    beginRequest(request, operation.key, true);
     await guards.guardOperation(operation, request, reply);
     // Checked before the body is read: without a key the body is of no use.
     if (!isRead) readIdempotencyKey(idempotencyHeader(request));
-    if (streamed === null) return;
-    readContentHeaders(streamed, request.headers);
-    postponeContinue(request.raw);
+    if (streamed !== null) readContentHeaders(streamed, request.headers);
   }
 
-  async function handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  async function ask(request: FastifyRequest, onGone: OnGone) {
     const principal = authorizedPrincipal(contextOf(request));
     const { params, query, headers } = request;
     const body = request.body as Buffer | undefined;
     refuseMediaType(headers, body?.length ?? 0);
-    const onGone = onGoneOf(request, reply);
     const asked: Asked = {
       params,
       query,
@@ -65,12 +61,20 @@ export function addOperationRoute(
     const stream =
       streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), streaming);
     const { response, isReplayed } = await perform(principal, stream ? { ...asked, stream } : asked);
+    return { response, isReplayed, principal, waitMs: asked.waitMs };
+  }
+
+  async function handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const onGone = onGoneOf(request, reply);
+    const { response, isReplayed, principal, waitMs } = await ask(request, onGone).finally(() =>
+      contextOf(request).bufferedBody?.giveBack(),
+    );
     const { content } = response;
     if (content === undefined) return send(request, reply, response, isReplayed);
     reply.headers(successHeaders(operation));
     return await sendContent(request, reply, {
       content,
-      waitMs: asked.waitMs,
+      waitMs,
       progressWithinMs,
       takePlace: (onCut) => downloads.take(principal.accountId ?? principal.caller.keyId, onCut),
       onGone,

@@ -7,10 +7,8 @@ import type {
   Content,
   JsonBody,
   RawBody,
-  ReceivedBody,
   ResponseSchema,
   ResultOf,
-  StorableResponse,
   StreamBody,
 } from "./operation-io.ts";
 import type { FieldError, Problem } from "./problems.ts";
@@ -143,18 +141,23 @@ export type Work =
     }
   | { readonly kind: "retired" };
 
-/** One operation of the API; routes, documents and checks follow from it. */
-export type Operation = {
+type Named = {
   /** Dotted name, `webhooks.deliveries.get`: metric label and operationId. */
-  readonly key: string;
+  readonly key: `${string}.${string}`;
   /** Its heading in the reference. */
   readonly tag: string;
+  /** A few words, without a full stop. */
   readonly summary: string;
+  /** Sentences. */
   readonly description: string;
-  readonly method: Method;
   /** With `{name}` for each path parameter. */
-  readonly path: string;
-  readonly scope: string;
+  readonly path: `/v1/${string}`;
+  readonly scope: `${string}:${string}`;
+};
+
+/** One operation of the API; routes, documents and checks follow from it. */
+export type Operation = Named & {
+  readonly method: Method;
   /** Across accounts: for staff keys alone, which name none. */
   readonly isAcrossAccounts: boolean;
   /** For keys that act for a user. */
@@ -185,15 +188,7 @@ export type Operation = {
 export type HandlerCode = "not_found" | "access_denied";
 
 /** What every declaration has. */
-type Named = {
-  readonly key: `${string}.${string}`;
-  readonly tag: string;
-  /** A few words, without a full stop. */
-  readonly summary: string;
-  /** Sentences. */
-  readonly description: string;
-  readonly path: `/v1/${string}`;
-  readonly scope: `${string}:${string}`;
+type Declared = Named & {
   /** Others than keys that act for a user are denied. */
   readonly needsUser?: true;
   /** Those are denied: it tells of the whole account, and knows no spaces. */
@@ -201,17 +196,21 @@ type Named = {
   readonly deprecated?: Deprecation;
 };
 
-type Checked<Params, Query, Response, Code extends string> = Named & {
+type Parsed<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<string, never>;
+type RequestOf<Params, Query, Body, Code extends string> = OperationRequest<
+  Parsed<Params>,
+  Parsed<Query>,
+  BodyOf<Body>,
+  Code
+>;
+
+type Checked<Params, Query, Response, Code extends string> = Declared & {
   readonly params?: Params;
   readonly query?: Query;
   readonly response: Response;
   readonly errors?: readonly Code[];
   readonly holdsSecret?: true;
 };
-
-type Parsed<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<string, never>;
-type MaybeObject = z.ZodObject | undefined;
-type MaybeBody = JsonBody | RawBody | undefined;
 
 /** A read: risk none, sync, idempotent, GET (and HEAD). */
 export type ReadDeclaration<Params, Query, Response, Code extends string> = Checked<
@@ -222,10 +221,8 @@ export type ReadDeclaration<Params, Query, Response, Code extends string> = Chec
 > & {
   readonly method: "GET";
   /** Where the answer may be held until the account is told of something new. */
-  readonly waits?: Wait<OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>, ResultOf<Response>>;
-  readonly handle: (
-    request: OperationRequest<Parsed<Params>, Parsed<Query>, undefined, Code>,
-  ) => Promise<ResultOf<Response>>;
+  readonly waits?: Wait<RequestOf<Params, Query, undefined, Code>, ResultOf<Response>>;
+  readonly handle: (request: RequestOf<Params, Query, undefined, Code>) => Promise<ResultOf<Response>>;
 };
 
 /** A read across accounts, which only staff have. */
@@ -236,60 +233,59 @@ export type StaffReadDeclaration<Params, Query, Response> = Omit<
   readonly handle: (request: StaffRequest<Parsed<Params>, Parsed<Query>>) => Promise<ResultOf<Response>>;
 };
 
-type Writing<Params, Query, Body, Response, Code extends string, Context extends unknown[]> = Checked<
-  Params,
-  Query,
-  Response,
-  Code
-> & {
+type Writing<Params, Query, Body, Response, Code extends string> = Checked<Params, Query, Response, Code> & {
   readonly method: Exclude<Method, "GET">;
   readonly risk: Exclude<Risk, "none">;
   readonly mode: ExecutionMode;
   /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
   readonly idempotency: "key_required";
   /** Written out for the same reason. */
-  readonly audit: Audit<
-    OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
-    ResultOf<Response>
-  >;
+  readonly audit: Audit<RequestOf<Params, Query, Body, Code>, ResultOf<Response>>;
   readonly body?: Body;
+};
+
+type Repeatable<Request> = {
   /** Required of each whose answer tells of something in a space, or of what a run published. */
-  readonly judgeRepeat?: JudgeRepeat<OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>>;
-  readonly handle: (
-    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
-    ...context: Context
-  ) => Promise<ResultOf<Response>>;
+  readonly judgeRepeat?: JudgeRepeat<Request>;
 };
 
 /** A write: its effect and its stored response are one transaction, `tx`. */
-export type WriteDeclaration<
+export type WriteDeclaration<Params, Query, Body, Response, Code extends string, Prepared> = Writing<
   Params,
   Query,
   Body,
   Response,
-  Code extends string,
-  Prepared = undefined,
-> = Writing<Params, Query, Body, Response, Code, [tx: Transaction, prepared: Prepared]> & {
-  /**
-   * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that is
-   * for `handle`, because a request that is repeated is prepared, too, and gets its stored response. What has not begun
-   * when `gone` is aborted is begun for nobody.
-   */
-  readonly prepare?: (
-    request: OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>,
-    gone: AbortSignal,
-  ) => Promise<Prepared>;
-};
+  Code
+> &
+  Repeatable<RequestOf<Params, Query, Body, Code>> & {
+    readonly handle: (
+      request: RequestOf<Params, Query, Body, Code>,
+      tx: Transaction,
+      prepared: Prepared,
+    ) => Promise<ResultOf<Response>>;
+    /**
+     * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that
+     * is for `handle`, because a request that is repeated is prepared, too, and gets its stored response. What has not
+     * begun when `gone` is aborted is begun for nobody.
+     */
+    readonly prepare?: (
+      request: RequestOf<Params, Query, Body, Code>,
+      gone: AbortSignal,
+    ) => Promise<Prepared>;
+  };
 
 /**
  * A write whose requests share transactions with others of their kind, each with its own claim, result and stored
  * response.
  */
-export type BatchedWriteDeclaration<Params, Query, Body, Response, Code extends string, Item> = Omit<
-  WriteDeclaration<Params, Query, Body, Response, Code>,
-  "handle" | "prepare" | "judgeRepeat"
+export type BatchedWriteDeclaration<Params, Query, Body, Response, Code extends string, Item> = Writing<
+  Params,
+  Query,
+  Body,
+  Response,
+  Code
 > &
-  Batched<OperationRequest<Parsed<Params>, Parsed<Query>, BodyOf<Body>, Code>, Item, ResultOf<Response>>;
+  Batched<RequestOf<Params, Query, Body, Code>, Item, ResultOf<Response>>;
 
 /** A write that calls another system: claim, call, respond, with no transaction open while it waits. */
 export type CallOutDeclaration<Params, Query, Body, Response, Code extends string> = Writing<
@@ -297,87 +293,44 @@ export type CallOutDeclaration<Params, Query, Body, Response, Code extends strin
   Query,
   Body,
   Response,
-  Code,
-  []
-> & { readonly callsOut: { readonly deadlineMs: number } };
+  Code
+> &
+  Repeatable<RequestOf<Params, Query, Body, Code>> & {
+    readonly callsOut: { readonly deadlineMs: number };
+    readonly handle: (request: RequestOf<Params, Query, Body, Code>) => Promise<ResultOf<Response>>;
+  };
 
 /**
  * A write whose body is streamed. Its claim is held while the bytes come, with no transaction open; what they come to
  * and the stored response are one transaction.
  */
-export type UploadDeclaration<Params, Query, Response, Code extends string, Received> = Omit<
-  WriteDeclaration<Params, Query, StreamBody, Response, Code>,
-  "body" | "handle" | "prepare"
-> & {
-  readonly body: StreamBody;
-  /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
-  readonly receive: (
-    request: OperationRequest<Parsed<Params>, Parsed<Query>, ReceivedBody, Code>,
-  ) => Promise<Received>;
-  readonly handle: (
-    request: OperationRequest<Parsed<Params>, Parsed<Query>, ReceivedBody, Code>,
-    tx: Transaction,
-    received: Received,
-  ) => Promise<ResultOf<Response>>;
-  /** `handle` has thrown a Problem, and its transaction is undone: lets go what was received. */
-  readonly refused: (
-    request: OperationRequest<Parsed<Params>, Parsed<Query>, ReceivedBody, Code>,
-    received: Received,
-  ) => Promise<void>;
-};
-
-/** A retired operation: always 410. */
-export type RetiredDeclaration = Required<Pick<Named, "deprecated">> &
-  Omit<Named, "deprecated"> & {
-    readonly method: Method;
-    readonly risk: Risk;
-    readonly mode: ExecutionMode;
+export type UploadDeclaration<Params, Query, Response, Code extends string, Received> = Writing<
+  Params,
+  Query,
+  StreamBody,
+  Response,
+  Code
+> &
+  Repeatable<RequestOf<Params, Query, StreamBody, Code>> & {
+    readonly body: StreamBody;
+    /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
+    readonly receive: (request: RequestOf<Params, Query, StreamBody, Code>) => Promise<Received>;
+    readonly handle: (
+      request: RequestOf<Params, Query, StreamBody, Code>,
+      tx: Transaction,
+      received: Received,
+    ) => Promise<ResultOf<Response>>;
+    /** `handle` has thrown a Problem, and its transaction is undone: lets go what was received. */
+    readonly refused: (
+      request: RequestOf<Params, Query, StreamBody, Code>,
+      received: Received,
+    ) => Promise<void>;
   };
 
-/**
- * The ways to declare an operation. `DomainCode`: the codes that the operations add to the standard ones.
- */
-export type OperationDefiners<DomainCode extends string> = {
-  read<
-    Response extends ResponseSchema,
-    Params extends MaybeObject = undefined,
-    Query extends MaybeObject = undefined,
-    const Code extends DomainCode | HandlerCode = never,
-  >(declaration: ReadDeclaration<Params, Query, Response, Code>): Operation;
-  staffRead<
-    Response extends ResponseSchema,
-    Params extends MaybeObject = undefined,
-    Query extends MaybeObject = undefined,
-  >(declaration: StaffReadDeclaration<Params, Query, Response>): Operation;
-  write<
-    Response extends StorableResponse,
-    Params extends MaybeObject = undefined,
-    Query extends MaybeObject = undefined,
-    Body extends MaybeBody = undefined,
-    const Code extends DomainCode | HandlerCode = never,
-    Prepared = undefined,
-  >(declaration: WriteDeclaration<Params, Query, Body, Response, Code, Prepared>): Operation;
-  batchedWrite<
-    Response extends StorableResponse,
-    Item,
-    Params extends MaybeObject = undefined,
-    Query extends MaybeObject = undefined,
-    Body extends MaybeBody = undefined,
-    const Code extends DomainCode | HandlerCode = never,
-  >(declaration: BatchedWriteDeclaration<Params, Query, Body, Response, Code, Item>): Operation;
-  callOut<
-    Response extends StorableResponse,
-    Params extends MaybeObject = undefined,
-    Query extends MaybeObject = undefined,
-    Body extends MaybeBody = undefined,
-    const Code extends DomainCode | HandlerCode = never,
-  >(declaration: CallOutDeclaration<Params, Query, Body, Response, Code>): Operation;
-  upload<
-    Response extends StorableResponse,
-    Received,
-    Params extends MaybeObject = undefined,
-    Query extends MaybeObject = undefined,
-    const Code extends DomainCode | HandlerCode = never,
-  >(declaration: UploadDeclaration<Params, Query, Response, Code, Received>): Operation;
-  retired(declaration: RetiredDeclaration): Operation;
+/** A retired operation: always 410. */
+export type RetiredDeclaration = Declared & {
+  readonly deprecated: Deprecation;
+  readonly method: Method;
+  readonly risk: Risk;
+  readonly mode: ExecutionMode;
 };

@@ -20,11 +20,10 @@ import type {
   Transaction,
   Work,
 } from "./operation.ts";
-import { raisedCodes } from "./problem-catalogue.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { IncomingBody } from "./received-body.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
-import { compileResponse } from "./responses.ts";
+import { type CheckOutcome, compileResponse } from "./responses.ts";
 import { type InTurn, type TransferPlaces, untilGone } from "./turns.ts";
 import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
 
@@ -114,8 +113,7 @@ export type PerformOptions = {
   /** Tells reads that are held. */
   readonly news: AccountNews;
   readonly findSpaces: FindSpaces<Transaction>;
-  /** Check what handlers return against what they declare; for tests. */
-  readonly isChecking: boolean;
+  readonly check: CheckOutcome | undefined;
 };
 
 type Upload = Extract<Work, { kind: "upload" }>;
@@ -128,11 +126,10 @@ function isExempt({ method, response, scope }: Operation, { userId }: Caller): b
 
 /** The one way to an operation's work, for its route and for the console's pages. */
 export function compilePerform(operation: Operation, options: PerformOptions): Perform {
-  const { idempotentWrites, createBatches, inTurn, lookAgain, uploads, news, findSpaces, isChecking } =
-    options;
+  const { idempotentWrites, createBatches, inTurn, lookAgain, uploads, news, findSpaces, check } = options;
   const { work, holdsSecret, key: operationKey, audit, judgeRepeat } = operation;
   const validate = compileRequestValidator(operation);
-  const toResponse = compileResponse(operation, isChecking);
+  const toResponse = compileResponse(operation, check);
   const batches = work.kind === "batched_write" ? createBatches(respondEach(work)) : null;
 
   async function perform(principal: Principal, asked: Asked): Promise<WriteResult> {
@@ -281,10 +278,11 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     }
   }
 
-  if (!isChecking) return perform;
+  if (check === undefined) return perform;
   return (principal, asked) =>
     perform(principal, asked).catch((error: unknown) => {
-      throw undeclared(operation, error) ?? error;
+      check(operation, { error });
+      throw error;
     });
 }
 
@@ -317,10 +315,4 @@ export function refuseCaller(
 
 function sizeOf(body: Buffer | undefined): number {
   return Math.min(BODY_PLACES_MAX, 1 + Math.floor((body?.length ?? 0) / BODY_BYTES_PER_PLACE));
-}
-
-/** A problem that the operation does not declare is a bug of ours. Null for any other error. */
-function undeclared(operation: Operation, error: unknown): Error | null {
-  if (!(error instanceof Problem) || raisedCodes(operation).includes(error.code)) return null;
-  return new Error(`Operation ${operation.key} does not declare ${error.code}.`, { cause: error });
 }

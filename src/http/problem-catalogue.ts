@@ -1,5 +1,4 @@
-import type { HandlerCode, Operation } from "./operation.ts";
-
+import type { Operation } from "./operation.ts";
 import type { ProblemCatalogue } from "./problems.ts";
 
 /** The codes that the kernel raises, and three of the platform's that this service only declares. */
@@ -166,10 +165,7 @@ export const standardProblems = {
   },
 } as const satisfies ProblemCatalogue;
 
-/** Declared by handlers that raise them themselves, too. */
-const RAISED_FOR_ALL: readonly string[] = ["not_found", "access_denied"] satisfies readonly HandlerCode[];
-
-/** The codes that the kernel raises for an operation, and those that its handler declares. */
+/** The codes that the kernel raises for an operation, and those that its handler declares, some of them the same. */
 export function raisedCodes({
   effect,
   work,
@@ -177,24 +173,31 @@ export function raisedCodes({
   isAcrossAccounts,
   response,
 }: Operation): readonly string[] {
-  return [
+  const codes = [
     "invalid_request",
     "invalid_request_id",
     ...(isAcrossAccounts ? [] : ["account_required"]),
-    ...(effect === "write" ? ["idempotency_key_required"] : []),
     "unauthorized",
     "access_denied",
     "not_found",
     "method_not_allowed",
-    ...(effect === "write"
-      ? ["idempotency_in_progress", "account_moved", "storage_full", "payload_too_large"]
-      : []),
-    ...(effect === "write" ? ["unsupported_media_type", "idempotency_key_reused"] : []),
+    ...(effect === "write" ? RAISED_FOR_WRITES : []),
     ...(work.kind === "retired" ? ["route_retired"] : []),
     ...(response.kind === "content" ? ["range_not_satisfiable"] : []),
     "rate_limited",
     "internal_error",
     "temporarily_unavailable",
-    ...errors.filter((code) => !RAISED_FOR_ALL.includes(code)),
+    ...errors,
   ];
+  return [...new Set(codes)];
 }
+
+const RAISED_FOR_WRITES: readonly string[] = [
+  "idempotency_key_required",
+  "idempotency_in_progress",
+  "account_moved",
+  "storage_full",
+  "payload_too_large",
+  "unsupported_media_type",
+  "idempotency_key_reused",
+];

@@ -1,7 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { entityTag, matchesEntityTag } from "./bytes.ts";
 import { addErrorPages, type CodeGroup } from "./error-pages.ts";
-import { addDocumentPages, type DocumentPage, escapeHtml, type PageGuard, sendHtml } from "./html-page.ts";
+import {
+  addDocumentPages,
+  addPage,
+  type DocumentPage,
+  escapeHtml,
+  type PageGuard,
+  sendHtml,
+} from "./html-page.ts";
 import { buildOpenApiDocument, type OpenApiDocument, type OpenApiInfo } from "./openapi.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { addReferencePage } from "./reference-page.ts";
@@ -34,26 +41,12 @@ function addConfirmationPages(
   { path, ask, confirm, invalid }: Confirmations,
   admit: PageGuard,
 ) {
-  type WithToken = { Params: { token: string } };
   const url = `${path}/:token`;
-  app.route<WithToken>({
-    method: ["GET", "HEAD"],
-    url,
-    onRequest: admit,
-    handler: async ({ params }, reply) => sendAnswer(reply, await ask(params.token), invalid),
-  });
-  app.route<WithToken>({
-    method: "POST",
-    url,
-    bodyLimit: FORM_BYTES_MAX,
-    onRequest: admit,
-    handler: async ({ params }, reply) => sendAnswer(reply, await confirm(params.token), invalid),
-  });
-  const shown = `${path}/{token}`;
-  return [
-    { method: "GET", path: shown },
-    { method: "POST", path: shown },
-  ] as const;
+  const tokenOf = ({ params }: FastifyRequest) => (params as { token: string }).token;
+  addPage(app, url, admit, async (request, reply) => sendAnswer(reply, await ask(tokenOf(request)), invalid));
+  app.post(url, { bodyLimit: FORM_BYTES_MAX, onRequest: admit }, async (request, reply) =>
+    sendAnswer(reply, await confirm(tokenOf(request)), invalid),
+  );
 }
 
 /** The form has no fields: the link is all it takes. */
@@ -96,27 +89,25 @@ export type PageOptions = {
   readonly confirmations?: Confirmations;
 };
 
-export type PageRoute = { readonly method: "GET" | "POST"; readonly path: string };
-
 const OPENAPI_PATH = "/v1/openapi.json";
 
 /** Adds what needs no API key: health, the OpenAPI document, the reference, the error pages, links to confirm. */
-export async function addPublicPages(
+export function addPublicPages(
   app: FastifyInstance,
   registry: OperationRegistry,
   options: PageOptions,
   guards: RequestGuards,
-): Promise<readonly PageRoute[]> {
+): void {
   const probed = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     beginRequest(request, "page");
     guards.guardProbe(request, reply);
   };
-  addPage(app, "/healthz", probed, async (_request, reply) => {
-    return reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
-  });
+  const sendOk = (reply: FastifyReply) =>
+    reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
+  addPage(app, "/healthz", probed, async (_request, reply) => sendOk(reply));
   addPage(app, "/readyz", probed, async (_request, reply) => {
     await options.checkReady();
-    return reply.header("content-type", "application/json").send(Buffer.from('{"status":"ok"}'));
+    return sendOk(reply);
   });
 
   const admit = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
@@ -137,29 +128,10 @@ export async function addPublicPages(
   // Browsers request it on their own.
   addPage(app, "/favicon.ico", probed, async (_request, reply) => reply.code(204).send());
   addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
-  const errorPaths = addErrorPages(app, { ...options, problems: registry.problems }, admit);
-  const documentPaths = addDocumentPages(app, options.documents, admit);
-  const referencePaths = await addReferencePage(
-    app,
-    options.info.title,
-    `${OPENAPI_PATH}?errors=raised`,
-    admit,
-  );
-
-  const confirmationRoutes =
-    options.confirmations === undefined ? [] : addConfirmationPages(app, options.confirmations, admit);
-
-  const paths = [
-    "/healthz",
-    "/readyz",
-    "/favicon.ico",
-    OPENAPI_PATH,
-    "/",
-    ...errorPaths,
-    ...documentPaths,
-    ...referencePaths,
-  ];
-  return [...paths.map((path) => ({ method: "GET", path }) as const), ...confirmationRoutes];
+  addErrorPages(app, { ...options, problems: registry.problems }, admit);
+  addDocumentPages(app, options.documents, admit);
+  addReferencePage(app, options.info.title, `${OPENAPI_PATH}?errors=raised`, admit);
+  if (options.confirmations !== undefined) addConfirmationPages(app, options.confirmations, admit);
 }
 
 type TaggedDocument = { readonly document: Buffer; readonly tag: string };
@@ -167,10 +139,4 @@ type TaggedDocument = { readonly document: Buffer; readonly tag: string };
 function taggedDocument(openApi: OpenApiDocument): TaggedDocument {
   const document = Buffer.from(JSON.stringify(openApi));
   return { document, tag: entityTag(document) };
-}
-
-export type PageHandler = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
-
-function addPage(app: FastifyInstance, url: string, onRequest: PageGuard, handler: PageHandler): void {
-  app.route({ method: ["GET", "HEAD"], url, onRequest, handler });
 }

@@ -1,10 +1,9 @@
 import { isIPv6 } from "node:net";
-
-import { serializeItem } from "structured-headers";
+import { TtlMap } from "../base/model/caches.ts";
 import { withDeadline } from "./deadline.ts";
 import { REMEMBERED_BUCKETS_MAX } from "./limits.ts";
 
-/** At most `requestsMax` requests per window. `name` appears in the headers. */
+/** At most `requestsMax` requests per window. `name`, of letters, appears in the headers. */
 export type RateLimitPolicy = {
   readonly name: string;
   readonly requestsMax: number;
@@ -61,29 +60,21 @@ export function createRateLimits(options: {
   readonly monotonicMs: () => number;
 }): RateLimits {
   const { countRequest, onStoreFailure, monotonicMs } = options;
-  const known = new Map<string, Known>();
-
-  function remember(bucket: string, state: Known): void {
-    known.delete(bucket);
-    known.set(bucket, state);
-    if (known.size <= REMEMBERED_BUCKETS_MAX) return;
-    const [oldest] = known.keys();
-    if (oldest !== undefined) known.delete(oldest);
-  }
+  const known = new TtlMap<string, Known>({ entriesMax: REMEMBERED_BUCKETS_MAX, now: monotonicMs });
 
   function lastKnown({ bucket, policy }: Bucket): RateLimitState {
-    const state = known.get(bucket);
-    const leftMs = state ? state.endsAtMs - monotonicMs() : 0;
-    return state && leftMs > 0
-      ? stateOf(policy, true, state.remaining, leftMs)
-      : stateOf(policy, true, policy.requestsMax, policy.windowSeconds * 1000);
+    const { remaining, endsAtMs } = known.get(bucket) ?? {
+      remaining: policy.requestsMax,
+      endsAtMs: monotonicMs() + policy.windowSeconds * 1000,
+    };
+    return stateOf(policy, true, remaining, endsAtMs - monotonicMs());
   }
 
   async function countIn({ bucket, policy }: Bucket): Promise<RateLimitState> {
-    const counted = await countRequest(bucket, policy);
-    const remaining = remainingOf(policy, counted.requests);
-    remember(bucket, { remaining, endsAtMs: monotonicMs() + counted.resetMs });
-    return countedState(policy, counted);
+    const { requests, resetMs } = await countRequest(bucket, policy);
+    const state = countedState(policy, { requests, resetMs });
+    known.set(bucket, { remaining: state.remaining, endsAtMs: monotonicMs() + resetMs }, resetMs);
+    return state;
   }
 
   function startCounting(buckets: readonly Bucket[], waitMs: number): Counting {
@@ -114,15 +105,9 @@ export function countedState(
   policy: RateLimitPolicy,
   { requests, resetMs }: { readonly requests: number; readonly resetMs: number },
 ): RateLimitState {
-  return stateOf(policy, requests <= policy.requestsMax, remainingOf(policy, requests), resetMs);
+  const { requestsMax } = policy;
+  return stateOf(policy, requests <= requestsMax, Math.max(0, requestsMax - requests), resetMs);
 }
-
-function remainingOf({ requestsMax }: RateLimitPolicy, requests: number): number {
-  return Math.max(0, requestsMax - requests);
-}
-
-/** The constant parts of a policy's two headers, written once. */
-const written = new WeakMap<RateLimitPolicy, { readonly name: string; readonly policy: string }>();
 
 function stateOf(
   policy: RateLimitPolicy,
@@ -130,20 +115,11 @@ function stateOf(
   remaining: number,
   resetMs: number,
 ): RateLimitState {
-  let texts = written.get(policy);
-  if (!texts) {
-    const { name, requestsMax, windowSeconds } = policy;
-    const parameters = new Map([
-      ["q", requestsMax],
-      ["w", windowSeconds],
-    ]);
-    texts = { name: serializeItem(name, new Map()), policy: serializeItem(name, parameters) };
-    written.set(policy, texts);
-  }
+  const { name, requestsMax, windowSeconds } = policy;
   const resetSeconds = Math.max(1, Math.ceil(resetMs / 1000));
   const headers = {
-    ratelimit: `${texts.name};r=${remaining};t=${resetSeconds}`,
-    "ratelimit-policy": texts.policy,
+    ratelimit: `"${name}";r=${remaining};t=${resetSeconds}`,
+    "ratelimit-policy": `"${name}";q=${requestsMax};w=${windowSeconds}`,
   };
   return { policy, isAllowed, remaining, resetSeconds, headers };
 }

@@ -9,6 +9,7 @@ import { type CompressedBytes, compressOnce, inSlices } from "./bytes.ts";
 import { invalidRequest } from "./problems.ts";
 
 const REFERENCE_PATH = "/reference";
+const PAGE_PATH = `${REFERENCE_PATH}/`;
 const SCRIPT_PATH = `${REFERENCE_PATH}/js/scalar.js`;
 
 /**
@@ -18,12 +19,12 @@ const SCRIPT_PATH = `${REFERENCE_PATH}/js/scalar.js`;
  * The library is loaded for the first who asks, into an app of its own, as routes cannot be added to one that listens:
  * it keeps its 4 MB script in memory twice, 17 MB in all, and most processes are never asked.
  */
-export async function addReferencePage(
+export function addReferencePage(
   app: FastifyInstance,
   title: string,
   documentPath: string,
   admit: (request: FastifyRequest, reply: FastifyReply) => Promise<void>,
-): Promise<readonly string[]> {
+): void {
   let loaded: Promise<FastifyInstance> | null = null;
   let script: Promise<CompressedBytes> | null = null;
   async function render(path: string, host: string): Promise<Buffer> {
@@ -36,15 +37,13 @@ export async function addReferencePage(
     refuseHost(request);
   };
 
-  for (const path of [REFERENCE_PATH, `${REFERENCE_PATH}/`]) {
-    app.get(path, { onRequest }, async (request, reply) => {
-      if (!path.endsWith("/")) return reply.redirect(`${REFERENCE_PATH}/`, 301);
-      const html = (await render(path, request.host)).toString();
-      reply.type("text/html; charset=utf-8");
-      reply.headers({ "cache-control": "no-cache", "content-security-policy": policyOf(html) });
-      return html;
-    });
-  }
+  app.get(REFERENCE_PATH, { onRequest }, (_request, reply) => reply.redirect(PAGE_PATH, 301));
+  app.get(PAGE_PATH, { onRequest }, async (request, reply) => {
+    const html = (await render(PAGE_PATH, request.host)).toString();
+    reply.type("text/html; charset=utf-8");
+    reply.headers({ "cache-control": "no-cache", "content-security-policy": policyOf(html) });
+    return html;
+  });
   app.get(SCRIPT_PATH, { onRequest }, async (request, reply) => {
     script ??= render(SCRIPT_PATH, request.host).then(compressOnce);
     const { headers, bytes } = (await script)(request.headers["accept-encoding"]);
@@ -52,7 +51,6 @@ export async function addReferencePage(
     reply.headers({ "cache-control": "public, max-age=3600", ...headers });
     return inSlices(bytes);
   });
-  return [REFERENCE_PATH, `${REFERENCE_PATH}/`, SCRIPT_PATH];
 }
 
 async function loadLibrary(title: string, documentPath: string): Promise<FastifyInstance> {

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Place } from "../base/model/account-places.ts";
 import type { ApiKey } from "./api-keys.ts";
 import { ANSWER_WITHIN_MS, REQUEST_ID_CHARS_MAX } from "./limits.ts";
 
@@ -6,43 +7,43 @@ import { ANSWER_WITHIN_MS, REQUEST_ID_CHARS_MAX } from "./limits.ts";
 export type RequestContext = {
   /** The operation's key; `page` for public pages, `console` for its pages, `none` where no route matches. */
   readonly operationKey: string;
-  readonly key: ApiKey | null;
-  readonly accountId: string | null;
+  key: ApiKey | null;
+  /** Null where no account is known. */
+  accountId: string | null;
   /** Of the console; null: none. */
-  readonly sessionId: string | null;
-  readonly problemCode: string | null;
+  sessionId: string | null;
+  /** Null for a success. */
+  problemCode: string | null;
   /** It was refused for what all keys and sessions of its account have asked. */
-  readonly isAccountLimited: boolean;
+  isAccountLimited: boolean;
   /** Milliseconds spent so far waiting for injected functions. */
-  readonly waitedMs: number;
+  waitedMs: number;
+  /** It works with its body, which counts as in memory until it gives this back. */
+  readonly worksWithBody: boolean;
+  bufferedBody: Place | null;
 };
 
 /** A completed request, for metrics and one wide log line. It holds no secret. */
-export type CompletedRequest = {
-  readonly operationKey: string;
-  readonly method: string;
-  readonly status: number;
-  /** Null for a success. */
-  readonly problemCode: string | null;
-  /** It was refused for what all keys and sessions of its account have asked. */
-  readonly isAccountLimited: boolean;
-  readonly durationMs: number;
-  readonly requestId: string;
-  /** The caller's trace; null: none. */
-  readonly traceparent: string | null;
-  /** Null without a valid key. */
-  readonly keyId: string | null;
-  /** Null where no account is known. */
-  readonly accountId: string | null;
-  /** Of the console; null: none. */
-  readonly sessionId: string | null;
-};
+export type CompletedRequest = Readonly<
+  Omit<RequestContext, "key" | "waitedMs" | "worksWithBody" | "bufferedBody"> & {
+    method: string;
+    status: number;
+    durationMs: number;
+    requestId: string;
+    /** The caller's trace; null: none. */
+    traceparent: string | null;
+    /** Null without a valid key. */
+    keyId: string | null;
+  }
+>;
 
-type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
+const contexts = new WeakMap<FastifyRequest, RequestContext>();
 
-const contexts = new WeakMap<FastifyRequest, Mutable<RequestContext>>();
-
-export function beginRequest(request: FastifyRequest, operationKey: string): Mutable<RequestContext> {
+export function beginRequest(
+  request: FastifyRequest,
+  operationKey: string,
+  worksWithBody = false,
+): RequestContext {
   const context = {
     operationKey,
     key: null,
@@ -51,13 +52,15 @@ export function beginRequest(request: FastifyRequest, operationKey: string): Mut
     problemCode: null,
     isAccountLimited: false,
     waitedMs: 0,
+    worksWithBody,
+    bufferedBody: null,
   };
   contexts.set(request, context);
   return context;
 }
 
 /** Requests that no hook has seen (an undecodable URL) get theirs here. */
-export function contextOf(request: FastifyRequest): Mutable<RequestContext> {
+export function contextOf(request: FastifyRequest): RequestContext {
   return contexts.get(request) ?? beginRequest(request, "none");
 }
 

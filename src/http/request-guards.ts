@@ -47,21 +47,10 @@ export type CountedSession = {
   readonly userId: string | null;
 };
 
-/** The checks before a request's body is read. Each throws the problem that it finds. */
-export type RequestGuards = {
-  /** For operations: authentication, rate limit, scope and account. */
-  guardOperation(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** For public pages and unknown URLs: rate limit only. */
-  guardPublic(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** For pages of a session, which the caller has found: rate limit by session, and by its account if it has one. */
-  countSession(request: FastifyRequest, reply: FastifyReply, session: CountedSession): Promise<void>;
-  /** For health probes: not rate-limited, because they come every second and must not need the database. */
-  guardProbe(request: FastifyRequest, reply: FastifyReply): void;
-  /** Adds the rate-limit headers to a response that was not counted. */
-  addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply): void;
-};
+export type RequestGuards = ReturnType<typeof createRequestGuards>;
 
-export function createRequestGuards(options: RequestGuardOptions): RequestGuards {
+/** The checks before a request's body is read. Each throws the problem that it finds. */
+export function createRequestGuards(options: RequestGuardOptions) {
   const { authenticate, accountExists, rateLimits, policies } = options;
 
   /** Spends time of the request's budget. */
@@ -164,41 +153,48 @@ export function createRequestGuards(options: RequestGuardOptions): RequestGuards
     return named;
   }
 
-  function addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  /** For operations: authentication, rate limit, scope and account. */
+  async function guardOperation(operation: Operation, request: FastifyRequest, reply: FastifyReply) {
+    const key = await identifyAndLimit(operation, request, reply);
+    refuseRequestId(request);
+    if (operation.work.kind === "retired") throw new Problem("route_retired");
+    if (key === null) throw new Problem("unauthorized");
+    refuseCaller(operation, callerOf(key));
+    if (!operation.isAcrossAccounts) contextOf(request).accountId = await accountOf(key, request);
+    const isParsed = operation.effect === "write" && operation.body?.kind !== "stream";
+    if (isParsed) refuseMediaType(request.headers, announcedBytes(request));
+  }
+
+  /** For public pages and unknown URLs: rate limit only. */
+  async function guardPublic(request: FastifyRequest, reply: FastifyReply) {
+    // Counted by key where there is one, so clients behind one address do not use up each other's limit. The lookup
+    // serves only that, so it shares the rate limiter's time budget.
+    await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
+    const { key, waitedMs } = contextOf(request);
+    await limit(request, reply, bucketsOf(key, request), RATE_LIMIT_WITHIN_MS - waitedMs);
+    refuseRequestId(request);
+  }
+
+  /** For pages of a session, which the caller has found: rate limit by session, and by its account if it has one. */
+  async function countSession(request: FastifyRequest, reply: FastifyReply, session: CountedSession) {
+    const own = { bucket: `session:${session.id}`, policy: policies.key };
+    await limit(request, reply, withAccount(own, session), RATE_LIMIT_WITHIN_MS);
+    refuseRequestId(request);
+  }
+
+  /** For health probes: not rate-limited, because they come every second and must not need the database. */
+  function guardProbe(request: FastifyRequest, reply: FastifyReply) {
+    addRateLimitHeaders(request, reply);
+    refuseRequestId(request);
+  }
+
+  /** To a response that was not counted. */
+  function addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply) {
     if (reply.hasHeader("ratelimit")) return;
     writeHeaders(reply, rateLimits.lastKnown(bucketsOf(contextOf(request).key, request)[0]));
   }
 
-  return {
-    guardOperation: async (operation, request, reply) => {
-      const key = await identifyAndLimit(operation, request, reply);
-      refuseRequestId(request);
-      if (operation.work.kind === "retired") throw new Problem("route_retired");
-      if (key === null) throw new Problem("unauthorized");
-      refuseCaller(operation, callerOf(key));
-      if (!operation.isAcrossAccounts) contextOf(request).accountId = await accountOf(key, request);
-      const isParsed = operation.effect === "write" && operation.body?.kind !== "stream";
-      if (isParsed) refuseMediaType(request.headers, announcedBytes(request));
-    },
-    guardPublic: async (request, reply) => {
-      // Counted by key where there is one, so clients behind one address do not use up each other's limit. The
-      // lookup serves only that, so it shares the rate limiter's time budget.
-      await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
-      const { key, waitedMs } = contextOf(request);
-      await limit(request, reply, bucketsOf(key, request), RATE_LIMIT_WITHIN_MS - waitedMs);
-      refuseRequestId(request);
-    },
-    countSession: async (request, reply, session) => {
-      const own = { bucket: `session:${session.id}`, policy: policies.key };
-      await limit(request, reply, withAccount(own, session), RATE_LIMIT_WITHIN_MS);
-      refuseRequestId(request);
-    },
-    guardProbe: (request, reply) => {
-      addRateLimitHeaders(request, reply);
-      refuseRequestId(request);
-    },
-    addRateLimitHeaders,
-  };
+  return { guardOperation, guardPublic, countSession, guardProbe, addRateLimitHeaders };
 }
 
 function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {

@@ -3,7 +3,7 @@ import { visit } from "jsonc-parser";
 import { z } from "zod";
 import { FIELD_ERROR_CHARS_MAX, FIELD_ERRORS_MAX, JSON_LEVELS_MAX } from "./limits.ts";
 import type { Operation } from "./operation.ts";
-import type { JsonBody, ReceivedBody } from "./operation-io.ts";
+import type { JsonBody, RawBody, ReceivedBody } from "./operation-io.ts";
 import { type FieldError, invalidRequest, Problem } from "./problems.ts";
 
 /** A body has room for many thousands. Each place may have two: zod reports a second bound of whole numbers. */
@@ -65,9 +65,9 @@ function inWords(issue: z.core.$ZodIssue): string {
       if (issue.format === "regex") return aboutPattern(issue);
       return FORMATS[issue.format] ?? `Must be in the format ${issue.format}.`;
     case "too_small":
-      return `Must ${verb(issue.origin)} at least ${issue.minimum}${unit(issue.origin)}.`;
+      return bound("least", issue.minimum, issue.origin);
     case "too_big":
-      return `Must ${verb(issue.origin)} at most ${issue.maximum}${unit(issue.origin)}.`;
+      return bound("most", issue.maximum, issue.origin);
     default:
       return issue.message;
   }
@@ -97,12 +97,10 @@ const FORMATS: Readonly<Record<string, string>> = {
 
 const UNITS: Readonly<Record<string, string>> = { string: " characters", array: " items" };
 
-function unit(origin: string): string {
-  return UNITS[origin] ?? "";
-}
-
-function verb(origin: string): string {
-  return UNITS[origin] === undefined ? "be" : "have";
+/** "have at least 3 characters", "be at most 7" */
+function bound(side: "least" | "most", limit: unknown, origin: string): string {
+  const unit = UNITS[origin];
+  return `Must ${unit === undefined ? "be" : "have"} at ${side} ${limit}${unit ?? ""}.`;
 }
 
 function bounded(text: string): string {
@@ -110,65 +108,55 @@ function bounded(text: string): string {
   return (isLong ? `${text.slice(0, FIELD_ERROR_CHARS_MAX - 1)}…` : text).toWellFormed();
 }
 
-/** Converts query strings to the types that a schema expects; what does not convert stays a string. */
-export type QueryCoercion = (query: Readonly<Record<string, unknown>>) => Record<string, unknown>;
-
-type ReadText = (text: string) => unknown;
-
 const JSON_NUMBER = /^-?\d{1,16}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?$/i;
-const asText: ReadText = (text) => text;
-// Past 2^53 it is inexact and `z.int()` rejects it; past 308 digits it would be infinite.
-const asInteger: ReadText = (text) => (/^-?\d{1,308}$/.test(text) ? Number(text) : text);
-const asNumber: ReadText = (text) => (JSON_NUMBER.test(text) ? Number(text) : text);
-const asBoolean: ReadText = (text) => (text === "true" ? true : text === "false" ? false : text);
+/** Of a text, by the type that is wanted; what does not convert stays a text. */
+const READERS: Readonly<Record<string, (text: string) => unknown>> = {
+  // Past 2^53 it is inexact and `z.int()` rejects it; past 308 digits it would be infinite.
+  integer: (text) => (/^-?\d{1,308}$/.test(text) ? Number(text) : text),
+  number: (text) => (JSON_NUMBER.test(text) ? Number(text) : text),
+  boolean: (text) => (text === "true" ? true : text === "false" ? false : text),
+};
+
+type Query = Readonly<Record<string, unknown>>;
 
 /**
- * Compiled once from the schema, so that declarations say `z.int()` and the reference says integer. (`z.coerce`
- * would read `""` as 0 and `"0x10"` as 16, and shows as a string in the reference.)
+ * Converts query strings to the types that a schema expects. Compiled once from the schema, so that declarations say
+ * `z.int()` and the reference says integer. (`z.coerce` would read `""` as 0 and `"0x10"` as 16, and shows as a string
+ * in the reference.)
  */
-function compileQueryCoercion(schema: z.ZodObject): QueryCoercion {
+function compileQueryCoercion(schema: z.ZodObject): (query: Query) => Query {
   const json = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
-  const readers = new Map<string, { readonly read: ReadText; readonly isList: boolean }>();
+  const readers = new Map<string, (value: unknown) => unknown>();
   for (const [name, property] of Object.entries(json.properties ?? {})) {
     if (typeof property !== "object") continue;
     const items = typeof property.items === "object" && !Array.isArray(property.items) ? property.items : {};
     const isList = property.type === "array";
-    readers.set(name, { read: reader(isList ? items.type : property.type), isList });
+    const reader = READERS[String(isList ? items.type : property.type)];
+    const read = (value: unknown) => (typeof value === "string" && reader ? reader(value) : value);
+    // A list of one is a single parameter; a repeated one that is no list is left for the schema to reject.
+    readers.set(name, isList ? (value) => [value].flat().map(read) : read);
   }
   return (query) => {
     const read: Record<string, unknown> = Object.create(null);
-    for (const name of Object.keys(query)) {
-      const plan = readers.get(name);
-      read[name] = plan ? readValue(query[name], plan.read, plan.isList) : query[name];
-    }
+    for (const [name, value] of Object.entries(query)) read[name] = readers.get(name)?.(value) ?? value;
     return read;
   };
-}
-
-function reader(type: unknown): ReadText {
-  if (type === "integer") return asInteger;
-  if (type === "number") return asNumber;
-  return type === "boolean" ? asBoolean : asText;
-}
-
-/** A list of one is a single parameter; a repeated parameter that is no list is left for the schema to reject. */
-function readValue(value: unknown, read: ReadText, isList: boolean): unknown {
-  if (typeof value === "string") return isList ? [read(value)] : read(value);
-  if (isList && Array.isArray(value))
-    return value.map((text) => (typeof text === "string" ? read(text) : text));
-  return value;
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Parses a JSON body. Throws a 400 that says why it is invalid. */
 function parseJsonBody(bytes: Uint8Array): unknown {
-  const text = decodeJsonText(bytes);
+  const text = orRefuse(() => utf8.decode(bytes), "The body is not valid UTF-8.");
   const written = countWritten(text, JSON_LEVELS_MAX);
   if (written.isTooDeep) {
     throw invalidRequest("body", `The body is nested deeper than ${JSON_LEVELS_MAX} levels.`);
   }
-  const value = parseJsonText(text);
+  const isBlank = text.trim() === "";
+  const value: unknown = orRefuse(
+    () => JSON.parse(text),
+    isBlank ? "The body is empty." : "The body is not valid JSON.",
+  );
   // Looking for the places takes ten times as long as parsing.
   const repeated = countMembers(value) === written.members ? [] : findRepeatedMembers(text, FIELD_ERRORS_MAX);
   if (repeated.length > 0) {
@@ -177,20 +165,12 @@ function parseJsonBody(bytes: Uint8Array): unknown {
   return value;
 }
 
-function decodeJsonText(bytes: Uint8Array): string {
+/** The engine's message quotes its input, and a body may hold a secret. */
+function orRefuse<T>(read: () => T, message: string): T {
   try {
-    return utf8.decode(bytes);
+    return read();
   } catch {
-    throw invalidRequest("body", "The body is not valid UTF-8.");
-  }
-}
-
-function parseJsonText(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    // The engine's message quotes its input, and a body may hold a secret.
-    throw invalidRequest("body", text.trim() === "" ? "The body is empty." : "The body is not valid JSON.");
+    throw invalidRequest("body", message);
   }
 }
 
@@ -264,26 +244,15 @@ export type ReceivedRequest = {
 
 /** Compiles an operation's schemas into a function that returns the valid request or throws the 400. */
 export function compileRequestValidator(operation: Operation): (received: ReceivedRequest) => ValidRequest {
-  const checkParams = compilePart("path", operation.params);
-  const readQueryText = operation.query ? compileQueryCoercion(operation.query) : sameQuery;
-  const readQuery = compilePart("query", operation.query);
-  const { body } = operation;
+  const { params, query, body } = operation;
+  const checkParams = compilePart("path", params);
+  const coerce = query === null ? (received: Query) => received : compileQueryCoercion(query);
+  const checkQuery = compilePart("query", query);
   return (received) => ({
     params: checkParams(refuseEmptyParams(received.params)),
-    query: readQuery(readQueryText(received.query as Record<string, unknown>)),
-    body: readBody(body, received),
+    query: checkQuery(coerce(received.query as Query)),
+    body: body?.kind === "stream" ? received.stream : readBody(body, received.body),
   });
-}
-
-function readBody(body: Operation["body"], received: ReceivedRequest): unknown {
-  switch (body?.kind) {
-    case "raw":
-      return readRaw(received.body);
-    case "stream":
-      return received.stream;
-    default:
-      return readJson(body, received.body);
-  }
 }
 
 /** The router lets `{id}` be empty, but there is nothing at `/v1/boxes/`. */
@@ -291,8 +260,6 @@ function refuseEmptyParams(params: unknown): unknown {
   if (Object.values(params as object).includes("")) throw new Problem("not_found");
   return params;
 }
-
-const sameQuery = (query: Record<string, unknown>): Record<string, unknown> => query;
 
 /** Unknown names are rejected: a misspelt filter that is ignored selects far more than was meant. */
 function compilePart(place: string, schema: z.ZodObject | null): (value: unknown) => unknown {
@@ -309,19 +276,16 @@ function compilePart(place: string, schema: z.ZodObject | null): (value: unknown
   };
 }
 
-function readRaw(bytes: Buffer | undefined): Buffer {
-  if (bytes === undefined || bytes.length === 0) throw invalidRequest("body", "The body is empty.");
-  return bytes;
-}
-
-function readJson(body: JsonBody | null, bytes: Buffer | undefined): unknown {
+function readBody(body: JsonBody | RawBody | null, bytes: Buffer | undefined): unknown {
   const isEmpty = bytes === undefined || bytes.length === 0;
   if (body === null) {
     if (!isEmpty && !isEmptyObject(parseJsonBody(bytes)))
       throw invalidRequest("body", "This operation takes no body.");
     return undefined;
   }
-  if (isEmpty && !body.isOptional) throw invalidRequest("body", "The body is empty.");
+  if (isEmpty && !(body.kind === "json" && body.isOptional))
+    throw invalidRequest("body", "The body is empty.");
+  if (body.kind === "raw") return bytes;
   const result = body.schema.safeParse(isEmpty ? {} : parseJsonBody(bytes));
   if (!result.success) throw invalidRequestFrom("body", result.error);
   return result.data;

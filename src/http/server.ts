@@ -4,16 +4,17 @@ import { AccountPlaces } from "../base/model/account-places.ts";
 import type { FindSpaces } from "../base/model/reader.ts";
 import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
+import { createReadBody } from "./buffered-bodies.ts";
 import { withDeadline } from "./deadline.ts";
 import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./http-app.ts";
 import { createIdempotentWrites, type IdempotencyStore, type RecordWrite } from "./idempotent-write.ts";
 import type { AddRoutes, Kernel } from "./kernel.ts";
 import * as limits from "./limits.ts";
 import type { Transaction } from "./operation.ts";
-import { createAllowedMethods, type OperationRegistry } from "./operation-registry.ts";
+import { type OperationRegistry, watchAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
 import { compilePerform, type Perform } from "./perform.ts";
-import { Problem, type ProblemCatalogue } from "./problems.ts";
+import { Problem } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-routes.ts";
 import {
   addressBucket,
@@ -29,13 +30,8 @@ import {
   contextOf,
   msLeft,
 } from "./request-context.ts";
-import {
-  type AccountExists,
-  createRequestGuards,
-  type RateLimitPolicies,
-  type RequestGuards,
-} from "./request-guards.ts";
-import { createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
+import { type AccountExists, createRequestGuards, type RateLimitPolicies } from "./request-guards.ts";
+import { type CheckOutcome, createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
 import { createTurns, TransferPlaces } from "./turns.ts";
 import { createWriteBatches, type PerformEach } from "./write-batches.ts";
 
@@ -86,7 +82,7 @@ function explain(code: string | undefined): string {
 }
 
 export type ApiOptions = PageOptions &
-  Omit<HttpAppOptions, "newRequestId" | "onClientError" | "onUnroutableUrl"> & {
+  Omit<HttpAppOptions, "newRequestId" | "readBody" | "onClientError" | "onUnroutableUrl"> & {
     readonly registry: OperationRegistry;
     readonly findApiKey: FindApiKey;
     /** The prefixes of the keys of this environment, from `apiKeyPrefix`. */
@@ -107,8 +103,8 @@ export type ApiOptions = PageOptions &
     readonly newId: () => string;
     /** Absent: those of limits.ts. */
     readonly transferLimits?: TransferLimits;
-    /** Validate what handlers return against what they declare; for tests. */
-    readonly isChecking?: boolean;
+    /** Absent: what operations come to is not compared with what they declare. */
+    readonly check?: CheckOutcome | undefined;
     readonly onCompleted: (completed: CompletedRequest) => void;
     /** An internal error, to be logged. */
     readonly onInternalError: (error: unknown, requestId: string) => void;
@@ -120,22 +116,16 @@ export type ApiOptions = PageOptions &
     readonly addRoutes?: AddRoutes;
   };
 
-/** Limits on bodies and answers that are streams. */
-export type TransferLimits = {
-  readonly uploadsMax: number;
-  readonly downloadsMax: number;
-  readonly progressWithinMs: number;
-  readonly receivedBytesMin: number;
-  readonly renewEveryMs: number;
-};
-
-export const TRANSFER_LIMITS: TransferLimits = {
+/** Limits on bodies, and on answers that are streams. */
+export const TRANSFER_LIMITS = {
   uploadsMax: limits.UPLOADS_MAX,
   downloadsMax: limits.DOWNLOADS_MAX,
   progressWithinMs: limits.STREAM_PROGRESS_WITHIN_MS,
   receivedBytesMin: limits.RECEIVED_BYTES_MIN,
   renewEveryMs: limits.CLAIM_RENEWED_EVERY_MS,
+  bufferedBodyBytesMax: limits.BUFFERED_BODY_BYTES_MAX,
 };
+export type TransferLimits = Readonly<typeof TRANSFER_LIMITS>;
 
 /** The whole HTTP server: operations and public pages. Ready to listen. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
@@ -176,13 +166,25 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
     news,
     findSpaces: options.findSpaces ?? (async () => []),
-    isChecking: options.isChecking ?? false,
+    check: options.check,
   };
-  const sendProblem = createSendProblem(registry.problems, renderProblem, guards, onInternalError);
+  const noteProblem = (error: unknown, request: FastifyRequest): Problem => {
+    const { problem, fault } = problemFrom(error, registry.problems);
+    if (fault !== null) onInternalError(fault, request.id);
+    contextOf(request).problemCode = problem.code;
+    return problem;
+  };
+  const sendProblem = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const { status, headers, body } = renderProblem(noteProblem(error, request), request.id);
+    guards.addRateLimitHeaders(request, reply);
+    keepReading(request, reply);
+    reply.code(status).headers(headers).send(body);
+  };
 
   const app = createHttpApp({
     ...options,
     newRequestId: newId,
+    readBody: createReadBody(new TransferPlaces("body-bytes", transferLimits.bufferedBodyBytesMax)),
     onClientError: createClientErrorHandler({
       renderProblem,
       rateLimits,
@@ -201,6 +203,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     },
   });
 
+  const allowedMethods = watchAllowedMethods(app);
   app.addHook("onRequest", (request, reply, done) => {
     addStandardHeaders(request, reply);
     refuseAmbiguousHeaders(request);
@@ -235,7 +238,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     performs.set(operation.key, perform);
     addOperationRoute(app, operation, guards, perform, streaming);
   }
-  const pageRoutes = await addPublicPages(app, registry, options, guards);
+  addPublicPages(app, registry, options, guards);
   const kernel: Kernel = {
     inTurn,
     ask: async (operationKey, principal, asked) => {
@@ -248,16 +251,12 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     identify: (key, request) =>
       withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).found),
     describe: (error, request) => {
-      const { problem, fault } = problemFrom(error, registry.problems);
-      if (fault !== null) onInternalError(fault, request.id);
-      const { code, errors } = problem;
+      const { code, errors, headers } = noteProblem(error, request);
       const { status, title, meaning, remedy } = registry.problems[code]!;
-      contextOf(request).problemCode = code;
-      return { code, status, title, meaning, remedy, errors, headers: problem.headers };
+      return { code, status, title, meaning, remedy, errors, headers };
     },
   };
-  const addedRoutes = (await options.addRoutes?.(app, kernel)) ?? [];
-  const allowedMethods = createAllowedMethods([...registry.operations, ...pageRoutes, ...addedRoutes]);
+  await options.addRoutes?.(app, kernel);
 
   async function refuseUnknown(request: FastifyRequest, reply: FastifyReply): Promise<never> {
     beginRequest(request, "none");
@@ -275,23 +274,6 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
 function addStandardHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.header("x-request-id", request.id);
   reply.header("x-content-type-options", "nosniff");
-}
-
-function createSendProblem(
-  problems: ProblemCatalogue,
-  renderProblem: RenderProblem,
-  guards: RequestGuards,
-  onInternalError: (error: unknown, requestId: string) => void,
-) {
-  return (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
-    const { problem, fault } = problemFrom(error, problems);
-    if (fault !== null) onInternalError(fault, request.id);
-    const response = renderProblem(problem, request.id);
-    contextOf(request).problemCode = response.code;
-    guards.addRateLimitHeaders(request, reply);
-    keepReading(request, reply);
-    reply.code(response.status).headers(response.headers).send(response.body);
-  };
 }
 
 /**

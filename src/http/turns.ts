@@ -66,17 +66,23 @@ export async function untilGone<T>(
   }
 }
 
+/** Their name in the headers of a 429, and what they are counted in. */
+const TRANSFERS = {
+  uploads: "concurrent-requests",
+  downloads: "concurrent-requests",
+  "body-bytes": "content-bytes",
+} as const;
+
 /**
- * Places for transfers of one direction at a time in one process: they last as long as their client likes, so they wait
- * for none. While all are taken, one that hardly moves makes room for an account that has none.
+ * Places for transfers of one kind at a time in one process: they last as long as their client likes, so they wait for
+ * none. While all are taken, one that hardly moves makes room for an account that has none.
  */
 export class TransferPlaces {
-  readonly #name: string;
+  readonly #name: keyof typeof TRANSFERS;
   readonly #max: number;
   readonly #places: AccountPlaces;
 
-  /** `name` is told in the headers of a 429. */
-  constructor(name: "uploads" | "downloads", max: number) {
+  constructor(name: keyof typeof TRANSFERS, max: number) {
     this.#name = name;
     this.#max = max;
     this.#places = new AccountPlaces({ placesMax: max, movingBytesPerSecond: SCARCE_BYTES_PER_SECOND });
@@ -87,10 +93,10 @@ export class TransferPlaces {
    * @throws Problem 429 for an account that has its share
    * @throws TemporarilyUnavailable when all are taken
    */
-  take(accountId: string, onCut: (reason: TemporarilyUnavailable) => void): Place {
+  take(accountId: string, onCut: (reason: TemporarilyUnavailable) => void, places = 1): Place {
     const reason = () =>
       new TemporarilyUnavailable(`one of the ${this.#name} moved too slowly while all places were taken`);
-    const place = this.#places.tryTake(accountId, { onCut: () => onCut(reason()) });
+    const place = this.#places.tryTake(accountId, { places, onCut: () => onCut(reason()) });
     if (place !== null) return place;
     if (this.#places.held(accountId) > 0) throw this.#refusal();
     throw new TemporarilyUnavailable(`all ${this.#max} places for ${this.#name} are taken`);
@@ -100,7 +106,7 @@ export class TransferPlaces {
     const seconds = RETRY_AFTER_UNAVAILABLE_SECONDS;
     const headers = {
       ratelimit: `"${this.#name}";r=0;t=${seconds}`,
-      "ratelimit-policy": `"${this.#name}";q=${Math.ceil(this.#max / 2)};qu="concurrent-requests"`,
+      "ratelimit-policy": `"${this.#name}";q=${Math.ceil(this.#max / 2)};qu="${TRANSFERS[this.#name]}"`,
       "retry-after": String(seconds),
     };
     return new Problem("rate_limited", { headers });

@@ -28,47 +28,41 @@ export type Offered = "gone" | "stays" | "stop";
 
 /** Items of several owners: each owner's in the order in which they came, and the owners in turn (round robin). */
 export class TurnQueue<Item> {
-  readonly #queues = new Map<string, Item[]>();
+  readonly #queues = new Map<string, Set<Item>>();
 
   add(owner: string, item: Item): void {
-    const queue = this.#queues.get(owner);
-    if (queue === undefined) this.#queues.set(owner, [item]);
-    else queue.push(item);
+    const own = this.#queues.get(owner);
+    if (own === undefined) this.#queues.set(owner, new Set([item]));
+    else own.add(item);
   }
 
   /** Offers one item of each owner after the other, until all were offered or one is answered with "stop". */
   offer(take: (item: Item) => Offered): void {
-    const turns = [...this.#queues].map(([owner, items]) => ({ owner, items, next: 0, stay: [] as Item[] }));
-    let isStopped = false;
-    while (!isStopped && turns.some(({ items, next }) => next < items.length)) {
-      for (const turn of turns) {
-        isStopped = takeTurn(turn, take);
-        if (isStopped) break;
+    const turns = new Map([...this.#queues].map(([owner, items]) => [owner, items.values()]));
+    while (turns.size > 0) {
+      for (const [owner, left] of turns) {
+        const offered = this.#offerNext(owner, left, take);
+        if (offered === "stop") return;
+        if (offered === "stays") turns.delete(owner);
       }
     }
-    for (const { owner, items, next, stay } of turns) {
-      if (next === 0) continue;
+  }
+
+  /** The owner's next item that goes; "stays": none does. */
+  #offerNext(owner: string, left: Iterator<Item>, take: (item: Item) => Offered): Offered {
+    for (let next = left.next(); !next.done; next = left.next()) {
+      const offered = take(next.value);
+      if (offered === "stop") return "stop";
+      if (offered === "stays") continue;
+      const own = this.#queues.get(owner)!;
+      own.delete(next.value);
       // Whoever had a turn is the last next time.
       this.#queues.delete(owner);
-      const left = [...stay, ...items.slice(next)];
-      if (left.length > 0) this.#queues.set(owner, left);
+      if (own.size > 0) this.#queues.set(owner, own);
+      return "gone";
     }
+    return "stays";
   }
-}
-
-type Turn<Item> = { readonly items: Item[]; readonly stay: Item[]; next: number };
-
-/** The owner's next item that goes. Returns whether to stop. */
-function takeTurn<Item>(turn: Turn<Item>, take: (item: Item) => Offered): boolean {
-  while (turn.next < turn.items.length) {
-    const item = turn.items[turn.next]!;
-    const offered = take(item);
-    if (offered === "stop") return true;
-    turn.next++;
-    if (offered === "gone") return false;
-    turn.stay.push(item);
-  }
-  return false;
 }
 
 /** Does the work for each item, at most so many at a time, owners in turn. `work` never rejects. */
@@ -78,28 +72,20 @@ export function inTurns<Item>(
 ): (owner: string, item: Item) => void {
   const queue = new TurnQueue<Item>();
   let running = 0;
-  async function next(): Promise<void> {
-    const [item] = running < runningMax ? takeOne(queue) : [];
-    if (item === undefined) return;
-    running++;
-    await work(item);
-    running--;
-    next();
-  }
+  const startNext = () =>
+    queue.offer((item) => {
+      if (running >= runningMax) return "stop";
+      running++;
+      work(item).then(() => {
+        running--;
+        startNext();
+      });
+      return "gone";
+    });
   return (owner, item) => {
     queue.add(owner, item);
-    next();
+    startNext();
   };
-}
-
-function takeOne<Item>(queue: TurnQueue<Item>): readonly Item[] {
-  const taken: Item[] = [];
-  queue.offer((item) => {
-    if (taken.length > 0) return "stop";
-    taken.push(item);
-    return "gone";
-  });
-  return taken;
 }
 
 /** A write that may share its transaction with others. */
@@ -139,11 +125,11 @@ type Waiting<Item> = {
 };
 
 /** Those that may be in one batch; one batch runs after the other. */
-type Company<Item> = { readonly queue: TurnQueue<Waiting<Item>>; isRunning: boolean };
+type BatchQueue<Item> = { readonly queue: TurnQueue<Waiting<Item>>; isRunning: boolean };
 
 /** How long a name that was locked is tried alone from the start, and its account kept from the others' batches. */
 const NAME_LOCKED_FOR_MS = 60_000;
-const ACCOUNT_WARY_FOR_MS = 10_000;
+const ACCOUNT_CONTENDED_FOR_MS = 10_000;
 /** Transactions at a time: for large writes and parts of failed batches, and for those that meet locks. */
 const APART_MAX = 3;
 const LOCKED_MAX = 2;
@@ -162,26 +148,26 @@ const LATE_MAX = 2;
  */
 export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): WriteBatches<Item> {
   const { store } = options;
-  const calm: Company<Item> = { queue: new TurnQueue(), isRunning: false };
-  const wary: Company<Item> = { queue: new TurnQueue(), isRunning: false };
+  const normal: BatchQueue<Item> = { queue: new TurnQueue(), isRunning: false };
+  const contended: BatchQueue<Item> = { queue: new TurnQueue(), isRunning: false };
   const held = new Set<string>();
   const noted = { entriesMax: LOCKS_NOTED_MAX, now: () => performance.now() };
   const lockedNames = new TtlMap<string, true>(noted);
-  const waryAccounts = new TtlMap<string, true>(noted);
+  const contendedAccounts = new TtlMap<string, true>(noted);
   const runApart = inTurns(APART_MAX, run);
   const runLocked = inTurns(LOCKED_MAX, run);
   let late = 0;
 
   /** Something came, or a name is free again. */
   function look(): void {
-    for (const company of [calm, wary]) if (!company.isRunning) runBatches(company);
+    for (const batches of [normal, contended]) if (!batches.isRunning) runBatches(batches);
   }
 
-  async function runBatches(company: Company<Item>): Promise<void> {
-    company.isRunning = true;
+  async function runBatches(batches: BatchQueue<Item>): Promise<void> {
+    batches.isRunning = true;
     // What this turn of the event loop brings goes together.
     await new Promise(setImmediate);
-    for (let batch = take(company); batch.length > 0; batch = take(company)) {
+    for (let batch = take(batches); batch.length > 0; batch = take(batches)) {
       const running = run(batch);
       if (late >= LATE_MAX) await running;
       else if (!(await settlesWithin(LATE_AFTER_MS, running))) {
@@ -189,10 +175,10 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
         running.finally(() => late--);
       }
     }
-    company.isRunning = false;
+    batches.isRunning = false;
   }
 
-  function take({ queue }: Company<Item>): readonly Waiting<Item>[] {
+  function take({ queue }: BatchQueue<Item>): readonly Waiting<Item>[] {
     const batch: Waiting<Item>[] = [];
     let bytes = 0;
     queue.offer((waiting) => {
@@ -239,7 +225,7 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
   function runAgain(waiting: Waiting<Item>): void {
     const { accountId } = waiting.write.claim;
     lockedNames.set(waiting.names.at(-1)!, true, NAME_LOCKED_FOR_MS);
-    waryAccounts.set(accountId, true, ACCOUNT_WARY_FOR_MS);
+    contendedAccounts.set(accountId, true, ACCOUNT_CONTENDED_FOR_MS);
     runLocked(accountId, [waiting]);
   }
 
@@ -290,7 +276,7 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
       const result = new Promise<WriteResult>((settle) => {
         waiting = { write, names: namesOf(write), settle, isGone: false };
         const { accountId } = write.claim;
-        (waryAccounts.has(accountId) ? wary : calm).queue.add(accountId, waiting);
+        (contendedAccounts.has(accountId) ? contended : normal).queue.add(accountId, waiting);
       });
       look();
       return withDeadline(waitMs, "the transaction", result).finally(() => {

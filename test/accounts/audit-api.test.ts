@@ -76,7 +76,7 @@ const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Pro
 const writes = declaredOperations().filter(
   ({ effect, work }) => effect === "write" && work.kind !== "retired",
 );
-const usersOnly = writes.filter(({ needsUser }) => needsUser).map(({ key }) => key);
+const usersOnly: readonly string[] = writes.filter(({ needsUser }) => needsUser).map(({ key }) => key);
 const ROWLESS = "analyses.publish";
 
 describe("every write through the API", () => {

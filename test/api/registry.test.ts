@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { scopes } from "../../src/base/model/api-keys.ts";
-import { operationsTable } from "../../src/http/operations-list.ts";
 import { areaTests } from "../support/areas.ts";
+import { operationsTable } from "../support/operations-table.ts";
 import { declaredRegistry } from "../support/sealpost-operations.ts";
 
 const { operations, problems } = declaredRegistry();

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { configurationTable, variables } from "../../src/base/config/variables.ts";
 import { metricsTable } from "../../src/base/metrics/metrics-table.ts";
-import { operationsTable } from "../../src/http/operations-list.ts";
+import { operationsTable } from "../support/operations-table.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
 
 const pathOf = (name: string) => fileURLToPath(new URL(`../../docs/${name}.md`, import.meta.url));

@@ -56,7 +56,7 @@ describe("our own faults", () => {
   });
 
   test("include a code that no catalogue has", async () => {
-    const auth = await start({ isChecking: false });
+    const auth = await start({ check: undefined });
     api.boxes.gate = () => Promise.reject(new Problem("no_such_code"));
     await expectProblem(
       await fetch(`${await api.listen()}/v1/boxes`, { headers: auth }),

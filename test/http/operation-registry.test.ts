@@ -4,9 +4,9 @@ import { operationDefiners } from "../../src/http/define-operation.ts";
 import type { Operation } from "../../src/http/operation.ts";
 import { jsonResponse, rawBody } from "../../src/http/operation-io.ts";
 import { createOperationRegistry } from "../../src/http/operation-registry.ts";
-import { operationsTable } from "../../src/http/operations-list.ts";
 import { standardProblems } from "../../src/http/problem-catalogue.ts";
 import { createToyApi } from "../support/api-toy-server.ts";
+import { operationsTable } from "../support/operations-table.ts";
 
 const { read, write } = operationDefiners<"lost">();
 const base = {

@@ -20,6 +20,7 @@ import {
   type ToyKeys,
   toyTx,
 } from "./api-toy-stores.ts";
+import { checkOutcome } from "./outcome-check.ts";
 
 export const ADA = "11111111-1111-4111-8111-111111111111";
 export const BOB = "22222222-2222-4222-8222-222222222222";
@@ -125,7 +126,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
     onConnectionCut: (reason) => connections.cut.push(reason),
     now: () => TOY_NOW,
     newId: randomUUID,
-    isChecking: true,
+    check: checkOutcome,
     onCompleted: (summary) => answered.push(summary),
     onInternalError: (error) => faults.push(error),
     onRateLimitFailure: (error) => limiterFailures.push(error),

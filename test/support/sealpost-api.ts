@@ -20,6 +20,7 @@ import type { TransferLimits } from "../../src/http/server.ts";
 import type { TestDatabase } from "./database.ts";
 import { fileHeaders } from "./file-headers.ts";
 import { createTestUser, SECRETS_KEY } from "./installation.ts";
+import { checkOutcome } from "./outcome-check.ts";
 
 export type Json = Record<string, unknown>;
 
@@ -131,7 +132,7 @@ export async function startTestApi(
     checkPolicy: world.checkPolicy,
     transferLimits: world.transferLimits,
     news,
-    isChecking: true,
+    check: checkOutcome,
   });
   await app.listen({ host: "127.0.0.1", port: 0 });
   const url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;

@@ -8,38 +8,8 @@ export type Coalesced<Answer> = {
 };
 
 /**
- * Asks once, at the end of a turn of the event loop, for all callers of that turn with the same key. A burst costs one
- * statement, and nobody gets what was read before they asked. An error goes to all of them.
- *
- * @param ask is told for how many it asks
- */
-export function coalesceByTurn<Answer>(
-  ask: (key: string, callers: number) => Promise<Answer>,
-): (key: string) => Promise<Coalesced<Answer>> {
-  type Turn = { callers: number; readonly asked: Promise<Answer> };
-  const turns = new Map<string, Turn>();
-
-  function begin(key: string): Turn {
-    const asked = new Promise(setImmediate).then(() => {
-      turns.delete(key);
-      return ask(key, turn.callers);
-    });
-    const turn: Turn = { callers: 0, asked };
-    turns.set(key, turn);
-    return turn;
-  }
-
-  return async (key) => {
-    const turn = turns.get(key) ?? begin(key);
-    turn.callers += 1;
-    const place = turn.callers;
-    const answer = await turn.asked;
-    return { answer, callers: turn.callers, place };
-  };
-}
-
-/**
- * The same with one question for all keys of a turn. An error goes to all callers.
+ * Asks once, at the end of a turn of the event loop, for all callers of that turn. A burst costs one statement, and
+ * nobody gets what was read before they asked. An error goes to all of them.
  *
  * @param ask is told which keys there are, and for how many each; a key that it does not answer is undefined
  */
@@ -68,5 +38,18 @@ export function gatherByTurn<Answer>(
     callers.set(key, place);
     const answer = (await asked).get(key);
     return { answer, callers: callers.get(key) ?? 0, place };
+  };
+}
+
+/** The same with a question for each key of a turn; an error goes to the callers with that key. */
+export function coalesceByTurn<Answer>(
+  ask: (key: string, callers: number) => Promise<Answer>,
+): (key: string) => Promise<Coalesced<Answer>> {
+  const gather = gatherByTurn(
+    async (callers) => new Map([...callers].map(([key, count]) => [key, ask(key, count)] as const)),
+  );
+  return async (key) => {
+    const { answer, ...shared } = await gather(key);
+    return { answer: await answer!, ...shared };
   };
 }

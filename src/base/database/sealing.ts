@@ -49,6 +49,15 @@ export const WRONG_SECRETS_KEY =
   "SECRETS_KEY is not the key that this database's secrets are encrypted with. Use the original key; " +
   "in development, with SECRETS_KEY unset, it is the file secrets-key in STATE_DIR.";
 
+/** Thrown before a secret is stored that the others' key would not open. */
+export class SecretsKeyError extends Error {
+  override readonly name = "SecretsKeyError";
+
+  constructor() {
+    super(WRONG_SECRETS_KEY);
+  }
+}
+
 const CANARY = { accountId: "settings", id: "secrets_canary" } as const satisfies SealedFor;
 
 /** What only the right key opens, in base64. */
@@ -97,6 +106,14 @@ export async function keepSecretsKey(
     seal("canary", secretsKey, CANARY).toString("base64"),
   ]);
   return await isSecretsKey(database, secretsKey);
+}
+
+/**
+ * Before a secret is stored: a process may have started while the database was away, and its key was not looked at.
+ * @throws SecretsKeyError when others are sealed with another key
+ */
+export async function requireSecretsKey(database: ClientBase | Pool, secretsKey: Uint8Array): Promise<void> {
+  if (!(await keepSecretsKey(database, secretsKey, { isFirst: true }))) throw new SecretsKeyError();
 }
 
 async function readSealed(database: ClientBase | Pool): Promise<Sealed | null> {

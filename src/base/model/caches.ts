@@ -11,18 +11,10 @@ export class BoundedCache<Key, Value> {
     let value = this.#entries.get(key);
     if (value === undefined) {
       value = make(key);
-      if (this.#entries.size >= this.#entriesMax) this.#forgetOldestHalf();
+      if (this.#entries.size >= this.#entriesMax) forgetOldest(this.#entries, this.#entriesMax / 2);
       this.#entries.set(key, value);
     }
     return value;
-  }
-
-  #forgetOldestHalf(): void {
-    let left = this.#entriesMax / 2;
-    for (const key of this.#entries.keys()) {
-      if (left-- <= 0) return;
-      this.#entries.delete(key);
-    }
   }
 }
 
@@ -32,7 +24,11 @@ export type TtlMapOptions = {
   readonly now: () => number;
 };
 
-/** A map whose entries expire, and the oldest of which make room for new ones. Setting a key again makes it new. */
+/**
+ * A map whose entries expire, and the oldest of which make room for new ones. Setting a key again makes it new.
+ *
+ * Losing option: lru-cache, one more package for forty lines.
+ */
 export class TtlMap<Key, Value> {
   readonly #options: TtlMapOptions;
   /** In the order in which they were set. */
@@ -55,21 +51,22 @@ export class TtlMap<Key, Value> {
   }
 
   set(key: Key, value: Value, ttlMs: number): void {
+    const { entriesMax, now } = this.#options;
     this.#entries.delete(key);
-    if (this.#entries.size >= this.#options.entriesMax) this.#evict();
-    this.#entries.set(key, { value, expiresAtMs: this.#options.now() + ttlMs });
+    // One percent at a time: V8 finds the first entry by walking over the deleted ones, thousands in a large map.
+    if (this.#entries.size >= entriesMax) forgetOldest(this.#entries, entriesMax / 100);
+    this.#entries.set(key, { value, expiresAtMs: now() + ttlMs });
   }
 
   delete(key: Key): void {
     this.#entries.delete(key);
   }
+}
 
-  /** One percent at a time: V8 finds the first entry by walking over the deleted ones, thousands in a large map. */
-  #evict(): void {
-    let left = Math.ceil(this.#options.entriesMax / 100);
-    for (const oldest of this.#entries.keys()) {
-      if (left-- <= 0) return;
-      this.#entries.delete(oldest);
-    }
+function forgetOldest(entries: Map<unknown, unknown>, count: number): void {
+  let left = Math.ceil(count);
+  for (const key of entries.keys()) {
+    if (left-- <= 0) return;
+    entries.delete(key);
   }
 }

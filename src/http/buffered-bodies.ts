@@ -1,0 +1,77 @@
+import type { IncomingMessage } from "node:http";
+import type { FastifyRequest } from "fastify";
+import type { Place } from "../base/model/account-places.ts";
+import { sendContinue } from "./connections.ts";
+import { BUFFERED_BODY_BYTES_FIRST } from "./limits.ts";
+import { invalidRequest, Problem } from "./problems.ts";
+import { addressBucket } from "./rate-limits.ts";
+import { contextOf } from "./request-context.ts";
+import type { TransferPlaces } from "./turns.ts";
+
+/**
+ * Reads bodies into memory, each within its account's share of all bytes in memory; without a key it counts for its
+ * address. A body counts in full from its first byte, as long as it was announced or may become, until what an
+ * operation does with it has ended, whether its client has gone or not. Those of pages are small, and only read.
+ *
+ * Losing option: fastify's own parser, which keeps each chunk as it comes. Of bytes that come one by one, each then
+ * holds hundreds.
+ */
+export function createReadBody(places: TransferPlaces) {
+  return async (request: FastifyRequest, payload: IncomingMessage): Promise<Buffer> => {
+    const bytesMax = request.routeOptions.bodyLimit!;
+    const length = request.headers["content-length"];
+    const announced = length === undefined ? null : Number(length);
+    if (announced !== null && announced > bytesMax) throw new Problem("payload_too_large");
+    // It may have gone while its key was looked up, and then nothing more is told of it.
+    if (request.raw.socket.destroyed) throw notArrived();
+    const context = contextOf(request);
+    const owner = context.accountId ?? context.key?.id ?? addressBucket(request.ip);
+    const { promise: isCut, reject: cut } = Promise.withResolvers<never>();
+    const place = places.take(owner, cut, Math.max(1, announced ?? bytesMax));
+    try {
+      sendContinue(request.raw);
+      const body = await receive(payload, { bytesMax, announced, place, isCut });
+      if (context.worksWithBody) context.bufferedBody = place;
+      return body;
+    } finally {
+      if (context.bufferedBody === null) place.giveBack();
+    }
+  };
+}
+
+type Receiving = {
+  readonly bytesMax: number;
+  /** Null: it comes in chunks. */
+  readonly announced: number | null;
+  readonly place: Place;
+  /** Rejects when the place is another's. */
+  readonly isCut: Promise<never>;
+};
+
+/** What comes after a refusal is not kept. */
+async function receive(payload: IncomingMessage, receiving: Receiving): Promise<Buffer> {
+  const { bytesMax, announced, place, isCut } = receiving;
+  let body = Buffer.allocUnsafe(announced ?? BUFFERED_BODY_BYTES_FIRST);
+  let bytes = 0;
+  const { promise: isWhole, resolve, reject } = Promise.withResolvers<void>();
+  const take = (chunk: Buffer) => {
+    place.moved(chunk.length);
+    const before = bytes;
+    bytes += chunk.length;
+    if (bytes > bytesMax) return reject(new Problem("payload_too_large"));
+    if (bytes > body.length) body = Buffer.concat([body], Math.min(bytesMax, Math.max(bytes, 2 * before)));
+    chunk.copy(body, before);
+  };
+  payload.on("data", take);
+  payload.once("end", resolve);
+  payload.once("close", () => reject(notArrived()));
+  try {
+    await Promise.race([isWhole, isCut]);
+    return body.subarray(0, bytes);
+  } finally {
+    payload.off("data", take);
+    place.rest();
+  }
+}
+
+const notArrived = () => invalidRequest("body", "The body did not arrive as it was announced.");
