@@ -670,7 +670,7 @@ create table workspace.moves (
   constraint moves_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id),
   constraint moves_account_id_space_id_document_id_key UNIQUE NULLS NOT DISTINCT (account_id, space_id, document_id)
 );
-CREATE INDEX moves_due ON workspace.moves USING btree (next_at);
+CREATE INDEX moves_due ON workspace.moves USING btree (account_id, next_at);
 
 create table workspace.node_items (
   account_id uuid not null,

@@ -150,7 +150,7 @@ create table workspace.moves (
   foreign key (account_id, space_id) references workspace.spaces,
   foreign key (account_id, document_id) references workspace.documents
 );
-create index moves_due on workspace.moves (next_at);
+create index moves_due on workspace.moves (account_id, next_at);
 
 -- 3. Pages, their versions, and the links by which anybody can open one.
 
