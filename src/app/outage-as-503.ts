@@ -1,5 +1,6 @@
 import { type StorageRefusal, storageRefusalOf } from "../base/database/storage.ts";
 import { isDatabaseAway } from "../base/database/transaction.ts";
+import { storageFullMessage } from "../base/model/storage.ts";
 import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
 
 /**
@@ -37,10 +38,6 @@ export function createOutageAs503(onOutage: (error: unknown) => void): OutageAs5
 }
 
 function storageFull({ kind, bytesMax }: StorageRefusal, cause: unknown): Problem {
-  const message =
-    kind === "answers"
-      ? `Of an account's answers ${bytesMax} bytes are kept today, of one user's as much as is left for others. ` +
-        "There is no room for this one: go on after 00:00 UTC."
-      : `The account may store ${bytesMax} bytes of the kind "${kind}", and this would be more.`;
+  const message = storageFullMessage(kind, bytesMax);
   return new Problem("storage_full", { errors: [{ path: "account", message }], cause });
 }

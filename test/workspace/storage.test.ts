@@ -376,7 +376,9 @@ test("answers of one user leave room for others, and those of all for what helps
   for (const { key } of users) renamed.push(await untilFull("answers", await rename(key)));
   const [first, second, third] = renamed;
   expect([first! > 1.5 * second!, second! > 1.5 * third!, third! > 0]).toEqual([true, true, true]);
-  await database.pool.query("update sealpost.answer_bytes set bytes = 100_000 where account_id = user_id");
+  await database.pool.query(
+    "update sealpost.write_bytes set answer_bytes = 100_000 where account_id = user_id",
+  );
   const set = { body: { url: "https://receiver.example.com/hook" }, key: accountKey };
   expect((await ask("PUT", "/v1/webhooks/endpoint", set)).status).toBe(200);
   expect((await ask("POST", "/v1/webhooks/endpoint/pause", { key: accountKey })).status).toBe(200);
