@@ -7,7 +7,8 @@
  *   where it was known already
  * audit: rows of the audit log that its requests have left, as long as they are kept, at 512 bytes and their details
  * documents: their contents, uploads under way included, and 1 KiB for each document, folder and space
- * leftovers: what renames and uploads that did not count leave in the object store until it is removed
+ * leftovers: what renames and uploads that did not count leave in the object store until it is removed, at 1 KiB and
+ *   the object
  * pages: drafts, versions, and 1 KiB for each of them and each link
  * workflows: drafts, versions, and 1 KiB for each
  * runs: inputs and items of runs, ended ones included, and what tells of them
