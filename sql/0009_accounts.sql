@@ -156,13 +156,13 @@ begin
 end
 $$;
 
--- 4. What an account may store, by kind, and what of it is not counted elsewhere: stored answers, and what was
+-- 4. What an account may store, by kind, and what of it is not counted elsewhere: what writes leave, and what was
 -- published.
 
 -- migrate writes the limits (src/base/model/storage.ts). Of a kind that has no row, or null, there may be any amount.
 create table sealpost.storage_limits (
-  kind text primary key
-    check (kind in ('analyses', 'replays', 'answers', 'documents', 'leftovers', 'pages', 'workflows', 'runs')),
+  kind text primary key check (kind in (
+    'analyses', 'replays', 'answers', 'audit', 'documents', 'leftovers', 'pages', 'workflows', 'runs')),
   bytes_max bigint check (bytes_max > 0)
 );
 
@@ -179,48 +179,97 @@ begin
 end
 $$;
 
--- Answers that are stored for their Idempotency-Keys, added up by the day (UTC). Publishing's are not: they are small,
--- and many more than an account's other writes. user_id: for whom the keys acted; the account's own id: all of them.
-create table sealpost.answer_bytes (
+-- What writes leave, added up by the day (UTC): the answers that are stored for their Idempotency-Keys, which the limit
+-- on `answers` has for a day, and their rows of the audit log, which that on `audit` has for as long as these are kept.
+-- Answers to publishing something new are not in it: they are small, and go with what was published. user_id: for whom
+-- the keys acted; the account's own id: all of them; nil: what users have beyond their own.
+create table sealpost.write_bytes (
   account_id uuid not null,
-  day date not null,
   user_id uuid not null,
-  bytes bigint not null,
-  primary key (account_id, day, user_id)
+  day date not null,
+  answer_bytes bigint not null,
+  audit_bytes bigint not null,
+  primary key (account_id, user_id, day)
 ) with (fillfactor = 50);
 
 -- Called last in a transaction: until it ends, the account's other writes wait here. A user may have as much as is left
 -- for all others: however many take what they can, something is. of_user: null where a key acts for none. What has to
--- be possible all the same is not refused before twice as much, and what a user has beyond their own counts to them
--- alone.
-create function sealpost.count_answer(of_account uuid, of_user uuid, bytes_more bigint, is_refused boolean) returns void
+-- be possible all the same is not refused before twice as much. What users have beyond their own counts to none but
+-- themselves, and of that, too, each may have as much as it leaves.
+create function sealpost.count_write(
+  of_account uuid, of_user uuid, answer_more bigint, audit_more bigint, is_refused boolean
+) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  counted uuid;
-  stored bigint;
-  taken bigint := 0;
-  most bigint;
+  nobody constant uuid := '00000000-0000-0000-0000-000000000000';
+  growing constant text[] := array_remove(array[
+    case when answer_more > 0 then 'answers' end, case when audit_more > 0 then 'audit' end], null);
+  beyond record;
 begin
-  foreach counted in array array_remove(array[of_account, of_user], null) loop
-    insert into sealpost.answer_bytes as a (account_id, day, user_id, bytes)
-    values (of_account, (now() at time zone 'UTC')::date, counted, bytes_more)
-    on conflict (account_id, day, user_id) do update set bytes = a.bytes + excluded.bytes
-    returning a.bytes into stored;
-    taken := taken + stored;
-  end loop;
-  select l.bytes_max into most from sealpost.storage_limits as l where l.kind = 'answers';
-  if most is null or taken <= most then
+  perform sealpost.add_write_bytes(of_account, of_account, answer_more, audit_more);
+  if of_user is not null then
+    perform sealpost.add_write_bytes(of_account, of_user, answer_more, audit_more);
+  end if;
+  select l.kind, l.bytes_max, written.bytes > 2 * l.bytes_max as is_twice into beyond
+  from sealpost.storage_limits as l
+  cross join lateral (
+    select sealpost.written_bytes(of_account, of_account, l.kind) + sealpost.written_bytes(of_account, of_user, l.kind)
+  ) as written (bytes)
+  where l.kind = any (growing) and written.bytes > l.bytes_max
+  order by written.bytes::float8 / l.bytes_max desc limit 1;
+  if not found then
     return;
   end if;
-  if is_refused or taken > 2 * most then
-    perform sealpost.refuse_storage('answers', most);
+  if is_refused or of_user is null and beyond.is_twice then
+    perform sealpost.refuse_storage(beyond.kind, beyond.bytes_max);
   end if;
-  if of_user is not null then
-    update sealpost.answer_bytes set bytes = bytes - bytes_more
-    where account_id = of_account and day = (now() at time zone 'UTC')::date and user_id = of_account;
+  if of_user is null then
+    return;
   end if;
+  perform sealpost.add_write_bytes(of_account, of_account, -answer_more, -audit_more);
+  perform sealpost.add_write_bytes(of_account, nobody, answer_more, audit_more);
+  perform sealpost.refuse_storage(l.kind, l.bytes_max)
+  from sealpost.storage_limits as l
+  where l.kind = any (growing)
+    and sealpost.written_bytes(of_account, of_user, l.kind) + sealpost.written_bytes(of_account, nobody, l.kind)
+      > 2 * l.bytes_max;
+end
+$$;
+
+create function sealpost.add_write_bytes(of_account uuid, of_user uuid, answer_more bigint, audit_more bigint)
+returns void
+language sql
+set search_path = pg_catalog, pg_temp
+begin atomic
+  insert into sealpost.write_bytes as w (account_id, user_id, day, answer_bytes, audit_bytes)
+  values (of_account, of_user, (now() at time zone 'UTC')::date, answer_more, audit_more)
+  on conflict (account_id, user_id, day) do update
+  set answer_bytes = w.answer_bytes + excluded.answer_bytes, audit_bytes = w.audit_bytes + excluded.audit_bytes;
+end;
+
+-- The answers of several writes that share a transaction, each counted or refused by itself; in an order in which two
+-- of these never wait for each other. Null where there is room, else the limit.
+create function sealpost.count_answers(account_ids uuid[], user_ids uuid[], answers_more bigint[]) returns bigint[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  answer record;
+  refused bigint[] := array_fill(null::bigint, array[cardinality(account_ids)]);
+begin
+  for answer in
+    select * from unnest(account_ids, user_ids, answers_more) with ordinality as a (account_id, user_id, bytes, n)
+    order by account_id, n
+  loop
+    begin
+      perform sealpost.count_write(answer.account_id, answer.user_id, answer.bytes, 0, true);
+    exception when sqlstate 'SP009' then
+      refused[answer.n] := (select bytes_max from sealpost.storage_limits where kind = 'answers');
+    end;
+  end loop;
+  return refused;
 end
 $$;
 
@@ -424,14 +473,28 @@ alter table sealpost.audit_log
   add column session_id uuid,
   add column viewer text;
 
--- For how many days bodies and the log are kept, the day under way included: partitions are dropped by whole days.
-create function sealpost.days_kept(out bodies integer, out log integer)
+-- For how many days bodies, the log and the audit log are kept, the day under way included: partitions are dropped by
+-- whole days.
+create function sealpost.days_kept(out bodies integer, out log integer, out audit integer)
 language sql stable
 set search_path = pg_catalog, pg_temp
 begin atomic
   select ceil(coalesce(s.analysis_retention_ms, 604800000) / 86400000.0)::integer + 1,
-    ceil(coalesce(s.log_retention_ms, 2592000000) / 86400000.0)::integer + 1
+    ceil(coalesce(s.log_retention_ms, 2592000000) / 86400000.0)::integer + 1,
+    ceil(coalesce(s.audit_retention_ms, 31536000000) / 86400000.0)::integer + 1
   from sealpost.settings as s;
+end;
+
+-- What an account's writes, or those of one of its users, have left of a kind: answers today, or rows of the audit log.
+create function sealpost.written_bytes(of_account uuid, of_user uuid, of_kind text) returns bigint
+language sql stable
+set search_path = pg_catalog, pg_temp
+begin atomic
+  select coalesce(sum(case of_kind when 'answers' then w.answer_bytes when 'audit' then w.audit_bytes end), 0)::bigint
+  from sealpost.write_bytes as w
+  where w.account_id = of_account and w.user_id = of_user
+    and w.day > (now() at time zone 'UTC')::date
+      - case of_kind when 'answers' then 1 else (select kept.audit from sealpost.days_kept() as kept) end;
 end;
 
 -- What an account's analyses take, with so much for each one's rows in the log, and their attempts.

@@ -496,8 +496,9 @@ $$;
 
 -- The way in for every caller. Each element is published or refused alone: delivery_ids has null where codes says why
 -- not, 'refused' (publication_faults says what for) or 'analysis_conflict'. The same analysis again is the delivery
--- that it already is. What would go to a paused endpoint is held from the start; test events go out all the same, in a
--- lane of their own. at: the moment of publishing (only tests give another than now).
+-- that it already is, and codes says 'known', or 'known_of_space' where a run has published it. What would go to a
+-- paused endpoint is held from the start; test events go out all the same, in a lane of their own. at: the moment of
+-- publishing (only tests give another than now).
 --
 -- Its joins say `= any (array[…])`, so that an index serves for looking up and never for reading a whole table in
 -- order, as a plan made for an empty one would, for as long as the caller's session lives. Without jit: before
@@ -628,7 +629,8 @@ begin
     for known in
       select input.n, input.analysis_id, registry.delivery_id,
         registry.digest = input.digest
-          and logged.webhook_url is not distinct from input.webhook_url as is_same
+          and logged.webhook_url is not distinct from input.webhook_url as is_same,
+        logged.space_id is not null as is_of_space
       from unnest(account_ids, digests, webhook_urls, analysis_ids, delivery_ids) with ordinality
         as input (account_id, digest, webhook_url, analysis_id, delivery_id, n)
       left join sealpost.analyses as registry
@@ -643,7 +645,8 @@ begin
           hint = 'Run the transaction again.';
       end if;
       delivery_ids[known.n] := case when known.is_same then known.delivery_id end;
-      codes[known.n] := case when not known.is_same then 'analysis_conflict' end;
+      codes[known.n] := case
+        when not known.is_same then 'analysis_conflict' when known.is_of_space then 'known_of_space' else 'known' end;
     end loop;
   end if;
 end

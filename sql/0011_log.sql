@@ -5,7 +5,8 @@
 -- Starts the next run of one delivery. Locks the open row before the log's row, as recording does. An attempt that is
 -- under way keeps its lease: the run that begins here starts when that lease is given back or ends. The next run of
 -- what is held, or would go to a paused endpoint, is held.
--- outcome: replayed, not_found, not_replayable (pending or succeeded), expired (the analysis is no longer readable).
+-- outcome: replayed, not_found, not_replayable (pending or succeeded), expired (the analysis is no longer readable),
+-- too_often (60 runs of it began within the last hour: RUNS_PER_HOUR_MAX of src/base/model/statuses.ts).
 -- wakes_lane: the delivery's lane, for its wake-up; null: it needs none, because nothing was started, or is held, or
 -- an attempt is under way.
 create function sealpost.start_next_run(
@@ -51,6 +52,15 @@ begin
   if at >= sealpost.uuid_v7_time(of_delivery) + analysis_retention then
     outcome := 'expired';
     return;
+  end if;
+  -- One look-up, and only for what was replayed that often.
+  if logged.run >= 60 then
+    perform from sealpost.attempts
+    where delivery_id = of_delivery and run = logged.run - 59 and number = 1 and started_at > at - interval '1 hour';
+    if found then
+      outcome := 'too_often';
+      return;
+    end if;
   end if;
 
   next_run := logged.run + 1;

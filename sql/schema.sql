@@ -59,14 +59,6 @@ create table sealpost.announcing (
   constraint announcing_only_row_check CHECK (only_row)
 );
 
-create table sealpost.answer_bytes (
-  account_id uuid not null,
-  day date not null,
-  user_id uuid not null,
-  bytes bigint not null,
-  constraint answer_bytes_pkey PRIMARY KEY (account_id, day, user_id)
-) with (fillfactor=50);
-
 create table sealpost.answered_lanes (
   account_id uuid not null,
   lane bigint not null,
@@ -553,7 +545,7 @@ create table sealpost.storage_limits (
   bytes_max bigint,
   constraint storage_limits_pkey PRIMARY KEY (kind),
   constraint storage_limits_bytes_max_check CHECK ((bytes_max > 0)),
-  constraint storage_limits_kind_check CHECK ((kind = ANY (ARRAY['analyses', 'replays', 'answers', 'documents', 'leftovers', 'pages', 'workflows', 'runs'])))
+  constraint storage_limits_kind_check CHECK ((kind = ANY (ARRAY['analyses', 'replays', 'answers', 'audit', 'documents', 'leftovers', 'pages', 'workflows', 'runs'])))
 );
 
 create table sealpost.users (
@@ -573,6 +565,15 @@ create table sealpost.users (
   constraint users_account_id_id_key UNIQUE (account_id, id),
   constraint users_account_id_idp_user_id_key UNIQUE (account_id, idp_user_id)
 );
+
+create table sealpost.write_bytes (
+  account_id uuid not null,
+  user_id uuid not null,
+  day date not null,
+  answer_bytes bigint not null,
+  audit_bytes bigint not null,
+  constraint write_bytes_pkey PRIMARY KEY (account_id, user_id, day)
+) with (fillfactor=50);
 
 create unlogged table sealpost.write_probe (
   filler bytea storage plain
@@ -651,9 +652,9 @@ create table workspace.loose_objects (
   constraint loose_objects_account_id_fkey FOREIGN KEY (account_id) REFERENCES workspace.workspaces(account_id)
 );
 CREATE INDEX loose_objects_due ON workspace.loose_objects USING btree (remove_at);
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.loose_objects REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.loose_objects REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.loose_objects REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.loose_objects REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes + case when is_reserved then 0 else 1024 end');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.loose_objects REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes + case when is_reserved then 0 else 1024 end');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.loose_objects REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes + case when is_reserved then 0 else 1024 end');
 
 create table workspace.moves (
   account_id uuid not null,
@@ -670,7 +671,7 @@ create table workspace.moves (
   constraint moves_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id),
   constraint moves_account_id_space_id_document_id_key UNIQUE NULLS NOT DISTINCT (account_id, space_id, document_id)
 );
-CREATE INDEX moves_due ON workspace.moves USING btree (next_at);
+CREATE INDEX moves_due ON workspace.moves USING btree (account_id, next_at);
 
 create table workspace.node_items (
   account_id uuid not null,
@@ -960,6 +961,8 @@ alter table graphile_worker._private_jobs set (autovacuum_vacuum_scale_factor=0,
 
 function sealpost.add_wakeups(delivery_ids uuid[], lanes bigint[]) returns void
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
+function sealpost.add_write_bytes(of_account uuid, of_user uuid, answer_more bigint, audit_more bigint) returns void
+  sql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.advance_holds(analysis_retention interval, at timestamptz, account_max integer, rows_max integer, OUT released integer, OUT expired integer, OUT is_gathering boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.advance_replays(analysis_retention interval, at timestamptz) returns integer
@@ -972,7 +975,7 @@ function sealpost.claim_idempotency_keys(account_ids uuid[], key_ids uuid[], ide
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, 0009_accounts.sql
 function sealpost.count_activity(lag interval, span_max interval, late_max integer, OUT counted_to timestamptz, OUT is_behind boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
-function sealpost.count_answer(of_account uuid, of_user uuid, bytes_more bigint, is_refused boolean) returns void
+function sealpost.count_answers(account_ids uuid[], user_ids uuid[], answers_more bigint[]) returns bigint[]
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.count_published(rows_max integer, log_bytes integer, lag interval, OUT is_behind boolean) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0009_accounts.sql
@@ -980,7 +983,9 @@ function sealpost.count_replay(of_replay uuid, of_account uuid, OUT succeeded in
   sql, stable, search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0011_log.sql
 function sealpost.count_replay_open(of_replay uuid, of_account uuid) returns integer
   sql, stable, search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0011_log.sql
-function sealpost.days_kept(OUT bodies integer, OUT log integer) returns record
+function sealpost.count_write(of_account uuid, of_user uuid, answer_more bigint, audit_more bigint, is_refused boolean) returns void
+  plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
+function sealpost.days_kept(OUT bodies integer, OUT log integer, OUT audit integer) returns record
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.fold_activity(after interval, accounts_max integer) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
@@ -1068,6 +1073,8 @@ function sealpost.webhook_url_fault(url text, unsafe text[]) returns text
   plpgsql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.without_escapes(body text) returns json
   plpgsql, immutable, 0010_delivery.sql
+function sealpost.written_bytes(of_account uuid, of_user uuid, of_kind text) returns bigint
+  sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function workspace.add_storage(of_account uuid, of_kind text, bytes_more bigint) returns void
   plpgsql, search_path=pg_catalog, pg_temp, workspace/0001_workspace.sql
 function workspace.count_documents() returns trigger

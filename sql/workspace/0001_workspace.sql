@@ -150,7 +150,7 @@ create table workspace.moves (
   foreign key (account_id, space_id) references workspace.spaces,
   foreign key (account_id, document_id) references workspace.documents
 );
-create index moves_due on workspace.moves (next_at);
+create index moves_due on workspace.moves (account_id, next_at);
 
 -- 3. Pages, their versions, and the links by which anybody can open one.
 
@@ -498,7 +498,8 @@ begin
       ('spaces', '''documents''', '1024', false),
       ('folders', '''documents''', '1024', false),
       ('documents', '''documents''', '1024 + case when has_content then file_size else 0 end', true),
-      ('loose_objects', 'case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes', true),
+      ('loose_objects', 'case when is_reserved then ''documents'' else ''leftovers'' end',
+        'bytes + case when is_reserved then 0 else 1024 end', true),
       ('pages', '''pages''', '1024 + octet_length(markdown)', true),
       ('page_versions', '''pages''', '1024 + octet_length(markdown) + octet_length(html)', true),
       ('page_links', '''pages''', '1024', false),

@@ -21,7 +21,8 @@ const Usage = z
           .describe(
             "`analyses` with 2 KiB each for the log, and its attempts; `replays` that are kept, 256 bytes for each " +
               "delivery that they have started or may start; `answers` to today's writes (UTC), kept for their " +
-              "Idempotency-Keys; `documents`, uploads under way included; `leftovers` of renames and uploads, " +
+              "Idempotency-Keys; `audit`: rows of the audit log, as long as they are kept; " +
+              "`documents`, uploads under way included; `leftovers` of renames and uploads, " +
               "which are removed soon; `pages` with their versions; `workflows` with theirs; `runs` with their " +
               "items, ended ones included.",
           ),

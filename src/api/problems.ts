@@ -1,4 +1,5 @@
 import { USER_SHARE } from "../base/model/reader.ts";
+import { RUNS_PER_HOUR_MAX } from "../base/model/statuses.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
 import { standardProblems } from "../http/problem-catalogue.ts";
 import type { ProblemCatalogue } from "../http/problems.ts";
@@ -22,6 +23,13 @@ const ownProblems = {
     remedy:
       "Only `failed` and `abandoned` deliveries can be replayed. Get the delivery to see its status and when its " +
       "next attempt is due.",
+  },
+  replayed_too_often: {
+    status: 409,
+    title: "Replayed too often",
+    meaning: `The delivery was replayed so often that ${RUNS_PER_HOUR_MAX} runs of it began within the last hour.`,
+    remedy:
+      "Wait some minutes. Get the delivery to see what its receiver answers: a replay alone changes nothing.",
   },
   too_many_replays: {
     status: 409,

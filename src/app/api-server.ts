@@ -7,7 +7,7 @@ import { findApiKey, noteApiKeyUse } from "../accounts/api-keys-sql.ts";
 import { auditedOperations } from "../accounts/audit-api.ts";
 import type { ApiPart } from "../api/operations.ts";
 import type { Config } from "../base/config/config.ts";
-import { writeAuditEntry } from "../base/database/audit-log.ts";
+import { AUDIT_ROW_BYTES, writeAuditEntry } from "../base/database/audit-log.ts";
 import { coalesceByTurn } from "../base/database/coalesce.ts";
 import {
   claimIdempotencyKeys,
@@ -103,11 +103,11 @@ function createIdempotencyStore(
       });
       return outageAs503(lockWaitMs === null ? working : lockWaits(working));
     },
-    claimCall: (tx, claim, lease) => claimIdempotentCall(tx, claim, lease, secretsKey),
+    claimCall: (tx, claim, lease, counted) => claimIdempotentCall(tx, claim, lease, counted, secretsKey),
     renewCall: renewIdempotentCall,
-    completeCall: async (tx, claim, token, response) => {
+    completeCall: async (tx, claim, token, response, counted) => {
       await requireKeyFor(tx, [response]);
-      return await storeCallResponse(tx, claim, token, response, secretsKey);
+      return await storeCallResponse(tx, claim, token, response, counted, secretsKey);
     },
     releaseCall: releaseIdempotentCall,
   };
@@ -125,6 +125,7 @@ async function lockWaits<T>(work: Promise<T>): Promise<T> {
 /** One row of the audit log for each write that took effect. */
 const recordWrite: RecordWrite = async (tx, { caller, ...write }) => {
   await writeAuditEntry(tx, { ...write, actor: actorOf(caller) });
+  return AUDIT_ROW_BYTES + Buffer.byteLength(JSON.stringify(write.details));
 };
 
 /** An account may ask as much as this many of its keys and sessions, however many it has. */

@@ -16,6 +16,7 @@ import { forgetCounts } from "../base/database/rate-limits.ts";
 import { forgetStorageCounts } from "../base/database/storage.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { forgetAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
+import { forgetSigningSecrets } from "../delivery/signing-secrets-sql.ts";
 import { forgetActivity } from "../log/activity-sql.ts";
 import { forgetReplay } from "../log/replays-sql.ts";
 import { forgetUnconfirmed } from "../notices/notice-recipients-sql.ts";
@@ -54,6 +55,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
     forgetIdempotencyKeys(pool, retention.idempotencyRetentionMs, FORGOTTEN_PER_STEP),
   );
   await repeat(signal, () => forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetSigningSecrets(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetAnsweredLanes(pool));
   await repeat(signal, () => forgetNotices(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));

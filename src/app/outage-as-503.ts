@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import { SecretsKeyError } from "../base/database/sealing.ts";
 import { type StorageRefusal, storageRefusalOf } from "../base/database/storage.ts";
 import { isDatabaseAway } from "../base/database/transaction.ts";
+import { storageFullMessage } from "../base/model/storage.ts";
 import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
 
 /**
@@ -44,10 +45,6 @@ export function createOutageAs503(log: Pick<Logger, "warn">): OutageAs503 {
 }
 
 function storageFull({ kind, bytesMax }: StorageRefusal, cause: unknown): Problem {
-  const message =
-    kind === "answers"
-      ? `Of an account's answers ${bytesMax} bytes are kept today, of one user's as much as is left for others. ` +
-        "There is no room for this one: go on after 00:00 UTC."
-      : `The account may store ${bytesMax} bytes of the kind "${kind}", and this would be more.`;
+  const message = storageFullMessage(kind, bytesMax);
   return new Problem("storage_full", { errors: [{ path: "account", message }], cause });
 }

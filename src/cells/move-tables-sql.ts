@@ -57,6 +57,7 @@ export const LOG_TABLES: readonly AccountTable[] = [
     children: [{ name: "replay_items", parentId: "replay_id", key: ["position"] }],
   },
   { name: "audit_log", key: ["id"] },
+  { name: "write_bytes", key: ["user_id", "day"] },
   {
     name: "idempotency_keys",
     key: ["key_id", "idempotency_key"],
@@ -86,7 +87,6 @@ const NOT_MOVED_BUT_DELETED: readonly AccountTable[] = [
   { name: "console_sessions", key: ["id"] },
   { name: "late_attempts", key: ["ended_at"] },
   { name: "activity", key: ["bucket", "target_host"] },
-  { name: "answer_bytes", key: ["day"] },
   { name: "published", key: ["day"] },
 ];
 
@@ -110,7 +110,6 @@ export const TABLES_NOT_MOVED: Readonly<Record<string, string>> = {
   activity: "the target counts the attempts that arrive",
   activity_state: "each cell's own",
   announcing: "a lock",
-  answer_bytes: "counts of the day under way",
   console_sessions: "a link that was copied could be entered in both cells; people open the console anew",
   feed_steps: "each cell's own; the target's is taken beyond the source's position",
   held_deliveries: "parked before it is copied",

@@ -3,13 +3,15 @@ import type { Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { batchedWrite, read } from "../api/operations.ts";
+import { countAnswers } from "../base/database/idempotency.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
+import { storageFullMessage } from "../base/model/storage.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
-import type { Operation } from "../http/operation.ts";
+import type { Operation, Transaction } from "../http/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../http/operation-io.ts";
 import { type FieldError, Problem } from "../http/problems.ts";
-import { publishEach } from "../publish/publications-sql.ts";
+import { type PublishResult, publishEach } from "../publish/publications-sql.ts";
 import { PublishRefusedError } from "../publish/publish-call-sql.ts";
 import { findAnalysis } from "./analyses-sql.ts";
 
@@ -153,6 +155,9 @@ const NewAnalysis = z.strictObject({
     .describe("Where to deliver this analysis: a public https:// URL. Overrides the account's endpoint."),
 });
 
+/** Its members' names and marks, a delivery's id, and the longest id of an analysis. */
+const PUBLISHED_BYTES_MAX = 300;
+
 export const Published = z
   .object({ analysis_id: analysisId, delivery_id: id })
   .meta({ id: "Published", description: "The published analysis and its delivery." });
@@ -217,20 +222,22 @@ export function analysisOperations({
       },
       response: jsonResponse(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
-      prepare: ({ accountId, body, traceparent }) => {
-        const { analysis, parsed, webhookUrl } = readBody(body);
+      prepare: ({ accountId, caller: { userId }, body, traceparent }) => {
+        const { analysis, parsed, webhookUrl: url } = readBody(body);
         const analysisId = idOf(parsed);
-        const item = { accountId, analysis, analysisId, webhookUrl: readWebhookUrl(webhookUrl), traceparent };
+        const webhookUrl = readWebhookUrl(url);
+        const item = { accountId, userId, analysis, analysisId, webhookUrl, traceparent };
         // Without an id it is refused, however many there are.
         return { item, name: analysisId === "" ? null : analysisId };
       },
       handleEach: async (items, tx) => {
         const results = await publishEach(tx, items, { unsafeAllowedTargets }).catch(throwAsProblem);
-        return results.map((result, index) =>
-          "refusal" in result
-            ? problemOf(result.refusal)
-            : { body: { analysis_id: items[index]!.analysisId, delivery_id: result.deliveryId } },
-        );
+        const refused = await refuseRepeats(tx, items, results);
+        return results.map((result, index) => {
+          if ("refusal" in result) return problemOf(result.refusal);
+          const body = { analysis_id: items[index]!.analysisId, delivery_id: result.deliveryId };
+          return refused.get(index) ?? { body };
+        });
       },
     }),
   ];
@@ -251,6 +258,30 @@ function readWebhookUrl(value: unknown): string | null {
   if (typeof value === "string") return value;
   const errors = [{ path: "body.webhook_url", message: "Must be a string or null." }];
   throw new Problem("invalid_request", { errors });
+}
+
+type Asking = { readonly accountId: string; readonly userId: string | null };
+
+/**
+ * What is new counts as published; what is known changes nothing, but leaves an answer all the same. Returns which
+ * there is no room for.
+ */
+async function refuseRepeats(
+  tx: Transaction,
+  items: readonly Asking[],
+  results: readonly PublishResult[],
+): Promise<ReadonlyMap<number, Problem>> {
+  const known = results.flatMap((result, index) => ("isKnown" in result && result.isKnown ? [index] : []));
+  if (known.length === 0) return new Map();
+  const answers = known.map((index) => ({ ...items[index]!, answerBytes: PUBLISHED_BYTES_MAX }));
+  const limits = await countAnswers(tx, answers);
+  const refused = known.map((index, n) => [index, limits[n] ?? null] as const);
+  return new Map(refused.flatMap(([index, limit]) => (limit === null ? [] : [[index, answersFull(limit)]])));
+}
+
+function answersFull(bytesMax: number): Problem {
+  const message = storageFullMessage("answers", bytesMax);
+  return new Problem("storage_full", { errors: [{ path: "account", message }] });
 }
 
 /** Empty where there is none: publishing says what is wrong with it. */

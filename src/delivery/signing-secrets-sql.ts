@@ -6,6 +6,9 @@ import { inTransaction } from "../base/database/transaction.ts";
 
 const SECRET_BYTES = 32;
 
+/** Of an account, the current one included: so many of the newest are kept, and shown in the log. */
+export const SECRETS_KEPT_MAX = 20;
+
 /** A secret as its owner sees it: `whsec_` and the base64 of 32 random bytes. All of that text is the HMAC key. */
 export type SigningSecret = {
   readonly id: string;
@@ -59,18 +62,22 @@ export async function findSigningSecrets(
   }));
 }
 
-/** When the account's secret was last rotated, in ms since the epoch; null: never. */
+/**
+ * When the account's secret was last rotated, in ms since the epoch; null: never. The first was made in the transaction
+ * that made the account.
+ */
 export async function findLastRotation(
   database: ClientBase | Pool,
   accountId: string,
 ): Promise<number | null> {
-  const { rows } = await database.query<{ rotated_at: Date | null }>({
+  const { rows } = await database.query<{ rotated_at: Date }>({
     name: "find_last_rotation",
-    text: `select case when count(*) > 1 then max(created_at) end as rotated_at
-           from (select created_at from sealpost.signing_secrets where account_id = $1 order by id desc limit 2) as s`,
+    text: `select s.created_at as rotated_at
+           from sealpost.signing_secrets as s join sealpost.accounts as a on a.id = s.account_id
+           where s.account_id = $1 and s.expires_at is null and s.created_at > a.created_at`,
     values: [accountId],
   });
-  return rows[0]!.rotated_at?.getTime() ?? null;
+  return rows[0]?.rotated_at.getTime() ?? null;
 }
 
 export type Rotation = {
@@ -103,8 +110,34 @@ export async function rotateSigningSecret(
        where account_id = $1 and (expires_at is null or expires_at > now())`,
       [accountId, overlapSeconds],
     );
+    // Whoever claims a delivery reads past those that have expired.
+    await client.query(
+      `delete from sealpost.signing_secrets
+       where id in (
+         select id from sealpost.signing_secrets where account_id = $1
+         order by id desc offset ${SECRETS_KEPT_MAX - 1})`,
+      [accountId],
+    );
     return await createSigningSecret(client, accountId, secretsKey);
   });
+}
+
+/**
+ * Forgets secrets that expired before the retention, at most `rowsMax` of them: the log has nothing left that they
+ * signed. Returns how many.
+ */
+export async function forgetSigningSecrets(
+  pool: Pool,
+  retentionMs: number,
+  rowsMax: number,
+): Promise<number> {
+  const { rowCount } = await pool.query(
+    `delete from sealpost.signing_secrets where id in (
+       select id from sealpost.signing_secrets
+       where expires_at < now() - $1::float8 * interval '1 millisecond' limit $2)`,
+    [retentionMs, rowsMax],
+  );
+  return rowCount ?? 0;
 }
 
 async function isOverlapping(client: ClientBase, accountId: string): Promise<boolean> {

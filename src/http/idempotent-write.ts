@@ -3,6 +3,7 @@ import type {
   CallLease,
   ClaimState,
   CompletedClaim,
+  CountedAnswer,
   IdempotencyClaim,
   StoredResponse,
 } from "../base/model/idempotency.ts";
@@ -34,7 +35,12 @@ export type IdempotencyStore = {
     work: (tx: Transaction, states: readonly ClaimState[]) => Promise<Completed<T>>,
   ): Promise<T>;
   /** Claims beyond the transaction, under `token`, until `completeCall` or `releaseCall`, at most for `leaseMs`. */
-  claimCall(tx: Transaction, claim: IdempotencyClaim, lease: CallLease): Promise<ClaimState>;
+  claimCall(
+    tx: Transaction,
+    claim: IdempotencyClaim,
+    lease: CallLease,
+    counted: CountedAnswer,
+  ): Promise<ClaimState>;
   /** Holds a claim for another `leaseMs`. Does nothing when it is no longer held under the token. */
   renewCall(tx: Transaction, claim: IdempotencyClaim, lease: CallLease): Promise<void>;
   /** Stores the response of a call. False, and nothing is stored, when the claim is no longer held under `token`. */
@@ -43,6 +49,7 @@ export type IdempotencyStore = {
     claim: IdempotencyClaim,
     token: string,
     response: StoredResponse,
+    counted: CountedAnswer,
   ): Promise<boolean>;
   /** Releases the claim of a failed call, so the request can be retried. */
   releaseCall(tx: Transaction, claim: IdempotencyClaim, token: string): Promise<void>;
@@ -117,7 +124,7 @@ function canonicalJson(value: unknown): string {
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonicalJson(member)}`).join(",")}}`;
 }
 
-/** A write that took effect, told of in its own transaction: a row of the audit log. */
+/** A write that took effect. */
 export type RecordedWrite = {
   readonly operationKey: string;
   readonly accountId: string;
@@ -125,7 +132,8 @@ export type RecordedWrite = {
   readonly requestId: string;
   readonly details: AuditDetails;
 };
-export type RecordWrite = (tx: Transaction, write: RecordedWrite) => Promise<void>;
+/** Tells of it in its own transaction: a row of the audit log. Resolves to the bytes that it takes there. */
+export type RecordWrite = (tx: Transaction, write: RecordedWrite) => Promise<number>;
 
 /** One write under its Idempotency-Key. */
 export type Write = {
@@ -133,7 +141,7 @@ export type Write = {
   /** How many places among the requests at work it is worth. */
   readonly size: number;
   readonly holdsSecret: boolean;
-  /** Not refused, however many answers the account has had today. */
+  /** Not refused before twice as much is stored as the account may. */
   readonly isExempt: boolean;
   readonly caller: Caller;
   readonly requestId: string;
@@ -200,8 +208,7 @@ export function createIdempotentWrites(options: {
         if (earlier && (await isToldAgain(write, tx, earlier)))
           return { result: { response: earlier, isReplayed: true }, completed: [] };
         const { result, response } = await perform(tx);
-        await recordPerformed(recordWrite, tx, write, result);
-        const counted = { userId: write.caller.userId, isRefused: !write.isExempt };
+        const counted = countedOf(write, await recordPerformed(recordWrite, tx, write, result));
         const completed = [{ claim, response: toStoredResponse(response, holdsSecret), counted }];
         return { result: { response, isReplayed: false }, completed };
       };
@@ -215,8 +222,7 @@ export function createIdempotentWrites(options: {
       const token = newToken();
       // It outlives the call's deadline, so a second call cannot start while the first may still be running.
       const lease = { token, leaseMs: Math.max(CALL_CLAIM_MS, 2 * deadlineMs) };
-      const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease));
-      const earlier = earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
+      const earlier = await claimCall(write, waitMs, lease);
       if (earlier) return await repeated(write, waitMs, earlier);
       return withDeadline(deadlineMs + waitMs, "the call", call());
 
@@ -224,8 +230,8 @@ export function createIdempotentWrites(options: {
         try {
           const { result, response } = await perform();
           await store.transaction(async (tx) => {
-            await recordPerformed(recordWrite, tx, write, result);
-            await store.completeCall(tx, claim, token, toStoredResponse(response, holdsSecret));
+            const counted = await recordCall(tx, write, result);
+            await store.completeCall(tx, claim, token, toStoredResponse(response, holdsSecret), counted);
           });
           return { response, isReplayed: false };
         } catch (error) {
@@ -238,16 +244,15 @@ export function createIdempotentWrites(options: {
     aroundUpload: async (write, waitMs, { receive, perform, refused }) => {
       const { claim, holdsSecret } = write;
       const lease = { token: newToken(), leaseMs: CALL_CLAIM_MS };
-      const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease));
-      const earlier = earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
+      const earlier = await claimCall(write, waitMs, lease);
       if (earlier) return await repeated(write, waitMs, earlier);
       const renewing = setInterval(() => renew(write, lease), renewEveryMs);
       const work = async (received: Awaited<ReturnType<typeof receive>>, tx: Transaction) => {
         const { result, response } = await perform(tx, received);
-        await recordPerformed(recordWrite, tx, write, result);
+        const counted = await recordCall(tx, write, result);
         const stored = toStoredResponse(response, holdsSecret);
         // Whoever holds the claim now does the same work: what was done here must not count.
-        if (!(await store.completeCall(tx, claim, lease.token, stored)))
+        if (!(await store.completeCall(tx, claim, lease.token, stored, counted)))
           throw new TemporarilyUnavailable("the claim of an upload ran out");
         return response;
       };
@@ -272,6 +277,23 @@ export function createIdempotentWrites(options: {
       }
     },
   };
+
+  /** The stored response, or null when the claim is ours and the work is still to be done. */
+  async function claimCall(
+    write: Write,
+    waitMs: number,
+    lease: CallLease,
+  ): Promise<OperationResponse | null> {
+    const { claim } = write;
+    const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease, countedOf(write, 0)));
+    return earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
+  }
+
+  /** There was room for it when it began. */
+  async function recordCall(tx: Transaction, write: Write, result: ErasedResult): Promise<CountedAnswer> {
+    const auditBytes = await recordPerformed(recordWrite, tx, write, result);
+    return { ...countedOf(write, auditBytes), isRefused: false };
+  }
 
   /** What was done outside of a transaction is not done anew. */
   async function repeated(write: Write, waitMs: number, earlier: OperationResponse): Promise<WriteResult> {
@@ -300,18 +322,22 @@ export function createIdempotentWrites(options: {
   }
 }
 
-/** Tells of a write that took effect, where there is something to tell. */
+function countedOf({ caller, isExempt }: Write, auditBytes: number): CountedAnswer {
+  return { userId: caller.userId, isRefused: !isExempt, auditBytes };
+}
+
+/** Tells of a write that took effect, where there is something to tell. Returns the bytes that this takes. */
 export async function recordPerformed(
   recordWrite: RecordWrite,
   tx: Transaction,
   write: Write,
   result: ErasedResult,
-): Promise<void> {
+): Promise<number> {
   const details = write.details(result);
-  if (details === null) return;
+  if (details === null) return 0;
   const { caller, requestId } = write;
   const { operationKey, accountId } = write.claim;
-  await recordWrite(tx, { operationKey, accountId, caller, requestId, details });
+  return await recordWrite(tx, { operationKey, accountId, caller, requestId, details });
 }
 
 /** False: it is done anew. @throws Problem: what the answer tells of is out of the caller's sight by now */

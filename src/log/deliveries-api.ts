@@ -5,7 +5,7 @@ import { read, write } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
 import { createdAtMs } from "../base/database/partitions.ts";
-import type { ReplayOutcome } from "../base/model/statuses.ts";
+import { type ReplayOutcome, RUNS_PER_HOUR_MAX } from "../base/model/statuses.ts";
 import { Analysis } from "../delivery/analyses-api.ts";
 import { findBody } from "../delivery/analyses-sql.ts";
 import { findLastRotation } from "../delivery/signing-secrets-sql.ts";
@@ -135,7 +135,8 @@ export function deliveryOperations({
       description:
         "Starts the next run of a `failed` or `abandoned` delivery: same id, same body, new signature, to the " +
         "target as configured now. If an attempt is in flight, the new run starts after it, and is dropped if " +
-        "that attempt succeeds.",
+        `that attempt succeeds. A delivery has at most ${RUNS_PER_HOUR_MAX} runs within an hour, those of bulk ` +
+        "replays included.",
       method: "POST",
       path: "/v1/webhooks/deliveries/{delivery_id}/replay",
       scope: "webhooks:replay",
@@ -147,7 +148,7 @@ export function deliveryOperations({
       judgeRepeat: async ({ reader, params }, tx) =>
         (await findLoggedDelivery(tx, await reader(tx), params.delivery_id)) === null ? "gone" : "again",
       response: jsonResponse(202, Delivery),
-      errors: ["not_found", "delivery_not_replayable", "analysis_expired"],
+      errors: ["not_found", "delivery_not_replayable", "replayed_too_often", "analysis_expired"],
       handle: async ({ reader, params, problem }, tx) => {
         const who = await reader(tx);
         const outcome = await replayDelivery(tx, who, params.delivery_id, analysisRetentionMs);
@@ -169,7 +170,10 @@ function single(status: readonly string[] | undefined): { readonly status?: stri
 
 function refusalOf(
   outcome: ReplayOutcome,
-): Extract<DomainCode, "delivery_not_replayable" | "analysis_expired"> | "not_found" | null {
+):
+  | Extract<DomainCode, "delivery_not_replayable" | "replayed_too_often" | "analysis_expired">
+  | "not_found"
+  | null {
   switch (outcome) {
     case "replayed":
       return null;
@@ -179,6 +183,8 @@ function refusalOf(
       return "delivery_not_replayable";
     case "expired":
       return "analysis_expired";
+    case "too_often":
+      return "replayed_too_often";
     default:
       throw new Error(`Unknown outcome ${outcome satisfies never}`);
   }

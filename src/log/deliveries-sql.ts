@@ -3,6 +3,7 @@ import type { EventName } from "../base/model/events.ts";
 import type { Reader } from "../base/model/reader.ts";
 import type { DeliveryStatus, EndReason } from "../base/model/statuses.ts";
 import type { AttemptRow } from "../delivery/record-sql.ts";
+import { SECRETS_KEPT_MAX } from "../delivery/signing-secrets-sql.ts";
 import { type Sight, sightOf } from "../delivery/visibility-sql.ts";
 
 /** A delivery as the log has it. Times in ms since the epoch. */
@@ -103,14 +104,22 @@ select (${columnsOf(seen)}) as delivery, (
   from sealpost.bodies where account_id = $1 and delivery_id = $2
 ) as body, (
   select json_agg(json_build_object(
-    'createdAtMs', extract(epoch from created_at) * 1000, 'expiresAtMs', extract(epoch from expires_at) * 1000))
+    'createdAtMs', extract(epoch from created_at) * 1000, 'expiresAtMs', extract(epoch from expires_at) * 1000,
+    'isFirst', is_first))
   from (
-    select created_at, expires_at from sealpost.signing_secrets where account_id = $1 order by id desc limit 20
+    select s.created_at, s.expires_at, s.created_at = a.created_at as is_first
+    from sealpost.signing_secrets as s join sealpost.accounts as a on a.id = s.account_id
+    where s.account_id = $1 order by s.id desc limit ${SECRETS_KEPT_MAX}
   ) as newest
 ) as secrets`;
 
 /** When a secret signed, in ms since the epoch; expiresAtMs null: it is the current one. */
-export type SecretLife = { readonly createdAtMs: number; readonly expiresAtMs: number | null };
+export type SecretLife = {
+  readonly createdAtMs: number;
+  readonly expiresAtMs: number | null;
+  /** The account was made with it. */
+  readonly isFirst: boolean;
+};
 
 export type FoundDelivery = {
   readonly delivery: LoggedDelivery;

@@ -161,8 +161,8 @@ export function deliveryWithAttemptsBody(
   analysisRetentionMs: number,
 ): z.output<typeof DeliveryWithAttempts> {
   const { delivery, attempts, secrets } = found;
-  const [current, ...older] = secrets;
-  const secretRotatedAtMs = current !== undefined && older.length > 0 ? current.createdAtMs : null;
+  const [current] = secrets;
+  const secretRotatedAtMs = current === undefined || current.isFirst ? null : current.createdAtMs;
   const known = { secretRotatedAtMs, lastAttempt: attempts.at(-1) };
   return {
     ...deliveryBody(delivery, analysisRetentionMs, known),

@@ -43,7 +43,7 @@ export type StoredReplay = {
   readonly ratePerSecond: number;
   readonly matched: number;
   readonly replayed: number;
-  /** Not replayed when their turn came: delivered or replayed by somebody else in the meantime, or expired. */
+  /** Not replayed when their turn came: delivered or replayed by somebody else meanwhile, expired, or too often. */
   readonly skipped: number;
   /** Of the replayed, those that have arrived since, and those that were given up. */
   readonly succeeded: number;

@@ -18,7 +18,7 @@ import {
  */
 export async function publishEach(
   tx: ClientBase,
-  publications: readonly (Publication & { readonly traceparent: string | null })[],
+  publications: readonly Asked[],
   options: { readonly unsafeAllowedTargets?: UnsafeAllowedTargets },
 ): Promise<readonly PublishResult[]> {
   const verdicts = publications.map((publication) => judgePublication(publication, options, 0));
@@ -44,8 +44,16 @@ export async function publishExample(
   );
 }
 
-/** What became of one analysis: its delivery, or why there is none. */
-export type PublishResult = { readonly deliveryId: string } | { readonly refusal: PublishRefusedError };
+/** What became of one analysis: its delivery, which it may have had before, or why there is none. */
+export type PublishResult =
+  | { readonly deliveryId: string; readonly isKnown: boolean }
+  | { readonly refusal: PublishRefusedError };
+
+type Asked = Publication & {
+  readonly traceparent: string | null;
+  /** For whom the caller acts; null: the account. */
+  readonly userId: string | null;
+};
 
 /**
  * Publishes each by itself, in the transaction of `client`: one that is refused costs the others nothing. Results in
@@ -55,13 +63,13 @@ export type PublishResult = { readonly deliveryId: string } | { readonly refusal
  */
 async function publishJudged(
   client: ClientBase,
-  publications: readonly (Publication & { readonly traceparent: string | null })[],
+  publications: readonly Asked[],
 ): Promise<readonly PublishResult[]> {
   const deliveryId = await publishIfFresh(client, publications);
-  if (deliveryId !== null) return [{ deliveryId }];
+  if (deliveryId !== null) return [{ deliveryId, isKnown: false }];
   const values = [...columnsOf(publications), publications.map(({ traceparent }) => traceparent)];
   const { rows } = await refusing(publications, () =>
-    client.query<{ ids: (string | null)[]; codes: (PublishFaultCode | null)[] }>({
+    client.query<{ ids: (string | null)[]; codes: (PublishCode | null)[] }>({
       name: "publish_each",
       text: `select delivery_ids as ids, codes
         from sealpost.publish_each($1::uuid[], $2::json[], $3::text[], $4::text[], false, now())`,
@@ -71,8 +79,11 @@ async function publishJudged(
   const { ids, codes } = rows[0]!;
   const refusals = await readRefusals(client, publications, codes);
   return ids.map((deliveryId, index) => {
-    if (deliveryId !== null) return { deliveryId };
-    const refusal = codes[index] === "analysis_conflict" ? conflictOf() : refusals.get(index);
+    const code = codes[index] ?? null;
+    // The id is the run's: who may not read what it has published would learn that the guess is right.
+    if (code === "known_of_space" && publications[index]!.userId !== null) return { refusal: conflictOf() };
+    if (deliveryId !== null) return { deliveryId, isKnown: code !== null };
+    const refusal = code === "analysis_conflict" ? conflictOf() : refusals.get(index);
     if (refusal === undefined)
       throw new Error("an account or a setting was changed while an analysis was published");
     return { refusal };
@@ -80,10 +91,7 @@ async function publishJudged(
 }
 
 /** The short way for a single one. Null: it is not as simple as that, and nothing was stored. */
-async function publishIfFresh(
-  client: ClientBase,
-  publications: readonly (Publication & { readonly traceparent: string | null })[],
-): Promise<string | null> {
+async function publishIfFresh(client: ClientBase, publications: readonly Asked[]): Promise<string | null> {
   const [only] = publications;
   if (publications.length !== 1 || only === undefined || (only.webhookUrl ?? null) !== null) return null;
   const { rows } = await refusing(publications, () =>
@@ -96,12 +104,13 @@ async function publishIfFresh(
   return rows[0]!.id;
 }
 
-type PublishFaultCode = "refused" | "analysis_conflict";
+/** What is known was published before, by a run where it says so. */
+type PublishCode = "refused" | "analysis_conflict" | "known" | "known_of_space";
 
 async function readRefusals(
   client: ClientBase,
   publications: readonly Publication[],
-  codes: readonly (PublishFaultCode | null)[],
+  codes: readonly (PublishCode | null)[],
 ): Promise<ReadonlyMap<number, PublishRefusedError>> {
   if (!codes.includes("refused")) return new Map();
   const { rows } = await client.query<{ n: string; code: PublishRefusalCode; fault: string; hint: string }>({

@@ -88,7 +88,7 @@ async function fill(): Promise<{ accountId: string; keyId: string; secrets: stri
         {
           claim: claimOf(accountId, keyId, "k-1"),
           response: { status: 200, headers: { etag: "x" }, body: Buffer.from("a secret"), holdsSecret: true },
-          counted: { userId: null, isRefused: true },
+          counted: { userId: null, isRefused: true, auditBytes: 0 },
         },
       ],
       SECRETS_KEY,

@@ -125,6 +125,24 @@ describe("keeping house", () => {
     expect((await rowsOf(database.pool, "replay_items")).map((item) => item.replay_id)).toEqual(kept);
   });
 
+  it("forgets signing secrets with the log of what they signed, and never a current one", async () => {
+    const add = async (expiredDaysAgo: number | null) => {
+      const { id } = await insertRow(database.pool, "signing_secrets", {
+        account_id: accountId,
+        sealed: Buffer.from("sealed"),
+        created_at: new Date(Date.now() - 90 * DAY_MS),
+        expires_at: expiredDaysAgo === null ? null : new Date(Date.now() - expiredDaysAgo * DAY_MS),
+      });
+      return id;
+    };
+    await add(30.01);
+    await add(60);
+    const kept = [await add(29.99), await add(-1), await add(null)].sort();
+    await keepHouseOn(null);
+    const rows = await rowsOf(database.pool, "signing_secrets", { account_id: accountId });
+    expect(rows.map(({ id }) => id)).toEqual(kept);
+  });
+
   it("ends at once when it is asked to", async () => {
     await makePartitionsFrom(database.pool, "2020-03-01", 2);
     expect((await keepHouseOn(null, AbortSignal.abort())).dropped).toEqual([]);

@@ -1,4 +1,6 @@
 import { beforeEach, expect, test } from "vitest";
+import { SECRETS_KEPT_MAX } from "../../src/delivery/signing-secrets-sql.ts";
+import { countRows } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import type { Json, TestAccount } from "../support/sealpost-api.ts";
 
@@ -102,6 +104,20 @@ test("the same again answers the same secret, which no row holds in the clear", 
     expect(everything).not.toContain(secret);
     expect(everything).not.toContain(Buffer.from(secret).toString("hex"));
   }
+});
+
+test("of a secret that is rotated over and over the newest are kept", async () => {
+  for (let n = 0; n < SECRETS_KEPT_MAX + 5; n++)
+    expect((await rotate({ overlap_seconds: 0 })).status).toBe(200);
+  await rotate();
+  expect(await countRows(database.pool, "signing_secrets", { account_id: account.accountId })).toBe(
+    SECRETS_KEPT_MAX,
+  );
+  const { signing_secret, previous } = (await api.ask("GET", path, account)).body;
+  expect([signing_secret, (previous as Json).signing_secret]).toEqual([
+    expect.stringMatching(SECRET),
+    expect.stringMatching(SECRET),
+  ]);
 });
 
 test("rotations at once take turns, and leave one current secret", async () => {

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
+import { RUNS_PER_HOUR_MAX } from "../../src/base/model/statuses.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { attemptRows, failAgain } from "../support/delivery-rows.ts";
+import { ATTEMPTS_MAX, attemptRows, failAgain } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
 import { allowTargets, changeRows, makePartitionsFrom } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
@@ -214,6 +215,14 @@ describe("replaying a delivery", () => {
     const bodies = receiver.requests.filter(({ body }) => body.includes(id)).map(({ body }) => `${body}`);
     expect(bodies).toHaveLength(2);
     expect(bodies[1]).toBe(bodies[0]);
+  });
+
+  test("again and again is refused for a while, and its receiver left alone", async () => {
+    const id = await publish(null);
+    await failAgain(database.pool, api.account.accountId, id, ATTEMPTS_MAX * RUNS_PER_HOUR_MAX);
+    const refused = await replay(id);
+    expect([refused.status, refused.body.code]).toEqual([409, "replayed_too_often"]);
+    expect(await read(id)).toMatchObject({ run: RUNS_PER_HOUR_MAX, status: "abandoned" });
   });
 
   test("twice under one Idempotency-Key starts one run", async () => {

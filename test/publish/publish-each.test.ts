@@ -23,9 +23,15 @@ let count = 0;
 /** What becomes of it, and what its rows say, with a new id. */
 async function publishAmid(neighbours: number, change: (id: string) => Partial<Asked>) {
   const id = `amid-${++count}`;
-  const asked = { accountId: withEndpoint, analysis: text(id), traceparent: null, ...change(id) };
+  const asked = {
+    accountId: withEndpoint,
+    analysis: text(id),
+    traceparent: null,
+    userId: null,
+    ...change(id),
+  };
   const others = Array.from({ length: neighbours }, (_, n) => ({
-    ...{ accountId: withEndpoint, analysis: text(`${id}-${n}`), traceparent: null },
+    ...{ accountId: withEndpoint, analysis: text(`${id}-${n}`), traceparent: null, userId: null },
   }));
   const [result] = await inTransaction(database.pool, (client) =>
     publishEach(client, [asked, ...others], {}),

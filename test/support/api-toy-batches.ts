@@ -42,7 +42,7 @@ export function openBatches(
   };
   const batches = createWriteBatches<string>({
     store,
-    recordWrite: async () => {},
+    recordWrite: async () => 0,
     performEach: async (items, tx) => {
       world.batches.push(items);
       await world.gate(items);

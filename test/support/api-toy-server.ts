@@ -117,6 +117,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
     recordWrite: async (tx, write) => {
       recorded.push(write);
       toyTx(tx).undo.push(() => recorded.pop());
+      return 0;
     },
     isTrustedProxy: null,
     onConnections: (open) => {

@@ -7,7 +7,7 @@ import type { AttemptRow, Recording } from "../../src/delivery/record-sql.ts";
 import type { TestDatabase } from "./database.ts";
 
 export const LEASE_MS = 20_000;
-const ATTEMPTS_MAX = 8;
+export const ATTEMPTS_MAX = 8;
 
 /** The pool for claims and records as in production: generic plans, no scans. */
 export function openDispatchPool(database: TestDatabase): Pool {

@@ -13,6 +13,9 @@ export type AuditEntry = {
   readonly details: Readonly<Record<string, unknown>>;
 };
 
+/** A row with its entries in indexes, besides its details. */
+export const AUDIT_ROW_BYTES = 512;
+
 /**
  * In the transaction of what it tells of: both happen or neither. Returns when that is, by the database's clock.
  */

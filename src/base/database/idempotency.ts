@@ -3,10 +3,14 @@ import type {
   CallLease,
   ClaimState,
   CompletedClaim,
+  CountedAnswer,
   IdempotencyClaim,
   StoredResponse,
 } from "../model/idempotency.ts";
 import { seal, unseal } from "./sealing.ts";
+
+/** A row with its entries in indexes. */
+const ROW_BYTES = 1_024;
 
 type Row = {
   /** A bigint as text. */
@@ -86,11 +90,15 @@ async function refuseStrangersLock(client: ClientBase, lock: string): Promise<vo
   );
 }
 
-/** Claims beyond the transaction, for a call to another system. */
+/**
+ * Claims beyond the transaction, for a call to another system. Its row counts from now on, whatever comes of it, so
+ * that who has no room is refused (SP009) before the work.
+ */
 export async function claimIdempotentCall(
   client: ClientBase,
   claim: IdempotencyClaim,
   lease: CallLease,
+  counted: CountedAnswer,
   secretsKey: Uint8Array,
 ): Promise<ClaimState> {
   const state = await claimIdempotencyKey(client, claim, secretsKey);
@@ -98,21 +106,22 @@ export async function claimIdempotentCall(
   await client.query(
     `insert into sealpost.idempotency_keys
        (account_id, key_id, idempotency_key, operation_key, fingerprint, claim_token, claim_until)
-     values ($1, $2, $3, $4, $5, $6, now() + $7::float8 * interval '1 millisecond')
+     select $1, $2, $3, $4, $5, $6, now() + $7::float8 * interval '1 millisecond'
+     from sealpost.count_write($1, $8, ${ROW_BYTES}, $9, $10)
      on conflict (account_id, key_id, idempotency_key) do update
      set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
        claim_token = excluded.claim_token, claim_until = excluded.claim_until`,
-    [...keyOf(claim), claim.operationKey, claim.fingerprint, lease.token, lease.leaseMs],
+    [
+      ...[...keyOf(claim), claim.operationKey, claim.fingerprint, lease.token, lease.leaseMs],
+      ...[counted.userId, counted.auditBytes, counted.isRefused],
+    ],
   );
   return state;
 }
 
-/** A row with its entries in indexes, and that of the audit log. */
-const ROW_BYTES = 1_024;
-
 /**
  * Stores responses in the transaction of their effects. Null where there are none. One that is counted is refused
- * (SP009) when its account has had too many today, and with it the transaction.
+ * (SP009) when its account has no room for it, and with it the transaction.
  */
 export function storingResponses(
   completed: readonly CompletedClaim[],
@@ -128,7 +137,7 @@ export function storingResponses(
         (account_id, key_id, idempotency_key, operation_key, fingerprint, status, headers, body, is_sealed)
       select stored.* from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[],
         $7::json[], $8::bytea[], $9::boolean[]) as stored
-        ${count ? "cross join sealpost.count_answer($10, $11, $12, $13)" : ""}
+        ${count ? "cross join sealpost.count_write($10, $11, $12, $13, $14)" : ""}
       on conflict (account_id, key_id, idempotency_key) do update
       set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
         claim_token = null, claim_until = null, status = excluded.status, headers = excluded.headers,
@@ -143,10 +152,37 @@ export function storingResponses(
   };
 }
 
-/** What `count_answer` is called with; null where nothing is counted. */
+/** What `count_write` is called with; null where nothing is counted. */
 function countOf({ claim, response: { body }, counted }: CompletedClaim): readonly unknown[] | null {
   if (counted === null) return null;
-  return [claim.accountId, counted.userId, ROW_BYTES + (body?.length ?? 0), counted.isRefused];
+  const { userId, auditBytes, isRefused } = counted;
+  return [claim.accountId, userId, ROW_BYTES + (body?.length ?? 0), auditBytes, isRefused];
+}
+
+/** An answer of one of many that are stored together. */
+export type AnswerOfMany = {
+  readonly accountId: string;
+  /** Null: of the account's key itself. */
+  readonly userId: string | null;
+  /** Of its body. */
+  readonly answerBytes: number;
+};
+
+/** Counts answers that are stored afterwards, each by itself. Null where there is room for one, else its limit. */
+export async function countAnswers(
+  client: ClientBase,
+  answers: readonly AnswerOfMany[],
+): Promise<readonly (number | null)[]> {
+  const { rows } = await client.query<{ refused: (number | null)[] }>({
+    name: "count_answers",
+    text: "select sealpost.count_answers($1::uuid[], $2::uuid[], $3::bigint[])::float8[] as refused",
+    values: [
+      answers.map(({ accountId }) => accountId),
+      answers.map(({ userId }) => userId),
+      answers.map(({ answerBytes }) => ROW_BYTES + answerBytes),
+    ],
+  });
+  return rows[0]!.refused;
 }
 
 /** Holds the claim of a call for longer; does nothing when it is no longer held under the token. */
@@ -169,13 +205,19 @@ export async function storeCallResponse(
   claim: IdempotencyClaim,
   token: string,
   response: StoredResponse,
+  counted: CountedAnswer,
   secretsKey: Uint8Array,
 ): Promise<boolean> {
+  const { userId, auditBytes, isRefused } = counted;
   const { rowCount } = await client.query(
     `update sealpost.idempotency_keys
      set claim_token = null, claim_until = null, status = $5, headers = $6, body = $7, is_sealed = $8
+     from sealpost.count_write($1, $9, $10, $11, $12)
      where account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4`,
-    [...keyOf(claim), token, ...responseColumns(claim, response, secretsKey)],
+    [
+      ...[...keyOf(claim), token, ...responseColumns(claim, response, secretsKey)],
+      ...[userId, response.body?.length ?? 0, auditBytes, isRefused],
+    ],
   );
   return rowCount === 1;
 }

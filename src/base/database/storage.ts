@@ -49,7 +49,8 @@ const FORGET = `
 with old as (
   delete from sealpost.published where day <= (now() at time zone 'UTC')::date - (select log from sealpost.days_kept())
 )
-delete from sealpost.answer_bytes where day < (now() at time zone 'UTC')::date - 1`;
+delete from sealpost.write_bytes
+where day <= (now() at time zone 'UTC')::date - (select audit from sealpost.days_kept())`;
 
 /** Counts what was published, and attempts up to `lagMs` ago, and finds who is full. Whether there is more to count. */
 export async function countPublished(pool: Pool, lagMs: number): Promise<boolean> {
@@ -73,11 +74,10 @@ with counted (kind, bytes) as (
   values
     ('analyses', sealpost.published_bytes($1, $2)),
     ('replays', sealpost.replay_bytes($1)),
-    ('answers', (
-      select bytes from sealpost.answer_bytes
-      where account_id = $1 and user_id = $1 and day = (now() at time zone 'UTC')::date))
+    ('answers', sealpost.written_bytes($1, $1, 'answers')),
+    ('audit', sealpost.written_bytes($1, $1, 'audit'))
 )
-select kind, coalesce(counted.bytes, 0)::float8 as bytes, bytes_max::float8 as "bytesMax",
+select kind, counted.bytes::float8 as bytes, bytes_max::float8 as "bytesMax",
   (select counted_at from sealpost.published_state) as "countedAt"
 from counted left join sealpost.storage_limits using (kind) order by kind`;
 

@@ -22,7 +22,7 @@ export type StoredResponse = {
 export type CompletedClaim = {
   readonly claim: IdempotencyClaim;
   readonly response: StoredResponse;
-  /** How it counts towards what the account may have stored today; at most one of a transaction does. */
+  /** How it counts towards what the account may store; at most one of a transaction does. */
   readonly counted: CountedAnswer | null;
 };
 
@@ -31,6 +31,8 @@ export type CountedAnswer = {
   readonly userId: string | null;
   /** Whether it is, and its write with it, once there is no room. */
   readonly isRefused: boolean;
+  /** What its write takes of the audit log. */
+  readonly auditBytes: number;
 };
 
 export type ClaimState =

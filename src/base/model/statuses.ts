@@ -111,7 +111,10 @@ export const REPLAY_STATUSES = ["running", "delivering", "done", "cancelled"] as
 export type ReplayStatus = (typeof REPLAY_STATUSES)[number];
 
 /** The result of replaying a single delivery. */
-export const REPLAY_OUTCOMES = ["replayed", "not_found", "not_replayable", "expired"] as const;
+export const REPLAY_OUTCOMES = ["replayed", "not_found", "not_replayable", "expired", "too_often"] as const;
+
+/** Of one delivery, so that its receiver is not hammered by replays; the same in sql/0011_log.sql. */
+export const RUNS_PER_HOUR_MAX = 60;
 
 export type ReplayOutcome = (typeof REPLAY_OUTCOMES)[number];
 

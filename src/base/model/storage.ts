@@ -3,9 +3,12 @@
  *
  * analyses: what it has published, for as long as it is kept, 2 KiB each for its rows in the log, and attempts
  * replays: bulk replays, ended ones included, and what they have started or have still to start
- * answers: of its writes, for their Idempotency-Keys, of one day (UTC), at 1 KiB and the body
+ * answers: of its writes, for their Idempotency-Keys, of one day (UTC), at 1 KiB and the body; those to publishing only
+ *   where it was known already
+ * audit: rows of the audit log that its requests have left, as long as they are kept, at 512 bytes and their details
  * documents: their contents, uploads under way included, and 1 KiB for each document, folder and space
- * leftovers: what renames and uploads that did not count leave in the object store until it is removed
+ * leftovers: what renames and uploads that did not count leave in the object store until it is removed, at 1 KiB and
+ *   the object
  * pages: drafts, versions with their HTML, and 1 KiB for each of them and each link
  * workflows: drafts, versions, and 1 KiB for each
  * runs: inputs and items of runs, ended ones included, and what tells of them
@@ -14,6 +17,7 @@ export const STORAGE_KINDS = [
   "analyses",
   "replays",
   "answers",
+  "audit",
   "documents",
   "leftovers",
   "pages",
@@ -27,14 +31,33 @@ export type StorageKind = (typeof STORAGE_KINDS)[number];
  * much as documents: a space that has them all can be renamed twice a day.
  */
 const SHARES: Readonly<Record<Exclude<StorageKind, "analyses">, number>> = {
-  documents: 10 / 16,
-  leftovers: 10 / 16,
+  documents: 9 / 16,
+  leftovers: 9 / 16,
   runs: 5 / 32,
   pages: 1 / 16,
   replays: 1 / 16,
   workflows: 1 / 32,
   answers: 1 / 16,
+  audit: 1 / 16,
 };
+
+/** What there is no room for, and what to do. */
+export function storageFullMessage(kind: StorageKind, bytesMax: number): string {
+  switch (kind) {
+    case "answers":
+      return (
+        `Of an account's answers ${bytesMax} bytes are kept today, of one user's as much as is left for others. ` +
+        "There is no room for this one: go on after 00:00 UTC."
+      );
+    case "audit":
+      return (
+        `An account's changes may take ${bytesMax} bytes of the audit log, one user's as much as is left for others, ` +
+        "and this would be more."
+      );
+    default:
+      return `The account may store ${bytesMax} bytes of the kind "${kind}", and this would be more.`;
+  }
+}
 
 /** Of each kind how much an account may store; null: any amount. */
 export type StorageLimits = Readonly<Record<StorageKind, number | null>>;

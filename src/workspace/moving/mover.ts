@@ -183,6 +183,8 @@ const REMOVE_EVERY_MS = 10_000;
 const CLEAN_EVERY_MS = 3_600_000;
 /** Nobody else takes a step that is being taken; one that failed, or whose process died, is taken again then. */
 const STEP_LEASE_MS = 30_000;
+/** Before every account. */
+const FIRST_ACCOUNT = "00000000-0000-0000-0000-000000000000";
 /** What a put has not gone on with for so long. */
 const UNFINISHED_KEPT_MS = DAY_MS;
 
@@ -212,6 +214,8 @@ export class Mover {
   readonly #options: MoverOptions;
   readonly #stopping = new AbortController();
   #loops: Promise<unknown> = Promise.resolve();
+  /** Whose turn was last. */
+  #accountId = FIRST_ACCOUNT;
 
   constructor(options: MoverOptions) {
     this.#options = options;
@@ -224,7 +228,7 @@ export class Mover {
     const onUncopied = (error: Error) => onError("move", error);
     this.#loops = Promise.all([
       this.#repeat("move", lookEveryMs, async () => {
-        const move = await claimMove(pool, STEP_LEASE_MS);
+        const move = await this.#claim();
         if (move === null) return false;
         onMoved(await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move));
         return true;
@@ -244,6 +248,16 @@ export class Mover {
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#loops;
+  }
+
+  async #claim(): Promise<StoredMove | null> {
+    const { pool } = this.#options;
+    let move = await claimMove(pool, this.#accountId, STEP_LEASE_MS);
+    if (move === null && this.#accountId !== FIRST_ACCOUNT) {
+      move = await claimMove(pool, FIRST_ACCOUNT, STEP_LEASE_MS);
+    }
+    this.#accountId = move?.accountId ?? FIRST_ACCOUNT;
+    return move;
   }
 
   /** @param does resolves with whether there is more to do at once; what it throws is told, and tried again */

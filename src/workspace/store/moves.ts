@@ -38,20 +38,38 @@ export async function askForMove(
   );
 }
 
-/** The one that waits longest, which nobody else takes for `leaseMs`. Null: there is none. */
-export async function claimMove(pool: Pool, leaseMs: number): Promise<StoredMove | null> {
+/**
+ * The one that waits longest of the next account behind this one that has any: accounts take turns, however much each
+ * has renamed. Nobody else takes it for `leaseMs`. Null: no account behind this one has any.
+ */
+export async function claimMove(
+  pool: Pool,
+  afterAccountId: string,
+  leaseMs: number,
+): Promise<StoredMove | null> {
+  const nextAccount = (after: string) =>
+    `select account_id from workspace.moves where account_id > ${after} order by account_id limit 1`;
   const { rows } = await pool.query<StoredMove>({
     name: "claim_move",
     text: `
-      with due as (
-        select account_id, id from workspace.moves
-        where next_at <= now() order by next_at limit 1 for update skip locked
+      with recursive accounts as (
+        (${nextAccount("$1::uuid")})
+        union all
+        select following.account_id from accounts
+        cross join lateral (${nextAccount("accounts.account_id")}) as following
+      ), due as (
+        select move.* from accounts cross join lateral (
+          select account_id, id from workspace.moves as m
+          where m.account_id = accounts.account_id and m.next_at <= now()
+          order by m.next_at limit 1 for update skip locked
+        ) as move
+        limit 1
       )
-      update workspace.moves as m set next_at = now() + $1::float8 * interval '1 millisecond'
+      update workspace.moves as m set next_at = now() + $2::float8 * interval '1 millisecond'
       from due where m.account_id = due.account_id and m.id = due.id
       returning m.account_id as "accountId", m.id, m.asked, m.space_id as "spaceId",
         m.document_id as "documentId", m.after_id as "afterId", m.failures`,
-    values: [leaseMs],
+    values: [afterAccountId, leaseMs],
   });
   return rows[0] ?? null;
 }

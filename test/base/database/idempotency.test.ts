@@ -37,6 +37,8 @@ const plain: StoredResponse = {
   body: Buffer.from('{"id":"1"}'),
   holdsSecret: false,
 };
+/** As the answers of the account's own key are. */
+const COUNTED = { userId: null, isRefused: true, auditBytes: 0 };
 const secret: StoredResponse = { ...plain, body: Buffer.from('{"secret":"whsec_1"}'), holdsSecret: true };
 
 const inTx = <T>(work: (client: ClientBase) => Promise<T>) => inTransaction(database.pool, work);
@@ -86,7 +88,7 @@ describe("a response", () => {
 
   test("is stored in place of a claim's, and none is a statement less", async () => {
     const lease = { token: randomUUID(), leaseMs: 60_000 };
-    await inTx((client) => claimIdempotentCall(client, claim, lease, SECRETS_KEY));
+    await inTx((client) => claimIdempotentCall(client, claim, lease, COUNTED, SECRETS_KEY));
     await store([claim, plain]);
     expect(await claimAlone()).toEqual(completed(plain));
     expect(storingResponses([], SECRETS_KEY)).toBeNull();
@@ -127,9 +129,10 @@ describe("claims", () => {
 describe("a call's claim", () => {
   const lease = { token: randomUUID(), leaseMs: 60_000 };
   const other = { token: randomUUID(), leaseMs: 60_000 };
-  const claimCall = (by = lease) => inTx((client) => claimIdempotentCall(client, claim, by, SECRETS_KEY));
+  const claimCall = (by = lease) =>
+    inTx((client) => claimIdempotentCall(client, claim, by, COUNTED, SECRETS_KEY));
   const complete = (token: string, response = plain) =>
-    inTx((client) => storeCallResponse(client, claim, token, response, SECRETS_KEY));
+    inTx((client) => storeCallResponse(client, claim, token, response, COUNTED, SECRETS_KEY));
   /** As after so long. */
   const letPass = (ms: number) =>
     database.pool.query(

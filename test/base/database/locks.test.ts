@@ -125,7 +125,10 @@ test("a stranger who holds an idempotency key's lock is named, and what is store
   );
   const response = { status: 202, headers: {}, body: null, holdsSecret: false };
   await database.pool.query(
-    storingResponses([{ claim, response, counted: { userId: null, isRefused: true } }], SECRETS_KEY)!,
+    storingResponses(
+      [{ claim, response, counted: { userId: null, isRefused: true, auditBytes: 0 } }],
+      SECRETS_KEY,
+    )!,
   );
   expect(await claimIt()).toMatchObject({ state: "completed", response: { status: 202 } });
 

@@ -11,6 +11,7 @@ import { keysIn, openFileStore } from "./object-listing.ts";
 
 const NEVER = new AbortController().signal;
 const LEASE_MS = 30_000;
+const FIRST = "00000000-0000-0000-0000-000000000000";
 
 /** An API, and the store that it keeps documents in, where nothing is moved or removed but by a test. */
 export type StillApi = {
@@ -36,7 +37,7 @@ export type MoveHooks = Partial<Pick<Moving, "keptMs" | "onLost" | "onUncopied" 
 
 /** One step of a mover. False: there was nothing to do. */
 export async function moveOnce(pool: Pool, objects: ObjectStore, hooks: MoveHooks = {}): Promise<boolean> {
-  const move = await claimMove(pool, LEASE_MS);
+  const move = await claimMove(pool, FIRST, LEASE_MS);
   if (move === null) return false;
   const onLost = ({ documentId }: { documentId: string }) => {
     throw new Error(`The object of ${documentId} is lost.`);
