@@ -265,7 +265,7 @@ const MUTATED = [
   "src/base/model/backoff.ts",
   "src/delivery/schedule/{life,retry-schedule}.ts",
   "src/egress/rules/{address,host-name,port,target-url,unsafe-allowed-targets}.ts",
-  "src/egress/post/{failures,result}.ts",
+  "src/egress/post/result.ts",
   "src/signing/{delivery-inbox,event,mismatch,sign,signature-header,system-clock,verification-error}.ts",
   "src/signing/{verification-input,verify,web,webhook-input}.ts",
   "src/delivery/webhook.ts",

@@ -1,8 +1,6 @@
+import { once } from "node:events";
 import type { Socket } from "node:net";
-import { TargetError, type TargetErrorCode } from "./target-error.ts";
-
-/** The abort reason when time ran out; any other reason is the caller's. */
-const TIME_IS_UP = Symbol("time is up");
+import type { ConnectError } from "../egress.ts";
 
 /** A time limit on some work, within the caller's own abort signal. */
 export type Deadline = {
@@ -16,36 +14,25 @@ export type Deadline = {
 export function startDeadline(parent: AbortSignal, timeoutMs: number): Deadline {
   const controller = new AbortController();
   const endsAtMs = performance.now() + timeoutMs;
-  const timer = setTimeout(() => controller.abort(TIME_IS_UP), timeoutMs);
-  const forward = () => controller.abort(parent.reason);
-  if (parent.aborted) forward();
-  else parent.addEventListener("abort", forward, { once: true });
+  const end = () => controller.abort();
+  const timer = setTimeout(end, timeoutMs);
+  if (parent.aborted) end();
+  else parent.addEventListener("abort", end, { once: true });
   return {
     signal: controller.signal,
     remainingMs: () => Math.max(0, endsAtMs - performance.now()),
     release() {
       clearTimeout(timer);
-      parent.removeEventListener("abort", forward);
+      parent.removeEventListener("abort", end);
     },
   };
-}
-
-/** The error for aborted work: the given code if time was up, `aborted` if the caller wished it. */
-export function abortError(
-  signal: AbortSignal,
-  timeoutCode: TargetErrorCode,
-  timeoutMessage: string,
-): TargetError {
-  return signal.reason === TIME_IS_UP
-    ? new TargetError(timeoutCode, timeoutMessage)
-    : new TargetError("aborted", "The connection attempt was aborted.", { cause: signal.reason });
 }
 
 /** The work's result, unless the signal aborts first; its late result is then ignored. Not started after an abort. */
 export function unlessAborted<T>(
   work: () => Promise<T>,
   signal: AbortSignal,
-  toAbortError: () => TargetError,
+  toAbortError: () => ConnectError,
 ): Promise<T> {
   if (signal.aborted) return Promise.reject(toAbortError());
   return new Promise((resolve, reject) => {
@@ -57,47 +44,22 @@ export function unlessAborted<T>(
   });
 }
 
-export type SocketWait = {
-  /** Destroys the socket at once when it aborts. */
-  readonly signal: AbortSignal;
-  readonly toAbortError: () => Error;
-  readonly toSocketError: (error: Error) => Error;
-};
-
 /**
  * Waits for an event of a socket that is being set up. On an error or an abort the socket is destroyed. The socket
  * keeps one error listener for good: an error while it changes hands would otherwise end the process.
  */
-export function untilEvent(
+export async function untilEvent(
   socket: Socket,
   event: "connect" | "secureConnect",
-  wait: SocketWait,
+  signal: AbortSignal,
+  toAbortError: () => ConnectError,
+  toSocketError: (error: Error) => ConnectError,
 ): Promise<void> {
-  const { signal, toAbortError, toSocketError } = wait;
   socket.on("error", () => {});
-  return new Promise((resolve, reject) => {
-    function release(): void {
-      signal.removeEventListener("abort", onAbort);
-      socket.removeListener(event, onEvent);
-      socket.removeListener("error", onError);
-    }
-    function fail(error: Error): void {
-      release();
-      socket.destroy();
-      reject(error);
-    }
-    const onAbort = () => fail(toAbortError());
-    const onError = (error: Error) => fail(toSocketError(error));
-    const onEvent = () => {
-      release();
-      resolve();
-    };
-    if (signal.aborted) {
-      onAbort();
-      return;
-    }
-    signal.addEventListener("abort", onAbort);
-    socket.on(event, onEvent);
-    socket.on("error", onError);
-  });
+  try {
+    await once(socket, event, { signal });
+  } catch (error) {
+    socket.destroy();
+    throw signal.aborted ? toAbortError() : toSocketError(error as Error);
+  }
 }

@@ -1,12 +1,14 @@
 import { connect, type Socket } from "node:net";
-import { type CheckedAddressesOptions, createCheckedAddresses } from "../dns/checked-addresses.ts";
-import type { ResolvedAddress } from "../dns/resolver.ts";
-import type { Connect } from "../egress.ts";
+import {
+  type CheckedAddressesOptions,
+  createCheckedAddresses,
+  type ResolvedAddress,
+} from "../dns/resolver.ts";
+import { type Connect, ConnectError, type ConnectProgress } from "../egress.ts";
 import { isSameAddress } from "../rules/address.ts";
 import { bareHost } from "../rules/host-name.ts";
-import { abortError, type Deadline, startDeadline, unlessAborted, untilEvent } from "./deadline.ts";
+import { type Deadline, startDeadline, unlessAborted, untilEvent } from "./deadline.ts";
 import { tcpError } from "./failures.ts";
-import { type ConnectProgress, TargetError } from "./target-error.ts";
 import { createTargetSecureContext, createTlsSessions, openTls } from "./tls.ts";
 
 /** How many addresses of one name are tried, and what each gets at least of the time left. */
@@ -17,7 +19,7 @@ const ADDRESS_SHARE_MIN_MS = 1_000;
  * Connects to the first address that accepts the connection; the families take turns. Addresses are tried in sequence,
  * not in parallel (Happy Eyeballs): a receiver should see one connection per POST.
  * @param addresses at least one, all of them checked
- * @throws TargetError of the address whose failure says most
+ * @throws ConnectError of the address whose failure says most
  */
 async function openTcpToFirst(
   addresses: readonly ResolvedAddress[],
@@ -25,7 +27,7 @@ async function openTcpToFirst(
   deadline: Deadline,
   progress: ConnectProgress,
 ): Promise<{ socket: Socket; address: string }> {
-  const failures: { error: TargetError; address: string }[] = [];
+  const failures: { error: ConnectError; address: string }[] = [];
   const candidates = takeTurns(addresses).slice(0, ADDRESSES_TRIED_MAX);
   for (const [index, candidate] of candidates.entries()) {
     const { address } = candidate;
@@ -35,7 +37,7 @@ async function openTcpToFirst(
     try {
       return { socket: await openTcp(candidate, port, share.signal), address };
     } catch (error) {
-      if (!(error instanceof TargetError) || deadline.signal.aborted) throw error;
+      if (!(error instanceof ConnectError) || deadline.signal.aborted) throw error;
       failures.push({ error, address });
     } finally {
       share.release();
@@ -57,32 +59,29 @@ function takeTurns(addresses: readonly ResolvedAddress[]): readonly ResolvedAddr
 
 /**
  * Connects to exactly this address and writes nothing.
- * @throws TargetError
+ * @throws ConnectError
  */
 export async function openTcp(to: ResolvedAddress, port: number, signal: AbortSignal): Promise<Socket> {
   const socket = connect({ host: to.address, port, family: to.family, noDelay: true, lookup: refuseLookup });
   const what = `${to.address} port ${port}`;
-  await untilEvent(socket, "connect", {
-    signal,
-    toAbortError: () =>
-      abortError(signal, "connect_timeout", `${what} did not accept the connection in time.`),
-    toSocketError: (error) => tcpError(error, to.family, what),
-  });
+  const toAbortError = () =>
+    new ConnectError("connect_timeout", `${what} did not accept the connection in time.`);
+  await untilEvent(socket, "connect", signal, toAbortError, (error) => tcpError(error, to.family, what));
   return refuseOtherPeer(socket, to.address);
 }
 
 /**
  * Defence in depth: whatever happened between the address check and this connect (TOCTOU), not one byte of TLS goes to
  * another address.
- * @throws TargetError target_not_public, or connect_reset if the peer has closed already
+ * @throws ConnectError target_not_public, or connect_reset if the peer has closed already
  */
 export function refuseOtherPeer(socket: Socket, checkedAddress: string): Socket {
   const found = socket.remoteAddress;
   if (found !== undefined && isSameAddress(found, checkedAddress)) return socket;
   socket.destroy();
   if (found === undefined)
-    throw new TargetError("connect_reset", "The connection was reset as soon as it was made.");
-  throw new TargetError("target_not_public", "The connection led to another address than the one checked.", {
+    throw new ConnectError("connect_reset", "The connection was reset as soon as it was made.");
+  throw new ConnectError("target_not_public", "The connection led to another address than the one checked.", {
     cause: new Error(`checked ${checkedAddress}, connected to ${found}`),
   });
 }
@@ -117,7 +116,7 @@ export function createDirectConnector(options: DirectConnectorOptions): Connect 
       const addresses = await unlessAborted(
         () => findAddresses(hostname, port),
         signal,
-        () => abortError(signal, "dns_timeout", `No name server answered in time for "${hostname}".`),
+        () => new ConnectError("dns_timeout", `No name server answered in time for "${hostname}".`),
       );
       const resolvedAtMs = performance.now();
       const dnsMs = resolvedAtMs - startedAtMs;
@@ -132,7 +131,7 @@ export function createDirectConnector(options: DirectConnectorOptions): Connect 
       const tlsMs = performance.now() - connectedAtMs;
       return { socket, transport: tcp, remoteAddress: address, timings: { dnsMs, connectMs, tlsMs } };
     } catch (error) {
-      if (error instanceof TargetError) error.progress = progress;
+      if (error instanceof ConnectError) error.progress = progress;
       throw error;
     } finally {
       deadline.release();

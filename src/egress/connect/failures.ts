@@ -1,7 +1,7 @@
-import { TargetError, type TargetErrorCode } from "./target-error.ts";
+import { ConnectError, type ConnectErrorCode } from "../egress.ts";
 
 /** A TCP connection that failed, by the system's error code; `what` is the address and port. */
-export function tcpError(error: Error, family: 4 | 6, what: string): TargetError {
+export function tcpError(error: Error, family: 4 | 6, what: string): ConnectError {
   const code = tcpErrorCode(codeOf(error), family);
   const messages: Record<typeof code, string> = {
     connect_refused: `${what} refused the connection.`,
@@ -11,7 +11,7 @@ export function tcpError(error: Error, family: 4 | 6, what: string): TargetError
     local_resources_exhausted: `This machine has no descriptor, port or memory left to connect to ${what}.`,
     connect_failed: `The connection to ${what} failed.`,
   };
-  return new TargetError(code, messages[code], { cause: error });
+  return new ConnectError(code, messages[code], { cause: error });
 }
 
 function tcpErrorCode(systemCode: string, family: 4 | 6) {
@@ -43,12 +43,12 @@ function tcpErrorCode(systemCode: string, family: 4 | 6) {
   }
 }
 
-type TlsErrorCode = Exclude<Extract<TargetErrorCode, `tls_${string}`>, "tls_timeout">;
+type TlsErrorCode = Exclude<Extract<ConnectErrorCode, `tls_${string}`>, "tls_timeout">;
 
 /** A TLS handshake that failed, by the code of OpenSSL, Node or the system. */
-export function tlsError(error: Error, host: string): TargetError {
+export function tlsError(error: Error, host: string): ConnectError {
   const code = tlsErrorCode(codeOf(error));
-  return new TargetError(code, `TLS with ${host} failed: ${TLS_MESSAGES[code]}.`, { cause: error });
+  return new ConnectError(code, `TLS with ${host} failed: ${TLS_MESSAGES[code]}.`, { cause: error });
 }
 
 const TLS_MESSAGES: Record<TlsErrorCode, string> = {

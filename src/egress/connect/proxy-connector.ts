@@ -1,16 +1,10 @@
+import { once } from "node:events";
+import { type IncomingHttpHeaders, type IncomingMessage, request } from "node:http";
 import { connect, type Socket } from "node:net";
-import type { Connect, Target } from "../egress.ts";
+import { type Connect, ConnectError, type Target } from "../egress.ts";
 import { bareHost } from "../rules/host-name.ts";
 import { startDeadline, untilEvent } from "./deadline.ts";
-import { TargetError } from "./target-error.ts";
 import { createTargetSecureContext, createTlsSessions, openTls, type TlsSessions } from "./tls.ts";
-
-/** The head of a proxy's response to CONNECT, as far as its meaning depends on it. */
-export type ConnectAnswer = {
-  readonly status: number;
-  /** By name in lower case; of repeated fields, the last. */
-  readonly fields: ReadonlyMap<string, string>;
-};
 
 /**
  * - `tunnel`: the proxy is connected to the target
@@ -53,34 +47,14 @@ const ROWS: readonly Row[] = [
 ];
 
 /** What no row fits is the proxy's failure: it costs the receiver no attempt, and somebody is told. */
-export function meaningOf(answer: ConnectAnswer): ConnectMeaning {
-  if (answer.status >= 200 && answer.status < 300) return "tunnel";
-  return ROWS.find((row) => fits(row, answer))?.meaning ?? "proxy_failed";
-}
-
-function fits({ status, field }: Row, answer: ConnectAnswer): boolean {
-  if (status !== answer.status) return false;
-  if (field === undefined) return true;
-  const value = answer.fields.get(field.name);
-  return value !== undefined && (field.value?.test(value) ?? true);
-}
-
-/** The answer in `head`, which ends before the empty line; null if it is not HTTP/1. */
-export function parseConnectAnswer(head: string): ConnectAnswer | null {
-  const [statusLine = "", ...fieldLines] = head.split("\r\n");
-  const status = /^HTTP\/1\.[01] (\d{3})(?: |$)/.exec(statusLine)?.[1];
-  if (status === undefined) return null;
-  const fields = new Map<string, string>();
-  for (const line of fieldLines) {
-    const [, name, value] = /^([^\s:]+):(.*)$/.exec(line) ?? [];
-    if (name !== undefined && value !== undefined) fields.set(name.toLowerCase(), value.trim());
-  }
-  return { status: Number(status), fields };
-}
-
-/** The egress proxy failed, not the receiver: nothing was sent, and the attempt does not count. */
-export class EgressProxyError extends Error {
-  override readonly name = "EgressProxyError";
+export function meaningOf(status: number, headers: IncomingHttpHeaders): ConnectMeaning {
+  if (status >= 200 && status < 300) return "tunnel";
+  const fits = ({ status: wanted, field }: Row) => {
+    if (wanted !== status || field === undefined) return wanted === status;
+    const found = headers[field.name];
+    return found !== undefined && (field.value?.test(String(found)) ?? true);
+  };
+  return ROWS.find(fits)?.meaning ?? "proxy_failed";
 }
 
 export type ProxyConnectorOptions = {
@@ -92,8 +66,8 @@ export type ProxyConnectorOptions = {
   readonly connectTimeoutMs: number;
 };
 
-/** Size of the proxy's response to CONNECT, which has no body. */
-const RESPONSE_BYTES_MAX = 8_192;
+/** Of the proxy's response to CONNECT. */
+const RESPONSE_HEAD_BYTES_MAX = 8_192;
 
 /**
  * Connects to targets through an HTTP proxy that supports CONNECT. The proxy resolves the names, so it is up to the
@@ -125,7 +99,7 @@ export function createProxyConnector(options: ProxyConnectorOptions): Connect {
         sessions: proxy.sessions,
         signal,
       }).catch((error: unknown) => {
-        if (error instanceof TargetError) {
+        if (error instanceof ConnectError) {
           error.progress = { remoteAddress: null, timings: { dnsMs: null, connectMs, tlsMs: null } };
         }
         throw error;
@@ -140,15 +114,15 @@ export function createProxyConnector(options: ProxyConnectorOptions): Connect {
 
 type EgressProxy = {
   readonly url: URL;
-  /** The Proxy-Authorization line, or an empty text. */
-  readonly authorization: string;
+  /** The Proxy-Authorization header, where there is one. */
+  readonly authorization: Readonly<Record<string, string>>;
   readonly secureContext: ReturnType<typeof createTargetSecureContext>;
   readonly sessions: TlsSessions;
   /** When it last answered any CONNECT; monotonic milliseconds. */
   answeredAtMs: number;
 };
 
-/** @throws EgressProxyError, or TargetError target_refused_by_proxy, connect_failed or connect_timeout */
+/** @throws ConnectError target_refused_by_proxy, connect_failed, connect_timeout or egress_proxy_failed */
 async function openTunnel(
   { hostname, port }: Target,
   proxy: EgressProxy,
@@ -156,34 +130,24 @@ async function openTunnel(
 ): Promise<Socket> {
   const socket = await openProxy(proxy, signal);
   const authority = `${hostname}:${port}`;
-  socket.write(
-    `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${proxy.authorization}Connection: keep-alive\r\n\r\n`,
-    "latin1",
-  );
   const askedAtMs = performance.now();
-  const answer = await readAnswer(socket, signal).catch((error: unknown) => {
+  const { meaning, found } = await askForTunnel(socket, authority, proxy, signal).catch((cause: unknown) => {
+    socket.destroy();
     // A proxy that answers others meanwhile is not down: it waits for this target, longer than we do.
-    const isTargetSlow = signal.aborted && proxy.answeredAtMs > askedAtMs;
-    if (!isTargetSlow) throw error;
-    throw new TargetError("connect_timeout", `The egress proxy could not reach ${authority} in time.`);
+    if (signal.aborted && proxy.answeredAtMs > askedAtMs)
+      throw new ConnectError("connect_timeout", `The egress proxy could not reach ${authority} in time.`);
+    throw proxyError(`The egress proxy did not answer CONNECT ${authority}.`, cause);
   });
   proxy.answeredAtMs = performance.now();
-  const meaning = meaningOf(answer);
   if (meaning === "tunnel") return socket;
   socket.destroy();
   switch (meaning) {
     case "target_refused":
-      throw new TargetError(
-        "target_refused_by_proxy",
-        `The egress proxy refuses ${authority}: it answered ${answer.status}.`,
-      );
+      throw new ConnectError("target_refused_by_proxy", `The egress proxy refuses ${authority}: ${found}.`);
     case "target_unreachable":
-      throw new TargetError(
-        "connect_failed",
-        `The egress proxy could not reach ${authority}: it answered ${answer.status}.`,
-      );
+      throw new ConnectError("connect_failed", `The egress proxy could not reach ${authority}: ${found}.`);
     case "proxy_failed":
-      throw new EgressProxyError(`The egress proxy answered ${answer.status} to CONNECT ${authority}.`);
+      throw proxyError(`The egress proxy did not connect to ${authority}: ${found}.`);
     default:
       throw new Error(`Unknown meaning ${meaning satisfies never}`);
   }
@@ -197,63 +161,44 @@ async function openProxy(
   const isSecure = url.protocol === "https:";
   const port = url.port === "" ? (isSecure ? 443 : 80) : Number(url.port);
   const socket = connect({ host, port, noDelay: true });
-  try {
-    await untilEvent(socket, "connect", {
-      signal,
-      toAbortError: () =>
-        new EgressProxyError(`The egress proxy ${url.host} accepted no connection in time.`),
-      toSocketError: (cause) =>
-        new EgressProxyError(`No connection to the egress proxy ${url.host}.`, { cause }),
-    });
-    return isSecure ? await openTls(socket, { host, port, secureContext, sessions, signal }) : socket;
-  } catch (cause) {
-    if (cause instanceof EgressProxyError) throw cause;
-    throw new EgressProxyError(`No TLS connection to the egress proxy ${url.host}.`, { cause });
-  }
-}
-
-/** The proxy's response. The socket is left paused just behind its head. */
-function readAnswer(socket: Socket, signal: AbortSignal): Promise<ConnectAnswer> {
-  return new Promise((resolve, reject) => {
-    let read = Buffer.alloc(0);
-    function release(): void {
-      socket.removeListener("data", onData).removeListener("close", onClose);
-      signal.removeEventListener("abort", onAbort);
-    }
-    function fail(message: string): void {
-      release();
-      socket.destroy();
-      reject(new EgressProxyError(message, { cause: socket.errored }));
-    }
-    const onClose = () => fail("The egress proxy closed the connection without an answer to CONNECT.");
-    const onAbort = () => fail("The egress proxy did not answer CONNECT in time.");
-    function onData(chunk: Buffer): void {
-      read = Buffer.concat([read, chunk]);
-      const end = read.indexOf("\r\n\r\n");
-      if (end === -1) {
-        if (read.length > RESPONSE_BYTES_MAX) fail("The egress proxy's answer to CONNECT is too long.");
-        return;
-      }
-      const answer = parseConnectAnswer(read.toString("latin1", 0, end));
-      // In TLS the client speaks first, so nothing can follow the head of a tunnel.
-      if (answer === null || (meaningOf(answer) === "tunnel" && read.length > end + 4)) {
-        fail("The egress proxy does not answer CONNECT in HTTP/1.1.");
-        return;
-      }
-      release();
-      socket.pause();
-      resolve(answer);
-    }
-    if (signal.aborted) onAbort();
-    else {
-      socket.on("data", onData).on("close", onClose);
-      signal.addEventListener("abort", onAbort);
-    }
+  const toError = (cause?: unknown) => proxyError(`No connection to the egress proxy ${url.host}.`, cause);
+  await untilEvent(socket, "connect", signal, toError, toError);
+  if (!isSecure) return socket;
+  return await openTls(socket, { host, port, secureContext, sessions, signal }).catch((cause: unknown) => {
+    throw proxyError(`No TLS connection to the egress proxy ${url.host}.`, cause);
   });
 }
 
-function authorizationFor({ username, password }: URL): string {
-  if (username === "" && password === "") return "";
+/** Leaves the socket just behind the head of the proxy's response. Rejects unless that is HTTP/1 and came in time. */
+async function askForTunnel(
+  socket: Socket,
+  authority: string,
+  { authorization }: EgressProxy,
+  signal: AbortSignal,
+): Promise<{ readonly meaning: ConnectMeaning; readonly found: string }> {
+  const asking = request({
+    method: "CONNECT",
+    path: authority,
+    headers: { Host: authority, ...authorization, Connection: "keep-alive" },
+    maxHeaderSize: RESPONSE_HEAD_BYTES_MAX,
+    createConnection: () => socket,
+    signal,
+  }).end();
+  const answered = (await once(asking, "connect")) as [IncomingMessage, Socket, Buffer];
+  const [{ statusCode = 0, headers, httpVersionMajor }, , rest] = answered;
+  const meaning = meaningOf(statusCode, headers);
+  // In TLS the client speaks first, so nothing can follow the head of a tunnel.
+  if (httpVersionMajor !== 1 || (meaning === "tunnel" && rest.length > 0)) throw new Error("not HTTP/1");
+  return { meaning, found: `it answered ${statusCode}` };
+}
+
+/** The egress proxy failed, not the receiver: the attempt does not count. */
+function proxyError(message: string, cause?: unknown): ConnectError {
+  return new ConnectError("egress_proxy_failed", message, { cause });
+}
+
+function authorizationFor({ username, password }: URL): Readonly<Record<string, string>> {
+  if (username === "" && password === "") return {};
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
-  return `Proxy-Authorization: Basic ${Buffer.from(credentials).toString("base64")}\r\n`;
+  return { "Proxy-Authorization": `Basic ${Buffer.from(credentials).toString("base64")}` };
 }

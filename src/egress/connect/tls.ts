@@ -9,7 +9,8 @@ import {
   type TLSSocket,
 } from "node:tls";
 import { TtlMap } from "../../base/model/caches.ts";
-import { abortError, untilEvent } from "./deadline.ts";
+import { ConnectError } from "../egress.ts";
+import { untilEvent } from "./deadline.ts";
 import { tlsError } from "./failures.ts";
 
 /** Peers whose sessions are kept; with the next limit at most 8 MiB. */
@@ -94,7 +95,7 @@ export type TlsOptions = {
 
 /**
  * Does the TLS handshake on a connected socket and verifies that the peer is the host.
- * @throws TargetError
+ * @throws ConnectError
  */
 export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSSocket> {
   const { host, port, secureContext, sessions, signal } = options;
@@ -123,12 +124,9 @@ export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSS
     sessions.forget(peer);
     return tlsError(error, host);
   };
-  await untilEvent(secured, "secureConnect", {
-    signal,
-    toAbortError: () =>
-      abortError(signal, "tls_timeout", `The TLS handshake with ${host} did not finish in time.`),
-    toSocketError,
-  });
+  const toAbortError = () =>
+    new ConnectError("tls_timeout", `The TLS handshake with ${host} did not finish in time.`);
+  await untilEvent(secured, "secureConnect", signal, toAbortError, toSocketError);
   // The peer may have closed in the very packet that finished the handshake.
   if (secured.destroyed) throw toSocketError(secured.errored ?? new Error("closed after the handshake"));
   secured.disableRenegotiation();

@@ -1,9 +1,8 @@
 import type { Egress } from "../egress.ts";
 import { createConnectionPool } from "./connection-pool.ts";
-import { Exchange, type PostRequest } from "./exchange.ts";
+import { Exchange, type PostRequest, UnorderedSet } from "./exchange.ts";
 import { POST_LIMITS, type PostLimits } from "./limits.ts";
 import type { PostResult } from "./result.ts";
-import { UnorderedSet } from "./unordered-set.ts";
 
 export type { PostRequest } from "./exchange.ts";
 export type { PostResult } from "./result.ts";

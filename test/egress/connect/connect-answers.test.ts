@@ -1,14 +1,32 @@
 import { describe, expect, it } from "vitest";
 import {
   type ConnectMeaning,
+  createProxyConnector,
   meaningOf,
-  parseConnectAnswer,
 } from "../../../src/egress/connect/proxy-connector.ts";
+import type { ConnectErrorCode } from "../../../src/egress/egress.ts";
+import { startEgressProxy } from "../../support/egress-proxy.ts";
+import { patience } from "../../support/time-limits.ts";
+import { failureOf } from "../failure.ts";
+
+/** What a connection ends with when the proxy means this and hangs up: in a tunnel, the TLS handshake is cut. */
+const CODES: Readonly<Record<ConnectMeaning, ConnectErrorCode>> = {
+  tunnel: "tls_closed",
+  target_refused: "target_refused_by_proxy",
+  target_unreachable: "connect_failed",
+  proxy_failed: "egress_proxy_failed",
+};
 
 /** By a head without its empty line. */
-function meaningOfHead(head: string): ConnectMeaning | null {
-  const answer = parseConnectAnswer(head);
-  return answer === null ? null : meaningOf(answer);
+async function codeAfter(head: string): Promise<ConnectErrorCode> {
+  const proxy = await startEgressProxy({ answer: `${head}\r\n\r\n`, hangsUp: true });
+  const proxyUrl = new URL(`http://localhost:${proxy.port}`);
+  const connect = createProxyConnector({ proxyUrl, connectTimeoutMs: patience(4_000) });
+  const { code } = await failureOf(
+    connect({ hostname: "hooks.example.com", port: 443 }, new AbortController().signal),
+  );
+  await proxy.close();
+  return code;
 }
 
 const every = Array.from({ length: 900 }, (_, index) => 100 + index);
@@ -75,12 +93,12 @@ describe("a proxy's answer to CONNECT", () => {
       "proxy_failed",
     ],
     ["Envoy without a route", "HTTP/1.1 404 Not Found\r\nserver: envoy", "proxy_failed"],
-  ])("is understood: %s", (_whose, head, meaning) => {
-    expect(meaningOfHead(head)).toBe(meaning);
+  ])("is understood: %s", async (_whose, head, meaning) => {
+    expect(await codeAfter(head)).toBe(CODES[meaning]);
   });
 
   it("is the proxy's failure wherever nothing else is known", () => {
-    const meanings = every.map((status) => [status, meaningOf({ status, fields: new Map() })] as const);
+    const meanings = every.map((status) => [status, meaningOf(status, {})] as const);
     const known = meanings.filter(([, meaning]) => meaning !== "proxy_failed");
     expect(known.filter(([, meaning]) => meaning === "tunnel").map(([status]) => status)).toEqual(
       Array.from({ length: 100 }, (_, index) => 200 + index),
@@ -97,21 +115,21 @@ describe("a proxy's answer to CONNECT", () => {
   it.each(["Retry-After", "Proxy-Authenticate", "X-Envoy-Overloaded", "X-Squid-Error"])(
     "never becomes a tunnel, and loses none, by a field: %s",
     (name) => {
-      const fields = new Map([[name.toLowerCase(), "1"]]);
+      const fields = { [name.toLowerCase()]: "1" };
       for (const status of every) {
-        expect(meaningOf({ status, fields }) === "tunnel").toBe(status >= 200 && status < 300);
+        expect(meaningOf(status, fields) === "tunnel").toBe(status >= 200 && status < 300);
       }
     },
   );
 
-  it.each([
+  it.each<[string, string, ConnectMeaning]>([
     ["in any case", "HTTP/1.1 407 No\r\nPROXY-authenticate: Basic", "proxy_failed"],
     ["without a value", "HTTP/1.1 407 No\r\nproxy-authenticate:", "proxy_failed"],
     ["but not by its value", "HTTP/1.1 407 No\r\nx-error: proxy-authenticate: Basic", "target_refused"],
     ["but not in the reason", "HTTP/1.1 407 proxy-authenticate: Basic", "target_refused"],
     ["but not in a folded line", "HTTP/1.1 407 No\r\nx-a: b\r\n proxy-authenticate: c", "target_refused"],
-  ])("is told apart by a field, %s", (_how, head, meaning) => {
-    expect(meaningOfHead(head)).toBe(meaning);
+  ])("is told apart by a field, %s", async (_how, head, meaning) => {
+    expect(await codeAfter(head)).toBe(CODES[meaning]);
   });
 
   it.each([
@@ -124,7 +142,7 @@ describe("a proxy's answer to CONNECT", () => {
     "HTTP/1.1  200 OK",
     "http/1.1 200 OK",
     "x\r\nHTTP/1.1 200 OK",
-  ])("is none unless it is HTTP/1: %j", (head) => {
-    expect(parseConnectAnswer(head)).toBeNull();
+  ])("is none unless it is HTTP/1: %j", async (head) => {
+    expect(await codeAfter(head)).toBe("egress_proxy_failed");
   });
 });

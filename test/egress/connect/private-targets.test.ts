@@ -3,8 +3,7 @@ import {
   createDirectConnector,
   type DirectConnectorOptions,
 } from "../../../src/egress/connect/direct-connector.ts";
-import { createCheckedAddresses } from "../../../src/egress/dns/checked-addresses.ts";
-import { createResolver } from "../../../src/egress/dns/resolver.ts";
+import { createCheckedAddresses, createResolver } from "../../../src/egress/dns/resolver.ts";
 import { judgeTargetUrl } from "../../../src/egress/rules/target-url.ts";
 import {
   NO_UNSAFE_ALLOWED_TARGETS,
