@@ -24,7 +24,7 @@ export type NoticesOptions = {
 
 export type Notices = {
   /** To be told of every attempt. */
-  readonly observer: DispatchObserver;
+  readonly observer: Partial<DispatchObserver>;
   /** Writes what was seen until now. */
   stop(): Promise<void>;
 };

@@ -23,7 +23,7 @@ const HOSTS_MAX = 20_000;
 export function createAttemptLog(
   log: Logger,
   mustBeQuarantined: (deliveryId: string) => void,
-): DispatchObserver {
+): Partial<DispatchObserver> {
   const hosts = new BoundedCache<string, string>(HOSTS_MAX);
   const hostOf = (targetUrl: string) => hosts.get(targetUrl, (url) => new URL(url).host);
   return {
@@ -43,7 +43,6 @@ export function createAttemptLog(
       mustBeQuarantined(deliveryId);
     },
     letGo: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
-    claimed: () => undefined,
     failed: (work, err) => log.error({ work, err }, "our own fault, or the database's; trying again"),
   };
 }

@@ -12,28 +12,14 @@ export type DispatchObserver = {
   readonly failed: (work: "claim" | "deliver" | "record" | "lanes", error: unknown) => void;
 };
 
-/** Tells both, one after the other. */
-export function bothObservers(first: DispatchObserver, second: DispatchObserver): DispatchObserver {
+/** Tells each of them, in order, what it wants to know. */
+export function tellAll(observers: readonly Partial<DispatchObserver>[]): DispatchObserver {
+  const tell = (one: (observer: Partial<DispatchObserver>) => void) => observers.forEach(one);
   return {
-    attemptRecorded: (delivery, delivered, recorded) => {
-      first.attemptRecorded(delivery, delivered, recorded);
-      second.attemptRecorded(delivery, delivered, recorded);
-    },
-    mustBeQuarantined: (deliveryId) => {
-      first.mustBeQuarantined(deliveryId);
-      second.mustBeQuarantined(deliveryId);
-    },
-    letGo: (count) => {
-      first.letGo(count);
-      second.letGo(count);
-    },
-    claimed: (asked, leased, tookMs) => {
-      first.claimed(asked, leased, tookMs);
-      second.claimed(asked, leased, tookMs);
-    },
-    failed: (work, error) => {
-      first.failed(work, error);
-      second.failed(work, error);
-    },
+    attemptRecorded: (...told) => tell((one) => one.attemptRecorded?.(...told)),
+    mustBeQuarantined: (...told) => tell((one) => one.mustBeQuarantined?.(...told)),
+    letGo: (...told) => tell((one) => one.letGo?.(...told)),
+    claimed: (...told) => tell((one) => one.claimed?.(...told)),
+    failed: (...told) => tell((one) => one.failed?.(...told)),
   };
 }

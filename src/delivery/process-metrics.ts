@@ -52,10 +52,15 @@ export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps
     sweep_jobs: dispatch.leaderRows.of({ work: "sweep_jobs" }),
   };
 
-  async function count<T>(work: LeaderWork, does: () => Promise<T>): Promise<T> {
+  async function count<T>(
+    work: LeaderWork,
+    does: () => Promise<T>,
+    onDone: (result: T) => void = () => undefined,
+  ): Promise<T> {
     try {
       const result = await does();
       dispatch.leaderRuns.of({ work, result: "done" }).add();
+      onDone(result);
       return result;
     } catch (error) {
       dispatch.leaderRuns.of({ work, result: "failed" }).add();
@@ -64,34 +69,21 @@ export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps
     }
   }
 
+  const { lead, promote, advanceReplays, advanceHolds, sweepJobs, countActivity, keepHouse } = steps;
   return {
-    lead: async (holder, leaseMs) => {
-      const isLeader = await count("lead", () => steps.lead(holder, leaseMs));
-      leads.set(isLeader ? 1 : 0);
-      return isLeader;
-    },
-    promote: async () => {
-      const promotion = await count("promote", steps.promote);
-      rows.promote.add(promotion.woken);
-      return promotion;
-    },
-    advanceReplays: async () => {
-      const advanced = await count("advance_replays", steps.advanceReplays);
-      rows.advance_replays.add(advanced);
-      return advanced;
-    },
-    advanceHolds: async () => {
-      const advanced = await count("advance_holds", steps.advanceHolds);
-      rows.advance_holds.add(advanced);
-      return advanced;
-    },
-    sweepJobs: async () => {
-      const swept = await count("sweep_jobs", steps.sweepJobs);
-      rows.sweep_jobs.add(swept);
-      return swept;
-    },
-    countActivity: (signal) => count("count_activity", () => steps.countActivity(signal)),
-    keepHouse: (signal) => count("keep_house", () => steps.keepHouse(signal)),
+    lead: (...asked) =>
+      count(
+        "lead",
+        () => lead(...asked),
+        (isLeader) => leads.set(isLeader ? 1 : 0),
+      ),
+    promote: () => count("promote", promote, ({ woken }) => rows.promote.add(woken)),
+    advanceReplays: () =>
+      count("advance_replays", advanceReplays, (count) => rows.advance_replays.add(count)),
+    advanceHolds: () => count("advance_holds", advanceHolds, (count) => rows.advance_holds.add(count)),
+    sweepJobs: () => count("sweep_jobs", sweepJobs, (count) => rows.sweep_jobs.add(count)),
+    countActivity: (signal) => count("count_activity", () => countActivity(signal)),
+    keepHouse: (signal) => count("keep_house", () => keepHouse(signal)),
   };
 }
 
