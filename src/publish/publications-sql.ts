@@ -1,14 +1,16 @@
 import type { ClientBase, Pool } from "pg";
 import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
-import { judgePublication } from "./judge-publication.ts";
 import {
   callPublish,
   columnsOf,
+  judgePublication,
   type Publication,
   type PublishRefusalCode,
   PublishRefusedError,
   refusing,
 } from "./publish-call-sql.ts";
+
+type TracedPublication = Publication & { readonly traceparent: string | null };
 
 /**
  * Publishes analyses that have nothing to do with each other, in one transaction: each is published or refused by
@@ -18,7 +20,7 @@ import {
  */
 export async function publishEach(
   tx: ClientBase,
-  publications: readonly (Publication & { readonly traceparent: string | null })[],
+  publications: readonly TracedPublication[],
   options: { readonly unsafeAllowedTargets?: UnsafeAllowedTargets },
 ): Promise<readonly PublishResult[]> {
   const verdicts = publications.map((publication) => judgePublication(publication, options, 0));
@@ -55,7 +57,7 @@ export type PublishResult = { readonly deliveryId: string } | { readonly refusal
  */
 async function publishJudged(
   client: ClientBase,
-  publications: readonly (Publication & { readonly traceparent: string | null })[],
+  publications: readonly TracedPublication[],
 ): Promise<readonly PublishResult[]> {
   const deliveryId = await publishIfFresh(client, publications);
   if (deliveryId !== null) return [{ deliveryId }];
@@ -82,7 +84,7 @@ async function publishJudged(
 /** The short way for a single one. Null: it is not as simple as that, and nothing was stored. */
 async function publishIfFresh(
   client: ClientBase,
-  publications: readonly (Publication & { readonly traceparent: string | null })[],
+  publications: readonly TracedPublication[],
 ): Promise<string | null> {
   const [only] = publications;
   if (publications.length !== 1 || only === undefined || (only.webhookUrl ?? null) !== null) return null;
