@@ -264,7 +264,7 @@ describe("a planted breach", () => {
 const MUTATED = [
   "src/base/model/backoff.ts",
   "src/delivery/schedule/{life,retry-schedule}.ts",
-  "src/egress/rules/{address,host-name,port,target-url,unsafe-allowed-targets}.ts",
+  "src/egress/rules/{address,host,target-url}.ts",
   "src/egress/post/result.ts",
   "src/signing/{delivery-inbox,event,sign,signature-header,system-clock,verification-error}.ts",
   "src/signing/{verification-input,verify,web}.ts",

@@ -12,13 +12,13 @@ import type { PoolName } from "../base/metrics/database-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { findAnsweredLanes, rememberAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
+import type { DispatchObserver } from "../delivery/attempt-observers.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
 import { advanceHolds } from "../delivery/holds-sql.ts";
 import { LANE_LIMITS } from "../delivery/lane.ts";
 import { Leader, sweepMs } from "../delivery/leader.ts";
-import type { DispatchObserver } from "../delivery/observer.ts";
 import {
   countLeaderWork,
   countRecords,

@@ -8,8 +8,12 @@ import { createCapacityMetrics } from "../base/metrics/database-metrics.ts";
 import { createFeedMetrics, createQueueMetrics, type FeedMetrics } from "../base/metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import { createAttemptLog, createAttemptMetrics } from "../delivery/attempt-observers.ts";
-import { type DispatchObserver, tellAll } from "../delivery/observer.ts";
+import {
+  createAttemptLog,
+  createAttemptMetrics,
+  type DispatchObserver,
+  tellAll,
+} from "../delivery/attempt-observers.ts";
 import { createProcessMetrics, type ProcessMetrics } from "../delivery/process-metrics.ts";
 import { Quarantine, type QuarantineRun } from "../delivery/quarantine.ts";
 import { startAreaChecks, startAreaSteps, startAreaWork } from "./areas.ts";

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { batchedWrite, read } from "../api/operations.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
-import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
 import type { Operation } from "../http/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../http/operation-io.ts";

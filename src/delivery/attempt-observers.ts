@@ -8,9 +8,30 @@ import { statusErrorCode } from "../base/model/http-status-errors.ts";
 import { END_REASONS } from "../base/model/statuses.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
 import type { Delivered } from "./deliver.ts";
-import type { DispatchObserver } from "./observer.ts";
 import type { AttemptRow } from "./record-sql.ts";
 import type { Recorded } from "./recorder.ts";
+
+/** Told of everything that happens, for logs, metrics and tests. Must not throw. */
+export type DispatchObserver = {
+  readonly attemptRecorded: (delivery: LeasedDelivery, delivered: Delivered, recorded: Recorded) => void;
+  /** Interrupted twice in a row: it may be posted only where nothing else is in flight. */
+  readonly mustBeQuarantined: (deliveryId: string) => void;
+  readonly letGo: (count: number) => void;
+  readonly claimed: (asked: number, leased: number, tookMs: number) => void;
+  readonly failed: (work: "claim" | "deliver" | "record" | "lanes", error: unknown) => void;
+};
+
+/** Tells each of them, in order, what it wants to know. */
+export function tellAll(observers: readonly Partial<DispatchObserver>[]): DispatchObserver {
+  const tell = (one: (observer: Partial<DispatchObserver>) => void) => observers.forEach(one);
+  return {
+    attemptRecorded: (...told) => tell((one) => one.attemptRecorded?.(...told)),
+    mustBeQuarantined: (...told) => tell((one) => one.mustBeQuarantined?.(...told)),
+    letGo: (...told) => tell((one) => one.letGo?.(...told)),
+    claimed: (...told) => tell((one) => one.claimed?.(...told)),
+    failed: (...told) => tell((one) => one.failed?.(...told)),
+  };
+}
 
 /** URLs whose hosts are cached: parsing a URL is an eighth of what a line costs. */
 const HOSTS_MAX = 20_000;
@@ -89,17 +110,8 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
   const succeeded = metrics.attempts.of({ outcome: "succeeded", error_code: "none" });
   const interrupted = metrics.attempts.of({ outcome: "interrupted", error_code: "interrupted" });
   const deliveriesSucceeded = metrics.deliveriesEnded.of({ status: "succeeded", reason: "none" });
-  const unrecorded = {
-    taken_over: metrics.unrecorded.of({ how: "taken_over" }),
-    given_up: metrics.unrecorded.of({ how: "given_up" }),
-  };
   const attemptSeconds = metrics.attemptSeconds.of({});
   const firstAttemptWait = metrics.firstAttemptWait.of({});
-  const leasesRecovered = metrics.leasesRecovered.of({});
-  const sentAlone = metrics.sentAlone.of({});
-  const wakeupsLetGo = metrics.wakeupsLetGo.of({});
-  const claimRows = metrics.batchRows.of({ batch: "claim" });
-  const claimSeconds = metrics.batchSeconds.of({ batch: "claim" });
   const steps = {
     dnsMs: metrics.stepSeconds.of({ step: "dns" }),
     connectMs: metrics.stepSeconds.of({ step: "connect" }),
@@ -127,11 +139,11 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
   return {
     attemptRecorded: (delivery, { recording, result }, recorded) => {
       if (delivery.wasInterrupted) {
-        leasesRecovered.add();
+        metrics.leasesRecovered.of({}).add();
         interrupted.add();
       }
       // The lease was lost before the attempt ended: only what the log says is counted.
-      if (recorded !== "ours") return unrecorded[recorded].add();
+      if (recorded !== "ours") return metrics.unrecorded.of({ how: recorded }).add();
       const { attempt, next } = recording;
       if (attempt !== null) countAttempt(delivery, attempt);
       if (next.status === "released") {
@@ -146,11 +158,11 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
         deliverySeconds[when].observe(secondsBetween(delivery.createdAtMs, attempt.endedAtMs));
       }
     },
-    mustBeQuarantined: () => sentAlone.add(),
-    letGo: (count) => wakeupsLetGo.add(count),
+    mustBeQuarantined: () => metrics.sentAlone.of({}).add(),
+    letGo: (count) => metrics.wakeupsLetGo.of({}).add(count),
     claimed: (asked, _leased, tookMs) => {
-      claimRows.observe(asked);
-      claimSeconds.observe(tookMs / 1_000);
+      metrics.batchRows.of({ batch: "claim" }).observe(asked);
+      metrics.batchSeconds.of({ batch: "claim" }).observe(tookMs / 1_000);
     },
     failed: (work) => metrics.faults.of({ work }).add(),
   };

@@ -1,5 +1,5 @@
+import type { DispatchObserver } from "./attempt-observers.ts";
 import type { EndpointNews, SeenCertificate } from "./endpoint-health-sql.ts";
-import type { DispatchObserver } from "./observer.ts";
 
 /** Accounts in one statement. */
 const BATCH_MAX = 1_000;

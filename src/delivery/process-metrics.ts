@@ -44,46 +44,40 @@ type LeaderSteps = Pick<
 
 /** The same, with every step counted, and whether this dispatcher leads. */
 export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps): LeaderSteps {
-  const leads = dispatch.leads.of({});
-  const rows = {
-    promote: dispatch.leaderRows.of({ work: "promote" }),
-    advance_replays: dispatch.leaderRows.of({ work: "advance_replays" }),
-    advance_holds: dispatch.leaderRows.of({ work: "advance_holds" }),
-    sweep_jobs: dispatch.leaderRows.of({ work: "sweep_jobs" }),
-  };
-
-  async function count<T>(
-    work: LeaderWork,
-    does: () => Promise<T>,
-    onDone: (result: T) => void = () => undefined,
-  ): Promise<T> {
+  async function count<T>(work: LeaderWork, does: () => Promise<T>): Promise<T> {
     try {
       const result = await does();
       dispatch.leaderRuns.of({ work, result: "done" }).add();
-      onDone(result);
+      if (work === "lead") dispatch.leads.of({}).set(result ? 1 : 0);
       return result;
     } catch (error) {
       dispatch.leaderRuns.of({ work, result: "failed" }).add();
-      if (work === "lead") leads.set(0);
+      if (work === "lead") dispatch.leads.of({}).set(0);
       throw error;
     }
   }
 
-  const { lead, promote, advanceReplays, advanceHolds, sweepJobs, countActivity, keepHouse } = steps;
+  async function countRows(
+    work: "advance_replays" | "advance_holds" | "sweep_jobs",
+    does: () => Promise<number>,
+  ): Promise<number> {
+    const rows = await count(work, does);
+    dispatch.leaderRows.of({ work }).add(rows);
+    return rows;
+  }
+
   return {
-    lead: (...asked) =>
-      count(
-        "lead",
-        () => lead(...asked),
-        (isLeader) => leads.set(isLeader ? 1 : 0),
-      ),
-    promote: () => count("promote", promote, ({ woken }) => rows.promote.add(woken)),
-    advanceReplays: () =>
-      count("advance_replays", advanceReplays, (count) => rows.advance_replays.add(count)),
-    advanceHolds: () => count("advance_holds", advanceHolds, (count) => rows.advance_holds.add(count)),
-    sweepJobs: () => count("sweep_jobs", sweepJobs, (count) => rows.sweep_jobs.add(count)),
-    countActivity: (signal) => count("count_activity", () => countActivity(signal)),
-    keepHouse: (signal) => count("keep_house", () => keepHouse(signal)),
+    lead: (holder, leaseMs) => count("lead", () => steps.lead(holder, leaseMs)),
+    promote: async () => {
+      const promotion = await count("promote", steps.promote);
+      dispatch.leaderRows.of({ work: "promote" }).add(promotion.woken);
+      return promotion;
+    },
+    advanceReplays: () => countRows("advance_replays", steps.advanceReplays),
+    advanceHolds: () => countRows("advance_holds", steps.advanceHolds),
+    sweepJobs: () => countRows("sweep_jobs", steps.sweepJobs),
+    countActivity: (signal) => count("count_activity", () => steps.countActivity(signal)),
+    keepHouse: (signal) => count("keep_house", () => steps.keepHouse(signal)),
   };
 }
 

@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { CONNECT_ERRORS, TLS_ERRORS } from "../base/model/error-codes.ts";
-import type { UnsafeAllowedTargets } from "./rules/unsafe-allowed-targets.ts";
+import type { UnsafeAllowedTargets } from "./rules/host.ts";
 
 /** `hostname` as in a judged URL: an IPv6 address stands in brackets. */
 export type Target = { readonly hostname: string; readonly port: number };

@@ -1,5 +1,5 @@
 import type { ClientBase, Pool } from "pg";
-import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import {
   callPublish,
   columnsOf,

@@ -1,4 +1,4 @@
-import { parseUnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import { parseUnsafeAllowedTargets } from "../egress/rules/host.ts";
 import {
   judgePublication,
   type Publication,

@@ -2,9 +2,12 @@ import { expect, test } from "vitest";
 import { createDispatchMetrics } from "../../src/base/metrics/dispatch-metrics.ts";
 import { createMetricsRegistry } from "../../src/base/metrics/registry.ts";
 import { DELIVERY_STATUSES, END_REASONS, hasEnded, OUTCOMES } from "../../src/base/model/statuses.ts";
-import { createAttemptMetrics } from "../../src/delivery/attempt-observers.ts";
+import {
+  createAttemptMetrics,
+  type DispatchObserver,
+  tellAll,
+} from "../../src/delivery/attempt-observers.ts";
 import type { LeasedDelivery } from "../../src/delivery/claim-sql.ts";
-import { type DispatchObserver, tellAll } from "../../src/delivery/observer.ts";
 import type { AttemptRow, Recording } from "../../src/delivery/record-sql.ts";
 
 const CREATED_AT_MS = 1_763_600_000_000;

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { readConfig } from "../../base/config/config.ts";
 import { createCheckedAddresses, type FindCheckedAddresses } from "../../egress/dns/resolver.ts";
 import { ConnectError } from "../../egress/egress.ts";
-import { portOf } from "../../egress/rules/port.ts";
+import { portOf } from "../../egress/rules/host.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { createTargetResolver, type TargetRules, targetRulesOf } from "../egress.ts";
 import { printResult, UsageError } from "../output.ts";

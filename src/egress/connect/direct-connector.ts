@@ -6,7 +6,7 @@ import {
 } from "../dns/resolver.ts";
 import { type Connect, ConnectError, type ConnectProgress } from "../egress.ts";
 import { isSameAddress } from "../rules/address.ts";
-import { bareHost } from "../rules/host-name.ts";
+import { bareHost } from "../rules/host.ts";
 import { type Deadline, startDeadline, unlessAborted, untilEvent } from "./deadline.ts";
 import { tcpError } from "./failures.ts";
 import { createTargetSecureContext, createTlsSessions, openTls } from "./tls.ts";

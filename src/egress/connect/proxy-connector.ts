@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type IncomingHttpHeaders, type IncomingMessage, request } from "node:http";
 import { connect, type Socket } from "node:net";
 import { type Connect, ConnectError, type Target } from "../egress.ts";
-import { bareHost } from "../rules/host-name.ts";
+import { bareHost } from "../rules/host.ts";
 import { startDeadline, untilEvent } from "./deadline.ts";
 import { createTargetSecureContext, createTlsSessions, openTls, type TlsSessions } from "./tls.ts";
 

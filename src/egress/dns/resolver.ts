@@ -4,8 +4,7 @@ import { isIP } from "node:net";
 import { TtlMap } from "../../base/model/caches.ts";
 import { ConnectError, type ConnectErrorCode } from "../egress.ts";
 import { createAddressSet, judgeAddress } from "../rules/address.ts";
-import { bareHost } from "../rules/host-name.ts";
-import { allowsUnsafely, type UnsafeAllowedTargets } from "../rules/unsafe-allowed-targets.ts";
+import { allowsUnsafely, bareHost, type UnsafeAllowedTargets } from "../rules/host.ts";
 
 export type ResolvedAddress = { readonly address: string; readonly family: 4 | 6 };
 

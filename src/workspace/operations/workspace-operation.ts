@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { z } from "zod";
 import { id } from "../../api/fields.ts";
-import type { UnsafeAllowedTargets } from "../../egress/rules/unsafe-allowed-targets.ts";
+import type { UnsafeAllowedTargets } from "../../egress/rules/host.ts";
 import { operationDefiners } from "../../http/define-operation.ts";
 import type { Caller, HandlerCode, JudgeRepeat } from "../../http/operation.ts";
 import type { FieldError, Problem } from "../../http/problems.ts";

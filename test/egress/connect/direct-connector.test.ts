@@ -4,7 +4,7 @@ import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import type { Connect, ConnectErrorCode } from "../../../src/egress/egress.ts";
-import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
+import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import { type CertificateAuthority, createCertificateAuthority } from "../../support/certificates.ts";
 import { type NameServer, startNameServer } from "../../support/name-server.ts";
 import { freePort, HAS_IPV6 } from "../../support/ports.ts";

@@ -7,7 +7,7 @@ import { DAY_MS } from "../../../src/base/model/time.ts";
 import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
 import { createTargetSecureContext } from "../../../src/egress/connect/tls.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
-import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
+import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import {
   type CertificateAuthority,
   createCertificateAuthority,
