@@ -1,60 +1,41 @@
 import { once } from "node:events";
 import { type IncomingHttpHeaders, type IncomingMessage, request } from "node:http";
 import { connect, type Socket } from "node:net";
-import { type Connect, ConnectError, type Target } from "../egress.ts";
+import { type Connect, ConnectError, type ConnectErrorCode, type Target } from "../egress.ts";
 import { bareHost } from "../rules/host.ts";
 import { startDeadline, untilEvent } from "./deadline.ts";
 import { createTargetSecureContext, createTlsSessions, openTls, type TlsSessions } from "./tls.ts";
 
 /**
- * - `tunnel`: the proxy is connected to the target
- * - `target_refused`: the proxy's rules forbid the target
- * - `target_unreachable`: the proxy could not resolve the target's name or connect to it
- * - `proxy_failed`: the proxy does not serve us now, whatever the target
+ * Why a proxy that answers CONNECT so has not connected to the target; null: it has. What Squid, smokescreen and Envoy
+ * answer; docs/operating.md has the same by proxy. Of the fields, only those that a specification or the proxy's own
+ * documentation defines, and one that tells a bug of versions that no longer change. What is not known is the proxy's
+ * failure: it costs the receiver no attempt, and somebody is told.
  */
-export type ConnectMeaning = "tunnel" | "target_refused" | "target_unreachable" | "proxy_failed";
-
-type Row = {
-  readonly status: number;
-  /** The row is for answers with this field only. */
-  readonly field?: { readonly name: string; readonly value?: RegExp };
-  readonly meaning: ConnectMeaning;
-};
-
-/**
- * What Squid, smokescreen and Envoy answer; docs/operating.md has the same by proxy. The first row that fits counts.
- * Of the fields, only those that a specification or the proxy's own documentation defines, and one that tells a bug of
- * versions that no longer change.
- */
-const ROWS: readonly Row[] = [
-  { status: 403, meaning: "target_refused" },
-  // RFC 9110 requires this field of a proxy that wants credentials. smokescreen refuses targets without it.
-  { status: 407, field: { name: "proxy-authenticate" }, meaning: "proxy_failed" },
-  { status: 407, meaning: "target_refused" },
-  // Squid's bug 5294: before 6.3, that is how it reports a name that cannot be resolved.
-  {
-    status: 500,
-    field: { name: "x-squid-error", value: /^ERR_CANNOT_FORWARD\b/ },
-    meaning: "target_unreachable",
-  },
-  { status: 502, meaning: "target_unreachable" },
-  // By RFC 9110, when the proxy itself will be available again.
-  { status: 503, field: { name: "retry-after" }, meaning: "proxy_failed" },
-  // Envoy's circuit breaker for all targets together.
-  { status: 503, field: { name: "x-envoy-overloaded" }, meaning: "proxy_failed" },
-  { status: 503, meaning: "target_unreachable" },
-  { status: 504, meaning: "target_unreachable" },
-];
-
-/** What no row fits is the proxy's failure: it costs the receiver no attempt, and somebody is told. */
-export function meaningOf(status: number, headers: IncomingHttpHeaders): ConnectMeaning {
-  if (status >= 200 && status < 300) return "tunnel";
-  const fits = ({ status: wanted, field }: Row) => {
-    if (wanted !== status || field === undefined) return wanted === status;
-    const found = headers[field.name];
-    return found !== undefined && (field.value?.test(String(found)) ?? true);
-  };
-  return ROWS.find(fits)?.meaning ?? "proxy_failed";
+export function refusalIn(status: number, headers: IncomingHttpHeaders): ConnectErrorCode | null {
+  if (status >= 200 && status < 300) return null;
+  switch (status) {
+    case 403:
+      return "target_refused_by_proxy";
+    case 407:
+      // RFC 9110 requires this field of a proxy that wants credentials. smokescreen refuses targets without it.
+      return "proxy-authenticate" in headers ? "egress_proxy_failed" : "target_refused_by_proxy";
+    case 500:
+      // Squid's bug 5294: before 6.3, that is how it reports a name that cannot be resolved.
+      return /^ERR_CANNOT_FORWARD\b/.test(String(headers["x-squid-error"]))
+        ? "connect_failed"
+        : "egress_proxy_failed";
+    case 502:
+    case 504:
+      return "connect_failed";
+    case 503:
+      // By RFC 9110, when the proxy itself will be available again; and Envoy's circuit breaker for all targets together.
+      return "retry-after" in headers || "x-envoy-overloaded" in headers
+        ? "egress_proxy_failed"
+        : "connect_failed";
+    default:
+      return "egress_proxy_failed";
+  }
 }
 
 export type ProxyConnectorOptions = {
@@ -131,26 +112,20 @@ async function openTunnel(
   const socket = await openProxy(proxy, signal);
   const authority = `${hostname}:${port}`;
   const askedAtMs = performance.now();
-  const { meaning, found } = await askForTunnel(socket, authority, proxy, signal).catch((cause: unknown) => {
-    socket.destroy();
-    // A proxy that answers others meanwhile is not down: it waits for this target, longer than we do.
-    if (signal.aborted && proxy.answeredAtMs > askedAtMs)
-      throw new ConnectError("connect_timeout", `The egress proxy could not reach ${authority} in time.`);
-    throw proxyError(`The egress proxy did not answer CONNECT ${authority}.`, cause);
-  });
+  const { statusCode = 0, headers } = await askForTunnel(socket, authority, proxy, signal).catch(
+    (cause: unknown) => {
+      socket.destroy();
+      // A proxy that answers others meanwhile is not down: it waits for this target, longer than we do.
+      if (signal.aborted && proxy.answeredAtMs > askedAtMs)
+        throw new ConnectError("connect_timeout", `The egress proxy could not reach ${authority} in time.`);
+      throw proxyError(`The egress proxy did not answer CONNECT ${authority}.`, cause);
+    },
+  );
   proxy.answeredAtMs = performance.now();
-  if (meaning === "tunnel") return socket;
+  const refusal = refusalIn(statusCode, headers);
+  if (refusal === null) return socket;
   socket.destroy();
-  switch (meaning) {
-    case "target_refused":
-      throw new ConnectError("target_refused_by_proxy", `The egress proxy refuses ${authority}: ${found}.`);
-    case "target_unreachable":
-      throw new ConnectError("connect_failed", `The egress proxy could not reach ${authority}: ${found}.`);
-    case "proxy_failed":
-      throw proxyError(`The egress proxy did not connect to ${authority}: ${found}.`);
-    default:
-      throw new Error(`Unknown meaning ${meaning satisfies never}`);
-  }
+  throw new ConnectError(refusal, `The egress proxy answered ${statusCode} to CONNECT ${authority}.`);
 }
 
 async function openProxy(
@@ -175,7 +150,7 @@ async function askForTunnel(
   authority: string,
   { authorization }: EgressProxy,
   signal: AbortSignal,
-): Promise<{ readonly meaning: ConnectMeaning; readonly found: string }> {
+): Promise<IncomingMessage> {
   const asking = request({
     method: "CONNECT",
     path: authority,
@@ -184,12 +159,11 @@ async function askForTunnel(
     createConnection: () => socket,
     signal,
   }).end();
-  const answered = (await once(asking, "connect")) as [IncomingMessage, Socket, Buffer];
-  const [{ statusCode = 0, headers, httpVersionMajor }, , rest] = answered;
-  const meaning = meaningOf(statusCode, headers);
+  const [answer, , rest] = (await once(asking, "connect")) as [IncomingMessage, Socket, Buffer];
   // In TLS the client speaks first, so nothing can follow the head of a tunnel.
-  if (httpVersionMajor !== 1 || (meaning === "tunnel" && rest.length > 0)) throw new Error("not HTTP/1");
-  return { meaning, found: `it answered ${statusCode}` };
+  const isTunnel = refusalIn(answer.statusCode ?? 0, answer.headers) === null;
+  if (answer.httpVersionMajor !== 1 || (isTunnel && rest.length > 0)) throw new Error("not HTTP/1");
+  return answer;
 }
 
 /** The egress proxy failed, not the receiver: the attempt does not count. */
