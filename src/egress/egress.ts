@@ -31,8 +31,8 @@ export type Egress = {
 };
 
 /**
- * Every way in which a connection to a target can fail. `local_resources_exhausted` (no descriptor, port or buffer left)
- * is this machine's fault and `egress_proxy_failed` the proxy's; all others are the target's.
+ * Every way in which a connection to a target can fail. `local_resources_exhausted` (no descriptor, port or buffer
+ * left) is this machine's fault and `egress_proxy_failed` the proxy's; all others are the target's.
  */
 export type ConnectErrorCode =
   | keyof typeof CONNECT_ERRORS

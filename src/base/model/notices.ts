@@ -33,8 +33,8 @@ type DetailsOfKind = {
 };
 
 /**
- * The one list of kinds, each with what completes "… means that" in the reference. Types, the SQL check, metrics, schemas
- * and texts follow from it or are compared with it.
+ * The one list of kinds, each with what completes "… means that" in the reference. Types, the SQL check, metrics,
+ * schemas and texts follow from it or are compared with it.
  */
 export const NOTICE_MEANINGS = {
   "endpoint.failing":

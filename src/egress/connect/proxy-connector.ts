@@ -29,7 +29,7 @@ export function refusalIn(status: number, headers: IncomingHttpHeaders): Connect
     case 504:
       return "connect_failed";
     case 503:
-      // By RFC 9110, when the proxy itself will be available again; and Envoy's circuit breaker for all targets together.
+      // By RFC 9110, when the proxy itself will be available again; Envoy's circuit breaker for all targets together.
       return "retry-after" in headers || "x-envoy-overloaded" in headers
         ? "egress_proxy_failed"
         : "connect_failed";
