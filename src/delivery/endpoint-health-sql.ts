@@ -122,17 +122,10 @@ set failing_since = null, failed_attempts = 0, succeeded_at = greatest(h.succeed
 from mine join seen using (account_id)
 where h.account_id = any (array[mine.account_id])`;
 
-/** What is known of an account's endpoint that does not take everything. Times: ms since the epoch, database time. */
-export type StoredHealth = {
-  readonly accountId: string;
-  readonly url: string | null;
+/** What is known of an account's endpoint that does not take everything. */
+export type StoredHealth = EndpointNews & {
   /** The account's endpoint now; null: it has none. */
   readonly endpointUrl: string | null;
-  readonly failingSinceMs: number | null;
-  readonly failedAttempts: number;
-  readonly abandoned: number;
-  readonly errorCode: ErrorCode | null;
-  readonly succeededAtMs: number | null;
   readonly isFailing: boolean;
   readonly toldAtMs: number | null;
   /** The database's time while it answered. */

@@ -13,14 +13,21 @@ export type Target = { readonly hostname: string; readonly port: number };
  */
 export type Connect = (target: Target, signal: AbortSignal) => Promise<OpenedConnection>;
 
-export type OpenedConnection = {
+export type OpenedConnection = Readonly<ConnectProgress> & {
   readonly socket: TLSSocket;
   /** What `socket` runs on. Its `bytesRead` counts all that came, be it TLS's own records. */
   readonly transport: Socket;
+};
+
+/** How far a connection got. */
+export type ConnectProgress = {
   /** The checked address; null if a proxy chose it. */
-  readonly remoteAddress: string | null;
-  /** Milliseconds; `dnsMs` is null behind a proxy, which resolves the name itself. */
-  readonly timings: { readonly dnsMs: number | null; readonly connectMs: number; readonly tlsMs: number };
+  remoteAddress: string | null;
+  /**
+   * Milliseconds; null for a step that was not finished. A proxy resolves the name itself: then `dnsMs` stays null, and
+   * `connectMs` is how long the tunnel took.
+   */
+  timings: { dnsMs: number | null; connectMs: number | null; tlsMs: number | null };
 };
 
 /** The only way out to targets, for deliveries and for the receiver check. */
@@ -39,12 +46,6 @@ export type ConnectErrorCode =
   | keyof typeof TLS_ERRORS
   | "local_resources_exhausted"
   | "egress_proxy_failed";
-
-/** How far a connection got before it failed. Milliseconds that each step took; null for one that was not finished. */
-export type ConnectProgress = {
-  remoteAddress: string | null;
-  timings: { dnsMs: number | null; connectMs: number | null; tlsMs: number | null };
-};
 
 /** Nothing was sent. The message is shown to whoever gave the URL; the cause is for the log only. */
 export class ConnectError extends Error {

@@ -6,10 +6,9 @@ import {
 } from "../dns/resolver.ts";
 import { type Connect, ConnectError, type ConnectProgress } from "../egress.ts";
 import { isSameAddress } from "../rules/address.ts";
-import { bareHost } from "../rules/host.ts";
 import { type Deadline, startDeadline, unlessAborted, untilEvent } from "./deadline.ts";
 import { tcpError } from "./failures.ts";
-import { createTargetSecureContext, createTlsSessions, openTls } from "./tls.ts";
+import { type ConnectorOptions, createConnector } from "./tls.ts";
 
 /** How many addresses of one name are tried, and what each gets at least of the time left. */
 const ADDRESSES_TRIED_MAX = 4;
@@ -26,7 +25,7 @@ async function openTcpToFirst(
   port: number,
   deadline: Deadline,
   progress: ConnectProgress,
-): Promise<{ socket: Socket; address: string }> {
+): Promise<Socket> {
   const failures: { error: ConnectError; address: string }[] = [];
   const candidates = takeTurns(addresses).slice(0, ADDRESSES_TRIED_MAX);
   for (const [index, candidate] of candidates.entries()) {
@@ -35,7 +34,7 @@ async function openTcpToFirst(
     const shareMs = Math.max(ADDRESS_SHARE_MIN_MS, deadline.remainingMs() / (candidates.length - index));
     const share = startDeadline(deadline.signal, shareMs);
     try {
-      return { socket: await openTcp(candidate, port, share.signal), address };
+      return await openTcp(candidate, port, share.signal);
     } catch (error) {
       if (!(error instanceof ConnectError) || deadline.signal.aborted) throw error;
       failures.push({ error, address });
@@ -91,50 +90,22 @@ function refuseLookup(hostname: string): never {
   throw new Error(`Lookup of "${hostname}" where an address was given.`);
 }
 
-export type DirectConnectorOptions = CheckedAddressesOptions & {
-  /** Certificates in PEM that are trusted besides the public roots. */
-  readonly ca?: string | undefined;
-  /** Milliseconds for DNS, TCP with all addresses tried, and TLS together. */
-  readonly connectTimeoutMs: number;
-};
+export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
 
-/** @throws Error for a `ca` or an own address that cannot be read */
+/**
+ * Resolves names itself, and connects to addresses that were judged just before.
+ * @throws Error for a `ca` or an own address that cannot be read
+ */
 export function createDirectConnector(options: DirectConnectorOptions): Connect {
   const findAddresses = createCheckedAddresses(options);
-  const secureContext = createTargetSecureContext(options.ca);
-  const sessions = createTlsSessions(() => performance.now());
-
-  return async ({ hostname, port }, parent) => {
-    const deadline = startDeadline(parent, options.connectTimeoutMs);
-    const { signal } = deadline;
-    const progress: ConnectProgress = {
-      remoteAddress: null,
-      timings: { dnsMs: null, connectMs: null, tlsMs: null },
-    };
-    try {
-      const startedAtMs = performance.now();
-      const addresses = await unlessAborted(
-        () => findAddresses(hostname, port),
-        signal,
-        () => new ConnectError("dns_timeout", `No name server answered in time for "${hostname}".`),
-      );
-      const resolvedAtMs = performance.now();
-      const dnsMs = resolvedAtMs - startedAtMs;
-      progress.timings.dnsMs = dnsMs;
-
-      const { socket: tcp, address } = await openTcpToFirst(addresses, port, deadline, progress);
-      const connectedAtMs = performance.now();
-      const connectMs = connectedAtMs - resolvedAtMs;
-      progress.timings.connectMs = connectMs;
-
-      const socket = await openTls(tcp, { host: bareHost(hostname), port, secureContext, sessions, signal });
-      const tlsMs = performance.now() - connectedAtMs;
-      return { socket, transport: tcp, remoteAddress: address, timings: { dnsMs, connectMs, tlsMs } };
-    } catch (error) {
-      if (error instanceof ConnectError) error.progress = progress;
-      throw error;
-    } finally {
-      deadline.release();
-    }
-  };
+  return createConnector(options, async ({ hostname, port }, deadline, progress) => {
+    const startedAtMs = performance.now();
+    const addresses = await unlessAborted(
+      () => findAddresses(hostname, port),
+      deadline.signal,
+      () => new ConnectError("dns_timeout", `No name server answered in time for "${hostname}".`),
+    );
+    progress.timings.dnsMs = performance.now() - startedAtMs;
+    return await openTcpToFirst(addresses, port, deadline, progress);
+  });
 }

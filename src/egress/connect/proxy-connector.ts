@@ -3,8 +3,8 @@ import { type IncomingHttpHeaders, type IncomingMessage, request } from "node:ht
 import { connect, type Socket } from "node:net";
 import { type Connect, ConnectError, type ConnectErrorCode, type Target } from "../egress.ts";
 import { bareHost } from "../rules/host.ts";
-import { startDeadline, untilEvent } from "./deadline.ts";
-import { createTargetSecureContext, createTlsSessions, openTls, type TlsSessions } from "./tls.ts";
+import { untilEvent } from "./deadline.ts";
+import { type ConnectorOptions, createConnector, openTls, type TlsOptions } from "./tls.ts";
 
 /**
  * Why a proxy that answers CONNECT so has not connected to the target; null: it has. What Squid, smokescreen and Envoy
@@ -38,13 +38,9 @@ export function refusalIn(status: number, headers: IncomingHttpHeaders): Connect
   }
 }
 
-export type ProxyConnectorOptions = {
+export type ProxyConnectorOptions = ConnectorOptions & {
   /** `http:` or `https:`, with a user name and password where the proxy wants them. */
   readonly proxyUrl: URL;
-  /** Certificates in PEM that are trusted besides the public roots, for receivers and for the proxy. */
-  readonly ca?: string | undefined;
-  /** Milliseconds for the proxy, its tunnel and TLS with the receiver together. */
-  readonly connectTimeoutMs: number;
 };
 
 /** Of the proxy's response to CONNECT. */
@@ -57,59 +53,27 @@ const RESPONSE_HEAD_BYTES_MAX = 8_192;
  * Not undici's ProxyAgent: it waits for ever for a proxy that hangs on CONNECT.
  */
 export function createProxyConnector(options: ProxyConnectorOptions): Connect {
-  const proxy: EgressProxy = {
-    url: options.proxyUrl,
-    authorization: authorizationFor(options.proxyUrl),
-    secureContext: createTargetSecureContext(options.ca),
-    sessions: createTlsSessions(() => performance.now()),
-    answeredAtMs: Number.NEGATIVE_INFINITY,
-  };
-
-  return async (target, parent) => {
-    const deadline = startDeadline(parent, options.connectTimeoutMs);
-    const { signal } = deadline;
-    try {
-      const startedAtMs = performance.now();
-      const tunnel = await openTunnel(target, proxy, signal);
-      const tunnelledAtMs = performance.now();
-      const connectMs = tunnelledAtMs - startedAtMs;
-      const socket = await openTls(tunnel, {
-        host: bareHost(target.hostname),
-        port: target.port,
-        secureContext: proxy.secureContext,
-        sessions: proxy.sessions,
-        signal,
-      }).catch((error: unknown) => {
-        if (error instanceof ConnectError) {
-          error.progress = { remoteAddress: null, timings: { dnsMs: null, connectMs, tlsMs: null } };
-        }
-        throw error;
-      });
-      const tlsMs = performance.now() - tunnelledAtMs;
-      return { socket, transport: tunnel, remoteAddress: null, timings: { dnsMs: null, connectMs, tlsMs } };
-    } finally {
-      deadline.release();
-    }
-  };
+  const { proxyUrl: url } = options;
+  const proxy = { url, authorization: authorizationFor(url), answeredAtMs: Number.NEGATIVE_INFINITY };
+  return createConnector(options, (target, { signal }, _progress, tls) =>
+    openTunnel(target, { ...tls, signal }, proxy),
+  );
 }
 
 type EgressProxy = {
   readonly url: URL;
   /** The Proxy-Authorization header, where there is one. */
   readonly authorization: Readonly<Record<string, string>>;
-  readonly secureContext: ReturnType<typeof createTargetSecureContext>;
-  readonly sessions: TlsSessions;
   /** When it last answered any CONNECT; monotonic milliseconds. */
   answeredAtMs: number;
 };
 
+type TlsSettings = Omit<TlsOptions, "host" | "port">;
+
 /** @throws ConnectError target_refused_by_proxy, connect_failed, connect_timeout or egress_proxy_failed */
-async function openTunnel(
-  { hostname, port }: Target,
-  proxy: EgressProxy,
-  signal: AbortSignal,
-): Promise<Socket> {
-  const socket = await openProxy(proxy, signal);
+async function openTunnel({ hostname, port }: Target, tls: TlsSettings, proxy: EgressProxy): Promise<Socket> {
+  const { signal } = tls;
+  const socket = await openProxy(proxy.url, tls);
   const authority = `${hostname}:${port}`;
   const askedAtMs = performance.now();
   const { statusCode = 0, headers } = await askForTunnel(socket, authority, proxy, signal).catch(
@@ -128,18 +92,15 @@ async function openTunnel(
   throw new ConnectError(refusal, `The egress proxy answered ${statusCode} to CONNECT ${authority}.`);
 }
 
-async function openProxy(
-  { url, secureContext, sessions }: EgressProxy,
-  signal: AbortSignal,
-): Promise<Socket> {
+async function openProxy(url: URL, tls: TlsSettings): Promise<Socket> {
   const host = bareHost(url.hostname);
   const isSecure = url.protocol === "https:";
   const port = url.port === "" ? (isSecure ? 443 : 80) : Number(url.port);
   const socket = connect({ host, port, noDelay: true });
   const toError = (cause?: unknown) => proxyError(`No connection to the egress proxy ${url.host}.`, cause);
-  await untilEvent(socket, "connect", signal, toError, toError);
+  await untilEvent(socket, "connect", tls.signal, toError, toError);
   if (!isSecure) return socket;
-  return await openTls(socket, { host, port, secureContext, sessions, signal }).catch((cause: unknown) => {
+  return await openTls(socket, { host, port, ...tls }).catch((cause: unknown) => {
     throw proxyError(`No TLS connection to the egress proxy ${url.host}.`, cause);
   });
 }
@@ -159,6 +120,8 @@ async function askForTunnel(
     createConnection: () => socket,
     signal,
   }).end();
+  // For good: an error behind the first one would otherwise end the process.
+  asking.on("error", () => {});
   const [answer, , rest] = (await once(asking, "connect")) as [IncomingMessage, Socket, Buffer];
   // In TLS the client speaks first, so nothing can follow the head of a tunnel.
   const isTunnel = refusalIn(answer.statusCode ?? 0, answer.headers) === null;

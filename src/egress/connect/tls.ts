@@ -9,8 +9,9 @@ import {
   type TLSSocket,
 } from "node:tls";
 import { TtlMap } from "../../base/model/caches.ts";
-import { ConnectError } from "../egress.ts";
-import { untilEvent } from "./deadline.ts";
+import { type Connect, ConnectError, type ConnectProgress, type Target } from "../egress.ts";
+import { bareHost } from "../rules/host.ts";
+import { type Deadline, startDeadline, untilEvent } from "./deadline.ts";
 import { tlsError } from "./failures.ts";
 
 /** Peers whose sessions are kept; with the next limit at most 8 MiB. */
@@ -131,4 +132,47 @@ export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSS
   if (secured.destroyed) throw toSocketError(secured.errored ?? new Error("closed after the handshake"));
   secured.disableRenegotiation();
   return secured;
+}
+
+export type ConnectorOptions = {
+  /** Certificates in PEM that are trusted besides the public roots. */
+  readonly ca?: string | undefined;
+  /** Milliseconds for everything together. */
+  readonly connectTimeoutMs: number;
+};
+
+/** Opens what TLS with the target runs on. It notes how far it got, but for the time that all of it took. */
+export type OpenTransport = (
+  target: Target,
+  deadline: Deadline,
+  progress: ConnectProgress,
+  tls: Pick<TlsOptions, "secureContext" | "sessions">,
+) => Promise<Socket>;
+
+/** @throws Error for a `ca` that cannot be read */
+export function createConnector(options: ConnectorOptions, openTransport: OpenTransport): Connect {
+  const now = () => performance.now();
+  const tls = { secureContext: createTargetSecureContext(options.ca), sessions: createTlsSessions(now) };
+
+  return async (target, parent) => {
+    const deadline = startDeadline(parent, options.connectTimeoutMs);
+    const { signal } = deadline;
+    const timings: ConnectProgress["timings"] = { dnsMs: null, connectMs: null, tlsMs: null };
+    const progress: ConnectProgress = { remoteAddress: null, timings };
+    try {
+      const startedAtMs = now();
+      const transport = await openTransport(target, deadline, progress, tls);
+      const connectedAtMs = now();
+      timings.connectMs = connectedAtMs - startedAtMs - (timings.dnsMs ?? 0);
+      const { hostname, port } = target;
+      const socket = await openTls(transport, { host: bareHost(hostname), port, ...tls, signal });
+      timings.tlsMs = now() - connectedAtMs;
+      return { socket, transport, ...progress };
+    } catch (error) {
+      if (error instanceof ConnectError) error.progress = progress;
+      throw error;
+    } finally {
+      deadline.release();
+    }
+  };
 }
