@@ -6,8 +6,7 @@ import { portOf } from "../rules/host.ts";
 import {
   type Connection,
   ConnectionEndedError,
-  type ConnectionPool,
-  createConnectionPool,
+  ConnectionPool,
   isByReceiver,
   POST_LIMITS,
   type PostLimits,
@@ -46,7 +45,7 @@ export function createPoster(options: PosterOptions): Poster {
   const { egress, now } = options;
   const { connect, unsafeAllowedTargets } = egress;
   const limits: PostLimits = { ...POST_LIMITS, ...options.limits };
-  const pool = createConnectionPool({ unsafeAllowedTargets, limits, now });
+  const pool = new ConnectionPool({ unsafeAllowedTargets, limits, now });
   const inFlight = new UnorderedSet<Exchange>();
   const setting = { connect, pool, inFlight, limits, now };
   let isClosed = false;
