@@ -6,9 +6,15 @@ import {
 } from "../dns/resolver.ts";
 import { type Connect, ConnectError, type ConnectProgress } from "../egress.ts";
 import { isSameAddress } from "../rules/address.ts";
-import { type Deadline, startDeadline, unlessAborted, untilEvent } from "./deadline.ts";
+import {
+  type ConnectorOptions,
+  createConnector,
+  type Deadline,
+  startDeadline,
+  unlessAborted,
+  untilEvent,
+} from "./connector.ts";
 import { tcpError } from "./failures.ts";
-import { type ConnectorOptions, createConnector } from "./tls.ts";
 
 /** How many addresses of one name are tried, and what each gets at least of the time left. */
 const ADDRESSES_TRIED_MAX = 4;

@@ -3,8 +3,7 @@ import { type IncomingHttpHeaders, type IncomingMessage, request } from "node:ht
 import { connect, type Socket } from "node:net";
 import { type Connect, ConnectError, type ConnectErrorCode, type Target } from "../egress.ts";
 import { bareHost } from "../rules/host.ts";
-import { untilEvent } from "./deadline.ts";
-import { type ConnectorOptions, createConnector, openTls, type TlsOptions } from "./tls.ts";
+import { type ConnectorOptions, createConnector, openTls, type TlsOptions, untilEvent } from "./connector.ts";
 
 /**
  * Why a proxy that answers CONNECT so has not connected to the target; null: it has. What Squid, smokescreen and Envoy
