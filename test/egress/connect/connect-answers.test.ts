@@ -122,11 +122,6 @@ describe("a proxy's answer to CONNECT", () => {
       "target_refused_by_proxy",
     ],
     ["but not in the reason", "HTTP/1.1 407 proxy-authenticate: Basic", "target_refused_by_proxy"],
-    [
-      "but not in a folded line",
-      "HTTP/1.1 407 No\r\nx-a: b\r\n proxy-authenticate: c",
-      "target_refused_by_proxy",
-    ],
   ])("is told apart by a field, %s", async (_how, head, code) => {
     expect(await codeAfter(head)).toBe(code);
   });
@@ -141,6 +136,8 @@ describe("a proxy's answer to CONNECT", () => {
     "HTTP/1.1  200 OK",
     "http/1.1 200 OK",
     "x\r\nHTTP/1.1 200 OK",
+    // RFC 9112 has no folded lines any more, which could hide a field.
+    "HTTP/1.1 407 No\r\nx-a: b\r\n proxy-authenticate: c",
   ])("is none unless it is HTTP/1: %j", async (head) => {
     expect(await codeAfter(head)).toBe("egress_proxy_failed");
   });
