@@ -1,7 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import type { Logger } from "pino";
 import type { DispatchMetrics } from "../base/metrics/dispatch-metrics.ts";
-import type { Distribution } from "../base/metrics/registry.ts";
 import { BoundedCache } from "../base/model/caches.ts";
 import { type ErrorCode, NAMED_ERROR_CODES, outcomeOfErrorCode } from "../base/model/error-codes.ts";
 import { statusErrorCode } from "../base/model/http-status-errors.ts";
@@ -112,26 +111,21 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
   const deliveriesSucceeded = metrics.deliveriesEnded.of({ status: "succeeded", reason: "none" });
   const attemptSeconds = metrics.attemptSeconds.of({});
   const firstAttemptWait = metrics.firstAttemptWait.of({});
-  const steps = {
-    dnsMs: metrics.stepSeconds.of({ step: "dns" }),
-    connectMs: metrics.stepSeconds.of({ step: "connect" }),
-    tlsMs: metrics.stepSeconds.of({ step: "tls" }),
-    firstByteMs: metrics.stepSeconds.of({ step: "first_byte" }),
-  };
-  const deliverySeconds = {
-    first: metrics.deliverySeconds.of({ attempt: "first" }),
-    retry: metrics.deliverySeconds.of({ attempt: "retry" }),
-    replay: metrics.deliverySeconds.of({ attempt: "replay" }),
-  };
+  const steps = [
+    ["dnsMs", metrics.stepSeconds.of({ step: "dns" })],
+    ["connectMs", metrics.stepSeconds.of({ step: "connect" })],
+    ["tlsMs", metrics.stepSeconds.of({ step: "tls" })],
+    ["firstByteMs", metrics.stepSeconds.of({ step: "first_byte" })],
+  ] as const;
 
   function countAttempt(delivery: LeasedDelivery, attempt: AttemptRow): void {
     if (attempt.errorCode === null) succeeded.add();
     else metrics.attempts.of({ outcome: attempt.outcome, error_code: codeLabel(attempt.errorCode) }).add();
     attemptSeconds.observe((attempt.endedAtMs - attempt.startedAtMs) / 1_000);
-    observeStep(steps.dnsMs, attempt.dnsMs);
-    observeStep(steps.connectMs, attempt.connectMs);
-    observeStep(steps.tlsMs, attempt.tlsMs);
-    observeStep(steps.firstByteMs, attempt.firstByteMs);
+    for (const [name, seconds] of steps) {
+      const ms = attempt[name];
+      if (ms !== null) seconds.observe(ms / 1_000);
+    }
     if (isFirst(delivery, attempt))
       firstAttemptWait.observe(secondsBetween(delivery.createdAtMs, attempt.startedAtMs));
   }
@@ -155,7 +149,8 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
       if (next.status === "succeeded" && attempt !== null) {
         deliveriesSucceeded.add();
         const when = delivery.run > 1 ? "replay" : isFirst(delivery, attempt) ? "first" : "retry";
-        deliverySeconds[when].observe(secondsBetween(delivery.createdAtMs, attempt.endedAtMs));
+        const seconds = secondsBetween(delivery.createdAtMs, attempt.endedAtMs);
+        metrics.deliverySeconds.of({ attempt: when }).observe(seconds);
       }
     },
     mustBeQuarantined: () => metrics.sentAlone.of({}).add(),
@@ -185,10 +180,6 @@ function beginAtZero(metrics: DispatchMetrics): void {
 function codeLabel(errorCode: string): string {
   const status = /^status_(\d+)$/.exec(errorCode)?.[1];
   return status === undefined || status in STATUS_CODES ? errorCode : "status_other";
-}
-
-function observeStep(step: Distribution, ms: number | null): void {
-  if (ms !== null) step.observe(ms / 1_000);
 }
 
 function isFirst(delivery: LeasedDelivery, attempt: AttemptRow): boolean {
