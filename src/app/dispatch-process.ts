@@ -31,7 +31,7 @@ import {
   lead,
   promoteDue,
   sweepStuckJobs,
-  takeBackLetGo,
+  takeBackOverflow,
   wakeSoon,
 } from "../delivery/promote-sql.ts";
 import { recordOutcomes } from "../delivery/record-sql.ts";
@@ -124,7 +124,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     upkeep: {
       findAnswered: (lanes) => findAnsweredLanes(lanesPool, lanes),
       rememberAnswered: (lanes) => rememberAnsweredLanes(lanesPool, lanes),
-      takeBack: (letGo) => takeBackLetGo(lanesPool, letGo),
+      takeBack: (overflow) => takeBackOverflow(lanesPool, overflow),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),
     write: countRecords(metrics, (recordings) => recordOutcomes(pool, recordings)),

@@ -15,7 +15,7 @@ export type DispatchObserver = {
   readonly attemptRecorded: (delivery: LeasedDelivery, delivered: Delivered, recorded: Recorded) => void;
   /** Interrupted twice in a row: it may be posted only where nothing else is in flight. */
   readonly mustBeQuarantined: (deliveryId: string) => void;
-  readonly letGo: (count: number) => void;
+  readonly overflowed: (count: number) => void;
   readonly claimed: (asked: number, leased: number, tookMs: number) => void;
   readonly failed: (work: "claim" | "deliver" | "record" | "lanes", error: unknown) => void;
 };
@@ -26,7 +26,7 @@ export function tellAll(observers: readonly Partial<DispatchObserver>[]): Dispat
   return {
     attemptRecorded: (...told) => tell((one) => one.attemptRecorded?.(...told)),
     mustBeQuarantined: (...told) => tell((one) => one.mustBeQuarantined?.(...told)),
-    letGo: (...told) => tell((one) => one.letGo?.(...told)),
+    overflowed: (...told) => tell((one) => one.overflowed?.(...told)),
     claimed: (...told) => tell((one) => one.claimed?.(...told)),
     failed: (...told) => tell((one) => one.failed?.(...told)),
   };
@@ -62,7 +62,7 @@ export function createAttemptLog(
       log.warn({ delivery_id: deliveryId }, "interrupted twice in a row: it is posted alone");
       mustBeQuarantined(deliveryId);
     },
-    letGo: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
+    overflowed: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
     failed: (work, err) => log.error({ work, err }, "our own fault, or the database's; trying again"),
   };
 }
@@ -154,7 +154,7 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
       }
     },
     mustBeQuarantined: () => metrics.sentAlone.of({}).add(),
-    letGo: (count) => metrics.wakeupsLetGo.of({}).add(count),
+    overflowed: (count) => metrics.wakeupsLetGo.of({}).add(count),
     claimed: (asked, _leased, tookMs) => {
       metrics.batchRows.of({ batch: "claim" }).observe(asked);
       metrics.batchSeconds.of({ batch: "claim" }).observe(tookMs / 1_000);

@@ -98,12 +98,12 @@ export function watchDispatcher(
     dispatch.bytesInFlight.of({}).set(bytes.total);
     dispatch.accounts.of({ state: "active" }).set(lanes.activeAccounts);
     dispatch.accounts.of({ state: "capped" }).set(lanes.cappedAccounts);
-    dispatch.accounts.of({ state: "held" }).set(bytes.heldAccounts);
+    dispatch.accounts.of({ state: "held" }).set(bytes.accountsOverBudget);
     dispatch.waiting.of({}).set(lanes.waitingIds);
     dispatch.unrecordedNow.of({}).set(recorder.backlog);
-    dispatch.lanes.of({ state: "held" }).set(lanes.heldLanes);
+    dispatch.lanes.of({ state: "held" }).set(lanes.lanesAtCapacity);
     dispatch.lanes.of({ state: "silent" }).set(lanes.silentLanes);
-    dispatch.lanes.of({ state: "letting_go" }).set(lanes.lettingGoLanes);
+    dispatch.lanes.of({ state: "letting_go" }).set(lanes.overflowingLanes);
     const { openConnections, idleConnections } = poster.gauges();
     dispatch.connections.of({ state: "busy" }).set(openConnections - idleConnections);
     dispatch.connections.of({ state: "idle" }).set(idleConnections);

@@ -154,7 +154,7 @@ test("all else that happens is counted, and both of two observers are told", asy
   const other = counting();
   const both = tellAll([one.observer, other.observer]);
   both.claimed(40, 39, 5);
-  both.letGo(7);
+  both.overflowed(7);
   both.mustBeQuarantined("an-id");
   both.failed("record", new Error("away"));
   record(both, { status: "succeeded" }, attempt());

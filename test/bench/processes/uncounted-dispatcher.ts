@@ -22,7 +22,7 @@ const registry: MetricsRegistry = {
 const observer: DispatchObserver = {
   attemptRecorded: nothing,
   mustBeQuarantined: nothing,
-  letGo: nothing,
+  overflowed: nothing,
   claimed: nothing,
   failed: (work, error) => console.error(work, error),
 };
