@@ -122,10 +122,11 @@ set failing_since = null, failed_attempts = 0, succeeded_at = greatest(h.succeed
 from mine join seen using (account_id)
 where h.account_id = any (array[mine.account_id])`;
 
-/** What is known of an account's endpoint that does not take everything. */
+/** What is known of an account's endpoint that does not take everything. `abandoned`: what nobody was told of yet. */
 export type StoredHealth = EndpointNews & {
   /** The account's endpoint now; null: it has none. */
   readonly endpointUrl: string | null;
+  /** Somebody was told that it is failing, and nobody yet that it has recovered. */
   readonly isFailing: boolean;
   readonly toldAtMs: number | null;
   /** The database's time while it answered. */

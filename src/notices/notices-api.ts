@@ -6,10 +6,10 @@ import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../ba
 import { cutPage } from "../base/model/list-page.ts";
 import {
   FAILING_REASONS,
-  MAIL_STATUS_MEANINGS,
   MAIL_STATUSES,
+  meaningOfMailStatus,
   NOTICE_KINDS,
-  NOTICE_MEANINGS,
+  NOTICE_TEXTS,
   type NoticeContent,
   type NoticeKind,
 } from "../base/model/notices.ts";
@@ -29,13 +29,13 @@ import {
 import { noticeText } from "./notice-text.ts";
 import { listNotices, type StoredNotice } from "./notices-sql.ts";
 
-const meanings = NOTICE_KINDS.map((kind) => `\`${kind}\`: ${NOTICE_MEANINGS[kind]}`).join("; ");
+const meanings = NOTICE_KINDS.map((kind) => `\`${kind}\`: ${NOTICE_TEXTS[kind].meaning}`).join("; ");
 
 const noticeKind = z.enum(NOTICE_KINDS).describe(`What happened. ${meanings}.`);
 
 const mailStatus = z
   .enum(MAIL_STATUSES)
-  .describe(MAIL_STATUSES.map((status) => `\`${status}\`: ${MAIL_STATUS_MEANINGS[status]}`).join("; "));
+  .describe(MAIL_STATUSES.map((status) => `\`${status}\`: ${meaningOfMailStatus(status)}`).join("; "));
 
 const url = z.string().describe("The endpoint at that time.");
 

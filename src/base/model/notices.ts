@@ -32,21 +32,25 @@ type DetailsOfKind = {
   "certificate.expiring": { readonly host: string; readonly expiresAtMs: number };
 };
 
-/**
- * The one list of kinds, each with what completes "… means that" in the reference. Types, the SQL check, metrics,
- * schemas and texts follow from it or are compared with it.
- */
-export const NOTICE_MEANINGS = {
-  "endpoint.failing":
-    "the endpoint has not accepted a webhook for an hour and at least 10 attempts, or deliveries were abandoned",
-  "endpoint.recovered": "an endpoint that was failing has accepted a webhook",
-  "secret.expiring": "the previous signing secret is about to expire after a rotation",
-  "certificate.expiring": "the endpoint's TLS certificate expires within 14 days",
-} as const satisfies Record<keyof DetailsOfKind, string>;
+type KindText = {
+  /** For the reference: completes "… means that". */
+  readonly meaning: string;
+};
 
-export type NoticeKind = keyof typeof NOTICE_MEANINGS;
+/** The one list of kinds. Types, the SQL check, metrics, schemas and texts follow from it or are compared with it. */
+export const NOTICE_TEXTS = {
+  "endpoint.failing": {
+    meaning:
+      "the endpoint has not accepted a webhook for an hour and at least 10 attempts, or deliveries were abandoned",
+  },
+  "endpoint.recovered": { meaning: "an endpoint that was failing has accepted a webhook" },
+  "secret.expiring": { meaning: "the previous signing secret is about to expire after a rotation" },
+  "certificate.expiring": { meaning: "the endpoint's TLS certificate expires within 14 days" },
+} as const satisfies Record<keyof DetailsOfKind, KindText>;
 
-export const NOTICE_KINDS = Object.keys(NOTICE_MEANINGS) as readonly NoticeKind[];
+export type NoticeKind = keyof typeof NOTICE_TEXTS;
+
+export const NOTICE_KINDS = Object.keys(NOTICE_TEXTS) as readonly NoticeKind[];
 
 /** A kind with what it tells. */
 export type NoticeOf<Kind extends NoticeKind> = {
@@ -57,8 +61,7 @@ export type NoticeContent = NoticeOf<NoticeKind>;
 /** More abandoned deliveries than this are not counted. */
 export const TO_REPLAY_MAX = 10_000;
 
-/** Where a mail stands; the texts are for the reference. */
-export const MAIL_STATUS_MEANINGS = {
+const MAIL_STATES = {
   waiting: "not sent yet",
   sending: "being sent now",
   sent: "the mail server has accepted it",
@@ -66,6 +69,12 @@ export const MAIL_STATUS_MEANINGS = {
   failed: "the mail server refused it or could not be reached, several times",
 } as const;
 
-export type MailStatus = keyof typeof MAIL_STATUS_MEANINGS;
+/** Where a mail stands; the texts are for the reference. */
+export type MailStatus = keyof typeof MAIL_STATES;
 
-export const MAIL_STATUSES = Object.keys(MAIL_STATUS_MEANINGS) as readonly MailStatus[];
+export const MAIL_STATUSES = Object.keys(MAIL_STATES) as readonly MailStatus[];
+
+/** For the reference. */
+export function meaningOfMailStatus(status: MailStatus): string {
+  return MAIL_STATES[status];
+}
