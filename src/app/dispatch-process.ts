@@ -12,13 +12,13 @@ import type { PoolName } from "../base/metrics/database-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { findAnsweredLanes, rememberAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
+import type { DispatchObserver } from "../delivery/attempt-observers.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
 import { advanceHolds } from "../delivery/holds-sql.ts";
 import { LANE_LIMITS } from "../delivery/lane.ts";
 import { Leader, sweepMs } from "../delivery/leader.ts";
-import type { DispatchObserver } from "../delivery/observer.ts";
 import {
   countLeaderWork,
   countRecords,
@@ -31,7 +31,7 @@ import {
   lead,
   promoteDue,
   sweepStuckJobs,
-  takeBackLetGo,
+  takeBackOverflow,
   wakeSoon,
 } from "../delivery/promote-sql.ts";
 import { recordOutcomes } from "../delivery/record-sql.ts";
@@ -124,7 +124,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     upkeep: {
       findAnswered: (lanes) => findAnsweredLanes(lanesPool, lanes),
       rememberAnswered: (lanes) => rememberAnsweredLanes(lanesPool, lanes),
-      takeBack: (letGo) => takeBackLetGo(lanesPool, letGo),
+      takeBack: (overflow) => takeBackOverflow(lanesPool, overflow),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),
     write: countRecords(metrics, (recordings) => recordOutcomes(pool, recordings)),

@@ -8,8 +8,12 @@ import { createCapacityMetrics } from "../base/metrics/database-metrics.ts";
 import { createFeedMetrics, createQueueMetrics, type FeedMetrics } from "../base/metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import { createAttemptLog, createAttemptMetrics } from "../delivery/attempt-observers.ts";
-import { bothObservers, type DispatchObserver } from "../delivery/observer.ts";
+import {
+  createAttemptLog,
+  createAttemptMetrics,
+  type DispatchObserver,
+  tellAll,
+} from "../delivery/attempt-observers.ts";
 import { createProcessMetrics, type ProcessMetrics } from "../delivery/process-metrics.ts";
 import { Quarantine, type QuarantineRun } from "../delivery/quarantine.ts";
 import { startAreaChecks, startAreaSteps, startAreaWork } from "./areas.ts";
@@ -58,14 +62,8 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const stops: (() => Promise<void>)[] = [];
   resources.defer(async () => void (await Promise.all(stops.map((stop) => stop()))));
   let attempts = 0;
-  const counted: DispatchObserver = {
-    ...observer,
-    attemptRecorded: (...told) => {
-      attempts++;
-      observer.attemptRecorded(...told);
-    },
-  };
-  const dispatching = startDispatching({ ...options, observer: counted });
+  const counter = { attemptRecorded: () => void attempts++ };
+  const dispatching = startDispatching({ ...options, observer: tellAll([counter, observer]) });
   stops.push(dispatching.stop, () => quarantine.stop());
   stops.push(startAreaChecks(options), startAreaWork({ ...options, context, countAttempts: () => attempts }));
   context.sendToParent({ ready: true, metrics: monitoring.url });
@@ -151,10 +149,7 @@ async function createOptions(
     random: context.random,
     wallClockMs: context.now,
     metrics,
-    observer: bothObservers(
-      createAttemptMetrics(metrics.dispatch),
-      createAttemptLog(log, onInterruptedTwice),
-    ),
+    observer: tellAll([createAttemptMetrics(metrics.dispatch), createAttemptLog(log, onInterruptedTwice)]),
   };
 }
 
@@ -166,7 +161,7 @@ function startObserving(
   if (!config.areas.includes("webhooks")) return observer;
   const notices = startNotices({ config, databaseUrl, log, metrics });
   resources.defer(() => notices.stop());
-  return bothObservers(observer, notices.observer);
+  return tellAll([observer, notices.observer]);
 }
 
 /** Starts what gives events their places in the feed. */

@@ -4,11 +4,8 @@ import { createDirectConnector } from "../egress/connect/direct-connector.ts";
 import { createProxyConnector } from "../egress/connect/proxy-connector.ts";
 import { createResolver, type Resolver } from "../egress/dns/resolver.ts";
 import type { Egress } from "../egress/egress.ts";
+import { parseUnsafeAllowedTargets, type UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import type { TargetRefusalCode } from "../egress/rules/target-url.ts";
-import {
-  parseUnsafeAllowedTargets,
-  type UnsafeAllowedTargets,
-} from "../egress/rules/unsafe-allowed-targets.ts";
 import { UsageError } from "./output.ts";
 
 const DNS_TIMEOUT_MS = 3_000;

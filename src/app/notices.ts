@@ -2,9 +2,9 @@ import type { Logger } from "pino";
 import type { Config } from "../base/config/config.ts";
 import { createGeneralPool } from "../base/database/pools.ts";
 import { createNoticeMetrics, type NoticeMetrics } from "../base/metrics/queue-metrics.ts";
+import type { DispatchObserver } from "../delivery/attempt-observers.ts";
 import { noteCertificates, noteEndpointNews } from "../delivery/endpoint-health-sql.ts";
 import { EndpointWatch } from "../delivery/endpoint-watch.ts";
-import type { DispatchObserver } from "../delivery/observer.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
 import type { SendingOptions } from "../notices/mail-sending.ts";
 import { NoticeWork } from "../notices/notice-work.ts";
@@ -24,7 +24,7 @@ export type NoticesOptions = {
 
 export type Notices = {
   /** To be told of every attempt. */
-  readonly observer: DispatchObserver;
+  readonly observer: Partial<DispatchObserver>;
   /** Writes what was seen until now. */
   stop(): Promise<void>;
 };

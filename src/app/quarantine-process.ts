@@ -2,10 +2,10 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { createDispatchPool, isRefusedData } from "../base/database/pools.ts";
 import { tryToLockTable } from "../base/database/table-lock.ts";
+import type { DispatchObserver } from "../delivery/attempt-observers.ts";
 import { Attempts } from "../delivery/attempts.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering } from "../delivery/deliver.ts";
-import type { DispatchObserver } from "../delivery/observer.ts";
 import { recordOutcomes } from "../delivery/record-sql.ts";
 import type { DispatchProcessOptions } from "./dispatch-process.ts";
 

@@ -8,7 +8,7 @@ export type Share = {
   /** Of its silent receivers, how many more have answered lately than have not: so many more it may try at once. */
   silentCredit: number;
   /** It starts nothing for now, whatever it may hold. */
-  isHeld: boolean;
+  isOverBudget: boolean;
   /** Something waits, or is in flight. */
   isActive: boolean;
   turn: Turn | null;
@@ -31,7 +31,7 @@ export function newShare(): Share {
     inFlight: 0,
     silentInFlight: 0,
     silentCredit: 0,
-    isHeld: false,
+    isOverBudget: false,
     isActive: false,
     turn: null,
     silentTurn: null,
@@ -124,20 +124,20 @@ export class AccountTurns<Account extends Share> {
   }
 
   /** Puts an account where it belongs now; where that is where it was, it keeps its place in the turns. */
-  seat(account: Account, can: { start: boolean; startSilent: boolean; isActive: boolean }): void {
+  requeue(account: Account, can: { start: boolean; startSilent: boolean; isActive: boolean }): void {
     if (can.isActive !== account.isActive) this.#activeAccounts += can.isActive ? 1 : -1;
     account.isActive = can.isActive;
-    const isHeld = account.isHeld || account.inFlight >= this.#limits.accountInFlightMax;
-    const turn = !isHeld && can.start ? this.#turns[classOf(account.inFlight)]! : null;
+    const isFull = account.isOverBudget || account.inFlight >= this.#limits.accountInFlightMax;
+    const turn = !isFull && can.start ? this.#turns[classOf(account.inFlight)]! : null;
     const hasSilentRoom = account.silentInFlight < this.#limits.accountSilentMin + account.silentCredit;
-    const mayStartSilent = !isHeld && can.startSilent && hasSilentRoom;
+    const mayStartSilent = !isFull && can.startSilent && hasSilentRoom;
     const silentTurn = mayStartSilent ? this.#silentTurns[classOf(account.silentInFlight)]! : null;
     account.turn = moved(account, account.turn, turn);
     account.silentTurn = moved(account, account.silentTurn, silentTurn);
   }
 
-  /** It had its turn: seated again, it is the last. */
-  unseat(account: Account): void {
+  /** It had its turn: queued again, it is the last. */
+  dequeue(account: Account): void {
     account.turn = moved(account, account.turn, null);
     account.silentTurn = moved(account, account.silentTurn, null);
   }

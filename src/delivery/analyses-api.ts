@@ -6,11 +6,11 @@ import { batchedWrite, read } from "../api/operations.ts";
 import { countAnswers } from "../base/database/idempotency.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
 import { storageFullMessage } from "../base/model/storage.ts";
-import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
 import type { Operation, Transaction } from "../http/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../http/operation-io.ts";
-import { type FieldError, Problem } from "../http/problems.ts";
+import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
 import { type PublishResult, publishEach } from "../publish/publications-sql.ts";
 import { PublishRefusedError } from "../publish/publish-call-sql.ts";
 import { findAnalysis } from "./analyses-sql.ts";
@@ -25,50 +25,33 @@ export type AnalysisBody = {
   readonly webhookUrl: unknown;
 };
 
-/** The body is not valid for the operation. */
-export class AnalysisBodyError extends Error {
-  override readonly name = "AnalysisBodyError";
-  /** Where: `body`, `body.analysis`, … */
-  readonly path: string;
-  /** Whether the body is valid and only the analysis is not. */
-  readonly isAboutAnalysis: boolean;
-
-  constructor(path: string, message: string, isAboutAnalysis = false) {
-    super(message);
-    this.path = path;
-    this.isAboutAnalysis = isAboutAnalysis;
-  }
-}
-
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /**
  * Cuts the analysis out of the body by position, because re-serializing would change it: numbers beyond 2^53,
  * duplicate members, whitespace, escapes.
  *
- * @throws AnalysisBodyError
+ * @throws Problem
  */
 export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
   const text = decode(bytes);
   // The scanner below is lenient; this is not. What passes has unambiguous tokens.
   const value = parse(text);
   if (!text.trimStart().startsWith("{")) {
-    throw new AnalysisBodyError("body", 'Must be an object with a field "analysis".');
+    throw invalidRequest("body", 'Must be an object with a field "analysis".');
   }
   const places = new Map<string, MemberPlace>();
   for (const place of memberPlaces(text)) {
     const path = `body.${place.name}`;
-    if (!KNOWN.has(place.name)) {
-      throw new AnalysisBodyError(path.slice(0, 100), "Unknown field.");
-    }
-    if (places.has(place.name)) throw new AnalysisBodyError(path, "Duplicate field.");
+    if (!KNOWN.has(place.name)) throw invalidRequest(path.slice(0, 100), "Unknown field.");
+    if (places.has(place.name)) throw invalidRequest(path, "Duplicate field.");
     places.set(place.name, place);
   }
   const analysis = places.get("analysis");
-  if (analysis === undefined) throw new AnalysisBodyError("body.analysis", "Missing.");
+  if (analysis === undefined) throw invalidRequest("body.analysis", "Missing.");
   if (analysis.levels > JSON_LEVELS_MAX) {
     const message = `Nested more than ${JSON_LEVELS_MAX} levels deep.`;
-    throw new AnalysisBodyError("body.analysis", message, true);
+    throw new Problem("invalid_analysis", { errors: [{ path: "body.analysis", message }] });
   }
   const members = value as { readonly analysis: unknown; readonly webhook_url?: unknown };
   return {
@@ -84,7 +67,7 @@ function decode(bytes: Uint8Array): string {
   try {
     return utf8.decode(bytes);
   } catch {
-    throw new AnalysisBodyError("body", "The body is not valid UTF-8.");
+    throw invalidRequest("body", "The body is not valid UTF-8.");
   }
 }
 
@@ -93,7 +76,7 @@ function parse(text: string): unknown {
     return JSON.parse(text);
   } catch {
     // The engine's message quotes its input.
-    throw new AnalysisBodyError("body", "The body is not valid JSON.");
+    throw invalidRequest("body", "The body is not valid JSON.");
   }
 }
 
@@ -223,7 +206,7 @@ export function analysisOperations({
       response: jsonResponse(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
       prepare: ({ accountId, caller: { userId }, body, traceparent }) => {
-        const { analysis, parsed, webhookUrl: url } = readBody(body);
+        const { analysis, parsed, webhookUrl: url } = readAnalysisBody(body);
         const analysisId = idOf(parsed);
         const webhookUrl = readWebhookUrl(url);
         const item = { accountId, userId, analysis, analysisId, webhookUrl, traceparent };
@@ -243,21 +226,10 @@ export function analysisOperations({
   ];
 }
 
-function readBody(bytes: Buffer): AnalysisBody {
-  try {
-    return readAnalysisBody(bytes);
-  } catch (error) {
-    if (!(error instanceof AnalysisBodyError)) throw error;
-    const code = error.isAboutAnalysis ? "invalid_analysis" : "invalid_request";
-    throw new Problem(code, { errors: [{ path: error.path, message: error.message }] });
-  }
-}
-
 function readWebhookUrl(value: unknown): string | null {
   if (value === undefined || value === null) return null;
   if (typeof value === "string") return value;
-  const errors = [{ path: "body.webhook_url", message: "Must be a string or null." }];
-  throw new Problem("invalid_request", { errors });
+  throw invalidRequest("body.webhook_url", "Must be a string or null.");
 }
 
 type Asking = { readonly accountId: string; readonly userId: string | null };

@@ -1,16 +1,36 @@
 import { STATUS_CODES } from "node:http";
 import type { Logger } from "pino";
 import type { DispatchMetrics } from "../base/metrics/dispatch-metrics.ts";
-import type { Distribution } from "../base/metrics/registry.ts";
 import { BoundedCache } from "../base/model/caches.ts";
 import { type ErrorCode, NAMED_ERROR_CODES, outcomeOfErrorCode } from "../base/model/error-codes.ts";
 import { statusErrorCode } from "../base/model/http-status-errors.ts";
 import { END_REASONS } from "../base/model/statuses.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
 import type { Delivered } from "./deliver.ts";
-import type { DispatchObserver } from "./observer.ts";
 import type { AttemptRow } from "./record-sql.ts";
 import type { Recorded } from "./recorder.ts";
+
+/** Told of everything that happens, for logs, metrics and tests. Must not throw. */
+export type DispatchObserver = {
+  readonly attemptRecorded: (delivery: LeasedDelivery, delivered: Delivered, recorded: Recorded) => void;
+  /** Interrupted twice in a row: it may be posted only where nothing else is in flight. */
+  readonly mustBeQuarantined: (deliveryId: string) => void;
+  readonly overflowed: (count: number) => void;
+  readonly claimed: (asked: number, leased: number, tookMs: number) => void;
+  readonly failed: (work: "claim" | "deliver" | "record" | "lanes", error: unknown) => void;
+};
+
+/** Tells each of them, in order, what it wants to know. */
+export function tellAll(observers: readonly Partial<DispatchObserver>[]): DispatchObserver {
+  const tell = (one: (observer: Partial<DispatchObserver>) => void) => observers.forEach(one);
+  return {
+    attemptRecorded: (...told) => tell((one) => one.attemptRecorded?.(...told)),
+    mustBeQuarantined: (...told) => tell((one) => one.mustBeQuarantined?.(...told)),
+    overflowed: (...told) => tell((one) => one.overflowed?.(...told)),
+    claimed: (...told) => tell((one) => one.claimed?.(...told)),
+    failed: (...told) => tell((one) => one.failed?.(...told)),
+  };
+}
 
 /** URLs whose hosts are cached: parsing a URL is an eighth of what a line costs. */
 const HOSTS_MAX = 20_000;
@@ -23,7 +43,7 @@ const HOSTS_MAX = 20_000;
 export function createAttemptLog(
   log: Logger,
   mustBeQuarantined: (deliveryId: string) => void,
-): DispatchObserver {
+): Partial<DispatchObserver> {
   const hosts = new BoundedCache<string, string>(HOSTS_MAX);
   const hostOf = (targetUrl: string) => hosts.get(targetUrl, (url) => new URL(url).host);
   return {
@@ -42,8 +62,7 @@ export function createAttemptLog(
       log.warn({ delivery_id: deliveryId }, "interrupted twice in a row: it is posted alone");
       mustBeQuarantined(deliveryId);
     },
-    letGo: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
-    claimed: () => undefined,
+    overflowed: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
     failed: (work, err) => log.error({ work, err }, "our own fault, or the database's; trying again"),
   };
 }
@@ -90,37 +109,23 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
   const succeeded = metrics.attempts.of({ outcome: "succeeded", error_code: "none" });
   const interrupted = metrics.attempts.of({ outcome: "interrupted", error_code: "interrupted" });
   const deliveriesSucceeded = metrics.deliveriesEnded.of({ status: "succeeded", reason: "none" });
-  const unrecorded = {
-    taken_over: metrics.unrecorded.of({ how: "taken_over" }),
-    given_up: metrics.unrecorded.of({ how: "given_up" }),
-  };
   const attemptSeconds = metrics.attemptSeconds.of({});
   const firstAttemptWait = metrics.firstAttemptWait.of({});
-  const leasesRecovered = metrics.leasesRecovered.of({});
-  const sentAlone = metrics.sentAlone.of({});
-  const wakeupsLetGo = metrics.wakeupsLetGo.of({});
-  const claimRows = metrics.batchRows.of({ batch: "claim" });
-  const claimSeconds = metrics.batchSeconds.of({ batch: "claim" });
-  const steps = {
-    dnsMs: metrics.stepSeconds.of({ step: "dns" }),
-    connectMs: metrics.stepSeconds.of({ step: "connect" }),
-    tlsMs: metrics.stepSeconds.of({ step: "tls" }),
-    firstByteMs: metrics.stepSeconds.of({ step: "first_byte" }),
-  };
-  const deliverySeconds = {
-    first: metrics.deliverySeconds.of({ attempt: "first" }),
-    retry: metrics.deliverySeconds.of({ attempt: "retry" }),
-    replay: metrics.deliverySeconds.of({ attempt: "replay" }),
-  };
+  const steps = [
+    ["dnsMs", metrics.stepSeconds.of({ step: "dns" })],
+    ["connectMs", metrics.stepSeconds.of({ step: "connect" })],
+    ["tlsMs", metrics.stepSeconds.of({ step: "tls" })],
+    ["firstByteMs", metrics.stepSeconds.of({ step: "first_byte" })],
+  ] as const;
 
   function countAttempt(delivery: LeasedDelivery, attempt: AttemptRow): void {
     if (attempt.errorCode === null) succeeded.add();
     else metrics.attempts.of({ outcome: attempt.outcome, error_code: codeLabel(attempt.errorCode) }).add();
     attemptSeconds.observe((attempt.endedAtMs - attempt.startedAtMs) / 1_000);
-    observeStep(steps.dnsMs, attempt.dnsMs);
-    observeStep(steps.connectMs, attempt.connectMs);
-    observeStep(steps.tlsMs, attempt.tlsMs);
-    observeStep(steps.firstByteMs, attempt.firstByteMs);
+    for (const [name, seconds] of steps) {
+      const ms = attempt[name];
+      if (ms !== null) seconds.observe(ms / 1_000);
+    }
     if (isFirst(delivery, attempt))
       firstAttemptWait.observe(secondsBetween(delivery.createdAtMs, attempt.startedAtMs));
   }
@@ -128,11 +133,11 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
   return {
     attemptRecorded: (delivery, { recording, result }, recorded) => {
       if (delivery.wasInterrupted) {
-        leasesRecovered.add();
+        metrics.leasesRecovered.of({}).add();
         interrupted.add();
       }
       // The lease was lost before the attempt ended: only what the log says is counted.
-      if (recorded !== "ours") return unrecorded[recorded].add();
+      if (recorded !== "ours") return metrics.unrecorded.of({ how: recorded }).add();
       const { attempt, next } = recording;
       if (attempt !== null) countAttempt(delivery, attempt);
       if (next.status === "released") {
@@ -144,14 +149,15 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
       if (next.status === "succeeded" && attempt !== null) {
         deliveriesSucceeded.add();
         const when = delivery.run > 1 ? "replay" : isFirst(delivery, attempt) ? "first" : "retry";
-        deliverySeconds[when].observe(secondsBetween(delivery.createdAtMs, attempt.endedAtMs));
+        const seconds = secondsBetween(delivery.createdAtMs, attempt.endedAtMs);
+        metrics.deliverySeconds.of({ attempt: when }).observe(seconds);
       }
     },
-    mustBeQuarantined: () => sentAlone.add(),
-    letGo: (count) => wakeupsLetGo.add(count),
+    mustBeQuarantined: () => metrics.sentAlone.of({}).add(),
+    overflowed: (count) => metrics.wakeupsLetGo.of({}).add(count),
     claimed: (asked, _leased, tookMs) => {
-      claimRows.observe(asked);
-      claimSeconds.observe(tookMs / 1_000);
+      metrics.batchRows.of({ batch: "claim" }).observe(asked);
+      metrics.batchSeconds.of({ batch: "claim" }).observe(tookMs / 1_000);
     },
     failed: (work) => metrics.faults.of({ work }).add(),
   };
@@ -174,10 +180,6 @@ function beginAtZero(metrics: DispatchMetrics): void {
 function codeLabel(errorCode: string): string {
   const status = /^status_(\d+)$/.exec(errorCode)?.[1];
   return status === undefined || status in STATUS_CODES ? errorCode : "status_other";
-}
-
-function observeStep(step: Distribution, ms: number | null): void {
-  if (ms !== null) step.observe(ms / 1_000);
 }
 
 function isFirst(delivery: LeasedDelivery, attempt: AttemptRow): boolean {

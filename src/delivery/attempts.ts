@@ -1,7 +1,7 @@
 import { dayOf } from "../base/database/partitions.ts";
+import type { DispatchObserver } from "./attempt-observers.ts";
 import type { Claim, ClaimInput, LeasedDelivery } from "./claim-sql.ts";
 import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
-import type { DispatchObserver } from "./observer.ts";
 import type { Recording } from "./record-sql.ts";
 import { Recorder } from "./recorder.ts";
 import { INTERRUPTIONS_BEFORE_QUARANTINE } from "./schedule/life.ts";

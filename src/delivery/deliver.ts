@@ -3,9 +3,10 @@ import { unseal } from "../base/database/sealing.ts";
 import { BoundedCache } from "../base/model/caches.ts";
 import { isOurFailure } from "../base/model/error-codes.ts";
 import type { Egress } from "../egress/egress.ts";
-import { createPoster, type Poster, type PostResult } from "../egress/post/post.ts";
+import { createPoster, type Poster } from "../egress/post/post.ts";
+import type { PostResult } from "../egress/post/result.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
-import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
@@ -20,25 +21,14 @@ import { webhookBody, webhookHeaders, webhookSignature } from "./webhook.ts";
 
 const CACHED_VERDICTS_MAX = 20_000;
 
-/** Where one attempt goes, judged by its text; null: the delivery has nowhere to go. */
-export type DeliveryTarget = TargetUrlVerdict | null;
-
-/** Finds the target of a delivery: the per-request webhook_url, else the account's endpoint as it is now. */
-export class DeliveryTargets {
-  readonly #unsafeAllowedTargets: UnsafeAllowedTargets;
-  readonly #verdicts = new BoundedCache<string, TargetUrlVerdict>(CACHED_VERDICTS_MAX);
-
-  constructor(unsafeAllowedTargets: UnsafeAllowedTargets) {
-    this.#unsafeAllowedTargets = unsafeAllowedTargets;
-  }
-
-  find(delivery: LeasedDelivery): DeliveryTarget {
-    const text = delivery.webhookUrl ?? delivery.endpointUrl;
+/** The per-request webhook_url, else the account's endpoint as it is now, judged by its text; null: neither. */
+function createFindTarget(unsafeAllowedTargets: UnsafeAllowedTargets) {
+  const verdicts = new BoundedCache<string, TargetUrlVerdict>(CACHED_VERDICTS_MAX);
+  return ({ webhookUrl, endpointUrl }: LeasedDelivery): TargetUrlVerdict | null => {
+    const text = webhookUrl ?? endpointUrl;
     if (text === null) return null;
-    return this.#verdicts.get(text, () =>
-      judgeTargetUrl(text, { unsafeAllowedTargets: this.#unsafeAllowedTargets }),
-    );
-  }
+    return verdicts.get(text, () => judgeTargetUrl(text, { unsafeAllowedTargets }));
+  };
 }
 
 /**
@@ -71,35 +61,25 @@ const CACHED_KEYS_MAX = 20_000;
 /**
  * The keys that sign a delivery: the account's current secret first and, while its overlap lasts, the one before it.
  * Unsealing a secret and importing its key costs more than signing, so imported keys are cached, each under its
- * secret's id and sealed text.
+ * secret's id and sealed text. The keys' finder throws, as an internal error, when the account has no valid secret or
+ * one does not open.
  */
-export class SigningKeys {
-  readonly #secretsKey: Uint8Array;
-  readonly #ready = new BoundedCache<string, SigningKey>(CACHED_KEYS_MAX);
-
-  /** `secretsKey`: 32 bytes, the key that secrets are sealed with. */
-  constructor(secretsKey: Uint8Array) {
-    this.#secretsKey = secretsKey;
-  }
-
-  /** @throws Error when the account has no valid secret, or one does not open: an internal error. */
-  of(delivery: LeasedDelivery): readonly SigningKey[] {
-    if (delivery.sealedSecrets.length === 0) {
-      throw new Error(`account ${delivery.accountId} has no valid signing secret`);
-    }
-    return delivery.sealedSecrets.map((entry) =>
-      this.#ready.get(entry, () => {
+function createFindKeys(secretsKey: Uint8Array) {
+  const ready = new BoundedCache<string, SigningKey>(CACHED_KEYS_MAX);
+  return ({ accountId, sealedSecrets }: LeasedDelivery): readonly SigningKey[] => {
+    if (sealedSecrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
+    return sealedSecrets.map((entry) =>
+      ready.get(entry, () => {
         const [id = "", sealed = ""] = entry.split(":");
-        const owner = { accountId: delivery.accountId, id };
-        return importSigningKey(unseal(Buffer.from(sealed, "base64"), this.#secretsKey, owner));
+        return importSigningKey(unseal(Buffer.from(sealed, "base64"), secretsKey, { accountId, id }));
       }),
     );
-  }
+  };
 }
 
 export type Delivering = {
-  readonly targets: DeliveryTargets;
-  readonly keys: SigningKeys;
+  readonly findTarget: ReturnType<typeof createFindTarget>;
+  readonly findKeys: ReturnType<typeof createFindKeys>;
   readonly poster: Poster;
   readonly clock: DatabaseClock;
   /** Uniform in [0, 1). */
@@ -123,8 +103,8 @@ export function createDelivering(options: DeliveringOptions): Delivering {
   const { config, egress } = options;
   const now = () => performance.now();
   return {
-    targets: new DeliveryTargets(egress.unsafeAllowedTargets),
-    keys: new SigningKeys(options.secretsKey),
+    findTarget: createFindTarget(egress.unsafeAllowedTargets),
+    findKeys: createFindKeys(options.secretsKey),
     poster: createPoster({ egress, now }),
     clock: new DatabaseClock(now),
     random: options.random,
@@ -146,7 +126,7 @@ export async function deliver(
   on: Delivering,
   mayStart: () => boolean,
 ): Promise<Delivered> {
-  const target = on.targets.find(delivery);
+  const target = on.findTarget(delivery);
   const verdict = decideBeforeAttempt(
     {
       attemptsInRun: (delivery.number ?? on.policy.attempts + 1) - 1,
@@ -171,7 +151,7 @@ export async function deliver(
   // Signed anew for every attempt, at the database's time. The signature's time is read off the attempt's start (see
   // src/log/delivery-schema.ts), so it is one time, in whole milliseconds.
   const startedAtMs = Math.floor(on.clock.nowMs());
-  const signature = webhookSignature(body, on.keys.of(delivery), startedAtMs);
+  const signature = webhookSignature(body, on.findKeys(delivery), startedAtMs);
   const headers = webhookHeaders({ signature, traceparent: delivery.traceparent });
   if (!mayStart()) return withoutPost(delivery, released(on, true));
 

@@ -21,12 +21,12 @@ const NEXT_TO_NOTHING_BYTES = 64 * 1024;
  */
 export class BytesInFlight {
   readonly #byAccount = new Map<string, number>();
-  readonly #held = new Set<string>();
-  readonly #setHeld: (accountId: string, isHeld: boolean) => void;
+  readonly #overBudget = new Set<string>();
+  readonly #setOverBudget: (accountId: string, isOverBudget: boolean) => void;
   #total = 0;
 
-  constructor(setHeld: (accountId: string, isHeld: boolean) => void) {
-    this.#setHeld = setHeld;
+  constructor(setOverBudget: (accountId: string, isOverBudget: boolean) => void) {
+    this.#setOverBudget = setOverBudget;
   }
 
   get total(): number {
@@ -34,8 +34,8 @@ export class BytesInFlight {
   }
 
   /** Accounts that start nothing until they hold less. */
-  get heldAccounts(): number {
-    return this.#held.size;
+  get accountsOverBudget(): number {
+    return this.#overBudget.size;
   }
 
   get free(): number {
@@ -49,16 +49,16 @@ export class BytesInFlight {
     if (held === 0) this.#byAccount.delete(accountId);
     else this.#byAccount.set(accountId, held);
     this.#judge(accountId);
-    if (bytes < 0) for (const other of this.#held) this.#judge(other);
+    if (bytes < 0) for (const other of this.#overBudget) this.#judge(other);
   }
 
   #judge(accountId: string): void {
     const bytes = this.#byAccount.get(accountId) ?? 0;
-    const isHeld = bytes > NEXT_TO_NOTHING_BYTES && bytes > this.free - RESERVED_BYTES;
-    if (isHeld === this.#held.has(accountId)) return;
-    if (isHeld) this.#held.add(accountId);
-    else this.#held.delete(accountId);
-    this.#setHeld(accountId, isHeld);
+    const isOverBudget = bytes > NEXT_TO_NOTHING_BYTES && bytes > this.free - RESERVED_BYTES;
+    if (isOverBudget === this.#overBudget.has(accountId)) return;
+    if (isOverBudget) this.#overBudget.add(accountId);
+    else this.#overBudget.delete(accountId);
+    this.#setOverBudget(accountId, isOverBudget);
   }
 }
 
@@ -109,7 +109,9 @@ export class Dispatcher {
   constructor(options: DispatcherOptions) {
     this.#options = options;
     this.lanes = new Lanes(options.lanes);
-    this.bytes = new BytesInFlight((accountId, isHeld) => this.lanes.setHeld(accountId, isHeld));
+    this.bytes = new BytesInFlight((accountId, isOverBudget) =>
+      this.lanes.setOverBudget(accountId, isOverBudget),
+    );
     this.#upkeep = new LaneUpkeep(this.lanes, {
       ...options.upkeep,
       onChanged: () => this.#pump(),
@@ -125,12 +127,12 @@ export class Dispatcher {
 
   /**
    * Queues what may be due. Never waits: with the queue's head held up by one account's work, another's would never be
-   * found. What is too much is let go, and taken back when its lane has room.
+   * found. What there is no room for overflows, and is taken back when its lane has some.
    */
   wake(waiting: readonly WaitingDelivery[]): void {
-    let letGo = 0;
-    for (const delivery of waiting) if (!this.lanes.add(delivery)) letGo++;
-    if (letGo > 0) this.#options.observer.letGo(letGo);
+    let overflowed = 0;
+    for (const delivery of waiting) if (!this.lanes.add(delivery)) overflowed++;
+    if (overflowed > 0) this.#options.observer.overflowed(overflowed);
     this.#pump();
   }
 

@@ -11,22 +11,19 @@ export type SeenCertificate = {
 
 /** Notes each account's last one; nothing is written where it is the one that was known. One per account. */
 export async function noteCertificates(pool: Pool, seen: readonly SeenCertificate[]): Promise<void> {
-  const ordered = [...seen].sort((one, other) => (one.accountId < other.accountId ? -1 : 1));
   await pool.query({
     name: "note_certificates",
     text: `insert into sealpost.endpoint_certificates as known (account_id, host, ends_at)
-      select account_id, host, to_timestamp(ends_at_ms / 1000)
-      from unnest($1::uuid[], $2::text[], $3::float8[]) as seen (account_id, host, ends_at_ms)
-      order by account_id
+      select "accountId", host, to_timestamp("expiresAtMs" / 1000)
+      from json_to_recordset($1) as seen ("accountId" uuid, host text, "expiresAtMs" float8)
+      order by "accountId"
       on conflict (account_id) do update set host = excluded.host, ends_at = excluded.ends_at, seen_at = now()
       where (known.host, known.ends_at) is distinct from (excluded.host, excluded.ends_at)`,
-    values: [
-      ordered.map(({ accountId }) => accountId),
-      ordered.map(({ host }) => host),
-      ordered.map(({ expiresAtMs }) => expiresAtMs),
-    ],
+    values: [JSON.stringify(seen)],
   });
 }
+
+const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::float8`;
 
 export type ExpiringCertificate = SeenCertificate & {
   /** The account's endpoint now. */
@@ -43,8 +40,8 @@ export async function findExpiringCertificates(
 ): Promise<readonly ExpiringCertificate[]> {
   const { rows } = await pool.query<ExpiringCertificate>({
     name: "find_expiring_certificates",
-    text: `select c.account_id as "accountId", c.host, (extract(epoch from c.ends_at) * 1000)::float8 as "expiresAtMs",
-        e.url as "endpointUrl", (extract(epoch from now()) * 1000)::float8 as "nowMs"
+    text: `select c.account_id as "accountId", c.host, ${ms("c.ends_at")} as "expiresAtMs", e.url as "endpointUrl",
+        ${ms("now()")} as "nowMs"
       from sealpost.endpoint_certificates as c join sealpost.endpoints as e using (account_id)
       where c.ends_at > now() and c.ends_at <= now() + $1::float8 * interval '1 millisecond'
         and not exists (
@@ -81,26 +78,23 @@ export type EndpointNews = {
  * the one that all its attempts wait for.
  */
 export async function noteEndpointNews(pool: Pool, news: readonly EndpointNews[]): Promise<void> {
-  const isBad = (one: EndpointNews) => one.failedAttempts > 0 || one.abandoned > 0;
-  const ordered = [...news].sort((one, other) => (one.accountId < other.accountId ? -1 : 1));
-  const bad = ordered.filter(isBad);
-  const good = ordered.filter((one) => !isBad(one));
+  const { bad = [], good = [] } = Object.groupBy(news, ({ failedAttempts, abandoned }) =>
+    failedAttempts > 0 || abandoned > 0 ? "bad" : "good",
+  );
   if (bad.length > 0)
-    await pool.query({ name: "note_failures", text: NOTE_FAILURES, values: columnsOf(bad) });
-  if (good.length > 0) {
-    const values = [good.map(({ accountId }) => accountId), good.map(({ succeededAtMs }) => succeededAtMs)];
-    await pool.query({ name: "note_successes", text: NOTE_SUCCESSES, values });
-  }
+    await pool.query({ name: "note_failures", text: NOTE_FAILURES, values: [JSON.stringify(bad)] });
+  if (good.length > 0)
+    await pool.query({ name: "note_successes", text: NOTE_SUCCESSES, values: [JSON.stringify(good)] });
 }
 
 const NOTE_FAILURES = `
 insert into sealpost.endpoint_health as h
   (account_id, url, succeeded_at, failing_since, failed_attempts, abandoned, last_error_code)
-select account_id, url, to_timestamp(succeeded_at_ms / 1000), to_timestamp(failing_since_ms / 1000), failed_attempts,
-  abandoned, error_code
-from unnest($1::uuid[], $2::text[], $3::float8[], $4::float8[], $5::integer[], $6::integer[], $7::text[])
-  as seen (account_id, url, succeeded_at_ms, failing_since_ms, failed_attempts, abandoned, error_code)
-order by account_id
+select "accountId", url, to_timestamp("succeededAtMs" / 1000), to_timestamp("failingSinceMs" / 1000), "failedAttempts",
+  abandoned, "errorCode"
+from json_to_recordset($1) as seen ("accountId" uuid, url text, "succeededAtMs" float8, "failingSinceMs" float8,
+  "failedAttempts" integer, abandoned integer, "errorCode" text)
+order by "accountId"
 on conflict (account_id) do update set
   url = coalesce(excluded.url, h.url),
   succeeded_at = greatest(h.succeeded_at, excluded.succeeded_at),
@@ -115,11 +109,11 @@ on conflict (account_id) do update set
 
 const NOTE_SUCCESSES = `
 with seen as materialized (
-  select account_id, to_timestamp(succeeded_at_ms / 1000) as succeeded_at
-  from unnest($1::uuid[], $2::float8[]) as seen (account_id, succeeded_at_ms)
+  select "accountId" as account_id, to_timestamp("succeededAtMs" / 1000) as succeeded_at
+  from json_to_recordset($1) as seen ("accountId" uuid, "succeededAtMs" float8)
 ), mine as (
   select account_id from sealpost.endpoint_health
-  where account_id = any ($1::uuid[]) and (failing_since is not null or is_failing)
+  where account_id = any (array(select account_id from seen)) and (failing_since is not null or is_failing)
   order by account_id
   for update
 )
@@ -128,36 +122,16 @@ set failing_since = null, failed_attempts = 0, succeeded_at = greatest(h.succeed
 from mine join seen using (account_id)
 where h.account_id = any (array[mine.account_id])`;
 
-function columnsOf(news: readonly EndpointNews[]): unknown[] {
-  return [
-    news.map((one) => one.accountId),
-    news.map((one) => one.url),
-    news.map((one) => one.succeededAtMs),
-    news.map((one) => one.failingSinceMs),
-    news.map((one) => one.failedAttempts),
-    news.map((one) => one.abandoned),
-    news.map((one) => one.errorCode),
-  ];
-}
-
-/** What is known of an account's endpoint that does not take everything. Times: ms since the epoch, database time. */
-export type StoredHealth = {
-  readonly accountId: string;
-  readonly url: string | null;
+/** What is known of an account's endpoint that does not take everything. `abandoned`: what nobody was told of yet. */
+export type StoredHealth = EndpointNews & {
   /** The account's endpoint now; null: it has none. */
   readonly endpointUrl: string | null;
-  readonly failingSinceMs: number | null;
-  readonly failedAttempts: number;
-  readonly abandoned: number;
-  readonly errorCode: ErrorCode | null;
-  readonly succeededAtMs: number | null;
+  /** Somebody was told that it is failing, and nobody yet that it has recovered. */
   readonly isFailing: boolean;
   readonly toldAtMs: number | null;
   /** The database's time while it answered. */
   readonly nowMs: number;
 };
-
-const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::float8`;
 
 /**
  * A page of them, by account, after one (null: from the first). All rows that say something is or was amiss, but those

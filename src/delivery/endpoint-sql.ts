@@ -15,20 +15,13 @@ export type Endpoint = {
 /** Counting so many takes some 100 ms. */
 export const HELD_COUNTED_MAX = 1_000_000;
 
-type Row = {
-  url: string;
-  created_at: Date;
-  updated_at: Date;
-  paused_at: Date | null;
-  held: number;
-  certificate: { host: string; ends_at: string } | null;
-};
+type Row = Omit<Endpoint, "certificateExpiresAt"> & { certificate: { host: string; endsAt: string } | null };
 
-const COLUMNS = `url, created_at, updated_at, paused_at, (
+const COLUMNS = `url, created_at as "createdAt", updated_at as "updatedAt", paused_at as "pausedAt", (
   select count(*)::integer from (
     select from sealpost.held_deliveries as h where h.account_id = $1 limit ${HELD_COUNTED_MAX}
   ) as h) as held, (
-  select json_build_object('host', c.host, 'ends_at', c.ends_at)
+  select json_build_object('host', c.host, 'endsAt', c.ends_at)
   from sealpost.endpoint_certificates as c where c.account_id = $1) as certificate`;
 
 /** Sets the account's endpoint, or changes it. `url` is the normal form of a URL that the target rules allow. */
@@ -64,15 +57,8 @@ export async function removeEndpoint(database: ClientBase | Pool, accountId: str
   return rowCount === 1;
 }
 
-function fromRow(row: Row): Endpoint {
+function fromRow({ certificate, ...endpoint }: Row): Endpoint {
   // A host's that the endpoint was at before is not its own.
-  const certificate = row.certificate?.host === new URL(row.url).host ? row.certificate : null;
-  return {
-    url: row.url,
-    createdAt: row.created_at,
-    updatedAt: row.updated_at,
-    pausedAt: row.paused_at,
-    held: row.held,
-    certificateExpiresAt: certificate === null ? null : new Date(certificate.ends_at),
-  };
+  const isOfThisHost = certificate?.host === new URL(endpoint.url).host;
+  return { ...endpoint, certificateExpiresAt: isOfThisHost ? new Date(certificate.endsAt) : null };
 }

@@ -1,5 +1,5 @@
+import type { DispatchObserver } from "./attempt-observers.ts";
 import type { EndpointNews, SeenCertificate } from "./endpoint-health-sql.ts";
-import type { DispatchObserver } from "./observer.ts";
 
 /** Accounts in one statement. */
 const BATCH_MAX = 1_000;
@@ -32,7 +32,7 @@ export class EndpointWatch {
   }
 
   /** Deliveries that brought their own URL do not concern the endpoint. */
-  readonly observer: DispatchObserver = {
+  readonly observer: Pick<DispatchObserver, "attemptRecorded"> = {
     attemptRecorded: (delivery, { recording, result }, recorded) => {
       if (delivery.webhookUrl !== null || recorded !== "ours") return;
       const { attempt, next } = recording;
@@ -54,10 +54,6 @@ export class EndpointWatch {
       const expiresAtMs = result?.certificateEndsAtMs ?? null;
       if (expiresAtMs !== null) this.#noteCertificate(delivery.accountId, attempt.targetUrl, expiresAtMs);
     },
-    mustBeQuarantined: () => undefined,
-    letGo: () => undefined,
-    claimed: () => undefined,
-    failed: () => undefined,
   };
 
   start(): void {

@@ -58,12 +58,11 @@ export async function advanceHolds(
   accountMax = ACCOUNT_PER_STEP_MAX,
   itemsMax = PER_STEP_MAX,
 ): Promise<HoldsStep> {
-  const { rows } = await database.query<{ released: number; expired: number; is_gathering: boolean }>({
+  const { rows } = await database.query<HoldsStep>({
     name: "advance_holds",
-    text: `select released, expired, is_gathering from sealpost.advance_holds(
+    text: `select released, expired, is_gathering as "isGathering" from sealpost.advance_holds(
       $1::float8 * interval '1 millisecond', coalesce($2::timestamptz, now()), $3, $4)`,
     values: [analysisRetentionMs, at, accountMax, itemsMax],
   });
-  const { released, expired, is_gathering } = rows[0]!;
-  return { released, expired, isGathering: is_gathering };
+  return rows[0]!;
 }

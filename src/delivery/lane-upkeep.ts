@@ -1,6 +1,6 @@
 import { abortableDelay, type Backoff, createBackoff } from "../base/model/backoff.ts";
 import type { LaneKey } from "./lane.ts";
-import type { Lanes, LetGo } from "./lanes.ts";
+import type { Lanes, Overflow } from "./lanes.ts";
 
 const LANES_PER_STATEMENT_MAX = 1_000;
 /** What has answered for the first time is gathered for so long: nobody waits for it. */
@@ -13,9 +13,9 @@ export type LaneUpkeepOptions = {
   /** Those whose receiver has answered at some time, as the database remembers. */
   readonly findAnswered: (lanes: readonly LaneKey[]) => Promise<readonly LaneKey[]>;
   readonly rememberAnswered: (lanes: readonly LaneKey[]) => Promise<void>;
-  /** Deliveries of a lane that were let go; `nextFromId` null: that was all. */
+  /** Deliveries of a lane that had no room for them; `nextFromId` null: that was all. */
   readonly takeBack: (
-    letGo: LetGo,
+    overflow: Overflow,
   ) => Promise<{ readonly deliveryIds: readonly string[]; readonly nextFromId: string | null }>;
   /** Something may have become startable. */
   readonly onChanged: () => void;
@@ -28,7 +28,7 @@ type Work = "find" | "remember" | "take_back";
 
 /**
  * What lanes need of the database, apart from claims: whether one's receiver has answered before, to note those
- * that answer for the first time, and to fetch what was let go once there is room. Each in batches, one at a time: a
+ * that answer for the first time, and to fetch what overflowed once there is room. Each in batches, one at a time: a
  * batch is what gathered while the last statement ran.
  */
 export class LaneUpkeep {
@@ -58,7 +58,7 @@ export class LaneUpkeep {
     this.#begin("find", this.#lanes.createdCount, () => this.#find());
     const answered = this.#unremembered.length + this.#lanes.answeredCount;
     this.#begin("remember", answered, () => this.#remember());
-    this.#begin("take_back", this.#lanes.letGoCount, () => this.#takeBack());
+    this.#begin("take_back", this.#lanes.overflowCount, () => this.#takeBack());
   }
 
   async stop(): Promise<void> {
@@ -107,13 +107,13 @@ export class LaneUpkeep {
   }
 
   async #takeBack(): Promise<void> {
-    const [letGo] = this.#lanes.drainLetGo(1);
-    if (letGo === undefined) return;
+    const [overflow] = this.#lanes.drainOverflow(1);
+    if (overflow === undefined) return;
     try {
-      const { deliveryIds, nextFromId } = await this.#options.takeBack(letGo);
-      this.#lanes.refill(letGo, deliveryIds, nextFromId);
+      const { deliveryIds, nextFromId } = await this.#options.takeBack(overflow);
+      this.#lanes.refill(overflow, deliveryIds, nextFromId);
     } catch (error) {
-      this.#lanes.refill(letGo, [], letGo.fromId);
+      this.#lanes.refill(overflow, [], overflow.fromId);
       throw error;
     }
     this.#options.onChanged();

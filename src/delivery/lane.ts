@@ -5,7 +5,7 @@ export type WaitingDelivery = {
   readonly lane: string;
 };
 
-/** A delivery that has a place in flight; the place is held until it is released. */
+/** A delivery that has a place in flight, until it is released. */
 export type TakenDelivery = WaitingDelivery & { readonly epoch: number };
 
 export type LaneKey = Pick<WaitingDelivery, "accountId" | "lane">;

@@ -11,17 +11,17 @@ import {
   type WaitingDelivery,
 } from "./lane.ts";
 
-/** Deliveries of a lane that were let go, to be taken back: those from this id on, as many as there is room for. */
-export type LetGo = LaneKey & { readonly fromId: string; readonly room: number };
+/** What a lane had no room for, to be taken back: its deliveries from this id on, as many as there is room for. */
+export type Overflow = LaneKey & { readonly fromId: string; readonly room: number };
 
 type Lane = LaneState & {
   readonly key: string;
   readonly account: Account;
   readonly ids: Set<string>;
   inFlight: number;
-  /** The smallest id that was let go; null: none was. */
-  letGoFrom: string | null;
-  isAskedFor: boolean;
+  /** The smallest id that there was no room for; null: there was room for all. */
+  overflowFrom: string | null;
+  isRefillRequested: boolean;
 };
 
 type Account = Share & {
@@ -38,7 +38,7 @@ type Account = Share & {
  * What waits in this process, and who may start next: places and memory are shared by account first and by lane second.
  * Within an account its lanes take turns; which account's turn it is, `AccountTurns` says.
  *
- * Nothing here is the truth: an id that is let go, or lost with the process, is a row that stays due.
+ * Nothing here is the truth: an id that overflows, or is lost with the process, is a row that stays due.
  *
  * Losing option: turns by lane alone. An account that named 4,000 new hosts had 4,000 turns.
  */
@@ -50,7 +50,7 @@ export class Lanes {
   readonly #idle = new Set<Lane>();
   readonly #created = new Set<Lane>();
   /** Lanes that have never answered, as far as is known here, those not asked about for the longest time first. */
-  readonly #unheard = new Set<Lane>();
+  readonly #neverAnswered = new Set<Lane>();
   readonly #answered = new Set<Lane>();
   readonly #wanted = new Set<Lane>();
   #ids = 0;
@@ -89,7 +89,7 @@ export class Lanes {
   }
 
   /** Lanes that have ids waiting but are at their limit. */
-  get heldLanes(): number {
+  get lanesAtCapacity(): number {
     return this.#count((lane) => lane.ids.size > 0 && lane.inFlight >= lane.limit);
   }
 
@@ -98,25 +98,25 @@ export class Lanes {
     return this.#count((lane) => lane.isSilent);
   }
 
-  /** Lanes that have let something go and not got it back yet. */
-  get lettingGoLanes(): number {
-    return this.#count((lane) => lane.letGoFrom !== null || lane.isAskedFor);
+  /** Lanes that something overflowed from and that have not got it back yet. */
+  get overflowingLanes(): number {
+    return this.#count((lane) => lane.overflowFrom !== null || lane.isRefillRequested);
   }
 
-  /** False: let go, because the lane, its account or the process remembers enough. Its row stays due. */
+  /** False: there is no room, in the lane, its account or the process. Its row stays due. */
   add({ deliveryId, accountId, lane: key }: WaitingDelivery): boolean {
     const account = this.#accountOf(accountId);
     const lane = account.lanes.get(key) ?? this.#newLane(account, key);
     if (lane.ids.has(deliveryId)) return true;
     if (this.#roomFor(lane) === 0) {
-      this.#letGo(lane, deliveryId);
+      this.#overflow(lane, deliveryId);
       if (isUnused(lane)) this.#rest(lane);
       return false;
     }
     lane.ids.add(deliveryId);
     this.#idle.delete(lane);
     this.#countIds(lane, 1);
-    this.#seat(lane);
+    this.#requeue(lane);
     return true;
   }
 
@@ -165,18 +165,18 @@ export class Lanes {
     if (lane.isSilent !== before.isSilent) this.#changeSides(lane);
     if (lane.hasAnswered && !before.hasAnswered) {
       this.#answered.add(lane);
-      this.#unheard.delete(lane);
+      this.#neverAnswered.delete(lane);
     }
-    this.#seat(lane);
+    this.#requeue(lane);
     if (isUnused(lane)) this.#rest(lane);
   }
 
   /** An account that holds too much of something else (bytes) starts nothing until it does no more. */
-  setHeld(accountId: string, isHeld: boolean): void {
+  setOverBudget(accountId: string, isOverBudget: boolean): void {
     const account = this.#accounts.get(accountId);
-    if (account === undefined || account.isHeld === isHeld) return;
-    account.isHeld = isHeld;
-    this.#seatAccount(account);
+    if (account === undefined || account.isOverBudget === isOverBudget) return;
+    account.isOverBudget = isOverBudget;
+    this.#requeueAccount(account);
   }
 
   /** Every id that waits, and none waits any more. */
@@ -187,8 +187,8 @@ export class Lanes {
         waiting.push(...lane.ids);
         this.#countIds(lane, -lane.ids.size);
         lane.ids.clear();
-        lane.letGoFrom = null;
-        this.#seat(lane);
+        lane.overflowFrom = null;
+        this.#requeue(lane);
       }
     }
     this.#wanted.clear();
@@ -203,7 +203,7 @@ export class Lanes {
     return this.#answered.size;
   }
 
-  get letGoCount(): number {
+  get overflowCount(): number {
     return this.#wanted.size;
   }
 
@@ -214,8 +214,8 @@ export class Lanes {
 
   /** Lanes with something waiting that have never answered here: meanwhile they may have, elsewhere. */
   askAgain(max: number): void {
-    for (const lane of drain(this.#unheard, max)) {
-      this.#unheard.add(lane);
+    for (const lane of drain(this.#neverAnswered, max)) {
+      this.#neverAnswered.add(lane);
       if (lane.ids.size > 0) this.#created.add(lane);
     }
   }
@@ -230,28 +230,28 @@ export class Lanes {
     const lane = this.#accounts.get(accountId)?.lanes.get(key);
     if (lane === undefined || lane.hasAnswered) return;
     setAnsweredBefore(lane);
-    this.#unheard.delete(lane);
+    this.#neverAnswered.delete(lane);
     this.#changeSides(lane);
-    this.#seat(lane);
+    this.#requeue(lane);
   }
 
-  /** Lanes that have room again for what they let go. Each is out again after `refill`. */
-  drainLetGo(max: number): LetGo[] {
+  /** Lanes that have room again for what overflowed. Each is out again after `refill`. */
+  drainOverflow(max: number): Overflow[] {
     return drain(this.#wanted, max).map((lane) => {
-      const fromId = lane.letGoFrom!;
-      lane.letGoFrom = null;
+      const fromId = lane.overflowFrom!;
+      lane.overflowFrom = null;
       return { ...keyOf(lane), fromId, room: this.#roomFor(lane) };
     });
   }
 
-  /** What a lane got back of what it had let go. `nextFromId`: where more may follow; null: that was all. */
+  /** What a lane got back of its overflow. `nextFromId`: where more may follow; null: that was all. */
   refill({ accountId, lane: key }: LaneKey, deliveryIds: readonly string[], nextFromId: string | null): void {
     for (const deliveryId of deliveryIds) this.add({ deliveryId, accountId, lane: key });
     const lane = this.#accounts.get(accountId)?.lanes.get(key);
     if (lane === undefined) return;
-    lane.isAskedFor = false;
-    if (nextFromId !== null) this.#letGo(lane, nextFromId);
-    this.#seat(lane);
+    lane.isRefillRequested = false;
+    if (nextFromId !== null) this.#overflow(lane, nextFromId);
+    this.#requeue(lane);
     if (isUnused(lane)) this.#rest(lane);
   }
 
@@ -264,8 +264,8 @@ export class Lanes {
     lane.inFlight++;
     // To the end of both turns.
     ready.delete(lane);
-    this.#turns.unseat(lane.account);
-    this.#seat(lane);
+    this.#turns.dequeue(lane.account);
+    this.#requeue(lane);
     return { deliveryId, ...keyOf(lane), epoch: lane.epoch };
   }
 
@@ -282,13 +282,13 @@ export class Lanes {
     return Math.max(0, Math.min(laneIdsMax - ids.size, Math.ceil(inAccount)));
   }
 
-  #letGo(lane: Lane, deliveryId: string): void {
+  #overflow(lane: Lane, deliveryId: string): void {
     // Ids are UUIDv7 in lower case: their order as texts is that of their time.
-    if (lane.letGoFrom === null || deliveryId < lane.letGoFrom) lane.letGoFrom = deliveryId;
+    if (lane.overflowFrom === null || deliveryId < lane.overflowFrom) lane.overflowFrom = deliveryId;
   }
 
   /** Puts the lane, and its account, where what they have waiting and in flight says. */
-  #seat(lane: Lane): void {
+  #requeue(lane: Lane): void {
     const { account } = lane;
     const isReady = lane.ids.size > 0 && lane.inFlight < lane.limit;
     const [ready, other] = lane.isSilent
@@ -298,15 +298,15 @@ export class Lanes {
     if (!isReady) ready.delete(lane);
     else ready.add(lane);
     const few = Math.min(2 * lane.limit, this.#limits.laneIdsMax / 2);
-    if (lane.letGoFrom !== null && !lane.isSilent && !lane.isAskedFor && lane.ids.size <= few) {
-      lane.isAskedFor = true;
+    if (lane.overflowFrom !== null && !lane.isSilent && !lane.isRefillRequested && lane.ids.size <= few) {
+      lane.isRefillRequested = true;
       this.#wanted.add(lane);
     }
-    this.#seatAccount(account);
+    this.#requeueAccount(account);
   }
 
-  #seatAccount(account: Account): void {
-    this.#turns.seat(account, {
+  #requeueAccount(account: Account): void {
+    this.#turns.requeue(account, {
       start: account.ready.size > 0,
       startSilent: account.silentReady.size > 0,
       isActive: account.inFlight > 0 || account.ids > 0,
@@ -319,7 +319,7 @@ export class Lanes {
     if (lane.isSilent) lane.account.silentIds += change;
   }
 
-  /** What a lane has waiting and in flight counts where it belongs now; a silent one lets go of what is too much. */
+  /** What a lane has waiting and in flight counts where it belongs now; what is too much for a silent one overflows. */
   #changeSides(lane: Lane): void {
     const sign = lane.isSilent ? 1 : -1;
     lane.account.silentIds += sign * lane.ids.size;
@@ -328,7 +328,7 @@ export class Lanes {
     const tooMany = [...lane.ids].slice(this.#limits.silentLaneIdsMax);
     for (const deliveryId of tooMany) {
       lane.ids.delete(deliveryId);
-      this.#letGo(lane, deliveryId);
+      this.#overflow(lane, deliveryId);
     }
     this.#countIds(lane, -tooMany.length);
   }
@@ -356,12 +356,12 @@ export class Lanes {
       account,
       ids: new Set(),
       inFlight: 0,
-      letGoFrom: null,
-      isAskedFor: false,
+      overflowFrom: null,
+      isRefillRequested: false,
     };
     account.lanes.set(key, lane);
     this.#created.add(lane);
-    this.#unheard.add(lane);
+    this.#neverAnswered.add(lane);
     return lane;
   }
 
@@ -375,7 +375,7 @@ export class Lanes {
   #forget(lane: Lane): void {
     this.#idle.delete(lane);
     this.#created.delete(lane);
-    this.#unheard.delete(lane);
+    this.#neverAnswered.delete(lane);
     this.#answered.delete(lane);
     this.#wanted.delete(lane);
     lane.account.lanes.delete(lane.key);

@@ -112,8 +112,9 @@ export class Leader {
     for (let step = 1; ; step++) {
       const startedAt = performance.now();
       const replayed = (await this.#try("advance_replays", this.#options.advanceReplays)) ?? 0;
-      const letGo = (await this.#try("advance_holds", this.#options.advanceHolds)) ?? 0;
-      if (replayed + letGo === 0 || step === PACED_STEPS_PER_SWEEP || this.#stopping.signal.aborted) return;
+      const released = (await this.#try("advance_holds", this.#options.advanceHolds)) ?? 0;
+      if (replayed + released === 0 || step === PACED_STEPS_PER_SWEEP || this.#stopping.signal.aborted)
+        return;
       await abortableDelay(everyMs - (performance.now() - startedAt), this.#stopping.signal);
     }
   }

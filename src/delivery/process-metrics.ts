@@ -44,52 +44,38 @@ type LeaderSteps = Pick<
 
 /** The same, with every step counted, and whether this dispatcher leads. */
 export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps): LeaderSteps {
-  const leads = dispatch.leads.of({});
-  const rows = {
-    promote: dispatch.leaderRows.of({ work: "promote" }),
-    advance_replays: dispatch.leaderRows.of({ work: "advance_replays" }),
-    advance_holds: dispatch.leaderRows.of({ work: "advance_holds" }),
-    sweep_jobs: dispatch.leaderRows.of({ work: "sweep_jobs" }),
-  };
-
   async function count<T>(work: LeaderWork, does: () => Promise<T>): Promise<T> {
     try {
       const result = await does();
       dispatch.leaderRuns.of({ work, result: "done" }).add();
+      if (work === "lead") dispatch.leads.of({}).set(result ? 1 : 0);
       return result;
     } catch (error) {
       dispatch.leaderRuns.of({ work, result: "failed" }).add();
-      if (work === "lead") leads.set(0);
+      if (work === "lead") dispatch.leads.of({}).set(0);
       throw error;
     }
   }
 
+  async function countRows(
+    work: "advance_replays" | "advance_holds" | "sweep_jobs",
+    does: () => Promise<number>,
+  ): Promise<number> {
+    const rows = await count(work, does);
+    dispatch.leaderRows.of({ work }).add(rows);
+    return rows;
+  }
+
   return {
-    lead: async (holder, leaseMs) => {
-      const isLeader = await count("lead", () => steps.lead(holder, leaseMs));
-      leads.set(isLeader ? 1 : 0);
-      return isLeader;
-    },
+    lead: (holder, leaseMs) => count("lead", () => steps.lead(holder, leaseMs)),
     promote: async () => {
       const promotion = await count("promote", steps.promote);
-      rows.promote.add(promotion.woken);
+      dispatch.leaderRows.of({ work: "promote" }).add(promotion.woken);
       return promotion;
     },
-    advanceReplays: async () => {
-      const advanced = await count("advance_replays", steps.advanceReplays);
-      rows.advance_replays.add(advanced);
-      return advanced;
-    },
-    advanceHolds: async () => {
-      const advanced = await count("advance_holds", steps.advanceHolds);
-      rows.advance_holds.add(advanced);
-      return advanced;
-    },
-    sweepJobs: async () => {
-      const swept = await count("sweep_jobs", steps.sweepJobs);
-      rows.sweep_jobs.add(swept);
-      return swept;
-    },
+    advanceReplays: () => countRows("advance_replays", steps.advanceReplays),
+    advanceHolds: () => countRows("advance_holds", steps.advanceHolds),
+    sweepJobs: () => countRows("sweep_jobs", steps.sweepJobs),
     countActivity: (signal) => count("count_activity", () => steps.countActivity(signal)),
     keepHouse: (signal) => count("keep_house", () => steps.keepHouse(signal)),
   };
@@ -112,12 +98,12 @@ export function watchDispatcher(
     dispatch.bytesInFlight.of({}).set(bytes.total);
     dispatch.accounts.of({ state: "active" }).set(lanes.activeAccounts);
     dispatch.accounts.of({ state: "capped" }).set(lanes.cappedAccounts);
-    dispatch.accounts.of({ state: "held" }).set(bytes.heldAccounts);
+    dispatch.accounts.of({ state: "held" }).set(bytes.accountsOverBudget);
     dispatch.waiting.of({}).set(lanes.waitingIds);
     dispatch.unrecordedNow.of({}).set(recorder.backlog);
-    dispatch.lanes.of({ state: "held" }).set(lanes.heldLanes);
+    dispatch.lanes.of({ state: "held" }).set(lanes.lanesAtCapacity);
     dispatch.lanes.of({ state: "silent" }).set(lanes.silentLanes);
-    dispatch.lanes.of({ state: "letting_go" }).set(lanes.lettingGoLanes);
+    dispatch.lanes.of({ state: "letting_go" }).set(lanes.overflowingLanes);
     const { openConnections, idleConnections } = poster.gauges();
     dispatch.connections.of({ state: "busy" }).set(openConnections - idleConnections);
     dispatch.connections.of({ state: "idle" }).set(idleConnections);

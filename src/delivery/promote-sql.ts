@@ -40,7 +40,7 @@ export async function promoteDue(pool: Pool, at: Date | null): Promise<Promotion
 
 const TAKEN_BACK_MAX = 1_000;
 
-export type LetGoDeliveries = {
+export type OverflowedDeliveries = {
   readonly accountId: string;
   readonly lane: string;
   readonly fromId: string;
@@ -55,9 +55,9 @@ export type TakenBack = {
 };
 
 /** Deliveries of a lane, from an id on, that are due and that no dispatcher has at hand: sql/0010_delivery.sql. */
-export async function takeBackLetGo(
+export async function takeBackOverflow(
   pool: Pool,
-  { accountId, lane, fromId, room }: LetGoDeliveries,
+  { accountId, lane, fromId, room }: OverflowedDeliveries,
 ): Promise<TakenBack> {
   const { rows } = await pool.query<{ ids: string[]; next_id: string | null }>({
     name: "take_let_go",

@@ -42,23 +42,16 @@ export async function findSigningSecrets(
   accountId: string,
   secretsKey: Uint8Array,
 ): Promise<readonly SigningSecret[]> {
-  const { rows } = await client.query<{
-    id: string;
-    sealed: Buffer;
-    created_at: Date;
-    expires_at: Date | null;
-  }>({
+  const { rows } = await client.query<Omit<SigningSecret, "secret"> & { readonly sealed: Buffer }>({
     name: "find_signing_secrets",
-    text: `select id, sealed, created_at, expires_at from sealpost.signing_secrets
+    text: `select id, sealed, created_at as "createdAt", expires_at as "expiresAt" from sealpost.signing_secrets
            where account_id = $1 and (expires_at is null or expires_at > now())
            order by id desc limit 2`,
     values: [accountId],
   });
-  return rows.map(({ id, sealed, created_at, expires_at }) => ({
-    id,
-    secret: unseal(sealed, secretsKey, { accountId, id }),
-    createdAt: created_at,
-    expiresAt: expires_at,
+  return rows.map(({ sealed, ...row }) => ({
+    ...row,
+    secret: unseal(sealed, secretsKey, { accountId, id: row.id }),
   }));
 }
 

@@ -1,25 +1,33 @@
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
-import type { UnsafeAllowedTargets } from "./rules/unsafe-allowed-targets.ts";
+import type { CONNECT_ERRORS, TLS_ERRORS } from "../base/model/error-codes.ts";
+import type { UnsafeAllowedTargets } from "./rules/host.ts";
 
 /** `hostname` as in a judged URL: an IPv6 address stands in brackets. */
 export type Target = { readonly hostname: string; readonly port: number };
 
 /**
  * Opens a verified TLS connection to a checked address of the target; the caller owns the socket. Aborting the signal
- * ends the attempt at once.
- * @throws TargetError with its `progress`, or EgressProxyError
+ * ends the attempt at once, with the time-out of the step that it was at.
+ * @throws ConnectError with its `progress`
  */
 export type Connect = (target: Target, signal: AbortSignal) => Promise<OpenedConnection>;
 
-export type OpenedConnection = {
+export type OpenedConnection = Readonly<ConnectProgress> & {
   readonly socket: TLSSocket;
   /** What `socket` runs on. Its `bytesRead` counts all that came, be it TLS's own records. */
   readonly transport: Socket;
+};
+
+/** How far a connection got. */
+export type ConnectProgress = {
   /** The checked address; null if a proxy chose it. */
-  readonly remoteAddress: string | null;
-  /** Milliseconds; `dnsMs` is null behind a proxy, which resolves the name itself. */
-  readonly timings: { readonly dnsMs: number | null; readonly connectMs: number; readonly tlsMs: number };
+  remoteAddress: string | null;
+  /**
+   * Milliseconds; null for a step that was not finished. A proxy resolves the name itself: then `dnsMs` stays null, and
+   * `connectMs` is how long the tunnel took.
+   */
+  timings: { dnsMs: number | null; connectMs: number | null; tlsMs: number | null };
 };
 
 /** The only way out to targets, for deliveries and for the receiver check. */
@@ -28,3 +36,26 @@ export type Egress = {
   /** The same that `connect` was made with: kept connections are judged by them at each use. */
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
 };
+
+/**
+ * Every way in which a connection to a target can fail. `local_resources_exhausted` (no descriptor, port or buffer
+ * left) is this machine's fault and `egress_proxy_failed` the proxy's; all others are the target's.
+ */
+export type ConnectErrorCode =
+  | keyof typeof CONNECT_ERRORS
+  | keyof typeof TLS_ERRORS
+  | "local_resources_exhausted"
+  | "egress_proxy_failed";
+
+/** Nothing was sent. The message is shown to whoever gave the URL; the cause is for the log only. */
+export class ConnectError extends Error {
+  override readonly name = "ConnectError";
+  readonly code: ConnectErrorCode;
+  /** Null unless a connector threw it. */
+  progress: ConnectProgress | null = null;
+
+  constructor(code: ConnectErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}

@@ -14,7 +14,7 @@ import {
   type NoticeKind,
 } from "../base/model/notices.ts";
 import { isoTime } from "../base/model/time.ts";
-import { findNameFault } from "../egress/rules/host-name.ts";
+import { findNameFault } from "../egress/rules/host.ts";
 import type { Operation } from "../http/operation.ts";
 import { emptyResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";

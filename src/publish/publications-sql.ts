@@ -1,14 +1,15 @@
 import type { ClientBase, Pool } from "pg";
-import type { UnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
-import { judgePublication } from "./judge-publication.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import {
   callPublish,
   columnsOf,
+  judgePublication,
   type Publication,
   type PublishRefusalCode,
   PublishRefusedError,
   refusing,
 } from "./publish-call-sql.ts";
+
 
 /**
  * Publishes analyses that have nothing to do with each other, in one transaction: each is published or refused by

@@ -1,6 +1,6 @@
-import { parseUnsafeAllowedTargets } from "../egress/rules/unsafe-allowed-targets.ts";
-import { judgePublication } from "./judge-publication.ts";
+import { parseUnsafeAllowedTargets } from "../egress/rules/host.ts";
 import {
+  judgePublication,
   type Publication,
   type PublishingDatabase,
   PublishRefusedError,

@@ -1,6 +1,7 @@
 import { explainErrorCode } from "../base/model/error-codes.ts";
 import { exampleAnalysis, webhookBody, webhookHeaders, webhookSignature } from "../delivery/webhook.ts";
-import type { Poster, PostResult } from "../egress/post/post.ts";
+import type { Poster } from "../egress/post/post.ts";
+import type { PostResult } from "../egress/post/result.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 
 /** The probes' names in reports; stable. */

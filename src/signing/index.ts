@@ -1,7 +1,7 @@
 export { createMemoryInbox, type DeliveryInbox } from "./delivery-inbox.ts";
 export type { Analysis, AnalysisFailed, AnalysisSucceeded, WebhookEvent } from "./event.ts";
+export { WebhookPullError } from "./feed-request.ts";
 export { type PullWebhooksOptions, pullWebhooks } from "./pull.ts";
-export { WebhookPullError } from "./pull-error.ts";
 export { importSigningKey, type SigningKey, signatureHeader } from "./sign.ts";
 export { type HeaderValue, SIGNATURE_HEADER } from "./signature-header.ts";
 export {
@@ -10,6 +10,5 @@ export {
   type WebhookVerificationErrorCode,
   type WebhookVerificationErrorKind,
 } from "./verification-error.ts";
-export type { VerifySignatureInput } from "./verification-input.ts";
+export type { VerifySignatureInput, VerifyWebhookInput } from "./verification-input.ts";
 export { verifySignature, verifyWebhook } from "./verify.ts";
-export type { VerifyWebhookInput } from "./webhook-input.ts";

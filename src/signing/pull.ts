@@ -1,5 +1,6 @@
 import type { WebhookEvent } from "./event.ts";
 import { nextPage, type StopSignal } from "./feed-request.ts";
+import type { Secrets } from "./verification-input.ts";
 import { verifyWebhook } from "./verify.ts";
 
 interface PullOptions {
@@ -25,11 +26,6 @@ interface PullOptions {
   /** As for `verifyWebhook`. Default 300. */
   readonly toleranceSeconds?: number | undefined;
 }
-
-/** The account's signing secret, or, during a rotation, the new and the old one. */
-type Secrets =
-  | { readonly secret: string | undefined; readonly secrets?: undefined }
-  | { readonly secrets: readonly string[]; readonly secret?: undefined };
 
 export type PullWebhooksOptions = PullOptions & Secrets;
 

@@ -20,6 +20,38 @@ export interface VerifySignatureInput {
   readonly nowSeconds?: number | undefined;
 }
 
+interface DeliveryInput {
+  /** The raw request body: bytes, not a string and not a parsed object. */
+  readonly rawBody: Uint8Array | ArrayBuffer;
+  /** The value of the `extract-signature` header. */
+  readonly header: HeaderValue;
+  /** Reject timestamps this many seconds or more away from now. Default 300. */
+  readonly toleranceSeconds?: number | undefined;
+  /** A Date, or Unix time in seconds. Default: the system clock. */
+  readonly now?: Date | number | undefined;
+}
+
+/**
+ * The account's signing secret or, during a rotation, the new and the old one. The type allows undefined (an unset
+ * variable); at run time it is refused.
+ */
+export type Secrets =
+  | { readonly secret: string | undefined; readonly secrets?: undefined }
+  | { readonly secrets: readonly string[]; readonly secret?: undefined };
+
+export type VerifyWebhookInput = DeliveryInput & Secrets;
+
+export function signatureInput(input: VerifyWebhookInput): VerifySignatureInput {
+  const { now, secret, secrets } = input;
+  return {
+    body: input.rawBody,
+    header: input.header,
+    secrets: secrets ?? (secret === undefined ? [] : [secret]),
+    toleranceSeconds: input.toleranceSeconds,
+    nowSeconds: now instanceof Date ? now.getTime() / 1000 : now,
+  };
+}
+
 /** Checked, except for the signatures. */
 export interface CheckedInput {
   readonly body: Uint8Array;

@@ -1,9 +1,13 @@
 import { createHmac, type KeyObject, timingSafeEqual } from "node:crypto";
 import { parseEvent, type WebhookEvent } from "./event.ts";
-import { noSignatureMatches } from "./mismatch.ts";
 import { importSigningKey } from "./sign.ts";
-import { checkInput, type VerifySignatureInput } from "./verification-input.ts";
-import { signatureInput, type VerifyWebhookInput } from "./webhook-input.ts";
+import { noSignatureMatches } from "./verification-error.ts";
+import {
+  checkInput,
+  signatureInput,
+  type VerifySignatureInput,
+  type VerifyWebhookInput,
+} from "./verification-input.ts";
 
 /**
  * Returns if the bytes were signed with one of the secrets, less than the tolerance away from now.

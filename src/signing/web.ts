@@ -1,8 +1,11 @@
 import { parseEvent, type WebhookEvent } from "./event.ts";
-import { noSignatureMatches } from "./mismatch.ts";
-import { WebhookVerificationError } from "./verification-error.ts";
-import { checkInput, type VerifySignatureInput } from "./verification-input.ts";
-import { signatureInput, type VerifyWebhookInput } from "./webhook-input.ts";
+import { noSignatureMatches, WebhookVerificationError } from "./verification-error.ts";
+import {
+  checkInput,
+  signatureInput,
+  type VerifySignatureInput,
+  type VerifyWebhookInput,
+} from "./verification-input.ts";
 
 export { createMemoryInbox, type DeliveryInbox } from "./delivery-inbox.ts";
 export type { Analysis, AnalysisFailed, AnalysisSucceeded, WebhookEvent } from "./event.ts";
@@ -13,8 +16,7 @@ export {
   type WebhookVerificationErrorCode,
   type WebhookVerificationErrorKind,
 } from "./verification-error.ts";
-export type { VerifySignatureInput } from "./verification-input.ts";
-export type { VerifyWebhookInput } from "./webhook-input.ts";
+export type { VerifySignatureInput, VerifyWebhookInput } from "./verification-input.ts";
 
 /**
  * As in the Node entry, but with Web Crypto: resolves if the bytes were signed with one of the secrets, less than the

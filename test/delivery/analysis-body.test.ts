@@ -1,15 +1,17 @@
 import { fc, test as property } from "@fast-check/vitest";
 import { describe, expect, test } from "vitest";
-import { AnalysisBodyError, readAnalysisBody } from "../../src/delivery/analyses-api.ts";
+import { readAnalysisBody } from "../../src/delivery/analyses-api.ts";
+import { type FieldError, Problem } from "../../src/http/problems.ts";
 
 const read = (text: string) => readAnalysisBody(Buffer.from(text));
 
-function refusal(body: string | Buffer): [string, string, boolean] {
+function refusal(body: string | Buffer): [string, string, code: string] {
   try {
     readAnalysisBody(Buffer.from(body));
   } catch (error) {
-    if (!(error instanceof AnalysisBodyError)) throw error;
-    return [error.path, error.message, error.isAboutAnalysis];
+    if (!(error instanceof Problem)) throw error;
+    const [{ path, message }] = error.errors as [FieldError];
+    return [path, message, error.code];
   }
   throw new Error("It was not refused.");
 }
@@ -79,14 +81,14 @@ describe("what is refused", () => {
     ['{"analysis":1,"__proto__":{"analysis":2}}', "body.__proto__", "Unknown field."],
     ['{"__proto__":{"analysis":2}}', "body.__proto__", "Unknown field."],
   ])("%s", (body, path, message) => {
-    expect(refusal(body)).toEqual([path, message, false]);
+    expect(refusal(body)).toEqual([path, message, "invalid_request"]);
   });
 
   test("bytes that are not UTF-8", () => {
     const around = ['{"analysis":"', '"}'].map((text) => Buffer.from(text));
     for (const bytes of [[0xff], [0xc0, 0x80], [0xed, 0xa0, 0x80], [0xe2, 0x82]]) {
       const body = Buffer.concat([around[0] ?? Buffer.of(), Buffer.from(bytes), around[1] ?? Buffer.of()]);
-      expect(refusal(body)).toEqual(["body", "The body is not valid UTF-8.", false]);
+      expect(refusal(body)).toEqual(["body", "The body is not valid UTF-8.", "invalid_request"]);
     }
   });
 
@@ -96,8 +98,8 @@ describe("what is refused", () => {
     expect(refusal(`{"analysis":${nested(513)}}`)).toEqual([
       "body.analysis",
       "Nested more than 512 levels deep.",
-      true,
+      "invalid_analysis",
     ]);
-    expect(refusal(`{"analysis":${nested(200_000)}}`)[2]).toBe(true);
+    expect(refusal(`{"analysis":${nested(200_000)}}`)[2]).toBe("invalid_analysis");
   });
 });

@@ -2,9 +2,12 @@ import { expect, test } from "vitest";
 import { createDispatchMetrics } from "../../src/base/metrics/dispatch-metrics.ts";
 import { createMetricsRegistry } from "../../src/base/metrics/registry.ts";
 import { DELIVERY_STATUSES, END_REASONS, hasEnded, OUTCOMES } from "../../src/base/model/statuses.ts";
-import { createAttemptMetrics } from "../../src/delivery/attempt-observers.ts";
+import {
+  createAttemptMetrics,
+  type DispatchObserver,
+  tellAll,
+} from "../../src/delivery/attempt-observers.ts";
 import type { LeasedDelivery } from "../../src/delivery/claim-sql.ts";
-import { bothObservers, type DispatchObserver } from "../../src/delivery/observer.ts";
 import type { AttemptRow, Recording } from "../../src/delivery/record-sql.ts";
 
 const CREATED_AT_MS = 1_763_600_000_000;
@@ -149,9 +152,9 @@ test("an attempt that was cut is counted by whoever finds it; a result that does
 test("all else that happens is counted, and both of two observers are told", async () => {
   const one = counting();
   const other = counting();
-  const both = bothObservers(one.observer, other.observer);
+  const both = tellAll([one.observer, other.observer]);
   both.claimed(40, 39, 5);
-  both.letGo(7);
+  both.overflowed(7);
   both.mustBeQuarantined("an-id");
   both.failed("record", new Error("away"));
   record(both, { status: "succeeded" }, attempt());

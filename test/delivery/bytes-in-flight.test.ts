@@ -5,8 +5,8 @@ const MIB = 1024 * 1024;
 
 function watched() {
   const held = new Set<string>();
-  const bytes = new BytesInFlight((accountId, isHeld) => {
-    if (isHeld) held.add(accountId);
+  const bytes = new BytesInFlight((accountId, isOverBudget) => {
+    if (isOverBudget) held.add(accountId);
     else held.delete(accountId);
   });
   return { bytes, held };
@@ -18,9 +18,9 @@ test("an account alone gets nearly half of the memory for bodies, and goes on wh
   expect(held.size).toBe(0);
   bytes.count("a", 1);
   expect([...held]).toEqual(["a"]);
-  expect([bytes.total, bytes.heldAccounts]).toEqual([28 * MIB + 1, 1]);
+  expect([bytes.total, bytes.accountsOverBudget]).toEqual([28 * MIB + 1, 1]);
   bytes.count("a", -1);
-  expect([held.size, bytes.heldAccounts]).toEqual([0, 0]);
+  expect([held.size, bytes.accountsOverBudget]).toEqual([0, 0]);
 });
 
 test("twenty greedy accounts leave room for the next", () => {

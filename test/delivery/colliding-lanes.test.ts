@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import { LANE_LIMITS } from "../../src/delivery/lane.ts";
 import { Lanes } from "../../src/delivery/lanes.ts";
-import { takeBackLetGo } from "../../src/delivery/promote-sql.ts";
+import { takeBackOverflow } from "../../src/delivery/promote-sql.ts";
 import { openDispatchPool, publishAt } from "../support/delivery-rows.ts";
 import { changeRows, insertAccount } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
@@ -49,7 +49,7 @@ it("and are promoted, and taken back, by account", async () => {
   // Ids of one moment are in no order.
   const [fromId] = [...attacker.ids, ...victim.ids].sort();
   const taken = { accountId: victim.accountId, lane: LANE, fromId: fromId!, room: FLOOD };
-  expect((await takeBackLetGo(pool, taken)).deliveryIds).toEqual(victim.ids);
+  expect((await takeBackOverflow(pool, taken)).deliveryIds).toEqual(victim.ids);
 
   await changeRows(database.pool, "open_deliveries", {}, { wake_at: at });
   const laneMax = 5;

@@ -6,7 +6,7 @@ import { claimDeliveries } from "../../src/delivery/claim-sql.ts";
 import { createDelivering } from "../../src/delivery/deliver.ts";
 import { Dispatcher, type DispatcherOptions } from "../../src/delivery/dispatcher.ts";
 import { LANE_LIMITS, type WaitingDelivery } from "../../src/delivery/lane.ts";
-import { freeLeases, promoteDue, takeBackLetGo, wakeSoon } from "../../src/delivery/promote-sql.ts";
+import { freeLeases, promoteDue, takeBackOverflow, wakeSoon } from "../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { deliveryRow, openRow, publishAt } from "../support/delivery-rows.ts";
 import { testConfig } from "../support/dispatching.ts";
@@ -78,7 +78,7 @@ function startDispatcher(
     upkeep: {
       findAnswered: async () => [],
       rememberAnswered: async () => undefined,
-      takeBack: (letGo) => takeBackLetGo(pool, letGo),
+      takeBack: (overflow) => takeBackOverflow(pool, overflow),
     },
     claim: hands.claim?.(claim) ?? claim,
     write: hands.write?.(write) ?? write,
@@ -95,7 +95,7 @@ function startDispatcher(
         quarantined.push(id);
         tell();
       },
-      letGo: () => undefined,
+      overflowed: () => undefined,
       claimed: () => undefined,
       failed: (work, error) => {
         failures.push({ work, error });

@@ -4,7 +4,7 @@ import {
   forgetAnsweredLanes,
   rememberAnsweredLanes,
 } from "../../src/delivery/answered-lanes-sql.ts";
-import { takeBackLetGo } from "../../src/delivery/promote-sql.ts";
+import { takeBackOverflow } from "../../src/delivery/promote-sql.ts";
 import { claimOne, openRow, publishAt } from "../support/delivery-rows.ts";
 import { changeRows, countRows, forgetOpen, insertAccount, insertRow } from "../support/installation.ts";
 import { openForDispatch } from "../support/open.ts";
@@ -79,11 +79,11 @@ describe("what a lane let go", () => {
   it("is taken back from an id on, as much as there is room for, and only once at a time", async () => {
     const ids = await publishSome(10);
     const lane = await laneOf(ids[0]!);
-    const first = await takeBackLetGo(pool, { ...lane, fromId: ids[2]!, room: 3 });
+    const first = await takeBackOverflow(pool, { ...lane, fromId: ids[2]!, room: 3 });
     expect(first).toEqual({ deliveryIds: ids.slice(2, 5), nextFromId: ids[5] });
-    const rest = await takeBackLetGo(pool, { ...lane, fromId: ids[5]!, room: 100 });
+    const rest = await takeBackOverflow(pool, { ...lane, fromId: ids[5]!, room: 100 });
     expect(rest).toEqual({ deliveryIds: ids.slice(5), nextFromId: null });
-    const again = await takeBackLetGo(pool, { ...lane, fromId: ids[0]!, room: 100 });
+    const again = await takeBackOverflow(pool, { ...lane, fromId: ids[0]!, room: 100 });
     expect(again.deliveryIds, "another dispatcher has just got the others").toEqual(ids.slice(0, 2));
   });
 
@@ -98,7 +98,7 @@ describe("what a lane let go", () => {
       { delivery_id: ids[1] },
       { due_at: new Date(2 ** 42) },
     );
-    expect(await takeBackLetGo(pool, { ...lane, fromId: ids[0]!, room: 100 })).toEqual({
+    expect(await takeBackOverflow(pool, { ...lane, fromId: ids[0]!, room: 100 })).toEqual({
       deliveryIds: [ids[2]],
       nextFromId: null,
     });

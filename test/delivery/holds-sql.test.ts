@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { findEndpoint, removeEndpoint } from "../../src/delivery/endpoint-sql.ts";
-import { promoteDue, takeBackLetGo } from "../../src/delivery/promote-sql.ts";
+import { promoteDue, takeBackOverflow } from "../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { publishExample } from "../../src/publish/publications-sql.ts";
 import {
@@ -41,8 +41,8 @@ describe("a pause", () => {
     expect(await held()).toEqual(ids);
     expect((await claim(pool, ids)).deliveries).toEqual([]);
     expect(await promoteDue(pool, later(3_600_000))).toMatchObject({ looked: 0, woken: 0 });
-    const letGo = { accountId, lane, fromId: ids[0]!, room: 10 };
-    expect(await takeBackLetGo(pool, letGo)).toEqual({ deliveryIds: [], nextFromId: null });
+    const overflow = { accountId, lane, fromId: ids[0]!, room: 10 };
+    expect(await takeBackOverflow(pool, overflow)).toEqual({ deliveryIds: [], nextFromId: null });
     expect(await findEndpoint(database.pool, accountId)).toMatchObject({
       held: 3,
       pausedAt: expect.any(Date),

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ErrorCode } from "../../src/base/model/error-codes.ts";
-import type { PostLimits } from "../../src/egress/post/limits.ts";
-import type { Poster, PostResult } from "../../src/egress/post/post.ts";
+import type { PostLimits } from "../../src/egress/post/connection-pool.ts";
+import type { Poster } from "../../src/egress/post/post.ts";
+import type { PostResult } from "../../src/egress/post/result.ts";
 import { HOSTILE_BEHAVIOURS, type HostileBehaviour } from "../support/hostile-receiver.ts";
 import { type HostileReceivers, startHostileReceivers } from "../support/hostile-receivers.ts";
 import { createTestPoster, postRequest } from "../support/poster.ts";

@@ -199,7 +199,7 @@ function play(step: Step, lanes: Lanes, model: Model): void {
       return;
     }
     case "refill":
-      for (const { accountId, lane: key, fromId } of lanes.drainLetGo(10)) {
+      for (const { accountId, lane: key, fromId } of lanes.drainOverflow(10)) {
         const lane = model.of(accountId, key);
         ok(!lane.isSilent || lane.hasAnswered);
         const due = [...lane.letGo].sort().filter((id) => id >= fromId);

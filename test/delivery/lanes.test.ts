@@ -144,7 +144,11 @@ describe("places in flight", () => {
 describe("what is told of lanes", () => {
   it("counts those that wait at their limit, and accounts that do", () => {
     const bench = new LanesBench({ accountInFlightMax: 2 });
-    const counts = () => [bench.lanes.heldLanes, bench.lanes.cappedAccounts, bench.lanes.activeAccounts];
+    const counts = () => [
+      bench.lanes.lanesAtCapacity,
+      bench.lanes.cappedAccounts,
+      bench.lanes.activeAccounts,
+    ];
     for (const name of ["a/1", "b/1"]) bench.answering(name);
     expect(counts()).toEqual([0, 0, 0]);
     bench.fill("a/1", 1);
@@ -161,7 +165,7 @@ describe("what is told of lanes", () => {
 
   it("counts what is to be told to the database, and what of it is asked for", () => {
     const bench = new LanesBench({ laneIdsMax: 2 });
-    const counts = () => [bench.lanes.createdCount, bench.lanes.answeredCount, bench.lanes.letGoCount];
+    const counts = () => [bench.lanes.createdCount, bench.lanes.answeredCount, bench.lanes.overflowCount];
     expect(counts()).toEqual([0, 0, 0]);
     bench.answering("a/1");
     bench.fill("b/1", 1);
@@ -172,7 +176,7 @@ describe("what is told of lanes", () => {
     expect(bench.lanes.drainCreated(1)).toEqual([{ accountId: "a", lane: "1" }]);
     expect(counts()).toEqual([1, 1, 1]);
     bench.lanes.drainAnswered(10);
-    bench.lanes.drainLetGo(10);
+    bench.lanes.drainOverflow(10);
     expect(counts()).toEqual([1, 0, 0]);
   });
 
@@ -207,7 +211,7 @@ describe("what is told of lanes", () => {
     expect([lanes.createdCount, lanes.answeredCount, lanes.silentLanes]).toEqual([0, 0, 0]);
     lanes.askAgain(10);
     lanes.setAnsweredBefore({ accountId: "a", lane: "1" });
-    lanes.setHeld("a", true);
+    lanes.setOverBudget("a", true);
     lanes.refill({ accountId: "a", lane: "1" }, [], null);
     expect([lanes.createdCount, lanes.silentLanes, lanes.waitingIds]).toEqual([0, 0, 0]);
     expect(bench.fill("b/1", 1)).toEqual([true]);
@@ -225,12 +229,12 @@ it("starts nothing of an account that is held, until it is held no more", () => 
   const bench = new LanesBench();
   for (const name of ["a/1", "b/1"]) bench.answering(name);
   for (const name of ["a/1", "a/silent", "b/1"]) bench.fill(name, 1);
-  bench.lanes.setHeld("a", true);
-  bench.lanes.setHeld("a", true);
+  bench.lanes.setOverBudget("a", true);
+  bench.lanes.setOverBudget("a", true);
   expect(bench.takeAll()).toEqual(["b/1#00000000"]);
   bench.fill("a/1", 1, 1);
   expect(bench.takeAll()).toEqual([]);
-  bench.lanes.setHeld("a", false);
+  bench.lanes.setOverBudget("a", false);
   expect(bench.takeAll().sort()).toEqual(["a/1#00000000", "a/1#00000001", "a/silent#00000000"]);
 });
 
@@ -266,23 +270,23 @@ describe("what is remembered", () => {
     const bench = new LanesBench({ laneIdsMax: 10 });
     bench.answering("a/1", 2);
     bench.fill("a/1", 30);
-    expect(bench.lanes.drainLetGo(10), "it has enough to do").toEqual([]);
+    expect(bench.lanes.drainOverflow(10), "it has enough to do").toEqual([]);
     bench.drainTo(5);
-    expect(bench.lanes.drainLetGo(10)).toEqual([
+    expect(bench.lanes.drainOverflow(10)).toEqual([
       { accountId: "a", lane: "1", fromId: "a/1#00000010", room: 5 },
     ]);
-    expect(bench.lanes.drainLetGo(10), "once").toEqual([]);
-    expect(bench.lanes.lettingGoLanes, "until it has it back").toBe(1);
+    expect(bench.lanes.drainOverflow(10), "once").toEqual([]);
+    expect(bench.lanes.overflowingLanes, "until it has it back").toBe(1);
     bench.lanes.refill({ accountId: "a", lane: "1" }, ["a/1#00000010", "a/1#00000011"], "a/1#00000012");
     expect(bench.lanes.waitingIds).toBe(7);
     bench.drainTo(5);
-    expect(bench.lanes.drainLetGo(10)).toEqual([
+    expect(bench.lanes.drainOverflow(10)).toEqual([
       { accountId: "a", lane: "1", fromId: "a/1#00000012", room: 5 },
     ]);
     bench.lanes.refill({ accountId: "a", lane: "1" }, [], null);
     bench.takeAll();
-    expect(bench.lanes.drainLetGo(10), "that was all").toEqual([]);
-    expect(bench.lanes.lettingGoLanes).toBe(0);
+    expect(bench.lanes.drainOverflow(10), "that was all").toEqual([]);
+    expect(bench.lanes.overflowingLanes).toBe(0);
   });
 
   it("is asked for again when a silent receiver answers, and let go when one falls silent", () => {
@@ -290,10 +294,12 @@ describe("what is remembered", () => {
     bench.fill("a/1", 5);
     bench.takeAll();
     bench.end("a/1", SILENT);
-    expect(bench.lanes.drainLetGo(10), "nothing is asked for while it is silent").toEqual([]);
+    expect(bench.lanes.drainOverflow(10), "nothing is asked for while it is silent").toEqual([]);
     bench.takeAll();
     bench.end("a/1", ANSWERED);
-    expect(bench.lanes.drainLetGo(10)).toMatchObject([{ accountId: "a", lane: "1", fromId: "a/1#00000002" }]);
+    expect(bench.lanes.drainOverflow(10)).toMatchObject([
+      { accountId: "a", lane: "1", fromId: "a/1#00000002" },
+    ]);
     bench.lanes.refill({ accountId: "a", lane: "1" }, [], null);
     bench.fill("a/1", 50, 100);
     const before = bench.lanes.waitingIds;
@@ -320,9 +326,9 @@ describe("what is remembered", () => {
     bench.answering("a/1");
     bench.fill("a/1", 3);
     bench.take(1);
-    expect([bench.lanes.letGoCount, bench.lanes.lettingGoLanes]).toEqual([1, 1]);
+    expect([bench.lanes.overflowCount, bench.lanes.overflowingLanes]).toEqual([1, 1]);
     bench.lanes.clear();
-    expect(bench.lanes.drainLetGo(10)).toEqual([]);
+    expect(bench.lanes.drainOverflow(10)).toEqual([]);
   });
 
   it("of an idle lane is its limit, the longest idle going first; one that never answered has none", () => {

@@ -51,7 +51,7 @@ function postInQuarantine(...deliveryIds: string[]) {
       observer: {
         attemptRecorded: () => undefined,
         mustBeQuarantined: () => undefined,
-        letGo: () => undefined,
+        overflowed: () => undefined,
         claimed: () => undefined,
         failed: (work) => failures.push(work),
       },

@@ -1,9 +1,8 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { PRIVATE_NAMES } from "../../src/egress/rules/host-name.ts";
+import { PRIVATE_NAMES, parseUnsafeAllowedTargets } from "../../src/egress/rules/host.ts";
 import { judgeTargetUrl } from "../../src/egress/rules/target-url.ts";
-import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
 import { openDatabase } from "../support/open.ts";
 
 type Case = { url: string; verdict: "allow" | "refuse"; category: string };

@@ -73,7 +73,7 @@ export function startTestDispatcher(
         quarantined.push(deliveryId);
         events.emit("quarantined");
       },
-      letGo: () => undefined,
+      overflowed: () => undefined,
       claimed: () => undefined,
       failed: (work, error) => {
         failures.push({ work, error });

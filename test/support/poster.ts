@@ -3,12 +3,9 @@ import type { Socket } from "node:net";
 import { createDirectConnector } from "../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../src/egress/dns/resolver.ts";
 import type { Connect, Egress } from "../../src/egress/egress.ts";
-import type { PostLimits } from "../../src/egress/post/limits.ts";
+import type { PostLimits } from "../../src/egress/post/connection-pool.ts";
 import { createPoster, type Poster, type PostRequest } from "../../src/egress/post/post.ts";
-import {
-  NO_UNSAFE_ALLOWED_TARGETS,
-  parseUnsafeAllowedTargets,
-} from "../../src/egress/rules/unsafe-allowed-targets.ts";
+import { NO_UNSAFE_ALLOWED_TARGETS, parseUnsafeAllowedTargets } from "../../src/egress/rules/host.ts";
 import { patience } from "./time-limits.ts";
 
 export type TestPosterOptions = {

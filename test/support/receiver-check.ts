@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { createDirectConnector } from "../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../src/egress/dns/resolver.ts";
-import { parseUnsafeAllowedTargets } from "../../src/egress/rules/unsafe-allowed-targets.ts";
+import { parseUnsafeAllowedTargets } from "../../src/egress/rules/host.ts";
 import { type CheckReceiver, createReceiverCheck } from "../../src/receivers/receiver-check.ts";
 import { unsafeAllowed } from "./dispatching.ts";
 import type { Receiver } from "./receiver.ts";

@@ -5,7 +5,7 @@ import type { OutageAs503 } from "../../src/app/outage-as-503.ts";
 import { readConfig } from "../../src/base/config/config.ts";
 import { readingFrom } from "../../src/base/database/log-reader.ts";
 import { AREAS, type Area } from "../../src/base/model/areas.ts";
-import { NO_UNSAFE_ALLOWED_TARGETS } from "../../src/egress/rules/unsafe-allowed-targets.ts";
+import { NO_UNSAFE_ALLOWED_TARGETS } from "../../src/egress/rules/host.ts";
 import type { Operation } from "../../src/http/operation.ts";
 import type { OperationRegistry } from "../../src/http/operation-registry.ts";
 import { CHECK_POLICY } from "../../src/receivers/receivers-api.ts";

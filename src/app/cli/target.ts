@@ -1,9 +1,9 @@
 import type { Command } from "commander";
 import { z } from "zod";
 import { readConfig } from "../../base/config/config.ts";
-import { TargetError } from "../../egress/connect/target-error.ts";
-import { createCheckedAddresses, type FindCheckedAddresses } from "../../egress/dns/checked-addresses.ts";
-import { portOf } from "../../egress/rules/port.ts";
+import { createCheckedAddresses, type FindCheckedAddresses } from "../../egress/dns/resolver.ts";
+import { ConnectError } from "../../egress/egress.ts";
+import { portOf } from "../../egress/rules/host.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { createTargetResolver, type TargetRules, targetRulesOf } from "../egress.ts";
 import { printResult, UsageError } from "../output.ts";
@@ -63,7 +63,7 @@ async function check(
     await findAddresses?.(judged.url.hostname, portOf(judged.url));
     return { url, verdict: "allow", code: null, message: null, href: judged.href };
   } catch (error) {
-    if (!(error instanceof TargetError)) throw error;
+    if (!(error instanceof ConnectError)) throw error;
     return { url, verdict: "refuse", code: error.code, message: error.message, href: judged.href };
   }
 }

@@ -33,13 +33,11 @@ const INTERNAL_ERRORS = {
     remedy: "Return a 2xx. An empty body is enough.",
   },
   egress_proxy_failed: {
-    outcome: "unreachable",
     isOurs: true,
     message: "Our outbound proxy failed before anything was sent. The receiver is not at fault.",
     remedy: NOTHING_TO_DO,
   },
   local_resources_exhausted: {
-    outcome: "unreachable",
     isOurs: true,
     message: "Our service was too busy to open another connection, so nothing was sent.",
     remedy: NOTHING_TO_DO,
@@ -54,31 +52,26 @@ export const RESPONSE_ERRORS = {
     remedy: "Return a 2xx as soon as the event is stored, and process it afterwards.",
   },
   connection_reset: {
-    outcome: "unreachable",
     message:
       "The connection was reset before a response arrived. The receiver may or may not have seen the event.",
     remedy:
       "Check the logs of the receiver, and of any proxy in front of it, for crashes, restarts and limits.",
   },
   connection_closed: {
-    outcome: "unreachable",
     message: "The receiver closed the connection without responding. It may or may not have seen the event.",
     remedy:
       "Check the logs of the receiver, and of any proxy in front of it, for crashes, restarts and timeouts.",
   },
   bad_response: {
-    outcome: "unreachable",
     message: "The receiver's response is not valid HTTP/1.1.",
     remedy:
       "Check that the port of the webhook URL belongs to a web server, and that the response headers are well-formed.",
   },
   response_head_too_large: {
-    outcome: "unreachable",
     message: "The headers of the receiver's response are too large.",
     remedy: "Keep the response headers below 16 KiB in total; large cookies are the usual cause.",
   },
   unexpected_failure: {
-    outcome: "unreachable",
     message: "The attempt failed for an unknown reason.",
     remedy: "If this happens more than once, contact support with the delivery's id.",
   },
@@ -88,18 +81,15 @@ export const RESPONSE_ERRORS = {
 export const CONNECT_ERRORS = {
   // Resolving the host name.
   dns_not_found: {
-    outcome: "unreachable",
     concernsUrl: true,
     message: "The host name of the webhook URL does not exist in DNS.",
     remedy: "Check the URL for typos, and that the host name has an A or AAAA record.",
   },
   dns_failed: {
-    outcome: "unreachable",
     message: "The name servers of the webhook URL's host returned an error.",
     remedy: "Check the domain's name servers and its DNSSEC configuration.",
   },
   dns_timeout: {
-    outcome: "unreachable",
     message: "The name servers of the webhook URL's host did not respond in time.",
     remedy: "Check that the domain's name servers are up and reachable from the internet.",
   },
@@ -123,30 +113,25 @@ export const CONNECT_ERRORS = {
 
   // Connecting.
   connect_refused: {
-    outcome: "unreachable",
     message: "The receiver's server refused the connection: nothing is listening on that port.",
     remedy:
       "Check that the server is running and listens on the port of the webhook URL (443 if it names none).",
   },
   connect_timeout: {
-    outcome: "unreachable",
     message: "The connection to the receiver's server timed out.",
     remedy: "Check that the server is up, and that no firewall silently drops connections from the internet.",
   },
   connect_reset: {
-    outcome: "unreachable",
     message:
       "The receiver's server, or a firewall in front of it, reset the connection while it was being opened.",
     remedy:
       "Check the firewall and the load balancer in front of the server; some reset connections from unknown addresses.",
   },
   connect_failed: {
-    outcome: "unreachable",
     message: "We could not connect to the receiver's server.",
     remedy: "Check that the server is up and reachable from the internet on the port of the webhook URL.",
   },
   host_unreachable: {
-    outcome: "unreachable",
     message: "There is no network route to the receiver's server.",
     remedy: "Check that DNS has the server's current address, and that it is reachable from the internet.",
   },
@@ -155,28 +140,23 @@ export const CONNECT_ERRORS = {
 /** The server was reached, but no trusted TLS connection could be made; nothing was sent. */
 export const TLS_ERRORS = {
   tls_expired: {
-    outcome: "tls_failed",
     message: "The receiver's TLS certificate has expired, so nothing was sent.",
     remedy: "Renew the certificate, and check that the server has loaded the new one.",
   },
   tls_not_yet_valid: {
-    outcome: "tls_failed",
     message: "The receiver's TLS certificate is not valid yet, so nothing was sent.",
     remedy: "Check the date from which the certificate is valid, or install one that is valid now.",
   },
   tls_self_signed: {
-    outcome: "tls_failed",
     message: "The receiver's TLS certificate is self-signed, so nothing was sent.",
     remedy: "Install a certificate from a public certificate authority, such as Let's Encrypt.",
   },
   tls_wrong_name: {
-    outcome: "tls_failed",
     concernsUrl: true,
     message: "The receiver's TLS certificate is for a different host name, so nothing was sent.",
     remedy: "Install a certificate that covers the host of the webhook URL, or correct the URL.",
   },
   tls_untrusted: {
-    outcome: "tls_failed",
     message:
       "The receiver's TLS certificate does not chain to a trusted certificate authority, so nothing was sent.",
     remedy:
@@ -184,117 +164,98 @@ export const TLS_ERRORS = {
       "Otherwise install a certificate from a public certificate authority.",
   },
   tls_version: {
-    outcome: "tls_failed",
     message: "The receiver's server supports only outdated TLS versions, so nothing was sent.",
     remedy: "Enable TLS 1.2 or 1.3 on the server.",
   },
   tls_not_spoken: {
-    outcome: "tls_failed",
     concernsUrl: true,
     message: "The server on the port of the webhook URL does not speak TLS, so nothing was sent.",
     remedy: "Use the server's HTTPS port. The usual cause is a port that speaks plain HTTP.",
   },
   tls_protocol: {
-    outcome: "tls_failed",
     message: "The TLS handshake with the receiver's server failed.",
     remedy:
       "Enable TLS 1.2 or 1.3 with current cipher suites on that port, " +
       "and do not require a client certificate.",
   },
   tls_closed: {
-    outcome: "tls_failed",
     message: "The receiver's server closed the connection during the TLS handshake, so nothing was sent.",
     remedy:
       "Check that the server has a certificate for the host of the webhook URL, " +
       "and that no firewall closes the connection.",
   },
   tls_timeout: {
-    outcome: "tls_failed",
     message: "The receiver's server accepted the connection but did not complete the TLS handshake in time.",
     remedy: "Check that the port of the webhook URL speaks HTTPS, and that the server is not overloaded.",
   },
 } as const satisfies Record<string, Entry>;
 
-/** Codes are part of the API: stored, filtered by and alerted on. Never rename one. */
-const CATALOGUE = {
-  // First: `interrupted` is also an attempt's code, and INTERNAL_ERRORS must override it here.
-  ...END_REASON_EXPLANATIONS,
-  ...URL_REFUSALS,
-  ...CONNECT_ERRORS,
-  ...TLS_ERRORS,
-  ...RESPONSE_ERRORS,
-  ...INTERNAL_ERRORS,
-} as const satisfies Record<string, Entry>;
+/** The groups, each with what holds for its codes where an entry says nothing else. */
+const GROUPS = [
+  [{ outcome: null }, END_REASON_EXPLANATIONS],
+  [{ outcome: "target_refused", isBeforeSending: true, concernsUrl: true }, URL_REFUSALS],
+  [{ outcome: "unreachable", isBeforeSending: true }, CONNECT_ERRORS],
+  [{ outcome: "tls_failed", isBeforeSending: true }, TLS_ERRORS],
+  [{ outcome: "unreachable" }, RESPONSE_ERRORS],
+  // Last: `interrupted` ends a delivery, too, and here it is an attempt's.
+  [{ outcome: "unreachable" }, INTERNAL_ERRORS],
+] as const satisfies readonly (readonly [Partial<Entry>, Readonly<Record<string, Entry>>])[];
 
-export type NamedErrorCode = keyof typeof CATALOGUE;
+type CodeOf<Group> = Group extends readonly [unknown, infer Entries] ? keyof Entries : never;
+
+/** Codes are part of the API: stored, filtered by and alerted on. Never rename one. */
+export type NamedErrorCode = CodeOf<(typeof GROUPS)[number]>;
 
 /** Every code of an attempt or an ended delivery. */
 export type ErrorCode = NamedErrorCode | StatusErrorCode;
 
+const CATALOGUE: ReadonlyMap<string, Entry> = new Map(
+  GROUPS.flatMap(([ofAll, entries]) =>
+    Object.entries(entries).map(([code, entry]) => [code, { ...ofAll, ...entry }] as const),
+  ),
+);
+
 /** All codes except the computed `status_NNN`. */
-export const NAMED_ERROR_CODES = Object.keys(CATALOGUE) as readonly NamedErrorCode[];
+export const NAMED_ERROR_CODES = [...CATALOGUE.keys()] as readonly NamedErrorCode[];
 
 /** Those that an attempt can end with; the others only say why there are no more. */
-export const ATTEMPT_ERROR_CODES = NAMED_ERROR_CODES.filter((code) => CATALOGUE[code].outcome !== null);
+export const ATTEMPT_ERROR_CODES = NAMED_ERROR_CODES.filter((code) => outcomeOfErrorCode(code) !== null);
 
 export function isErrorCode(code: string): code is ErrorCode {
-  return isNamed(code) || statusOfErrorCode(code) !== null;
+  return CATALOGUE.has(code) || statusOfErrorCode(code) !== null;
 }
-
-/** Cached for known codes only: the number of unknown ones is unbounded. */
-const explained = new Map<string, Explanation>();
 
 /**
  * What happened in an attempt and what the receiver's owner can do about it. Takes any string, because the row
  * may have been written by a newer version.
  */
 export function explainErrorCode(code: string): Explanation {
-  const before = explained.get(code);
-  if (before !== undefined) return before;
-  const known = explainKnownCode(code);
-  if (known !== null) {
-    explained.set(code, known);
-    return known;
-  }
+  const named = CATALOGUE.get(code);
+  if (named !== undefined) return named;
+  const status = statusOfErrorCode(code);
+  if (status !== null) return explainStatus(status);
   return {
     message: `The attempt failed with code ${code}.`,
     remedy: "Contact support with the delivery's id and this code.",
   };
 }
 
-function explainKnownCode(code: string): Explanation | null {
-  if (isNamed(code)) return explanationOf(CATALOGUE[code]);
-  const status = statusOfErrorCode(code);
-  return status === null ? null : explainStatus(status);
-}
-
 /** Why a delivery was abandoned and what can be done about it. */
 export function explainEndReason(reason: EndReason): Explanation {
-  return explanationOf(END_REASON_EXPLANATIONS[reason]);
+  return END_REASON_EXPLANATIONS[reason];
 }
 
 /** The outcome of an attempt that ended with `code`; null for a code that only ever ends a delivery. */
 export function outcomeOfErrorCode(code: ErrorCode): Outcome | null {
-  return isNamed(code) ? CATALOGUE[code].outcome : "rejected";
+  return CATALOGUE.has(code) ? (CATALOGUE.get(code)?.outcome ?? null) : "rejected";
 }
 
 /** Whether the failure is ours, not the receiver's: if nothing was written, the attempt does not count. */
 export function isOurFailure(code: ErrorCode): boolean {
-  const entry: Entry | undefined = isNamed(code) ? CATALOGUE[code] : undefined;
-  return entry?.isOurs === true;
+  return CATALOGUE.get(code)?.isOurs === true;
 }
 
 /** Whether an attempt with this code ended before a byte of the request was sent. */
 export function endsBeforeSending(code: string): boolean {
-  return BEFORE_SENDING.some((entries) => Object.hasOwn(entries, code));
-}
-
-const BEFORE_SENDING = [URL_REFUSALS, CONNECT_ERRORS, TLS_ERRORS];
-
-function explanationOf({ message, remedy, concernsUrl }: Entry): Explanation {
-  return concernsUrl === true ? { message, remedy, concernsUrl } : { message, remedy };
-}
-
-function isNamed(code: string): code is NamedErrorCode {
-  return Object.hasOwn(CATALOGUE, code);
+  return CATALOGUE.get(code)?.isBeforeSending === true;
 }

@@ -89,46 +89,36 @@ const KNOWN: Readonly<Record<number, Explanation>> = {
   },
 };
 
-const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+const REDIRECTS: readonly number[] = [301, 302, 303, 307, 308];
 
 /** Those that have an explanation of their own. */
-export const EXPLAINED_STATUSES: readonly number[] = [...REDIRECTS, ...Object.keys(KNOWN).map(Number)].sort(
-  (one, other) => one - other,
-);
+export const EXPLAINED_STATUSES: readonly number[] = [...REDIRECTS, ...Object.keys(KNOWN).map(Number)];
 
 /** `status`: 300 to 999. */
 export function explainStatus(status: number): Explanation {
   const known = KNOWN[status];
   if (known !== undefined) return known;
-  if (REDIRECTS.has(status)) {
+  const returned = `The receiver returned ${status}`;
+  if (REDIRECTS.includes(status)) {
     return {
-      message:
-        `The receiver returned ${status}, a redirect. Redirects are not followed, ` +
-        "so nothing was sent to the other address.",
+      message: `${returned}, a redirect. Redirects are not followed, so nothing was sent to the other address.`,
       remedy: "Use the final URL as the webhook URL; the Location header of the response shows it.",
       concernsUrl: true,
     };
   }
   if (status < 400) {
-    return {
-      message: `The receiver returned ${status}, which is not a success status.`,
-      remedy: "Return a 2xx as soon as the event is stored.",
-    };
+    return { message: `${returned}, which is not a success status.`, remedy: RETURN_2XX };
   }
   if (status < 500) {
-    return {
-      message: `The receiver returned ${status}: it rejected the request.`,
-      remedy: "Look for the reason in the response text and in the receiver's logs.",
-    };
+    const remedy = "Look for the reason in the response text and in the receiver's logs.";
+    return { message: `${returned}: it rejected the request.`, remedy };
   }
   if (status < 600) {
-    return {
-      message: `The receiver returned ${status}: it failed while handling the event.`,
-      remedy: "Look for the error in the receiver's logs at the time of this attempt.",
-    };
+    const remedy = "Look for the error in the receiver's logs at the time of this attempt.";
+    return { message: `${returned}: it failed while handling the event.`, remedy };
   }
-  return {
-    message: `The receiver returned ${status}, which is not a standard HTTP status.`,
-    remedy: "Return a 2xx as soon as the event is stored. Some bot protections return statuses of their own.",
-  };
+  const remedy = `${RETURN_2XX} Some bot protections return statuses of their own.`;
+  return { message: `${returned}, which is not a standard HTTP status.`, remedy };
 }
+
+const RETURN_2XX = "Return a 2xx as soon as the event is stored.";

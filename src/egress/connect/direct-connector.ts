@@ -1,13 +1,20 @@
 import { connect, type Socket } from "node:net";
-import { type CheckedAddressesOptions, createCheckedAddresses } from "../dns/checked-addresses.ts";
-import type { ResolvedAddress } from "../dns/resolver.ts";
-import type { Connect } from "../egress.ts";
+import {
+  type CheckedAddressesOptions,
+  createCheckedAddresses,
+  type ResolvedAddress,
+} from "../dns/resolver.ts";
+import { type Connect, ConnectError, type ConnectProgress } from "../egress.ts";
 import { isSameAddress } from "../rules/address.ts";
-import { bareHost } from "../rules/host-name.ts";
-import { abortError, type Deadline, startDeadline, unlessAborted, untilEvent } from "./deadline.ts";
+import {
+  type ConnectorOptions,
+  createConnector,
+  type Deadline,
+  startDeadline,
+  unlessAborted,
+  untilEvent,
+} from "./connector.ts";
 import { tcpError } from "./failures.ts";
-import { type ConnectProgress, TargetError } from "./target-error.ts";
-import { createTargetSecureContext, createTlsSessions, openTls } from "./tls.ts";
 
 /** How many addresses of one name are tried, and what each gets at least of the time left. */
 const ADDRESSES_TRIED_MAX = 4;
@@ -17,15 +24,15 @@ const ADDRESS_SHARE_MIN_MS = 1_000;
  * Connects to the first address that accepts the connection; the families take turns. Addresses are tried in sequence,
  * not in parallel (Happy Eyeballs): a receiver should see one connection per POST.
  * @param addresses at least one, all of them checked
- * @throws TargetError of the address whose failure says most
+ * @throws ConnectError of the address whose failure says most
  */
 async function openTcpToFirst(
   addresses: readonly ResolvedAddress[],
   port: number,
   deadline: Deadline,
   progress: ConnectProgress,
-): Promise<{ socket: Socket; address: string }> {
-  const failures: { error: TargetError; address: string }[] = [];
+): Promise<Socket> {
+  const failures: { error: ConnectError; address: string }[] = [];
   const candidates = takeTurns(addresses).slice(0, ADDRESSES_TRIED_MAX);
   for (const [index, candidate] of candidates.entries()) {
     const { address } = candidate;
@@ -33,9 +40,9 @@ async function openTcpToFirst(
     const shareMs = Math.max(ADDRESS_SHARE_MIN_MS, deadline.remainingMs() / (candidates.length - index));
     const share = startDeadline(deadline.signal, shareMs);
     try {
-      return { socket: await openTcp(candidate, port, share.signal), address };
+      return await openTcp(candidate, port, share.signal);
     } catch (error) {
-      if (!(error instanceof TargetError) || deadline.signal.aborted) throw error;
+      if (!(error instanceof ConnectError) || deadline.signal.aborted) throw error;
       failures.push({ error, address });
     } finally {
       share.release();
@@ -57,32 +64,29 @@ function takeTurns(addresses: readonly ResolvedAddress[]): readonly ResolvedAddr
 
 /**
  * Connects to exactly this address and writes nothing.
- * @throws TargetError
+ * @throws ConnectError
  */
 export async function openTcp(to: ResolvedAddress, port: number, signal: AbortSignal): Promise<Socket> {
   const socket = connect({ host: to.address, port, family: to.family, noDelay: true, lookup: refuseLookup });
   const what = `${to.address} port ${port}`;
-  await untilEvent(socket, "connect", {
-    signal,
-    toAbortError: () =>
-      abortError(signal, "connect_timeout", `${what} did not accept the connection in time.`),
-    toSocketError: (error) => tcpError(error, to.family, what),
-  });
+  const toAbortError = () =>
+    new ConnectError("connect_timeout", `${what} did not accept the connection in time.`);
+  await untilEvent(socket, "connect", signal, toAbortError, (error) => tcpError(error, to.family, what));
   return refuseOtherPeer(socket, to.address);
 }
 
 /**
  * Defence in depth: whatever happened between the address check and this connect (TOCTOU), not one byte of TLS goes to
  * another address.
- * @throws TargetError target_not_public, or connect_reset if the peer has closed already
+ * @throws ConnectError target_not_public, or connect_reset if the peer has closed already
  */
 export function refuseOtherPeer(socket: Socket, checkedAddress: string): Socket {
   const found = socket.remoteAddress;
   if (found !== undefined && isSameAddress(found, checkedAddress)) return socket;
   socket.destroy();
   if (found === undefined)
-    throw new TargetError("connect_reset", "The connection was reset as soon as it was made.");
-  throw new TargetError("target_not_public", "The connection led to another address than the one checked.", {
+    throw new ConnectError("connect_reset", "The connection was reset as soon as it was made.");
+  throw new ConnectError("target_not_public", "The connection led to another address than the one checked.", {
     cause: new Error(`checked ${checkedAddress}, connected to ${found}`),
   });
 }
@@ -92,50 +96,22 @@ function refuseLookup(hostname: string): never {
   throw new Error(`Lookup of "${hostname}" where an address was given.`);
 }
 
-export type DirectConnectorOptions = CheckedAddressesOptions & {
-  /** Certificates in PEM that are trusted besides the public roots. */
-  readonly ca?: string | undefined;
-  /** Milliseconds for DNS, TCP with all addresses tried, and TLS together. */
-  readonly connectTimeoutMs: number;
-};
+export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
 
-/** @throws Error for a `ca` or an own address that cannot be read */
+/**
+ * Resolves names itself, and connects to addresses that were judged just before.
+ * @throws Error for a `ca` or an own address that cannot be read
+ */
 export function createDirectConnector(options: DirectConnectorOptions): Connect {
   const findAddresses = createCheckedAddresses(options);
-  const secureContext = createTargetSecureContext(options.ca);
-  const sessions = createTlsSessions(() => performance.now());
-
-  return async ({ hostname, port }, parent) => {
-    const deadline = startDeadline(parent, options.connectTimeoutMs);
-    const { signal } = deadline;
-    const progress: ConnectProgress = {
-      remoteAddress: null,
-      timings: { dnsMs: null, connectMs: null, tlsMs: null },
-    };
-    try {
-      const startedAtMs = performance.now();
-      const addresses = await unlessAborted(
-        () => findAddresses(hostname, port),
-        signal,
-        () => abortError(signal, "dns_timeout", `No name server answered in time for "${hostname}".`),
-      );
-      const resolvedAtMs = performance.now();
-      const dnsMs = resolvedAtMs - startedAtMs;
-      progress.timings.dnsMs = dnsMs;
-
-      const { socket: tcp, address } = await openTcpToFirst(addresses, port, deadline, progress);
-      const connectedAtMs = performance.now();
-      const connectMs = connectedAtMs - resolvedAtMs;
-      progress.timings.connectMs = connectMs;
-
-      const socket = await openTls(tcp, { host: bareHost(hostname), port, secureContext, sessions, signal });
-      const tlsMs = performance.now() - connectedAtMs;
-      return { socket, transport: tcp, remoteAddress: address, timings: { dnsMs, connectMs, tlsMs } };
-    } catch (error) {
-      if (error instanceof TargetError) error.progress = progress;
-      throw error;
-    } finally {
-      deadline.release();
-    }
-  };
+  return createConnector(options, async ({ hostname, port }, deadline, progress) => {
+    const startedAtMs = performance.now();
+    const addresses = await unlessAborted(
+      () => findAddresses(hostname, port),
+      deadline.signal,
+      () => new ConnectError("dns_timeout", `No name server answered in time for "${hostname}".`),
+    );
+    progress.timings.dnsMs = performance.now() - startedAtMs;
+    return await openTcpToFirst(addresses, port, deadline, progress);
+  });
 }

@@ -1,20 +1,12 @@
-import { TargetError, type TargetErrorCode } from "./target-error.ts";
+import { ConnectError, type ConnectErrorCode } from "../egress.ts";
 
 /** A TCP connection that failed, by the system's error code; `what` is the address and port. */
-export function tcpError(error: Error, family: 4 | 6, what: string): TargetError {
+export function tcpError(error: Error, family: 4 | 6, what: string): ConnectError {
   const code = tcpErrorCode(codeOf(error), family);
-  const messages: Record<typeof code, string> = {
-    connect_refused: `${what} refused the connection.`,
-    connect_timeout: `${what} did not accept the connection in time.`,
-    connect_reset: `${what} reset the connection.`,
-    host_unreachable: `No route leads to ${what}.`,
-    local_resources_exhausted: `This machine has no descriptor, port or memory left to connect to ${what}.`,
-    connect_failed: `The connection to ${what} failed.`,
-  };
-  return new TargetError(code, messages[code], { cause: error });
+  return new ConnectError(code, `The connection to ${what} failed: ${code}.`, { cause: error });
 }
 
-function tcpErrorCode(systemCode: string, family: 4 | 6) {
+function tcpErrorCode(systemCode: string, family: 4 | 6): ConnectErrorCode {
   switch (systemCode) {
     case "ECONNREFUSED":
       return "connect_refused";
@@ -43,27 +35,13 @@ function tcpErrorCode(systemCode: string, family: 4 | 6) {
   }
 }
 
-type TlsErrorCode = Exclude<Extract<TargetErrorCode, `tls_${string}`>, "tls_timeout">;
-
 /** A TLS handshake that failed, by the code of OpenSSL, Node or the system. */
-export function tlsError(error: Error, host: string): TargetError {
+export function tlsError(error: Error, host: string): ConnectError {
   const code = tlsErrorCode(codeOf(error));
-  return new TargetError(code, `TLS with ${host} failed: ${TLS_MESSAGES[code]}.`, { cause: error });
+  return new ConnectError(code, `TLS with ${host} failed: ${code}.`, { cause: error });
 }
 
-const TLS_MESSAGES: Record<TlsErrorCode, string> = {
-  tls_expired: "its certificate has expired",
-  tls_not_yet_valid: "its certificate is not valid yet",
-  tls_self_signed: "its certificate is self-signed",
-  tls_wrong_name: "its certificate is for another name",
-  tls_untrusted: "its certificate does not lead to a trusted authority",
-  tls_version: "it supports neither TLS 1.2 nor 1.3",
-  tls_not_spoken: "what answers there does not speak TLS",
-  tls_protocol: "the handshake ended in a protocol error",
-  tls_closed: "it closed the connection during the handshake",
-};
-
-function tlsErrorCode(code: string): TlsErrorCode {
+function tlsErrorCode(code: string): ConnectErrorCode {
   switch (code) {
     case "CERT_HAS_EXPIRED":
       return "tls_expired";

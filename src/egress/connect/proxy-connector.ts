@@ -1,99 +1,49 @@
+import { once } from "node:events";
+import { type IncomingHttpHeaders, type IncomingMessage, request } from "node:http";
 import { connect, type Socket } from "node:net";
-import type { Connect, Target } from "../egress.ts";
-import { bareHost } from "../rules/host-name.ts";
-import { startDeadline, untilEvent } from "./deadline.ts";
-import { TargetError } from "./target-error.ts";
-import { createTargetSecureContext, createTlsSessions, openTls, type TlsSessions } from "./tls.ts";
-
-/** The head of a proxy's response to CONNECT, as far as its meaning depends on it. */
-export type ConnectAnswer = {
-  readonly status: number;
-  /** By name in lower case; of repeated fields, the last. */
-  readonly fields: ReadonlyMap<string, string>;
-};
+import { type Connect, ConnectError, type ConnectErrorCode, type Target } from "../egress.ts";
+import { bareHost } from "../rules/host.ts";
+import { type ConnectorOptions, createConnector, openTls, type TlsOptions, untilEvent } from "./connector.ts";
 
 /**
- * - `tunnel`: the proxy is connected to the target
- * - `target_refused`: the proxy's rules forbid the target
- * - `target_unreachable`: the proxy could not resolve the target's name or connect to it
- * - `proxy_failed`: the proxy does not serve us now, whatever the target
+ * Why a proxy that answers CONNECT so has not connected to the target; null: it has. What Squid, smokescreen and Envoy
+ * answer; docs/operating.md has the same by proxy. Of the fields, only those that a specification or the proxy's own
+ * documentation defines, and one that tells a bug of versions that no longer change. What is not known is the proxy's
+ * failure: it costs the receiver no attempt, and somebody is told.
  */
-export type ConnectMeaning = "tunnel" | "target_refused" | "target_unreachable" | "proxy_failed";
-
-type Row = {
-  readonly status: number;
-  /** The row is for answers with this field only. */
-  readonly field?: { readonly name: string; readonly value?: RegExp };
-  readonly meaning: ConnectMeaning;
-};
-
-/**
- * What Squid, smokescreen and Envoy answer; docs/operating.md has the same by proxy. The first row that fits counts.
- * Of the fields, only those that a specification or the proxy's own documentation defines, and one that tells a bug of
- * versions that no longer change.
- */
-const ROWS: readonly Row[] = [
-  { status: 403, meaning: "target_refused" },
-  // RFC 9110 requires this field of a proxy that wants credentials. smokescreen refuses targets without it.
-  { status: 407, field: { name: "proxy-authenticate" }, meaning: "proxy_failed" },
-  { status: 407, meaning: "target_refused" },
-  // Squid's bug 5294: before 6.3, that is how it reports a name that cannot be resolved.
-  {
-    status: 500,
-    field: { name: "x-squid-error", value: /^ERR_CANNOT_FORWARD\b/ },
-    meaning: "target_unreachable",
-  },
-  { status: 502, meaning: "target_unreachable" },
-  // By RFC 9110, when the proxy itself will be available again.
-  { status: 503, field: { name: "retry-after" }, meaning: "proxy_failed" },
-  // Envoy's circuit breaker for all targets together.
-  { status: 503, field: { name: "x-envoy-overloaded" }, meaning: "proxy_failed" },
-  { status: 503, meaning: "target_unreachable" },
-  { status: 504, meaning: "target_unreachable" },
-];
-
-/** What no row fits is the proxy's failure: it costs the receiver no attempt, and somebody is told. */
-export function meaningOf(answer: ConnectAnswer): ConnectMeaning {
-  if (answer.status >= 200 && answer.status < 300) return "tunnel";
-  return ROWS.find((row) => fits(row, answer))?.meaning ?? "proxy_failed";
-}
-
-function fits({ status, field }: Row, answer: ConnectAnswer): boolean {
-  if (status !== answer.status) return false;
-  if (field === undefined) return true;
-  const value = answer.fields.get(field.name);
-  return value !== undefined && (field.value?.test(value) ?? true);
-}
-
-/** The answer in `head`, which ends before the empty line; null if it is not HTTP/1. */
-export function parseConnectAnswer(head: string): ConnectAnswer | null {
-  const [statusLine = "", ...fieldLines] = head.split("\r\n");
-  const status = /^HTTP\/1\.[01] (\d{3})(?: |$)/.exec(statusLine)?.[1];
-  if (status === undefined) return null;
-  const fields = new Map<string, string>();
-  for (const line of fieldLines) {
-    const [, name, value] = /^([^\s:]+):(.*)$/.exec(line) ?? [];
-    if (name !== undefined && value !== undefined) fields.set(name.toLowerCase(), value.trim());
+export function refusalIn(status: number, headers: IncomingHttpHeaders): ConnectErrorCode | null {
+  if (status >= 200 && status < 300) return null;
+  switch (status) {
+    case 403:
+      return "target_refused_by_proxy";
+    case 407:
+      // RFC 9110 requires this field of a proxy that wants credentials. smokescreen refuses targets without it.
+      return "proxy-authenticate" in headers ? "egress_proxy_failed" : "target_refused_by_proxy";
+    case 500:
+      // Squid's bug 5294: before 6.3, that is how it reports a name that cannot be resolved.
+      return /^ERR_CANNOT_FORWARD\b/.test(String(headers["x-squid-error"]))
+        ? "connect_failed"
+        : "egress_proxy_failed";
+    case 502:
+    case 504:
+      return "connect_failed";
+    case 503:
+      // By RFC 9110, when the proxy itself will be available again; Envoy's circuit breaker for all targets together.
+      return "retry-after" in headers || "x-envoy-overloaded" in headers
+        ? "egress_proxy_failed"
+        : "connect_failed";
+    default:
+      return "egress_proxy_failed";
   }
-  return { status: Number(status), fields };
 }
 
-/** The egress proxy failed, not the receiver: nothing was sent, and the attempt does not count. */
-export class EgressProxyError extends Error {
-  override readonly name = "EgressProxyError";
-}
-
-export type ProxyConnectorOptions = {
+export type ProxyConnectorOptions = ConnectorOptions & {
   /** `http:` or `https:`, with a user name and password where the proxy wants them. */
   readonly proxyUrl: URL;
-  /** Certificates in PEM that are trusted besides the public roots, for receivers and for the proxy. */
-  readonly ca?: string | undefined;
-  /** Milliseconds for the proxy, its tunnel and TLS with the receiver together. */
-  readonly connectTimeoutMs: number;
 };
 
-/** Size of the proxy's response to CONNECT, which has no body. */
-const RESPONSE_BYTES_MAX = 8_192;
+/** Of the proxy's response to CONNECT. */
+const RESPONSE_HEAD_BYTES_MAX = 8_192;
 
 /**
  * Connects to targets through an HTTP proxy that supports CONNECT. The proxy resolves the names, so it is up to the
@@ -102,158 +52,89 @@ const RESPONSE_BYTES_MAX = 8_192;
  * Not undici's ProxyAgent: it waits for ever for a proxy that hangs on CONNECT.
  */
 export function createProxyConnector(options: ProxyConnectorOptions): Connect {
-  const proxy: EgressProxy = {
-    url: options.proxyUrl,
-    authorization: authorizationFor(options.proxyUrl),
-    secureContext: createTargetSecureContext(options.ca),
-    sessions: createTlsSessions(() => performance.now()),
-    answeredAtMs: Number.NEGATIVE_INFINITY,
-  };
-
-  return async (target, parent) => {
-    const deadline = startDeadline(parent, options.connectTimeoutMs);
-    const { signal } = deadline;
-    try {
-      const startedAtMs = performance.now();
-      const tunnel = await openTunnel(target, proxy, signal);
-      const tunnelledAtMs = performance.now();
-      const connectMs = tunnelledAtMs - startedAtMs;
-      const socket = await openTls(tunnel, {
-        host: bareHost(target.hostname),
-        port: target.port,
-        secureContext: proxy.secureContext,
-        sessions: proxy.sessions,
-        signal,
-      }).catch((error: unknown) => {
-        if (error instanceof TargetError) {
-          error.progress = { remoteAddress: null, timings: { dnsMs: null, connectMs, tlsMs: null } };
-        }
-        throw error;
-      });
-      const tlsMs = performance.now() - tunnelledAtMs;
-      return { socket, transport: tunnel, remoteAddress: null, timings: { dnsMs: null, connectMs, tlsMs } };
-    } finally {
-      deadline.release();
-    }
-  };
+  const { proxyUrl: url } = options;
+  const proxy = { url, authorization: authorizationFor(url), answeredAtMs: Number.NEGATIVE_INFINITY };
+  return createConnector(options, (target, { signal }, _progress, tls) =>
+    openTunnel(target, { ...tls, signal }, proxy),
+  );
 }
 
 type EgressProxy = {
   readonly url: URL;
-  /** The Proxy-Authorization line, or an empty text. */
-  readonly authorization: string;
-  readonly secureContext: ReturnType<typeof createTargetSecureContext>;
-  readonly sessions: TlsSessions;
+  /** The Proxy-Authorization header, where there is one. */
+  readonly authorization: Readonly<Record<string, string>>;
   /** When it last answered any CONNECT; monotonic milliseconds. */
   answeredAtMs: number;
 };
 
-/** @throws EgressProxyError, or TargetError target_refused_by_proxy, connect_failed or connect_timeout */
-async function openTunnel(
-  { hostname, port }: Target,
-  proxy: EgressProxy,
-  signal: AbortSignal,
-): Promise<Socket> {
-  const socket = await openProxy(proxy, signal);
+type TlsSettings = Omit<TlsOptions, "host" | "port">;
+
+/** @throws ConnectError target_refused_by_proxy, connect_failed, connect_timeout or egress_proxy_failed */
+async function openTunnel({ hostname, port }: Target, tls: TlsSettings, proxy: EgressProxy): Promise<Socket> {
+  const { signal } = tls;
+  const socket = await openProxy(proxy.url, tls);
   const authority = `${hostname}:${port}`;
-  socket.write(
-    `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${proxy.authorization}Connection: keep-alive\r\n\r\n`,
-    "latin1",
-  );
   const askedAtMs = performance.now();
-  const answer = await readAnswer(socket, signal).catch((error: unknown) => {
-    // A proxy that answers others meanwhile is not down: it waits for this target, longer than we do.
-    const isTargetSlow = signal.aborted && proxy.answeredAtMs > askedAtMs;
-    if (!isTargetSlow) throw error;
-    throw new TargetError("connect_timeout", `The egress proxy could not reach ${authority} in time.`);
-  });
+  const { statusCode = 0, headers } = await askForTunnel(socket, authority, proxy, signal).catch(
+    (cause: unknown) => {
+      socket.destroy();
+      // A proxy that answers others meanwhile is not down: it waits for this target, longer than we do.
+      if (signal.aborted && proxy.answeredAtMs > askedAtMs)
+        throw new ConnectError("connect_timeout", `The egress proxy could not reach ${authority} in time.`);
+      throw proxyError(`The egress proxy did not answer CONNECT ${authority}.`, cause);
+    },
+  );
   proxy.answeredAtMs = performance.now();
-  const meaning = meaningOf(answer);
-  if (meaning === "tunnel") return socket;
+  const refusal = refusalIn(statusCode, headers);
+  if (refusal === null) return socket;
   socket.destroy();
-  switch (meaning) {
-    case "target_refused":
-      throw new TargetError(
-        "target_refused_by_proxy",
-        `The egress proxy refuses ${authority}: it answered ${answer.status}.`,
-      );
-    case "target_unreachable":
-      throw new TargetError(
-        "connect_failed",
-        `The egress proxy could not reach ${authority}: it answered ${answer.status}.`,
-      );
-    case "proxy_failed":
-      throw new EgressProxyError(`The egress proxy answered ${answer.status} to CONNECT ${authority}.`);
-    default:
-      throw new Error(`Unknown meaning ${meaning satisfies never}`);
-  }
+  throw new ConnectError(refusal, `The egress proxy answered ${statusCode} to CONNECT ${authority}.`);
 }
 
-async function openProxy(
-  { url, secureContext, sessions }: EgressProxy,
-  signal: AbortSignal,
-): Promise<Socket> {
+async function openProxy(url: URL, tls: TlsSettings): Promise<Socket> {
   const host = bareHost(url.hostname);
   const isSecure = url.protocol === "https:";
   const port = url.port === "" ? (isSecure ? 443 : 80) : Number(url.port);
   const socket = connect({ host, port, noDelay: true });
-  try {
-    await untilEvent(socket, "connect", {
-      signal,
-      toAbortError: () =>
-        new EgressProxyError(`The egress proxy ${url.host} accepted no connection in time.`),
-      toSocketError: (cause) =>
-        new EgressProxyError(`No connection to the egress proxy ${url.host}.`, { cause }),
-    });
-    return isSecure ? await openTls(socket, { host, port, secureContext, sessions, signal }) : socket;
-  } catch (cause) {
-    if (cause instanceof EgressProxyError) throw cause;
-    throw new EgressProxyError(`No TLS connection to the egress proxy ${url.host}.`, { cause });
-  }
-}
-
-/** The proxy's response. The socket is left paused just behind its head. */
-function readAnswer(socket: Socket, signal: AbortSignal): Promise<ConnectAnswer> {
-  return new Promise((resolve, reject) => {
-    let read = Buffer.alloc(0);
-    function release(): void {
-      socket.removeListener("data", onData).removeListener("close", onClose);
-      signal.removeEventListener("abort", onAbort);
-    }
-    function fail(message: string): void {
-      release();
-      socket.destroy();
-      reject(new EgressProxyError(message, { cause: socket.errored }));
-    }
-    const onClose = () => fail("The egress proxy closed the connection without an answer to CONNECT.");
-    const onAbort = () => fail("The egress proxy did not answer CONNECT in time.");
-    function onData(chunk: Buffer): void {
-      read = Buffer.concat([read, chunk]);
-      const end = read.indexOf("\r\n\r\n");
-      if (end === -1) {
-        if (read.length > RESPONSE_BYTES_MAX) fail("The egress proxy's answer to CONNECT is too long.");
-        return;
-      }
-      const answer = parseConnectAnswer(read.toString("latin1", 0, end));
-      // In TLS the client speaks first, so nothing can follow the head of a tunnel.
-      if (answer === null || (meaningOf(answer) === "tunnel" && read.length > end + 4)) {
-        fail("The egress proxy does not answer CONNECT in HTTP/1.1.");
-        return;
-      }
-      release();
-      socket.pause();
-      resolve(answer);
-    }
-    if (signal.aborted) onAbort();
-    else {
-      socket.on("data", onData).on("close", onClose);
-      signal.addEventListener("abort", onAbort);
-    }
+  const toError = (cause?: unknown) => proxyError(`No connection to the egress proxy ${url.host}.`, cause);
+  await untilEvent(socket, "connect", tls.signal, toError, toError);
+  if (!isSecure) return socket;
+  return await openTls(socket, { host, port, ...tls }).catch((cause: unknown) => {
+    throw proxyError(`No TLS connection to the egress proxy ${url.host}.`, cause);
   });
 }
 
-function authorizationFor({ username, password }: URL): string {
-  if (username === "" && password === "") return "";
+/** Leaves the socket just behind the head of the proxy's response. Rejects unless that is HTTP/1 and came in time. */
+async function askForTunnel(
+  socket: Socket,
+  authority: string,
+  { authorization }: EgressProxy,
+  signal: AbortSignal,
+): Promise<IncomingMessage> {
+  const asking = request({
+    method: "CONNECT",
+    path: authority,
+    headers: { Host: authority, ...authorization, Connection: "keep-alive" },
+    maxHeaderSize: RESPONSE_HEAD_BYTES_MAX,
+    createConnection: () => socket,
+    signal,
+  }).end();
+  // For good: an error behind the first one would otherwise end the process.
+  asking.on("error", () => {});
+  const [answer, , rest] = (await once(asking, "connect")) as [IncomingMessage, Socket, Buffer];
+  // In TLS the client speaks first, so nothing can follow the head of a tunnel.
+  const isTunnel = refusalIn(answer.statusCode ?? 0, answer.headers) === null;
+  if (answer.httpVersionMajor !== 1 || (isTunnel && rest.length > 0)) throw new Error("not HTTP/1");
+  return answer;
+}
+
+/** The egress proxy failed, not the receiver: the attempt does not count. */
+function proxyError(message: string, cause?: unknown): ConnectError {
+  return new ConnectError("egress_proxy_failed", message, { cause });
+}
+
+function authorizationFor({ username, password }: URL): Readonly<Record<string, string>> {
+  if (username === "" && password === "") return {};
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
-  return `Proxy-Authorization: Basic ${Buffer.from(credentials).toString("base64")}\r\n`;
+  return { "Proxy-Authorization": `Basic ${Buffer.from(credentials).toString("base64")}` };
 }

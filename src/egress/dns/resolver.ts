@@ -1,11 +1,14 @@
 import { BADRESP, NODATA } from "node:dns";
 import { Resolver as DnsResolver } from "node:dns/promises";
+import { isIP } from "node:net";
 import { TtlMap } from "../../base/model/caches.ts";
-import { TargetError, type TargetErrorCode } from "../connect/target-error.ts";
+import { ConnectError, type ConnectErrorCode } from "../egress.ts";
+import { createAddressSet, judgeAddress } from "../rules/address.ts";
+import { allowsUnsafely, bareHost, type UnsafeAllowedTargets } from "../rules/host.ts";
 
 export type ResolvedAddress = { readonly address: string; readonly family: 4 | 6 };
 
-export type DnsFailureCode = Extract<TargetErrorCode, `dns_${string}`>;
+export type DnsFailureCode = Extract<ConnectErrorCode, `dns_${string}`>;
 
 /** What DNS said about one name: addresses, IPv4 first, or why there are none; and for how long to cache it. */
 export type Resolution =
@@ -83,7 +86,7 @@ export type Resolver = {
   /**
    * All addresses that DNS has for a name, public or not, IPv4 first; at least one. The answer may be 30 s old and is
    * not judged: whoever connects judges it, every time.
-   * @throws TargetError dns_not_found, dns_failed or dns_timeout
+   * @throws ConnectError dns_not_found, dns_failed or dns_timeout
    */
   resolve(hostname: string): Promise<readonly ResolvedAddress[]>;
 };
@@ -198,11 +201,66 @@ function collectAnswers(
   });
 }
 
-function dnsError(failure: DnsFailureCode, hostname: string, cause: unknown): TargetError {
+function dnsError(failure: DnsFailureCode, hostname: string, cause: unknown): ConnectError {
   const messages: Record<DnsFailureCode, string> = {
     dns_not_found: `DNS knows no address for "${hostname}".`,
     dns_failed: `DNS could not answer for "${hostname}": the name server reported a failure.`,
     dns_timeout: `No name server answered in time for "${hostname}".`,
   };
-  return new TargetError(failure, messages[failure], { cause });
+  return new ConnectError(failure, messages[failure], { cause });
+}
+
+/**
+ * All addresses of a host, at least one, each judged just now: connect to one of these without another lookup, or DNS
+ * rebinding can swap it.
+ * @throws ConnectError target_not_public if any one of them is not public, or what the resolver throws
+ */
+export type FindCheckedAddresses = (hostname: string, port: number) => Promise<readonly ResolvedAddress[]>;
+
+export type CheckedAddressesOptions = {
+  readonly resolver: Resolver;
+  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  /** Addresses and CIDR ranges, public by their number, that are this installation's own. */
+  readonly ownAddresses?: readonly string[] | undefined;
+};
+
+export function createCheckedAddresses(options: CheckedAddressesOptions): FindCheckedAddresses {
+  const { resolver, unsafeAllowedTargets } = options;
+  const isOwnAddress = createAddressSet(options.ownAddresses ?? []);
+
+  return async (hostname, port) => {
+    const isLifted = allowsUnsafely(unsafeAllowedTargets, hostname, port);
+    const addresses = await addressesOf(hostname, isLifted, resolver);
+    if (isLifted) return addresses;
+    for (const { address } of addresses) {
+      const judged = judgeAddress(address);
+      if (judged.verdict === "refuse") throw notPublic(hostname, address, judged.reason);
+      if (isOwnAddress(address)) throw notPublic(hostname, address, "belongs to this installation");
+    }
+    return addresses;
+  };
+}
+
+async function addressesOf(
+  hostname: string,
+  isLifted: boolean,
+  resolver: Resolver,
+): Promise<readonly ResolvedAddress[]> {
+  // An address literal never reaches DNS, but must be judged like an answer.
+  const literal = bareHost(hostname);
+  const family = isIP(literal);
+  if (family === 4 || family === 6) return [{ address: literal, family }];
+  // RFC 6761: localhost is not looked up. Without an unsafely allowed entry for it, it was refused as a URL.
+  if (isLifted && (hostname === "localhost" || hostname.endsWith(".localhost"))) {
+    return [{ address: "127.0.0.1", family: 4 }];
+  }
+  return resolver.resolve(hostname);
+}
+
+// The address goes into the cause, for the log only: the message is shown to whoever gave the URL, and would tell them
+// what a name resolves to inside this network.
+function notPublic(hostname: string, address: string, reason: string): ConnectError {
+  return new ConnectError("target_not_public", `"${hostname}" leads to an address that is not public.`, {
+    cause: new Error(`${address}: ${reason}`),
+  });
 }

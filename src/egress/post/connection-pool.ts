@@ -1,15 +1,192 @@
+import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+import { Client } from "undici";
 import { TtlMap } from "../../base/model/caches.ts";
 import type { OpenedConnection, Target } from "../egress.ts";
 import { judgeAddress } from "../rules/address.ts";
-import { allowsUnsafely, type UnsafeAllowedTargets } from "../rules/unsafe-allowed-targets.ts";
-import {
-  type Connection,
-  ConnectionEndedError,
-  isByReceiver,
-  openConnection,
-  TransportFloodedError,
-} from "./connection.ts";
-import type { PostLimits } from "./limits.ts";
+import { allowsUnsafely, type UnsafeAllowedTargets } from "../rules/host.ts";
+
+/** Limits on one POST and on kept (keep-alive) connections. Times are milliseconds, sizes bytes. */
+export const POST_LIMITS = {
+  /** Of the answer's body. Beyond that nothing is read, and the connection is closed. */
+  responseBytesMax: 65_536,
+  /**
+   * Of all that comes over a connection for one POST, and while it is kept after it. The limits on an answer do not see
+   * what is skipped in reading it: TLS's own records, chunk extensions, empty lines.
+   */
+  transportBytesMax: 131_072,
+  /** How often that is looked at. A reader of small records gets through some 20 MB a second. */
+  transportCheckMs: 50,
+  /** Of the answer's header names and values. */
+  responseHeadBytesMax: 16_384,
+  /** 1xx heads before the real one. A slow flood of them ends at the deadline, a fast one here. */
+  informationalHeadsMax: 10_000,
+  /** For reading the body, once the head has decided the outcome. */
+  bodyReadMs: 2_000,
+  /** Of the recorded beginning of the body, as UTF-8. */
+  excerptBytesMax: 1_024,
+  /** Idle timeout. With 4 s, a receiver whose own is 2 s would fail 2 % of the POSTs. */
+  idleMs: 1_500,
+  /** So that a receiver that moved to another address is found there. */
+  connectionAgeMs: 300_000,
+  requestsPerConnectionMax: 1_000,
+  /** Over all origins. Connections of POSTs in flight come on top. */
+  idleConnectionsMax: 1_000,
+  /**
+   * Of those, connections to newcomers: origins with one POST lately and no second one within `idleMs`. So a flood of
+   * receivers that get one POST each keeps few connections. The same limit for busy origins would cost 200 of them
+   * three times the CPU, since three POSTs out of four would need a new handshake.
+   */
+  idleNewcomersMax: 80,
+  /** Origins remembered as having had a POST lately. */
+  seenOriginsMax: 10_000,
+  /** A receiver that closes a kept connection within this time, without `connection: close`, is distrusted. */
+  soonMs: 200,
+  /** For how long no connection to it is kept. Not for ever: a restart of a good receiver looks the same. */
+  distrustMs: 30_000,
+  distrustedOriginsMax: 1_000,
+};
+
+export type PostLimits = Readonly<typeof POST_LIMITS>;
+
+/**
+ * One TLS connection with an undici client of its own, lent to one POST at a time: a POST that runs into its deadline
+ * is ended by destroying its client, which must not take others with it.
+ */
+export type Connection = {
+  readonly origin: string;
+  readonly target: Target;
+  readonly remoteAddress: string | null;
+  /** When the receiver's certificate expires, in ms since the epoch; null: it could not be read. */
+  readonly certificateEndsAtMs: number | null;
+  readonly client: Client;
+  readonly socket: TLSSocket;
+  readonly transport: Socket;
+  /** What may have come over the transport by the end of its POST, or of being kept after it. */
+  transportBytesAllowed: number;
+  readonly openedAtMs: number;
+  /** Its origin had one POST lately and no second one: keeping it may not pay. */
+  isNewcomer: boolean;
+  /** When it was last given back. */
+  idleSinceMs: number;
+  /** Why it ended, or null while it is open. */
+  endedBy: Error | null;
+  /** The first characters that came since it was last emptied, but for line ends. */
+  beginning: string;
+};
+
+const BEGINNING_CHARS = 16;
+const CR = 0x0d;
+const LF = 0x0a;
+
+/** A request's connection had ended before a byte of the request was written. */
+export class ConnectionEndedError extends Error {
+  override readonly name = "ConnectionEndedError";
+  // undici reconnects for ever after errors that have one of its own codes.
+  readonly code = "SEALPOST_CONNECTION_ENDED";
+}
+
+/** The receiver sends without end, if not as an answer. */
+export class TransportFloodedError extends Error {
+  override readonly name = "TransportFloodedError";
+}
+
+/** Whether an idle connection was closed by the receiver, rather than by the idle timeout or by us. */
+export function isByReceiver(error: Error): boolean {
+  return !(error instanceof ConnectionEndedError) && !("code" in error && error.code === "UND_ERR_INFO");
+}
+
+/** Wraps a fresh connection, which must be used at once or ended. */
+function openConnection(
+  origin: string,
+  target: Target,
+  opened: OpenedConnection,
+  limits: PostLimits,
+  nowMs: number,
+): Connection {
+  const connection: Connection = {
+    origin,
+    target,
+    remoteAddress: opened.remoteAddress,
+    certificateEndsAtMs: opened.socket.getPeerX509Certificate()?.validToDate.getTime() ?? null,
+    socket: opened.socket,
+    transport: opened.transport,
+    transportBytesAllowed: opened.transport.bytesRead + limits.transportBytesMax,
+    client: createClient(origin, opened.socket, limits, () => connection.endedBy),
+    openedAtMs: nowMs,
+    isNewcomer: true,
+    idleSinceMs: nowMs,
+    endedBy: null,
+    beginning: "",
+  };
+  keepBeginning(connection);
+  return connection;
+}
+
+/**
+ * Whether the answer claims to be anything but HTTP/1.0 or 1.1: undici takes other versions, RTSP and ICE for those.
+ * Its first head tells, be it an informational one.
+ */
+export function speaksOtherProtocol({ beginning }: Connection): boolean {
+  // Empty if all of it came before the request.
+  return beginning !== "" && !/^HTTP\/1\.[01] /.test(beginning);
+}
+
+/** undici hands on everything of a status line but the version, and reads its socket in no other way. */
+function keepBeginning(connection: Connection): void {
+  const { socket } = connection;
+  const read = socket.read.bind(socket);
+  socket.read = (bytes) => {
+    const chunk: Buffer | null = read(bytes);
+    const missing = BEGINNING_CHARS - connection.beginning.length;
+    if (missing > 0 && chunk !== null) {
+      // undici skips line ends before a head.
+      const start = connection.beginning === "" ? lineEndsBefore(chunk) : 0;
+      connection.beginning += chunk.toString("latin1", start, start + missing);
+    }
+    return chunk;
+  };
+}
+
+function lineEndsBefore(chunk: Buffer): number {
+  let count = 0;
+  while (chunk[count] === CR || chunk[count] === LF) count += 1;
+  return count;
+}
+
+/** A client for this one socket: it never opens another. */
+function createClient(
+  origin: string,
+  socket: TLSSocket,
+  limits: PostLimits,
+  endedBy: () => Error | null,
+): Client {
+  let isHandedOver = false;
+  return new Client(origin, {
+    connect(_options, callback) {
+      // Not synchronously: undici does not expect the callback before `connect` has returned.
+      queueMicrotask(() => {
+        if (isHandedOver) {
+          callback(new ConnectionEndedError("the connection has ended", { cause: endedBy() }), null);
+          return;
+        }
+        isHandedOver = true;
+        callback(null, socket);
+      });
+    },
+    // Over HTTP/2 undici re-sends the POST of a refused stream, and does not apply maxHeaderSize.
+    allowH2: false,
+    // Each POST has its own deadline: undici's timers count per chunk, restart at every 1xx and are coarse.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    maxHeaderSize: limits.responseHeadBytesMax,
+    maxRequestsPerClient: limits.requestsPerConnectionMax,
+    keepAliveTimeout: limits.idleMs,
+    // A receiver's Keep-Alive hint may only shorten the idle timeout, and we close before the receiver does.
+    keepAliveMaxTimeout: limits.idleMs,
+    keepAliveTimeoutThreshold: 500,
+  });
+}
 
 export type ConnectionPoolOptions = {
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
@@ -18,169 +195,156 @@ export type ConnectionPoolOptions = {
   readonly now: () => number;
 };
 
-export type ConnectionPool = {
-  /** A kept connection to the origin that may be used now, or undefined. The caller gives it back or ends it. */
-  take(origin: string): Connection | undefined;
-  /** Makes a fresh connection usable. The caller gives it back or ends it. */
-  open(origin: string, target: Target, opened: OpenedConnection): Connection;
-  /** Keeps a connection whose answer was read to its end, if it can be used again. */
-  giveBack(connection: Connection): void;
-  /** For a while, keeps no connection to the origin of this one, which its receiver closed unannounced. */
-  distrust(connection: Connection): void;
-  /** Ends a connection at once, with the POST on it. */
-  end(connection: Connection, cause: Error): void;
-  endIdle(): void;
-  readonly openCount: number;
-  readonly idleCount: number;
-  /** Origins with a kept connection. */
-  readonly originsCount: number;
-};
-
-export function createConnectionPool(options: ConnectionPoolOptions): ConnectionPool {
-  const { limits, now, unsafeAllowedTargets } = options;
-  const open = new Set<Connection>();
+/** All connections of a poster: those with a POST on them, and those that are kept for the next one. */
+export class ConnectionPool {
+  readonly #options: ConnectionPoolOptions;
+  readonly #open = new Set<Connection>();
   // Both sets in the order of going idle, so that the first one is the one to evict.
-  const idle = new Set<Connection>();
-  const idleNewcomers = new Set<Connection>();
-  const idleByOrigin = new Map<string, Connection[]>();
-  // Origins whose receivers close connections unannounced: a POST sent on a closed one fails.
-  const distrusted = new TtlMap<string, true>({ entriesMax: limits.distrustedOriginsMax, now });
-  // Origins that had a POST so lately that a connection kept since then would still be there.
-  const seen = new TtlMap<string, true>({ entriesMax: limits.seenOriginsMax, now });
-
-  function distrust({ origin }: Connection): void {
-    distrusted.set(origin, true, limits.distrustMs);
-  }
-
-  function isFirstLately(origin: string): boolean {
-    const wasSeen = seen.has(origin);
-    seen.set(origin, true, limits.idleMs);
-    return !wasSeen;
-  }
-
-  function forgetIdle(connection: Connection): void {
-    if (!idle.delete(connection)) return;
-    idleNewcomers.delete(connection);
-    const siblings = idleByOrigin.get(connection.origin) ?? [];
-    if (siblings.length > 1) siblings.splice(siblings.lastIndexOf(connection), 1);
-    else idleByOrigin.delete(connection.origin);
-  }
-
-  function onDisconnect(connection: Connection, error: Error): void {
-    const isSoon = idle.has(connection) && now() - connection.idleSinceMs < limits.soonMs;
-    if (isSoon && isByReceiver(error)) distrust(connection);
-    onEnded(connection, error);
-  }
-
+  readonly #idle = new Set<Connection>();
+  readonly #idleNewcomers = new Set<Connection>();
+  readonly #idleByOrigin = new Map<string, Connection[]>();
+  /** Origins whose receivers close connections unannounced: a POST sent on a closed one fails. */
+  readonly #distrusted: TtlMap<string, true>;
+  /** Origins that had a POST so lately that a connection kept since then would still be there. */
+  readonly #seen: TtlMap<string, true>;
   // One timer for all: TLS handles most of its own records without a word to us, so there is no event to count at.
-  let watch: NodeJS.Timeout | null = null;
+  #watch: NodeJS.Timeout | null = null;
 
-  function startWatch(): void {
-    watch ??= setInterval(endFlooded, limits.transportCheckMs).unref();
+  constructor(options: ConnectionPoolOptions) {
+    const { limits, now } = options;
+    this.#options = options;
+    this.#distrusted = new TtlMap({ entriesMax: limits.distrustedOriginsMax, now });
+    this.#seen = new TtlMap({ entriesMax: limits.seenOriginsMax, now });
   }
 
-  function endFlooded(): void {
-    for (const connection of open) {
-      if (connection.transport.bytesRead > connection.transportBytesAllowed)
-        end(connection, new TransportFloodedError("far more came than an answer may have"));
+  get openCount(): number {
+    return this.#open.size;
+  }
+
+  get idleCount(): number {
+    return this.#idle.size;
+  }
+
+  /** Origins with a kept connection. */
+  get originsCount(): number {
+    return this.#idleByOrigin.size;
+  }
+
+  /** A kept connection to the origin that may be used now, or undefined. The caller gives it back or ends it. */
+  take(origin: string): Connection | undefined {
+    for (;;) {
+      // The last one used: it is the likeliest to be alive, and the others can go idle long enough to be closed.
+      const connection = this.#idleByOrigin.get(origin)?.at(-1);
+      if (connection === undefined) return undefined;
+      this.#forgetIdle(connection);
+      if (this.#isFit(connection) && this.#isStillAllowed(connection)) {
+        connection.isNewcomer = false;
+        const { transportBytesMax } = this.#options.limits;
+        connection.transportBytesAllowed = connection.transport.bytesRead + transportBytesMax;
+        return connection;
+      }
+      this.end(connection, new ConnectionEndedError("too old to be used again"));
     }
   }
 
-  function onEnded(connection: Connection, cause: Error): void {
-    connection.endedBy ??= cause;
-    open.delete(connection);
-    if (open.size === 0 && watch !== null) {
-      clearInterval(watch);
-      watch = null;
-    }
-    forgetIdle(connection);
+  /** Makes a fresh connection usable. The caller gives it back or ends it. */
+  open(origin: string, target: Target, opened: OpenedConnection): Connection {
+    const { limits, now } = this.#options;
+    const connection = openConnection(origin, target, opened, limits, now());
+    connection.client.on("disconnect", (_origin, _clients, error) => this.#onDisconnect(connection, error));
+    this.#open.add(connection);
+    this.#watch ??= setInterval(() => this.#endFlooded(), limits.transportCheckMs).unref();
+    return connection;
   }
 
-  function end(connection: Connection, cause: Error): void {
-    onEnded(connection, cause);
+  /** Keeps a connection whose answer was read to its end, if it can be used again. */
+  giveBack(connection: Connection): void {
+    const { limits, now } = this.#options;
+    const { origin } = connection;
+    if (!this.#isFit(connection) || this.#distrusted.has(origin)) {
+      this.end(connection, new ConnectionEndedError("not fit to be kept"));
+      return;
+    }
+    connection.idleSinceMs = now();
+    if (connection.isNewcomer) {
+      connection.isNewcomer = !this.#seen.has(origin);
+      this.#seen.set(origin, true, limits.idleMs);
+    }
+    if (connection.isNewcomer) this.#idleNewcomers.add(connection);
+    this.#idle.add(connection);
+    const siblings = this.#idleByOrigin.get(origin);
+    if (siblings === undefined) this.#idleByOrigin.set(origin, [connection]);
+    else siblings.push(connection);
+    this.#evictBeyond(limits.idleNewcomersMax, this.#idleNewcomers);
+    this.#evictBeyond(limits.idleConnectionsMax, this.#idle);
+  }
+
+  /** For a while, keeps no connection to the origin of this one, which its receiver closed unannounced. */
+  distrust({ origin }: Connection): void {
+    this.#distrusted.set(origin, true, this.#options.limits.distrustMs);
+  }
+
+  /** Ends a connection at once, with the POST on it. */
+  end(connection: Connection, cause: Error): void {
+    this.#onEnded(connection, cause);
     connection.client.destroy(cause, () => {});
     connection.socket.destroy();
   }
 
-  function evictBeyond(max: number, kept: ReadonlySet<Connection>): void {
-    for (const longestIdle of kept) {
-      if (kept.size <= max) return;
-      end(longestIdle, new ConnectionEndedError("evicted"));
+  endIdle(): void {
+    for (const connection of this.#idle) this.end(connection, new ConnectionEndedError("shut down"));
+  }
+
+  #onDisconnect(connection: Connection, error: Error): void {
+    const { limits, now } = this.#options;
+    const isSoon = this.#idle.has(connection) && now() - connection.idleSinceMs < limits.soonMs;
+    if (isSoon && isByReceiver(error)) this.distrust(connection);
+    this.#onEnded(connection, error);
+  }
+
+  #onEnded(connection: Connection, cause: Error): void {
+    connection.endedBy ??= cause;
+    this.#open.delete(connection);
+    if (this.#open.size === 0 && this.#watch !== null) {
+      clearInterval(this.#watch);
+      this.#watch = null;
+    }
+    this.#forgetIdle(connection);
+  }
+
+  #forgetIdle(connection: Connection): void {
+    if (!this.#idle.delete(connection)) return;
+    this.#idleNewcomers.delete(connection);
+    const siblings = this.#idleByOrigin.get(connection.origin) ?? [];
+    if (siblings.length > 1) siblings.splice(siblings.lastIndexOf(connection), 1);
+    else this.#idleByOrigin.delete(connection.origin);
+  }
+
+  #endFlooded(): void {
+    for (const connection of this.#open) {
+      if (connection.transport.bytesRead > connection.transportBytesAllowed)
+        this.end(connection, new TransportFloodedError("far more came than an answer may have"));
     }
   }
 
-  function isFit(connection: Connection): boolean {
-    return (
-      connection.endedBy === null &&
-      !connection.socket.destroyed &&
-      now() - connection.openedAtMs < limits.connectionAgeMs
-    );
+  #evictBeyond(max: number, kept: ReadonlySet<Connection>): void {
+    for (const longestIdle of kept) {
+      if (kept.size <= max) return;
+      this.end(longestIdle, new ConnectionEndedError("evicted"));
+    }
+  }
+
+  #isFit({ endedBy, socket, openedAtMs }: Connection): boolean {
+    const { limits, now } = this.#options;
+    return endedBy === null && !socket.destroyed && now() - openedAtMs < limits.connectionAgeMs;
   }
 
   /** The address is judged at every reuse, like a fresh answer of DNS. */
-  function isStillAllowed({ remoteAddress, target }: Connection): boolean {
+  #isStillAllowed({ remoteAddress, target }: Connection): boolean {
     return (
       remoteAddress === null ||
-      allowsUnsafely(unsafeAllowedTargets, target.hostname, target.port) ||
+      allowsUnsafely(this.#options.unsafeAllowedTargets, target.hostname, target.port) ||
       judgeAddress(remoteAddress).verdict === "allow"
     );
   }
-
-  return {
-    take(origin) {
-      for (;;) {
-        // The last one used: it is the likeliest to be alive, and the others can go idle long enough to be closed.
-        const connection = idleByOrigin.get(origin)?.at(-1);
-        if (connection === undefined) return undefined;
-        forgetIdle(connection);
-        if (isFit(connection) && isStillAllowed(connection)) {
-          connection.isNewcomer = false;
-          connection.transportBytesAllowed = connection.transport.bytesRead + limits.transportBytesMax;
-          return connection;
-        }
-        end(connection, new ConnectionEndedError("too old to be used again"));
-      }
-    },
-
-    open(origin, target, opened) {
-      const connection = openConnection(origin, target, opened, limits, now());
-      connection.client.on("disconnect", (_origin, _clients, error) => onDisconnect(connection, error));
-      open.add(connection);
-      startWatch();
-      return connection;
-    },
-
-    giveBack(connection) {
-      if (!isFit(connection) || distrusted.has(connection.origin)) {
-        end(connection, new ConnectionEndedError("not fit to be kept"));
-        return;
-      }
-      connection.idleSinceMs = now();
-      if (connection.isNewcomer) connection.isNewcomer = isFirstLately(connection.origin);
-      if (connection.isNewcomer) idleNewcomers.add(connection);
-      idle.add(connection);
-      const siblings = idleByOrigin.get(connection.origin);
-      if (siblings === undefined) idleByOrigin.set(connection.origin, [connection]);
-      else siblings.push(connection);
-      evictBeyond(limits.idleNewcomersMax, idleNewcomers);
-      evictBeyond(limits.idleConnectionsMax, idle);
-    },
-
-    distrust,
-    end,
-
-    endIdle() {
-      for (const connection of idle) end(connection, new ConnectionEndedError("shut down"));
-    },
-
-    get openCount() {
-      return open.size;
-    },
-    get idleCount() {
-      return idle.size;
-    },
-    get originsCount() {
-      return idleByOrigin.size;
-    },
-  };
 }

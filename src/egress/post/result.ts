@@ -1,7 +1,10 @@
 import type { IncomingHttpHeaders } from "node:http";
+import { errors } from "undici";
 import { type ErrorCode, outcomeOfErrorCode } from "../../base/model/error-codes.ts";
 import { statusErrorCode } from "../../base/model/http-status-errors.ts";
 import type { Outcome } from "../../base/model/statuses.ts";
+import { ConnectError } from "../egress.ts";
+import { TransportFloodedError } from "./connection-pool.ts";
 
 /** How one POST ended, whatever the receiver did. Durations are milliseconds. */
 export type PostResult = PostEnding & {
@@ -68,6 +71,40 @@ export function endWithError(errorCode: ErrorCode): PostEnding {
     responseHeaders: null,
     responseExcerpt: null,
   };
+}
+
+/** Why no connection was made. Unknown errors are reported as such, never blamed on the receiver. */
+export function classifyConnectError(error: unknown): ErrorCode {
+  return error instanceof ConnectError ? error.code : "unexpected_failure";
+}
+
+/** Why a request that was sent got no answer, by the errors of undici, its HTTP parser, OpenSSL and the system. */
+export function classifyAnswerError(error: Error): ErrorCode {
+  // The parser's errors do not always have a code.
+  if (error instanceof errors.HTTPParserError) return "bad_response";
+  if (error instanceof TransportFloodedError) return "response_head_too_large";
+  const code = String((error as { code?: unknown }).code);
+  switch (code) {
+    case "UND_ERR_HEADERS_OVERFLOW":
+      return "response_head_too_large";
+    case "UND_ERR_RES_CONTENT_LENGTH_MISMATCH":
+      return "bad_response";
+    case "UND_ERR_SOCKET":
+      // undici has one code for both; "bad response" and "bad upgrade" are its messages for unexpected HTTP.
+      return error.message.startsWith("bad ") ? "bad_response" : "connection_closed";
+    case "ECONNRESET":
+    case "ECONNABORTED":
+    case "EPIPE":
+    case "ETIMEDOUT":
+    case "EHOSTUNREACH":
+    case "ENETUNREACH":
+    case "ENETDOWN":
+      return "connection_reset";
+    default:
+      // Alerts after the handshake: with TLS 1.3 a server that wants a client certificate says so only then.
+      if (code.startsWith("ERR_SSL_") || code === "EPROTO") return "tls_protocol";
+      return "unexpected_failure";
+  }
 }
 
 /** Headers that help to find out why a receiver answered as it did; no cookies, nothing secret. */

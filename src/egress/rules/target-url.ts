@@ -1,12 +1,15 @@
 import type { URL_REFUSALS } from "../../base/model/url-refusals.ts";
 import { judgeAddress } from "./address.ts";
-import { bareHost, findFormFault, findNameFault } from "./host-name.ts";
-import { isPortAllowed, portOf } from "./port.ts";
 import {
   allowsUnsafely,
+  bareHost,
+  findFormFault,
+  findNameFault,
+  isPortAllowed,
   NO_UNSAFE_ALLOWED_TARGETS,
+  portOf,
   type UnsafeAllowedTargets,
-} from "./unsafe-allowed-targets.ts";
+} from "./host.ts";
 
 /** Characters, of the text as given and of the normal form that is stored and requested. */
 export const TARGET_URL_LENGTH_MAX = 2_048;

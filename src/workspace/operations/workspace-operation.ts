@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { z } from "zod";
 import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
-import type { UnsafeAllowedTargets } from "../../egress/rules/unsafe-allowed-targets.ts";
+import type { UnsafeAllowedTargets } from "../../egress/rules/host.ts";
 import { operationDefiners } from "../../http/define-operation.ts";
 import type { Caller, HandlerCode, JudgeRepeat, Operation } from "../../http/operation.ts";
 import { jsonResponse } from "../../http/operation-io.ts";

@@ -5,7 +5,7 @@ import { startDispatching } from "../../../src/app/dispatch-process.ts";
 import { createEgress } from "../../../src/app/egress.ts";
 import { readConfig } from "../../../src/base/config/config.ts";
 import type { MetricsRegistry } from "../../../src/base/metrics/registry.ts";
-import type { DispatchObserver } from "../../../src/delivery/observer.ts";
+import type { DispatchObserver } from "../../../src/delivery/attempt-observers.ts";
 import { createProcessMetrics } from "../../../src/delivery/process-metrics.ts";
 
 const nothing = () => undefined;
@@ -22,7 +22,7 @@ const registry: MetricsRegistry = {
 const observer: DispatchObserver = {
   attemptRecorded: nothing,
   mustBeQuarantined: nothing,
-  letGo: nothing,
+  overflowed: nothing,
   claimed: nothing,
   failed: (work, error) => console.error(work, error),
 };

@@ -3,13 +3,9 @@ import {
   createDirectConnector,
   type DirectConnectorOptions,
 } from "../../../src/egress/connect/direct-connector.ts";
-import { createCheckedAddresses } from "../../../src/egress/dns/checked-addresses.ts";
-import { createResolver } from "../../../src/egress/dns/resolver.ts";
+import { createCheckedAddresses, createResolver } from "../../../src/egress/dns/resolver.ts";
+import { NO_UNSAFE_ALLOWED_TARGETS, parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import { judgeTargetUrl } from "../../../src/egress/rules/target-url.ts";
-import {
-  NO_UNSAFE_ALLOWED_TARGETS,
-  parseUnsafeAllowedTargets,
-} from "../../../src/egress/rules/unsafe-allowed-targets.ts";
 import { type NameServer, startNameServer } from "../../support/name-server.ts";
 import { patience } from "../../support/time-limits.ts";
 import { failureOf } from "../failure.ts";

@@ -4,10 +4,10 @@ import { KeyObject } from "node:crypto";
 import * as x509 from "@peculiar/x509";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { DAY_MS } from "../../../src/base/model/time.ts";
+import { createTargetSecureContext } from "../../../src/egress/connect/connector.ts";
 import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
-import { createTargetSecureContext } from "../../../src/egress/connect/tls.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
-import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
+import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import {
   type CertificateAuthority,
   createCertificateAuthority,

@@ -1,13 +1,13 @@
 import { once } from "node:events";
 import type { TLSSocket } from "node:tls";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { openTcp } from "../../../src/egress/connect/direct-connector.ts";
 import {
   createTargetSecureContext,
   createTlsSessions,
   openTls,
   type TlsSessions,
-} from "../../../src/egress/connect/tls.ts";
+} from "../../../src/egress/connect/connector.ts";
+import { openTcp } from "../../../src/egress/connect/direct-connector.ts";
 import { type CertificateAuthority, createCertificateAuthority } from "../../support/certificates.ts";
 import { failureOf } from "../failure.ts";
 import { startTcpServer, startTlsServer, type TestServer } from "../server.ts";

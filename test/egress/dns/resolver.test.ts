@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { TargetError } from "../../../src/egress/connect/target-error.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
+import { ConnectError } from "../../../src/egress/egress.ts";
 import { type NameServer, startNameServer } from "../../support/name-server.ts";
 import { patience, watchLateness } from "../../support/time-limits.ts";
 
@@ -26,7 +26,7 @@ async function codeOf(asking: Promise<unknown>): Promise<string> {
     () => null,
     (reason: unknown) => reason,
   );
-  if (!(error instanceof TargetError)) throw new Error("It did not fail as a target does.");
+  if (!(error instanceof ConnectError)) throw new Error("It did not fail as a target does.");
   return error.code;
 }
 

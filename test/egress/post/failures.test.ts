@@ -6,39 +6,25 @@ import {
   outcomeOfErrorCode,
   TLS_ERRORS,
 } from "../../../src/base/model/error-codes.ts";
-import { EgressProxyError } from "../../../src/egress/connect/proxy-connector.ts";
-import { TargetError, type TargetErrorCode } from "../../../src/egress/connect/target-error.ts";
-import { TransportFloodedError } from "../../../src/egress/post/connection.ts";
-import {
-  classifyAnswerError,
-  classifyConnectError,
-  classifySlowConnect,
-} from "../../../src/egress/post/failures.ts";
+import { ConnectError, type ConnectErrorCode } from "../../../src/egress/egress.ts";
+import { TransportFloodedError } from "../../../src/egress/post/connection-pool.ts";
+import { classifyAnswerError, classifyConnectError } from "../../../src/egress/post/result.ts";
 
 function errorWith(code: string, message = "something"): Error {
   return Object.assign(new Error(message), { code });
 }
 
-const OUT_OF_RESOURCES = "local_resources_exhausted";
-
 describe("an error before the request was begun", () => {
   it.each([
     ...Object.keys(CONNECT_ERRORS),
     ...Object.keys(TLS_ERRORS),
-    OUT_OF_RESOURCES,
-  ] as TargetErrorCode[])("keeps the target's own code %s", (code) => {
-    expect(classifyConnectError(new TargetError(code, "x"))).toBe(code);
+    "local_resources_exhausted",
+    "egress_proxy_failed",
+  ] as ConnectErrorCode[])("keeps the code %s of the step that failed", (code) => {
+    expect(classifyConnectError(new ConnectError(code, "x"))).toBe(code);
     expect(isErrorCode(code) && outcomeOfErrorCode(code)).toMatch(
       /^(unreachable|tls_failed|target_refused)$/,
     );
-  });
-
-  it("charges the egress proxy's failure to us", () => {
-    expect(classifyConnectError(new EgressProxyError("down"))).toBe("egress_proxy_failed");
-  });
-
-  it("leaves it to whoever aborted to say why", () => {
-    expect(classifyConnectError(new TargetError("aborted", "x"))).toBe("unexpected_failure");
   });
 
   it.each([new Error("x"), errorWith("ECONNRESET"), "text", undefined, null])(
@@ -47,17 +33,6 @@ describe("an error before the request was begun", () => {
       expect(classifyConnectError(error)).toBe("unexpected_failure");
     },
   );
-});
-
-describe("a connection that was not made in time", () => {
-  it.each([
-    [{ dnsMs: null, connectMs: null }, "dns_timeout"],
-    [{ dnsMs: 0, connectMs: null }, "connect_timeout"],
-    [{ dnsMs: 1, connectMs: 0 }, "tls_timeout"],
-    [{ dnsMs: null, connectMs: 5 }, "tls_timeout"],
-  ])("got as far as %j: %s", (timings, expected) => {
-    expect(classifySlowConnect(timings)).toBe(expected);
-  });
 });
 
 describe("an error after the request was begun", () => {

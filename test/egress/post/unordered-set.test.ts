@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { UnorderedSet } from "../../../src/egress/post/unordered-set.ts";
+import { UnorderedSet } from "../../../src/egress/post/post.ts";
 
 const member = (name: string) => ({ name, place: -1 });
 

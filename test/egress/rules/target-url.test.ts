@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { URL_REFUSALS } from "../../../src/base/model/url-refusals.ts";
 import { judgeAddress } from "../../../src/egress/rules/address.ts";
+import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import { judgeTargetUrl, TARGET_URL_LENGTH_MAX } from "../../../src/egress/rules/target-url.ts";
-import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/unsafe-allowed-targets.ts";
 import { TARGET_URL_CASES } from "./target-url-cases.ts";
 
 function codeOf(text: string, lifted: readonly string[] = []): string {

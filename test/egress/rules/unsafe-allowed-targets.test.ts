@@ -1,8 +1,5 @@
 import { describe, expect, it } from "vitest";
-import {
-  allowsUnsafely,
-  parseUnsafeAllowedTargets,
-} from "../../../src/egress/rules/unsafe-allowed-targets.ts";
+import { allowsUnsafely, parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 
 describe("parseUnsafeAllowedTargets", () => {
   it("lifts nothing for no entries", () => {

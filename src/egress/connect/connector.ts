@@ -1,4 +1,5 @@
 import { X509Certificate } from "node:crypto";
+import { once } from "node:events";
 import { isIP, type Socket } from "node:net";
 import {
   connect,
@@ -9,8 +10,114 @@ import {
   type TLSSocket,
 } from "node:tls";
 import { TtlMap } from "../../base/model/caches.ts";
-import { abortError, untilEvent } from "./deadline.ts";
+import { type Connect, ConnectError, type ConnectProgress, type Target } from "../egress.ts";
+import { bareHost } from "../rules/host.ts";
 import { tlsError } from "./failures.ts";
+
+export type ConnectorOptions = {
+  /** Certificates in PEM that are trusted besides the public roots. */
+  readonly ca?: string | undefined;
+  /** Milliseconds for everything together. */
+  readonly connectTimeoutMs: number;
+};
+
+/** Opens what TLS with the target runs on. It notes how far it got, but for the time that all of it took. */
+export type OpenTransport = (
+  target: Target,
+  deadline: Deadline,
+  progress: ConnectProgress,
+  tls: Pick<TlsOptions, "secureContext" | "sessions">,
+) => Promise<Socket>;
+
+/** @throws Error for a `ca` that cannot be read */
+export function createConnector(options: ConnectorOptions, openTransport: OpenTransport): Connect {
+  const now = () => performance.now();
+  const tls = { secureContext: createTargetSecureContext(options.ca), sessions: createTlsSessions(now) };
+
+  return async (target, parent) => {
+    const deadline = startDeadline(parent, options.connectTimeoutMs);
+    const { signal } = deadline;
+    const timings: ConnectProgress["timings"] = { dnsMs: null, connectMs: null, tlsMs: null };
+    const progress: ConnectProgress = { remoteAddress: null, timings };
+    try {
+      const startedAtMs = now();
+      const transport = await openTransport(target, deadline, progress, tls);
+      const connectedAtMs = now();
+      timings.connectMs = connectedAtMs - startedAtMs - (timings.dnsMs ?? 0);
+      const { hostname, port } = target;
+      const socket = await openTls(transport, { host: bareHost(hostname), port, ...tls, signal });
+      timings.tlsMs = now() - connectedAtMs;
+      return { socket, transport, ...progress };
+    } catch (error) {
+      if (error instanceof ConnectError) error.progress = progress;
+      throw error;
+    } finally {
+      deadline.release();
+    }
+  };
+}
+
+/** A time limit on some work, within the caller's own abort signal. */
+export type Deadline = {
+  /** Aborts when the time is up or the parent aborts, whichever is first. */
+  readonly signal: AbortSignal;
+  remainingMs(): number;
+  /** Call it when the work is done, or the timer and the listener on the parent stay. */
+  release(): void;
+};
+
+export function startDeadline(parent: AbortSignal, timeoutMs: number): Deadline {
+  const controller = new AbortController();
+  const endsAtMs = performance.now() + timeoutMs;
+  const end = () => controller.abort();
+  const timer = setTimeout(end, timeoutMs);
+  if (parent.aborted) end();
+  else parent.addEventListener("abort", end, { once: true });
+  return {
+    signal: controller.signal,
+    remainingMs: () => Math.max(0, endsAtMs - performance.now()),
+    release() {
+      clearTimeout(timer);
+      parent.removeEventListener("abort", end);
+    },
+  };
+}
+
+/** The work's result, unless the signal aborts first; its late result is then ignored. Not started after an abort. */
+export function unlessAborted<T>(
+  work: () => Promise<T>,
+  signal: AbortSignal,
+  toAbortError: () => ConnectError,
+): Promise<T> {
+  if (signal.aborted) return Promise.reject(toAbortError());
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(toAbortError());
+    signal.addEventListener("abort", onAbort, { once: true });
+    work()
+      .then(resolve, reject)
+      .finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}
+
+/**
+ * Waits for an event of a socket that is being set up. On an error or an abort the socket is destroyed. The socket
+ * keeps one error listener for good: an error while it changes hands would otherwise end the process.
+ */
+export async function untilEvent(
+  socket: Socket,
+  event: "connect" | "secureConnect",
+  signal: AbortSignal,
+  toAbortError: () => ConnectError,
+  toSocketError: (error: Error) => ConnectError,
+): Promise<void> {
+  socket.on("error", () => {});
+  try {
+    await once(socket, event, { signal });
+  } catch (error) {
+    socket.destroy();
+    throw signal.aborted ? toAbortError() : toSocketError(error as Error);
+  }
+}
 
 /** Peers whose sessions are kept; with the next limit at most 8 MiB. */
 const PEERS_MAX = 1_000;
@@ -94,7 +201,7 @@ export type TlsOptions = {
 
 /**
  * Does the TLS handshake on a connected socket and verifies that the peer is the host.
- * @throws TargetError
+ * @throws ConnectError
  */
 export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSSocket> {
   const { host, port, secureContext, sessions, signal } = options;
@@ -123,12 +230,9 @@ export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSS
     sessions.forget(peer);
     return tlsError(error, host);
   };
-  await untilEvent(secured, "secureConnect", {
-    signal,
-    toAbortError: () =>
-      abortError(signal, "tls_timeout", `The TLS handshake with ${host} did not finish in time.`),
-    toSocketError,
-  });
+  const toAbortError = () =>
+    new ConnectError("tls_timeout", `The TLS handshake with ${host} did not finish in time.`);
+  await untilEvent(secured, "secureConnect", signal, toAbortError, toSocketError);
   // The peer may have closed in the very packet that finished the handshake.
   if (secured.destroyed) throw toSocketError(secured.errored ?? new Error("closed after the handshake"));
   secured.disableRenegotiation();
