@@ -235,7 +235,7 @@ export type JudgedProbe = {
   /** In plain words. */
   readonly explanation: string;
   /** Of all POSTs of the probe together. */
-  readonly durationMs: number;
+  readonly duration_ms: number;
 };
 
 export function judgeProbe(probed: Probed, findings: Findings): JudgedProbe {
@@ -248,7 +248,7 @@ export function judgeProbe(probed: Probed, findings: Findings): JudgedProbe {
     got: answers.length === 0 ? "nothing was sent" : answers.map(inWords).join(", then "),
     verdict,
     explanation,
-    durationMs: Math.round(answers.reduce((sum, { durationMs }) => sum + durationMs, 0)),
+    duration_ms: Math.round(answers.reduce((sum, { durationMs }) => sum + durationMs, 0)),
   };
 }
 

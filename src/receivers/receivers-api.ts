@@ -1,13 +1,11 @@
 import { randomUUID } from "node:crypto";
-import type { ClientBase, Pool } from "pg";
+import type { Pool } from "pg";
 import { z } from "zod";
-import { event, time, timeTextOrNull } from "../api/fields.ts";
+import { event, time } from "../api/fields.ts";
 import { callOut, write } from "../api/operations.ts";
 import { writeAuditEntry } from "../base/database/audit-log.ts";
 import { type Counted, createRequestCounter } from "../base/database/rate-limits.ts";
 import { actorOf } from "../base/model/audit.ts";
-import type { EventName } from "../base/model/events.ts";
-import { isoTime } from "../base/model/time.ts";
 import { Published, throwAsProblem } from "../delivery/analyses-api.ts";
 import { findEndpoint } from "../delivery/endpoint-sql.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
@@ -21,28 +19,7 @@ import { countedState, type RateLimitPolicy } from "../http/rate-limits.ts";
 import { publishExample } from "../publish/publications-sql.ts";
 import { FAULT_CODES, SEVERITIES } from "./faults.ts";
 import { PROBE_NAMES, VERDICTS } from "./probes.ts";
-import { CHECK_LIMIT_MS, CHECK_VERDICTS, type CheckReceiver, type ReceiverReport } from "./receiver-check.ts";
-
-export type PublishedTestEvent = { readonly analysisId: string; readonly deliveryId: string };
-
-/**
- * Publishes an example for the account's endpoint in the caller's transaction: an analysis like any other, readable,
- * in the log, and replayable.
- *
- * @param newId gives a new UUID
- */
-async function publishTestEvent(
-  client: ClientBase,
-  accountId: string,
-  event: EventName,
-  newId: () => string,
-): Promise<PublishedTestEvent> {
-  const analysisId = `example-${newId()}`;
-  const analysis = exampleAnalysis(event, analysisId);
-  const [deliveryId] = await publishExample(client, { accountId, analysis, webhookUrl: null });
-  if (deliveryId === undefined) throw new Error("publishing one example gave no delivery");
-  return { analysisId, deliveryId };
-}
+import { CHECK_LIMIT_MS, CHECK_VERDICTS, type CheckReceiver } from "./receiver-check.ts";
 
 const probeName = z.enum(PROBE_NAMES);
 
@@ -104,31 +81,6 @@ export const ReceiverCheck = z
   })
   .meta({ id: "ReceiverCheck", description: "What a receiver does right and wrong, as probes have shown." });
 
-/** @param atMs when it was checked, milliseconds since the epoch */
-export function receiverCheckBody(
-  url: string,
-  atMs: number,
-  { verdict, faults, probes, acceptedSecrets, connection, durationMs }: ReceiverReport,
-): z.output<typeof ReceiverCheck> {
-  return {
-    url,
-    checked_at: isoTime(atMs),
-    duration_ms: durationMs,
-    verdict,
-    faults: faults.map((fault) => ({ ...fault, probes: [...fault.probes] })),
-    accepts_secrets: acceptedSecrets,
-    connection: {
-      protocol: "HTTP/1.1",
-      tls_version: connection.tlsVersion,
-      remote_address: connection.remoteAddress,
-      certificate_ends_at: timeTextOrNull(connection.certificateEndsAt?.getTime() ?? null),
-      certificate_days_left: connection.certificateDaysLeft,
-      slowest_answer_ms: connection.slowestAnswerMs,
-    },
-    probes: probes.map(({ durationMs: duration_ms, ...probe }) => ({ ...probe, duration_ms })),
-  };
-}
-
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";
 
@@ -177,10 +129,14 @@ export function receiverOperations({
       errors: ["not_found"],
       handle: async ({ accountId, body, problem }, tx) => {
         if ((await findEndpoint(tx, accountId)) === null) throw problem("not_found");
-        const publishing = publishTestEvent(tx, accountId, body.event, randomUUID);
+        // Like any other: readable, in the log, and replayable.
+        const analysis_id = `example-${randomUUID()}`;
+        const analysis = exampleAnalysis(body.event, analysis_id);
         // The account may be moved just now.
-        const { analysisId, deliveryId } = await publishing.catch(throwAsProblem);
-        return { body: { analysis_id: analysisId, delivery_id: deliveryId } };
+        const published = publishExample(tx, { accountId, analysis, webhookUrl: null }).catch(throwAsProblem);
+        const [delivery_id] = await published;
+        if (delivery_id === undefined) throw new Error("publishing one example gave no delivery");
+        return { body: { analysis_id, delivery_id } };
       },
     }),
     callOut({
@@ -223,7 +179,7 @@ export function receiverOperations({
           secrets: secrets.map(({ secret }) => secret),
           atMs: at.getTime(),
         };
-        return { body: receiverCheckBody(judged.href, at.getTime(), await checkReceiver(receiver)) };
+        return { body: await checkReceiver(receiver) };
       },
     }),
   ];
