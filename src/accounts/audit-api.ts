@@ -13,7 +13,7 @@ import { isoTime } from "../base/model/time.ts";
 import type { Operation } from "../http/operation.ts";
 import { jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
-import { AccountName } from "../log/accounts-api.ts";
+import { AccountName } from "../log/accounts-schema.ts";
 import { momentOf } from "../log/delivery-filter-api.ts";
 import { type AuditFilter, listAuditEntries, type StoredAuditEntry } from "./audit-sql.ts";
 
