@@ -15,7 +15,8 @@ import {
   listAccountPage,
   listFailingAccounts,
 } from "./accounts-sql.ts";
-import { Replay, replayBody } from "./replays-api.ts";
+import { replayBody } from "./replays-api.ts";
+import { Replay } from "./replays-schema.ts";
 import { listGoingReplays } from "./replays-sql.ts";
 
 const tag = "Support";

@@ -19,7 +19,7 @@ import {
   findLoggedDelivery,
   type LoggedDelivery,
 } from "./deliveries-sql.ts";
-import { filterOf, queryFilters } from "./delivery-filter-api.ts";
+import { queryFilters } from "./delivery-filter-api.ts";
 import { createListDeliveries } from "./delivery-pages-sql.ts";
 import { Delivery, DeliveryWithAttempts, deliveryBody, deliveryWithAttemptsBody } from "./delivery-schema.ts";
 import { concernsSecret } from "./explanation.ts";
@@ -28,7 +28,7 @@ import { replayDelivery } from "./replays-sql.ts";
 const tag = "Deliveries";
 const params = z.strictObject({ delivery_id: id });
 const WebhookBody = z.object({ id, event, created_at: time, data: Analysis });
-const listQuery = z.strictObject({ ...optional(queryFilters), ...pageQuery });
+const listQuery = z.strictObject({ ...z.object(queryFilters).partial().shape, ...pageQuery });
 
 export type DeliveryDependencies = {
   readonly pool: Pool;
@@ -72,7 +72,7 @@ export function deliveryOperations({
         const { cursor, limit, ...asked } = query;
         const asWritten = { accountId, ...asked, ...single(asked.status) };
         const belowId = cursors.read(cursor, asWritten);
-        const page = await listDeliveries(await reader(), filterOf(asked), belowId, limit);
+        const page = await listDeliveries(await reader(), asked, belowId, limit);
         const known = page.items.some(concernsSecret)
           ? { secretRotatedAtMs: await findLastRotation(logPool, accountId) }
           : {};
@@ -182,11 +182,4 @@ function refusalOf(
     default:
       throw new Error(`Unknown outcome ${outcome satisfies never}`);
   }
-}
-
-/** Each field made optional, for a query. */
-function optional<Fields extends Record<string, z.ZodType>>(
-  fields: Fields,
-): { [Name in keyof Fields]: z.ZodOptional<Fields[Name]> } {
-  return z.object(fields).partial().shape as { [Name in keyof Fields]: z.ZodOptional<Fields[Name]> };
 }

@@ -1,53 +1,15 @@
-import type { EventName } from "../base/model/events.ts";
 import type { Reader } from "../base/model/reader.ts";
 import {
   DELIVERY_STATUSES,
   type DeliveryStatus,
-  type EndReason,
   isReplayable,
   REPLAYABLE_STATUSES,
 } from "../base/model/statuses.ts";
 import { sightOf } from "../delivery/visibility-sql.ts";
-
-/** The list's filters, each null when it was not asked for. They are ANDed. */
-export type DeliveryFilter = {
-  /** One of these. */
-  readonly status: readonly DeliveryStatus[] | null;
-  /** Abandoned for one of these. */
-  readonly reason: readonly EndReason[] | null;
-  readonly event: EventName | null;
-  readonly analysisId: string | null;
-  /** Host name, or address literal, of the target; lower case, without the port. */
-  readonly targetHost: string | null;
-  readonly errorCode: string | null;
-  readonly statusCode: number | null;
-  readonly statusCodeMin: number | null;
-  readonly statusCodeMax: number | null;
-  /** The bulk replay that started its current run. */
-  readonly replayId: string | null;
-  /** Created at or after. */
-  readonly createdAfter: Date | null;
-  /** Created before. */
-  readonly createdBefore: Date | null;
-};
-
-export const NO_FILTER: DeliveryFilter = {
-  status: null,
-  reason: null,
-  event: null,
-  analysisId: null,
-  targetHost: null,
-  errorCode: null,
-  statusCode: null,
-  statusCodeMin: null,
-  statusCodeMax: null,
-  replayId: null,
-  createdAfter: null,
-  createdBefore: null,
-};
+import { type DeliveryFilter, hostOf, listOf, momentOf } from "./delivery-filter-api.ts";
 
 export function isEverything(filter: DeliveryFilter): boolean {
-  return Object.values(filter).every((asked) => asked === null);
+  return Object.values(filter).every((asked) => asked == null);
 }
 
 /**
@@ -55,9 +17,9 @@ export function isEverything(filter: DeliveryFilter): boolean {
  * asks for that status.
  */
 export function fittingStatuses({ status, reason }: DeliveryFilter): readonly DeliveryStatus[] | null {
-  if (status === null && reason === null) return null;
+  if (status == null && reason == null) return null;
   const fitting = DELIVERY_STATUSES.filter(
-    (one) => (status === null || status.includes(one)) && (reason === null || one === "abandoned"),
+    (one) => (status == null || listOf(status).includes(one)) && (reason == null || one === "abandoned"),
   );
   return fitting.length === DELIVERY_STATUSES.length ? null : fitting;
 }
@@ -89,30 +51,30 @@ type Filterings = {
 };
 
 const byIndex =
-  (text: Filtering["text"]) =>
-  (value: unknown): Filtering => ({ by: "index", text, value });
+  <Asked>(text: Filtering["text"], write: (asked: Asked) => unknown = (asked) => asked) =>
+  (asked: Asked): Filtering => ({ by: "index", text, value: write(asked) });
 const byRow =
-  (text: Filtering["text"]) =>
-  (value: unknown): Filtering => ({ by: "row", text, value });
+  <Asked>(text: Filtering["text"], write: (asked: Asked) => unknown = (asked) => asked) =>
+  (asked: Asked): Filtering => ({ by: "row", text, value: write(asked) });
 
 /** In the order in which the conditions are written. The time of a delivery stands in its id. */
 const FILTERINGS: Filterings = {
-  createdAfter: byIndex((asked) => `d.id >= sealpost.uuid_v7_floor(${asked})`),
-  createdBefore: byIndex((asked) => `d.id < sealpost.uuid_v7_floor(${asked})`),
-  analysisId: byIndex(
+  created_after: byIndex((asked) => `d.id >= sealpost.uuid_v7_floor(${asked})`, momentOf),
+  created_before: byIndex((asked) => `d.id < sealpost.uuid_v7_floor(${asked})`, momentOf),
+  analysis_id: byIndex(
     (asked, account) =>
       // By the parameter, not by d.account_id: then it is looked up once, and not for every row.
       `d.id = (select a.delivery_id from sealpost.analyses a where a.account_id = ${account} and a.id = ${asked})`,
   ),
-  reason: byRow((asked) => `d.reason = any (${asked}::text[])`),
+  reason: byRow((asked) => `d.reason = any (${asked}::text[])`, listOf),
   event: byRow((asked) => `d.event = ${asked}`),
   // The first part refuses most rows without the regular expression, which costs ten times as much.
-  targetHost: byRow((asked) => `strpos(${TARGET}, ${asked}) > 0 and ${TARGET_HOST} = ${asked}`),
-  errorCode: byRow((asked) => `d.last_error_code = ${asked}`),
-  statusCode: byRow((asked) => `d.last_status_code = ${asked}`),
-  statusCodeMin: byRow((asked) => `d.last_status_code >= ${asked}`),
-  statusCodeMax: byRow((asked) => `d.last_status_code <= ${asked}`),
-  replayId: byRow(
+  target_host: byRow((asked) => `strpos(${TARGET}, ${asked}) > 0 and ${TARGET_HOST} = ${asked}`, hostOf),
+  error_code: byRow((asked) => `d.last_error_code = ${asked}`),
+  status_code: byRow((asked) => `d.last_status_code = ${asked}`),
+  status_code_min: byRow((asked) => `d.last_status_code >= ${asked}`),
+  status_code_max: byRow((asked) => `d.last_status_code <= ${asked}`),
+  replay_id: byRow(
     (asked) =>
       `exists (select from sealpost.replay_items i
         where i.delivery_id = d.id and i.replay_id = ${asked} and i.run = d.run)`,
@@ -120,7 +82,7 @@ const FILTERINGS: Filterings = {
 };
 
 /** The same by the items of the replay, which are in the order of their deliveries. */
-const BY_ITEMS: Filterings["replayId"] = byIndex(
+const BY_ITEMS: Filterings["replay_id"] = byIndex(
   (asked) => `i.replay_id = ${asked} and i.outcome = 'replayed'`,
 );
 
@@ -142,10 +104,10 @@ export function pageConditions(
   filter: DeliveryFilter,
   first: number,
 ): { readonly indexed: Condition; readonly row: Condition } {
-  const { replayId } = filter;
-  const all = filteringsOf({ ...filter, replayId: null });
-  const isIndexed = ({ by }: Filtering) => replayId === null && by === "index";
-  const byIndexes = replayId === null ? all.filter(isIndexed) : [BY_ITEMS(replayId)];
+  const { replay_id: replayId } = filter;
+  const all = filteringsOf({ ...filter, replay_id: null });
+  const isIndexed = ({ by }: Filtering) => replayId == null && by === "index";
+  const byIndexes = replayId == null ? all.filter(isIndexed) : [BY_ITEMS(replayId)];
   const indexed = joined(byIndexes, first, reader.accountId);
   const firstOfRow = first + indexed.values.length;
   const byRows = all.filter((filtering) => !isIndexed(filtering));
@@ -183,8 +145,8 @@ function filteringOf<Name extends keyof Filterings>(
   filter: DeliveryFilter,
   name: Name,
 ): readonly Filtering[] {
-  const value = filter[name];
-  return value === null ? [] : [FILTERINGS[name](value)];
+  const asked = filter[name];
+  return asked == null ? [] : [FILTERINGS[name](asked as NonNullable<DeliveryFilter[Name]>)];
 }
 
 function filteringOfStatuses(statuses: readonly DeliveryStatus[]): Filtering {

@@ -10,7 +10,8 @@ import {
   loggedColumns,
   loggedDeliveries,
 } from "./deliveries-sql.ts";
-import { type DeliveryFilter, fittingStatuses, isEverything, pageConditions } from "./delivery-filter-sql.ts";
+import type { DeliveryFilter } from "./delivery-filter-api.ts";
+import { fittingStatuses, isEverything, pageConditions } from "./delivery-filter-sql.ts";
 
 /** A way to read an account's deliveries, newest first, along an index, and no further than the limit. */
 export type Newest = {
@@ -61,7 +62,7 @@ const NEWEST_OF_REPLAY: Newest = {
 };
 
 export function newestOf(filter: DeliveryFilter): Newest {
-  if (filter.replayId !== null) return NEWEST_OF_REPLAY;
+  if (filter.replay_id != null) return NEWEST_OF_REPLAY;
   const statuses = fittingStatuses(filter);
   const isUndelivered =
     statuses?.length === REPLAYABLE_STATUSES.length &&

@@ -1,12 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 import type { Reader } from "../base/model/reader.ts";
 import { REPLAYABLE_STATUSES } from "../base/model/statuses.ts";
-import {
-  type DeliveryFilter,
-  fittingCondition,
-  IS_REPLAYABLE,
-  pageConditions,
-} from "./delivery-filter-sql.ts";
+import { type DeliveryFilter, listOf } from "./delivery-filter-api.ts";
+import { fittingCondition, IS_REPLAYABLE, pageConditions } from "./delivery-filter-sql.ts";
 import { newestOf } from "./delivery-pages-sql.ts";
 
 /** Deliveries that one replay takes at most; whoever wants more narrows the filter to days. */
@@ -38,7 +34,9 @@ function undelivered(reader: Reader, filter: DeliveryFilter, age: string, first:
     const { text, values } = fittingCondition(reader.accountId, filter, first);
     return { text: `sealpost.deliveries d\n    where ${text} and ${condition}`, values, count: "count(*)" };
   }
-  const status = REPLAYABLE_STATUSES.filter((one) => filter.status?.includes(one) ?? true);
+  const status = REPLAYABLE_STATUSES.filter(
+    (one) => filter.status == null || listOf(filter.status).includes(one),
+  );
   const { indexed, row } = pageConditions(reader, { ...filter, status }, first);
   const looked = (columns: "d.*" | "d.id") =>
     newestOf({ ...filter, status }).select(`${indexed.text} and ${condition}`, ROWS_MAX, columns);
@@ -71,14 +69,8 @@ export async function countReplayable(
   return rows[0]!.n;
 }
 
-/** What a replay would do; each count is as that of `countReplayable`, but for the expired that a user sees. */
-export type ReplayPreview = {
-  readonly matched: number;
-  /** Of the matched, those that were published with a URL of their own: changing the endpoint does not move them. */
-  readonly ownUrl: number;
-  /** Those that fit the filter, too, but whose analysis is not kept any more; for a user, of the newest such. */
-  readonly expired: number;
-};
+/** As a dry run answers; each count is as that of `countReplayable`, but for the expired that a user sees. */
+type ReplayPreview = { readonly matched: number; readonly own_url: number; readonly expired: number };
 
 export async function previewReplay(
   database: Pool | ClientBase,
@@ -89,9 +81,9 @@ export async function previewReplay(
   const set = replayable(reader, filter, analysisRetentionMs, 1);
   const past = undelivered(reader, filter, `d.id < ${oldestKept(1)}`, 2);
   const { rows } = await database.query<ReplayPreview>(
-    `select matched, "ownUrl", expired
+    `select matched, own_url, expired
      from (
-       select ${set.count}::integer as matched, count(webhook_url)::integer as "ownUrl"
+       select ${set.count}::integer as matched, count(webhook_url)::integer as own_url
        from (${set.text} limit ${ROWS_MAX}) as set
      ) as kept, (
        select count(*)::integer as expired
