@@ -1,15 +1,18 @@
 import type { ClientBase, Pool } from "pg";
+import { timeText } from "../base/database/time-text.ts";
 import type { MailStatus } from "../base/model/notices.ts";
 import { addConfirmationMail } from "./notice-mails-sql.ts";
 
+/** As the API answers. */
 export type NoticeRecipient = {
   readonly id: string;
   readonly address: string;
-  readonly createdAt: Date;
-  /** Null: the link in the mail has not been followed. */
-  readonly confirmedAt: Date | null;
+  readonly status: "unconfirmed" | "confirmed";
   /** The last mail that asked to confirm; null once it is forgotten with the log. */
-  readonly confirmationMail: MailStatus | null;
+  readonly confirmation_mail: MailStatus | null;
+  readonly created_at: string;
+  /** Null: the link in the mail has not been followed. */
+  readonly confirmed_at: string | null;
 };
 
 export type RecipientLimits = {
@@ -26,17 +29,10 @@ export type Added =
   | { readonly kind: "added"; readonly recipient: NoticeRecipient }
   | { readonly kind: "too_many_recipients" | "too_many_confirmations" };
 
-const COLUMNS = `r.id, r.address, r.created_at, r.confirmed_at, (
+const COLUMNS = `r.id, r.address, case when r.confirmed_at is null then 'unconfirmed' else 'confirmed' end as status, (
   select m.status from sealpost.notice_mails as m where m.recipient_id = r.id and m.batch is null
-  order by m.id desc limit 1) as confirmation_mail`;
-
-type Row = {
-  id: string;
-  address: string;
-  created_at: Date;
-  confirmed_at: Date | null;
-  confirmation_mail: MailStatus | null;
-};
+  order by m.id desc limit 1) as confirmation_mail,
+  ${timeText("r.created_at")} as created_at, ${timeText("r.confirmed_at")} as confirmed_at`;
 
 /**
  * Adds the address, unless it is there, and asks it to confirm, unless it has or was asked a moment ago. Locks the
@@ -80,11 +76,11 @@ export async function addRecipient(
   }
   const id = known_id ?? (await insertRecipient(client, accountId, address));
   if (needs_mail) await addConfirmationMail(client, accountId, id, address);
-  const found = await client.query<Row>(
+  const found = await client.query<NoticeRecipient>(
     `select ${COLUMNS} from sealpost.notice_recipients as r where id = $1`,
     [id],
   );
-  return { kind: "added", recipient: fromRow(found.rows[0]!) };
+  return { kind: "added", recipient: found.rows[0]! };
 }
 
 async function insertRecipient(client: ClientBase, accountId: string, address: string): Promise<string> {
@@ -97,12 +93,12 @@ async function insertRecipient(client: ClientBase, accountId: string, address: s
 
 /** All of the account, newest first; there are few. */
 export async function listRecipients(pool: Pool, accountId: string): Promise<readonly NoticeRecipient[]> {
-  const { rows } = await pool.query<Row>({
+  const { rows } = await pool.query<NoticeRecipient>({
     name: "list_notice_recipients",
     text: `select ${COLUMNS} from sealpost.notice_recipients as r where account_id = $1 order by id desc`,
     values: [accountId],
   });
-  return rows.map(fromRow);
+  return rows;
 }
 
 /** Mails to it that are not being sent yet are not sent. False: the account has no such recipient. */
@@ -162,14 +158,4 @@ export async function forgetUnconfirmed(pool: Pool, keptMs: number, rowsMax: num
     [keptMs, rowsMax],
   );
   return rowCount ?? 0;
-}
-
-function fromRow(row: Row): NoticeRecipient {
-  return {
-    id: row.id,
-    address: row.address,
-    createdAt: row.created_at,
-    confirmedAt: row.confirmed_at,
-    confirmationMail: row.confirmation_mail,
-  };
 }

@@ -1,6 +1,6 @@
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
-import type { NoticeContent } from "../../src/base/model/notices.ts";
 import { digestToken, endingOf, sendNextMail } from "../../src/notices/mail-sending.ts";
+import type { NoticeContent } from "../../src/notices/notice-kinds.ts";
 import { claimMail, collectMails, giveUpCutMails, settleMail } from "../../src/notices/notice-mails-sql.ts";
 import { removeRecipient } from "../../src/notices/notice-recipients-sql.ts";
 import { NoticeWork } from "../../src/notices/notice-work.ts";
@@ -43,11 +43,11 @@ async function addRecipient(address: string, isConfirmed = true): Promise<string
 let subjects = 0;
 const certificate: NoticeContent = {
   kind: "certificate.expiring",
-  details: { host: "hooks.example.com", expiresAtMs: Date.UTC(2026, 11, 1) },
+  details: { host: "hooks.example.com", expires_at: "2026-12-01T00:00:00.000Z" },
 };
 const secret: NoticeContent = {
   kind: "secret.expiring",
-  details: { rotatedAtMs: Date.UTC(2026, 10, 22), expiresAtMs: Date.UTC(2026, 10, 23) },
+  details: { rotated_at: "2026-11-22T00:00:00.000Z", expires_at: "2026-11-23T00:00:00.000Z" },
 };
 function tell(content: NoticeContent = certificate): Promise<boolean> {
   subjects += 1;
@@ -164,10 +164,10 @@ describe("a mail says", () => {
     const details = {
       url: "https://hooks.example.com/planted-secret",
       reason: "abandoned",
-      sinceMs: null,
-      failedAttempts: 0,
+      since: null,
+      failed_attempts: 0,
       abandoned: 3,
-      errorCode: "status_503",
+      error_code: "status_503",
     } as const;
     for (let n = 0; n < 23; n++) await tell({ kind: "endpoint.failing", details });
     await collect();
