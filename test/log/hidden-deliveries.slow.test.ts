@@ -87,9 +87,7 @@ const filters: [string, Partial<DeliveryFilter>][] = [
   ["of what has no index", { event: "analysis.succeeded" }],
 ];
 
-describe.each(filters)("a page %s", (_, some) => {
-  const filter = some;
-
+describe.each(filters)("a page %s", (_, filter) => {
   it("looks at no more than for a member", async () => {
     await expectNoMore(LOOKS_OF_PAGE, (reader) => list(reader, filter, null, 50));
     const { next } = await list(stranger, filter, null, 50);
@@ -126,8 +124,7 @@ describe("a replay", () => {
       }),
     );
 
-  it.each(filters)("of %j looks at no more than for a member, and takes none of too many", async (some) => {
-    const filter = some;
+  it.each(filters)("of %j looks at no more than for a member, and takes none of too many", async (filter) => {
     const preview = (retentionMs: number) => (reader: Reader) =>
       previewReplay(pool, reader, filter, retentionMs);
     await expectNoMore(1.1, preview(RETENTION_MS));

@@ -159,11 +159,10 @@ describe.each(states)("planned for %s", (state) => {
     ["of the whole log", {}],
     ["by an index", { analysis_id: "plan-last" }],
     ["of what has no index", { event: "analysis.succeeded" }],
-  ])("a page %s looks up what is open of it", async (_, some) => {
+  ])("a page %s looks up what is open of it", async (_, filter) => {
     await vacuumWith(state);
     const pool = open(createLogPool);
     const list = createListDeliveries(readingFrom(pool), () => 0);
-    const filter = some;
     const readPages = async () => {
       const { items: deliveries, next } = await list(wholeAccount(accountId), filter, null, 50);
       await list(wholeAccount(accountId), filter, next, 50);
