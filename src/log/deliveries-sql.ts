@@ -1,9 +1,10 @@
 import type { ClientBase, Pool } from "pg";
+import { timeText } from "../base/database/time-text.ts";
 import type { EventName } from "../base/model/events.ts";
 import type { Reader } from "../base/model/reader.ts";
 import type { DeliveryStatus, EndReason } from "../base/model/statuses.ts";
-import type { AttemptRow } from "../delivery/record-sql.ts";
 import { type Sight, sightOf } from "../delivery/visibility-sql.ts";
+import { ATTEMPTS_SHOWN_MAX, type Attempt } from "./delivery-schema.ts";
 
 /** A delivery as the log has it. Times in ms since the epoch. */
 export type LoggedDelivery = {
@@ -72,31 +73,22 @@ export const loggedColumns = (deliveries: string) => `
     order by d.id desc
   ) as logged`;
 
-/** One attempt as the log shows it. Its error code may be one that a newer version has written. */
-export type LoggedAttempt = Omit<AttemptRow, "errorCode" | "targetUrl" | "responseHeaders"> & {
-  readonly run: number;
-  readonly errorCode: string | null;
-  readonly targetUrl: string | null;
-  readonly responseHeaders: Readonly<Record<string, string>> | null;
-};
-
-/**
- * Attempts that a delivery is shown with: every replay adds some, and each has some KiB of its receiver's making. A
- * run has at most 8, so the current one's are among them.
- */
-export const ATTEMPTS_SHOWN_MAX = 100;
+/** One attempt as the API answers, but for what is said of it. Its error code may be one that a newer version wrote. */
+export type LoggedAttempt = Omit<Attempt, "error_message" | "request_headers">;
 
 const columnsOf = (seen: Sight) =>
   loggedColumns(`(select * from sealpost.deliveries as d where account_id = $1 and id = $2${seen.and})`);
 
 const find = (seen: Sight) => `
 select (${columnsOf(seen)}) as delivery, (
-  select json_agg(json_build_object(
-    'run', run, 'number', number, 'startedAtMs', extract(epoch from started_at) * 1000,
-    'endedAtMs', extract(epoch from ended_at) * 1000, 'dnsMs', dns_ms, 'connectMs', connect_ms, 'tlsMs', tls_ms,
-    'firstByteMs', first_byte_ms, 'targetUrl', target_url, 'remoteAddress', remote_address, 'outcome', outcome,
-    'errorCode', error_code, 'statusCode', status_code, 'responseHeaders', response_headers::json,
-    'responseExcerpt', response_excerpt
+  select json_agg(json_build_object('run', run, 'number', number, 'started_at', ${timeText("started_at")},
+    'ended_at', ${timeText("ended_at")},
+    -- An interrupted one's end is when its lease was over.
+    'duration_ms', case when outcome <> 'interrupted'
+      then round(extract(epoch from ended_at - started_at) * 1000)::integer end,
+    'timings', json_build_object('dns', dns_ms, 'connect', connect_ms, 'tls', tls_ms, 'first_byte', first_byte_ms),
+    'target_url', target_url, 'remote_address', remote_address, 'outcome', outcome, 'error_code', error_code,
+    'status_code', status_code, 'response_headers', response_headers::json, 'response_excerpt', response_excerpt
   ) order by run, number)
   from (
     select * from sealpost.attempts where account_id = $1 and delivery_id = $2
