@@ -1,9 +1,12 @@
 import { z } from "zod";
-import { time } from "../api/fields.ts";
+import { id, time } from "../api/fields.ts";
 import { explainErrorCode } from "../base/model/error-codes.ts";
 import {
   FAILING_REASONS,
   type FailingReason,
+  MAIL_STATUSES,
+  meaningOfMailStatus,
+  NOTICE_KINDS,
   type NoticeKind,
   TO_REPLAY_MAX,
 } from "../base/model/notices.ts";
@@ -162,3 +165,60 @@ export function momentInWords(time: string): string {
   });
   return `${day}, ${date.toISOString().slice(11, 16)} UTC`;
 }
+
+const mailStatus = z
+  .enum(MAIL_STATUSES)
+  .describe(MAIL_STATUSES.map((status) => `\`${status}\`: ${meaningOfMailStatus(status)}`).join("; "));
+
+const common = {
+  id,
+  created_at: time,
+  title: z.string().describe("For people, as in the mail's subject."),
+  message: z.string().describe("What happened, for people."),
+  remedy: z.string().describe("What to do about it, for people."),
+  mails: z
+    .array(
+      z.object({
+        address: z.string(),
+        status: mailStatus,
+        ended_at: time.nullable().describe("When it was sent or given up; null: neither yet."),
+      }),
+    )
+    .describe("Who was told by mail. Empty: nobody, or not yet."),
+};
+
+const notices = NOTICE_KINDS.map((kind) =>
+  z.object({ ...common, kind: z.literal(kind), details: KINDS[kind].details }),
+) as unknown as readonly [NoticeShape, ...NoticeShape[]];
+
+type NoticeShape = {
+  [Kind in NoticeKind]: z.ZodObject<
+    typeof common & { kind: z.ZodLiteral<Kind>; details: (typeof KINDS)[Kind]["details"] }
+  >;
+}[NoticeKind];
+
+export const Notice = z
+  .discriminatedUnion("kind", notices)
+  .meta({ id: "Notice", description: "Something that happened to the account's endpoint." });
+
+export const Recipient = z
+  .object({
+    id,
+    address: z.string(),
+    status: z
+      .enum(["unconfirmed", "confirmed"])
+      .describe(
+        "Notices are sent to confirmed addresses only. One that stays unconfirmed for 7 days is removed.",
+      ),
+    confirmation_mail: mailStatus.nullable().meta({
+      description: "The last mail that asked to confirm; null: forgotten since.",
+    }),
+    created_at: time,
+    confirmed_at: time.nullable(),
+  })
+  .meta({ id: "NoticeRecipient", description: "An address that gets the account's notices by mail." });
+
+export type Recipient = z.output<typeof Recipient>;
+
+/** As it is answered, but for its words. */
+export type StoredNotice = NoticeContent & Pick<z.output<typeof Notice>, "id" | "created_at" | "mails">;

@@ -1,32 +1,18 @@
 import type { ClientBase, Pool } from "pg";
 import { timeText } from "../base/database/time-text.ts";
-import type { MailStatus } from "../base/model/notices.ts";
+import type { Recipient } from "./notice-kinds.ts";
 import { addConfirmationMail } from "./notice-mails-sql.ts";
 
-/** As the API answers. */
-export type NoticeRecipient = {
-  readonly id: string;
-  readonly address: string;
-  readonly status: "unconfirmed" | "confirmed";
-  /** The last mail that asked to confirm; null once it is forgotten with the log. */
-  readonly confirmation_mail: MailStatus | null;
-  readonly created_at: string;
-  /** Null: the link in the mail has not been followed. */
-  readonly confirmed_at: string | null;
-};
-
-export type RecipientLimits = {
-  /** Of one account. */
-  readonly recipientsMax: number;
-  /** Mails in a day that ask somebody to confirm: of one account, and to one address by whichever account. */
-  readonly confirmationsOfAccountMax: number;
-  readonly confirmationsToAddressMax: number;
-  /** Adding an address again sends the mail again, but not sooner than this. */
-  readonly confirmationAgainMs: number;
-};
+const RECIPIENTS_MAX = 10;
+/** Mails to addresses that have not agreed to any are few: nobody may have us write to strangers. */
+const CONFIRMATIONS_OF_ACCOUNT_PER_DAY_MAX = 20;
+/** By whichever account. */
+const CONFIRMATIONS_TO_ADDRESS_PER_DAY_MAX = 5;
+/** Adding an address again sends the mail again, but not sooner than this. */
+const CONFIRMATION_AGAIN_MS = 600_000;
 
 export type Added =
-  | { readonly kind: "added"; readonly recipient: NoticeRecipient }
+  | { readonly kind: "added"; readonly recipient: Recipient }
   | { readonly kind: "too_many_recipients" | "too_many_confirmations" };
 
 const COLUMNS = `r.id, r.address, case when r.confirmed_at is null then 'unconfirmed' else 'confirmed' end as status, (
@@ -38,12 +24,7 @@ const COLUMNS = `r.id, r.address, case when r.confirmed_at is null then 'unconfi
  * Adds the address, unless it is there, and asks it to confirm, unless it has or was asked a moment ago. Locks the
  * account's row, so that two requests do not both take the last place. `address`: as judgeMailAddress gives it.
  */
-export async function addRecipient(
-  client: ClientBase,
-  accountId: string,
-  address: string,
-  limits: RecipientLimits,
-): Promise<Added> {
+export async function addRecipient(client: ClientBase, accountId: string, address: string): Promise<Added> {
   await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
   const { rows } = await client.query<{
     known_id: string | null;
@@ -65,18 +46,19 @@ export async function addRecipient(
        and m.id >= sealpost.uuid_v7_floor(now() - interval '1 day')
        and (m.account_id = $1 or lower(m.address) = lower($2))
      group by known.id, known.confirmed_at`,
-    [accountId, address, limits.confirmationAgainMs],
+    [accountId, address, CONFIRMATION_AGAIN_MS],
   );
   const { known_id, needs_mail, recipients, of_account, to_address } = rows[0]!;
-  if (known_id === null && recipients >= limits.recipientsMax) return { kind: "too_many_recipients" };
+  if (known_id === null && recipients >= RECIPIENTS_MAX) return { kind: "too_many_recipients" };
   if (needs_mail) {
     const isTooMany =
-      of_account >= limits.confirmationsOfAccountMax || to_address >= limits.confirmationsToAddressMax;
+      of_account >= CONFIRMATIONS_OF_ACCOUNT_PER_DAY_MAX ||
+      to_address >= CONFIRMATIONS_TO_ADDRESS_PER_DAY_MAX;
     if (isTooMany) return { kind: "too_many_confirmations" };
   }
   const id = known_id ?? (await insertRecipient(client, accountId, address));
   if (needs_mail) await addConfirmationMail(client, accountId, id, address);
-  const found = await client.query<NoticeRecipient>(
+  const found = await client.query<Recipient>(
     `select ${COLUMNS} from sealpost.notice_recipients as r where id = $1`,
     [id],
   );
@@ -92,8 +74,8 @@ async function insertRecipient(client: ClientBase, accountId: string, address: s
 }
 
 /** All of the account, newest first; there are few. */
-export async function listRecipients(pool: Pool, accountId: string): Promise<readonly NoticeRecipient[]> {
-  const { rows } = await pool.query<NoticeRecipient>({
+export async function listRecipients(pool: Pool, accountId: string): Promise<Recipient[]> {
+  const { rows } = await pool.query<Recipient>({
     name: "list_notice_recipients",
     text: `select ${COLUMNS} from sealpost.notice_recipients as r where account_id = $1 order by id desc`,
     values: [accountId],

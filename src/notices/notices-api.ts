@@ -1,101 +1,31 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import { id, time } from "../api/fields.ts";
+import { id } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../base/model/formats.ts";
 import { cutPage } from "../base/model/list-page.ts";
-import {
-  MAIL_STATUSES,
-  meaningOfMailStatus,
-  meaningOfNotice,
-  NOTICE_KINDS,
-  type NoticeKind,
-} from "../base/model/notices.ts";
+import { meaningOfNotice, NOTICE_KINDS } from "../base/model/notices.ts";
 import { findNameFault } from "../egress/rules/host-name.ts";
 import type { Operation } from "../http/operation.ts";
 import { emptyResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
 import { invalidRequest, Problem } from "../http/problems.ts";
-import { KINDS, noticeText } from "./notice-kinds.ts";
-import {
-  addRecipient,
-  listRecipients,
-  type RecipientLimits,
-  removeRecipient,
-} from "./notice-recipients-sql.ts";
+import { Notice, noticeText, Recipient, type StoredNotice } from "./notice-kinds.ts";
+import { addRecipient, listRecipients, removeRecipient } from "./notice-recipients-sql.ts";
 
-import { listNotices, type StoredNotice } from "./notices-sql.ts";
+import { listNotices } from "./notices-sql.ts";
 
 const meanings = NOTICE_KINDS.map((kind) => `\`${kind}\`: ${meaningOfNotice(kind)}`).join("; ");
 
 const noticeKind = z.enum(NOTICE_KINDS).describe(`What happened. ${meanings}.`);
 
-const mailStatus = z
-  .enum(MAIL_STATUSES)
-  .describe(MAIL_STATUSES.map((status) => `\`${status}\`: ${meaningOfMailStatus(status)}`).join("; "));
-
-const common = {
-  id,
-  created_at: time,
-  title: z.string().describe("For people, as in the mail's subject."),
-  message: z.string().describe("What happened, for people."),
-  remedy: z.string().describe("What to do about it, for people."),
-  mails: z
-    .array(
-      z.object({
-        address: z.string(),
-        status: mailStatus,
-        ended_at: time.nullable().describe("When it was sent or given up; null: neither yet."),
-      }),
-    )
-    .describe("Who was told by mail. Empty: nobody, or not yet."),
-};
-
-const notices = NOTICE_KINDS.map((kind) =>
-  z.object({ ...common, kind: z.literal(kind), details: KINDS[kind].details }),
-) as unknown as readonly [NoticeShape, ...NoticeShape[]];
-
-type NoticeShape = {
-  [Kind in NoticeKind]: z.ZodObject<
-    typeof common & { kind: z.ZodLiteral<Kind>; details: (typeof KINDS)[Kind]["details"] }
-  >;
-}[NoticeKind];
-
-const Notice = z
-  .discriminatedUnion("kind", notices)
-  .meta({ id: "Notice", description: "Something that happened to the account's endpoint." });
-
 function noticeBody({ id, created_at, ...notice }: StoredNotice): z.output<typeof Notice> {
   return { id, created_at, ...noticeText(notice), ...notice };
 }
 
-const Recipient = z
-  .object({
-    id,
-    address: z.string(),
-    status: z
-      .enum(["unconfirmed", "confirmed"])
-      .describe(
-        "Notices are sent to confirmed addresses only. One that stays unconfirmed for 7 days is removed.",
-      ),
-    confirmation_mail: mailStatus.nullable().meta({
-      description: "The last mail that asked to confirm; null: forgotten since.",
-    }),
-    created_at: time,
-    confirmed_at: time.nullable(),
-  })
-  .meta({ id: "NoticeRecipient", description: "An address that gets the account's notices by mail." });
-
 const tag = "Notices";
 const path = "/v1/webhooks/notices";
 
-/** Mails to addresses that have not agreed to any are few: nobody may have us write to strangers. */
-const LIMITS: RecipientLimits = {
-  recipientsMax: 10,
-  confirmationsOfAccountMax: 20,
-  confirmationsToAddressMax: 5,
-  confirmationAgainMs: 600_000,
-};
 /** Said to whoever has asked for too many of those mails in a day. */
 const ASK_AGAIN_AFTER_SECONDS = 3_600;
 
@@ -191,7 +121,7 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
         if (!judged.isAllowed) throw invalidRequest("body.address", judged.message);
         const fault = findNameFault(judged.address.slice(judged.address.lastIndexOf("@") + 1));
         if (fault !== null) throw invalidRequest("body.address", `What follows the @ ${fault.what}.`);
-        const added = await addRecipient(tx, accountId, judged.address, LIMITS);
+        const added = await addRecipient(tx, accountId, judged.address);
         switch (added.kind) {
           case "added":
             return { body: added.recipient };

@@ -1,8 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 import { timeText } from "../base/database/time-text.ts";
 import { type CappedPage, cappedTotal, cutPage, LOOKED_AT_MAX } from "../base/model/list-page.ts";
-import type { MailStatus, NoticeKind } from "../base/model/notices.ts";
-import type { NoticeContent } from "./notice-kinds.ts";
+import type { NoticeKind } from "../base/model/notices.ts";
+import type { NoticeContent, StoredNotice } from "./notice-kinds.ts";
 
 export type NewNotice = NoticeContent & {
   readonly accountId: string;
@@ -54,18 +54,6 @@ export async function findExpiringSecrets(
   });
   return rows;
 }
-
-/** As the API answers, but for its words. */
-export type StoredNotice = NoticeContent & {
-  readonly id: string;
-  readonly created_at: string;
-  /** By which it was told. ended_at: when it was sent, or given up; null: neither yet. */
-  readonly mails: {
-    readonly address: string;
-    readonly status: MailStatus;
-    readonly ended_at: string | null;
-  }[];
-};
 
 /** The account's notices, newest first. @param kind null: all @param belowId null: from the newest */
 export async function listNotices(

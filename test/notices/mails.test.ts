@@ -3,7 +3,7 @@ import { digestToken, endingOf, sendNextMail } from "../../src/notices/mail-send
 import type { NoticeContent } from "../../src/notices/notice-kinds.ts";
 import { claimMail, collectMails, giveUpCutMails, settleMail } from "../../src/notices/notice-mails-sql.ts";
 import { removeRecipient } from "../../src/notices/notice-recipients-sql.ts";
-import { NoticeWork } from "../../src/notices/notice-work.ts";
+import { startNoticeWork } from "../../src/notices/notice-work.ts";
 import { addNotice } from "../../src/notices/notices-sql.ts";
 import type { Mail, SendResult } from "../../src/notices/smtp.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -301,7 +301,7 @@ test("a mail server that hangs keeps nobody from looking for news, and a stop do
     onNotice: () => found.resolve(),
   };
   const sending = { pool, send, publicUrl: PUBLIC_URL, onEnded: () => undefined };
-  const work = new NoticeWork({
+  const stop = startNoticeWork({
     pool,
     everyMs: 10,
     news,
@@ -309,7 +309,6 @@ test("a mail server that hangs keeps nobody from looking for news, and a stop do
     onCut: () => undefined,
     onError: (_, error) => found.reject(error),
   });
-  work.start();
   try {
     await asked.promise;
     await insertRow(pool, "endpoints", { account_id: accountId, url: "https://hooks.example.com/" });
@@ -321,7 +320,7 @@ test("a mail server that hangs keeps nobody from looking for news, and a stop do
     });
     await found.promise;
   } finally {
-    await work.stop();
+    await stop();
   }
   expect((await rowsOf(pool, "notice_mails"))[0]).toMatchObject({ status: "waiting", tries: 0 });
 });
