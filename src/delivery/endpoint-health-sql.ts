@@ -143,14 +143,18 @@ function columnsOf(news: readonly EndpointNews[]): unknown[] {
 /** What is known of an account's endpoint that does not take everything. Times: ms since the epoch, database time. */
 export type StoredHealth = {
   readonly accountId: string;
+  /** Where the failing attempts went; null: deliveries were abandoned without any. */
   readonly url: string | null;
   /** The account's endpoint now; null: it has none. */
   readonly endpointUrl: string | null;
+  /** The first failed attempt since the last success; null: the last attempt succeeded. */
   readonly failingSinceMs: number | null;
   readonly failedAttempts: number;
+  /** Deliveries abandoned that nobody was told of yet. */
   readonly abandoned: number;
   readonly errorCode: ErrorCode | null;
   readonly succeededAtMs: number | null;
+  /** Somebody was told that it is failing, and nobody yet that it has recovered. */
   readonly isFailing: boolean;
   readonly toldAtMs: number | null;
   /** The database's time while it answered. */

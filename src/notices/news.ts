@@ -22,22 +22,7 @@ const FAILED_ATTEMPTS_MIN = 10;
 /** After an endpoint was told to be failing, it is not told again sooner, however often it comes and goes. */
 const TOLD_EVERY_MS = HOUR_MS;
 
-/** What is known of an endpoint that does not take everything. Times are milliseconds since the epoch. */
-export type EndpointHealth = {
-  /** Where the failing attempts went; null: deliveries were abandoned without any. */
-  readonly url: string | null;
-  /** The account's endpoint now; null: it has none. */
-  readonly endpointUrl: string | null;
-  /** The first failed attempt since the last success; null: the last attempt succeeded. */
-  readonly failingSinceMs: number | null;
-  readonly failedAttempts: number;
-  /** Deliveries abandoned that nobody was told of yet. */
-  readonly abandoned: number;
-  readonly succeededAtMs: number | null;
-  /** Somebody was told that it is failing, and nobody yet that it has recovered. */
-  readonly isFailing: boolean;
-  readonly toldAtMs: number | null;
-};
+export type EndpointHealth = Omit<StoredHealth, "accountId" | "errorCode" | "nowMs">;
 
 export type EndpointVerdict =
   | { readonly kind: "tell_failing"; readonly reason: FailingReason }

@@ -1,5 +1,6 @@
 import { createSecretKey } from "node:crypto";
 import { timeTextOrNull } from "../api/fields.ts";
+import { explainErrorCode } from "../base/model/error-codes.ts";
 import { DAY_MS, isoTime } from "../base/model/time.ts";
 import { exampleAnalysis, webhookBody, webhookSignature } from "../delivery/webhook.ts";
 import type { Connect, Egress, OpenedConnection } from "../egress/egress.ts";
@@ -8,17 +9,19 @@ import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import { type Fault, faultsOf } from "./faults.ts";
 import {
   createProbes,
+  decisiveAnswer,
   type Findings,
   findingsOf,
+  isAccepted,
   isMissing,
   isSuccess,
-  type JudgedProbe,
-  judgeProbe,
+  type ProbeAnswer,
   type Probed,
   type ProbePost,
   type ProbesOptions,
   sendProbes,
 } from "./probes.ts";
+import type { ReceiverReport } from "./receiver-check-schema.ts";
 
 /** What a check's first connection showed. Null: there was none, or it did not show this. */
 type ConnectionFacts = {
@@ -82,12 +85,10 @@ function decodedKey(secret: string): SigningKey {
 }
 
 /** What the trials show; null: there is no such secret, or the responses do not tell. */
-export type AcceptedSecrets = { readonly current: boolean | null; readonly previous: boolean | null };
-
 function acceptedSecrets(
   trials: readonly Probed<SecretTrial>[],
   { accepted, refused }: Findings,
-): AcceptedSecrets {
+): ReceiverReport["accepts_secrets"] {
   // It accepts any signature.
   if (accepted("wrong_secret")) return { current: null, previous: null };
   const current = trials.find(({ probe }) => probe.name === "current");
@@ -116,30 +117,6 @@ function isTaken(probed: Probed<SecretTrial> | undefined): boolean | null {
 export const CHECK_LIMIT_MS = 20_000;
 /** Of that, what the probes may take; the rest is for everything around them. */
 const PROBES_LIMIT_MS = 18_500;
-/** `dangerous`: it accepts a forgery. `faulty`: webhooks get lost. `right`: neither; there may be warnings. */
-export const CHECK_VERDICTS = ["right", "faulty", "dangerous"] as const;
-export type CheckVerdict = (typeof CHECK_VERDICTS)[number];
-
-/** As the API answers. */
-export type ReceiverReport = {
-  readonly url: string;
-  readonly checked_at: string;
-  readonly duration_ms: number;
-  readonly verdict: CheckVerdict;
-  /** Most severe first. */
-  readonly faults: Fault[];
-  readonly accepts_secrets: AcceptedSecrets;
-  readonly connection: Omit<ConnectionFacts, "endsAtMs"> & {
-    readonly protocol: "HTTP/1.1";
-    readonly certificate_ends_at: string | null;
-    /** Null if none was seen. Negative: it has expired. */
-    readonly certificate_days_left: number | null;
-    /** Of the POSTs that got a response; null if none did. */
-    readonly slowest_answer_ms: number | null;
-  };
-  readonly probes: JudgedProbe[];
-};
-
 export type ReceiverCheckOptions = {
   /**
    * Creates the egress that deliveries use. A new one per check, because a resumed TLS session does not show its
@@ -200,7 +177,7 @@ export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceive
   };
 }
 
-function verdictOn(faults: readonly Fault[]): CheckVerdict {
+function verdictOn(faults: readonly Fault[]): ReceiverReport["verdict"] {
   if (faults.some(({ severity }) => severity === "danger")) return "dangerous";
   return faults.some(({ severity }) => severity === "fault") ? "faulty" : "right";
 }
@@ -215,4 +192,53 @@ function describeConnection({ endsAtMs, ...shown }: ConnectionFacts, { all }: Fi
     certificate_days_left: endsAtMs === null ? null : Math.floor((endsAtMs - atMs) / DAY_MS),
     slowest_answer_ms: answered.length === 0 ? null : Math.round(slowestMs),
   } as const;
+}
+
+type JudgedProbe = ReceiverReport["probes"][number];
+
+function judgeProbe(probed: Probed, findings: Findings): JudgedProbe {
+  const { probe, answers } = probed;
+  const [verdict, explanation] = probe.isGenuine ? judgeGenuine(probed) : judgeForged(probed, findings);
+  return {
+    name: probe.name,
+    sent: probe.sent,
+    expected: probe.isGenuine ? "2xx" : "not 2xx",
+    got: answers.length === 0 ? "nothing was sent" : answers.map(inWords).join(", then "),
+    verdict,
+    explanation,
+    duration_ms: Math.round(answers.reduce((sum, { durationMs }) => sum + durationMs, 0)),
+  };
+}
+
+type Judgement = readonly [verdict: JudgedProbe["verdict"], explanation: string];
+
+function judgeGenuine(probed: Probed): Judgement {
+  const { probe, answers } = probed;
+  if (isAccepted(probed)) return ["right", "It accepted a genuine webhook."];
+  const decisive = decisiveAnswer(probed);
+  if (decisive === null || isSuccess(decisive)) {
+    return ["not_judged", "Earlier responses took so long that there was no time left to send it."];
+  }
+  if (answers.length < probe.posts.length || decisive === answers[0]) {
+    if (probe.posts.length > 1) return ["not_judged", "The first of the two was not accepted."];
+  }
+  return ["wrong", `It did not accept a genuine webhook. ${whyNot(decisive)}`];
+}
+
+function judgeForged(probed: Probed, { acceptsSomething }: Findings): Judgement {
+  if (isAccepted(probed)) return ["wrong", "It accepted a forgery."];
+  const decisive = decisiveAnswer(probed);
+  if (decisive === null || decisive.statusCode === null) return ["not_judged", "There was no response."];
+  if (!acceptsSomething) {
+    return ["not_judged", "It rejects genuine webhooks as well, so this says nothing about forgeries."];
+  }
+  return ["right", "It rejected a forgery."];
+}
+
+function whyNot({ errorCode }: ProbeAnswer): string {
+  return errorCode === null ? "" : explainErrorCode(errorCode).message;
+}
+
+function inWords({ statusCode, errorCode }: ProbeAnswer): string {
+  return statusCode === null ? `no response (${errorCode})` : `${statusCode}`;
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import { z } from "zod";
-import { event, time } from "../api/fields.ts";
+import { event } from "../api/fields.ts";
 import { callOut, write } from "../api/operations.ts";
 import { writeAuditEntry } from "../base/database/audit-log.ts";
 import { type Counted, createRequestCounter } from "../base/database/rate-limits.ts";
@@ -17,69 +17,8 @@ import { jsonBody, jsonResponse } from "../http/operation-io.ts";
 import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
 import { countedState, type RateLimitPolicy } from "../http/rate-limits.ts";
 import { publishExample } from "../publish/publications-sql.ts";
-import { FAULT_CODES, SEVERITIES } from "./faults.ts";
-import { PROBE_NAMES, VERDICTS } from "./probes.ts";
-import { CHECK_LIMIT_MS, CHECK_VERDICTS, type CheckReceiver } from "./receiver-check.ts";
-
-const probeName = z.enum(PROBE_NAMES);
-
-const Fault = z
-  .object({
-    code: z.enum(FAULT_CODES),
-    severity: z
-      .enum(SEVERITIES)
-      .describe(
-        "`danger`: it accepts forgeries; `fault`: webhooks get lost; `warning`: everything still arrives.",
-      ),
-    message: z.string().describe("What the receiver does wrong."),
-    remedy: z.string().describe("How to fix it."),
-    probes: z.array(probeName).describe("Those that showed it; empty if it was seen otherwise."),
-  })
-  .meta({ id: "ReceiverFault", description: "A fault of a receiver that its owner should fix." });
-
-const Probe = z
-  .object({
-    name: probeName,
-    sent: z.string(),
-    expected: z.enum(["2xx", "not 2xx"]),
-    got: z.string().describe("The status, or why there is none; both if the probe has two POSTs."),
-    duration_ms: z.int(),
-    verdict: z.enum(VERDICTS).describe("`not_judged`: the response says nothing about this."),
-    explanation: z.string().describe("The verdict in a sentence."),
-  })
-  .meta({
-    id: "ReceiverProbe",
-    description: "What was sent, what a correct receiver responds, and what this one did.",
-  });
-
-const Connection = z.object({
-  protocol: z.literal("HTTP/1.1"),
-  tls_version: z.string().nullable(),
-  remote_address: z.string().nullable(),
-  certificate_ends_at: time.nullable(),
-  certificate_days_left: z.int().nullable(),
-  slowest_answer_ms: z.int().nullable(),
-});
-
-export const ReceiverCheck = z
-  .object({
-    url: z.string(),
-    checked_at: time,
-    duration_ms: z.int(),
-    verdict: z
-      .enum(CHECK_VERDICTS)
-      .describe("`dangerous`: it accepts forgeries; `faulty`: webhooks get lost; `right`: neither."),
-    faults: z.array(Fault).describe("Most severe first; empty for a correct receiver."),
-    accepts_secrets: z
-      .object({ current: z.boolean().nullable(), previous: z.boolean().nullable() })
-      .describe(
-        "Which of the account's signing secrets it accepts: during a rotation, whether it has the new one yet. Null: " +
-          "there is no such secret, or its responses do not tell.",
-      ),
-    connection: Connection.describe("Null: there was no connection, or it did not show this."),
-    probes: z.array(Probe),
-  })
-  .meta({ id: "ReceiverCheck", description: "What a receiver does right and wrong, as probes have shown." });
+import { CHECK_LIMIT_MS, type CheckReceiver } from "./receiver-check.ts";
+import { ReceiverCheck } from "./receiver-check-schema.ts";
 
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";

@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import { readConfig } from "../../base/config/config.ts";
 import { DAY_SECONDS } from "../../base/model/time.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
-import type { ReceiverReport } from "../../receivers/receiver-check.ts";
+import type { ReceiverReport } from "../../receivers/receiver-check-schema.ts";
 import { refusedTarget, targetRulesOf } from "../egress.ts";
 import { readForwardTarget, runForwarding } from "../forwarding.ts";
 import { httpUrl } from "../listening.ts";
