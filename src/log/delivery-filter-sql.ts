@@ -24,9 +24,6 @@ export function fittingStatuses({ status, reason }: DeliveryFilter): readonly De
   return fitting.length === DELIVERY_STATUSES.length ? null : fitting;
 }
 
-/** A condition in SQL over `deliveries as d`, and the parameters that it names from `$first` on. */
-export type Condition = { readonly text: string; readonly values: readonly unknown[] };
-
 // Hosts are ASCII here, and by the rules of a language lower() takes two to three times as long.
 const TARGET = `lower(coalesce(d.webhook_url, d.endpoint_url) collate "C")`;
 /** Null for a delivery without a target. */
@@ -88,48 +85,43 @@ const BY_ITEMS: Filterings["replay_id"] = byIndex(
 
 const NAMES = Object.keys(FILTERINGS) as readonly (keyof Filterings)[];
 
-/** The deliveries of the account, which is the parameter `$first`, that fit. */
-export function fittingCondition(accountId: string, filter: DeliveryFilter, first: number): Condition {
-  return joined(filteringsOf(filter), first, accountId);
+/** The deliveries of the account that fit: SQL over `deliveries as d`, whose parameters go into `values`. */
+export function fittingCondition(values: unknown[], accountId: string, filter: DeliveryFilter): string {
+  const account = `$${values.push(accountId)}`;
+  return [`d.account_id = ${account}`, ...textsOf(filteringsOf(filter), values, account)].join(" and ");
 }
 
 /**
- * The same for a page, in two parts: what an index answers, in the order of the ids, and what is looked up in each row.
+ * The same for a page, in two parts: what an index answers, in the order of the ids, and what is looked up in each row
+ * (null: nothing).
  * Where a replay is asked for its items are that index, `replay_items as i`, and answer nothing else. What a user does
  * not see is looked up, too, and so bounded by the rows that are looked at. An index that leads by spaces would cost
  * each delivery two entries: for all that is of no space, when it is published and when it is delivered.
  */
 export function pageConditions(
+  values: unknown[],
   reader: Reader,
   filter: DeliveryFilter,
-  first: number,
-): { readonly indexed: Condition; readonly row: Condition } {
+): { readonly indexed: string; readonly row: string | null } {
   const { replay_id: replayId } = filter;
   const all = filteringsOf({ ...filter, replay_id: null });
   const isIndexed = ({ by }: Filtering) => replayId == null && by === "index";
   const byIndexes = replayId == null ? all.filter(isIndexed) : [BY_ITEMS(replayId)];
-  const indexed = joined(byIndexes, first, reader.accountId);
-  const firstOfRow = first + indexed.values.length;
   const byRows = all.filter((filtering) => !isIndexed(filtering));
-  const row = joined(byRows, firstOfRow, null, `$${first}`);
-  const seen = sightOf(reader, "d", firstOfRow + row.values.length);
-  return { indexed, row: { text: `${row.text}${seen.and}`, values: [...row.values, ...seen.values] } };
+  const account = `$${values.push(reader.accountId)}`;
+  const indexed = [`d.account_id = ${account}`, ...textsOf(byIndexes, values, account)].join(" and ");
+  const row = textsOf(byRows, values, account).join(" and ");
+  const seen = sightOf(reader, "d", values.length + 1);
+  values.push(...seen.values);
+  const looked = `${row || "true"}${seen.and}`;
+  return { indexed, row: looked === "true" ? null : looked };
 }
 
-/** @param accountId the first parameter; null: `account` is a parameter already */
-function joined(
-  filterings: readonly Filtering[],
-  first: number,
-  accountId: string | null,
-  account = `$${first}`,
-): Condition {
-  const texts = accountId === null ? [] : [`d.account_id = ${account}`];
-  const values: unknown[] = accountId === null ? [] : [accountId];
-  for (const { text, value } of filterings) {
-    texts.push(text(`$${first + values.length}`, account));
-    if (value !== undefined) values.push(value);
-  }
-  return { text: texts.join(" and ") || "true", values };
+function textsOf(filterings: readonly Filtering[], values: unknown[], account: string): readonly string[] {
+  return filterings.map(({ text, value }) => {
+    if (value === undefined) return text("", account);
+    return text(`$${values.push(value)}`, account);
+  });
 }
 
 function filteringsOf(filter: DeliveryFilter): readonly Filtering[] {

@@ -96,7 +96,8 @@ export async function createReplay(
     ],
   );
   const { id } = rows[0]!;
-  const set = replayable(reader, filter, analysisRetentionMs, 2);
+  const values: unknown[] = [id];
+  const set = replayable(values, reader, filter, analysisRetentionMs);
   await client.query(`set local statement_timeout = ${FIX_SET_MS}`);
   const { rows: fixed } = await client.query<{ matched: number; spaceIds: string[] }>({
     text: `with set as materialized (
@@ -108,7 +109,7 @@ export async function createReplay(
       select count(*)::integer as matched,
         coalesce(array_agg(distinct space_id) filter (where space_id is not null), '{}') as "spaceIds"
       from set`,
-    values: [id, ...set.values],
+    values,
     query_timeout: FIX_SET_MS + ANSWER_MARGIN_MS,
   } as QueryConfig);
   const { matched, spaceIds } = fixed[0]!;
